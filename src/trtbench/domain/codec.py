@@ -1,0 +1,52 @@
+"""The versioned JSON form of records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from trtbench.domain.result import SCHEMA, Record
+from trtbench.errors import InputError
+
+T = TypeVar("T")
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From schema N to N+1, applied in turn to the decoded JSON of an older record."""
+
+
+def json_from_value(value: object, *, indent: int = 2) -> bytes:
+    """Write any value as JSON that people can read, ending with a newline."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=indent) + b"\n"
+
+
+def value_from_json(data: bytes | str, kind: type[T], *, where: str) -> T:
+    """Read a value of a known kind; a wrong field is named by its path."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as problem:
+        raise InputError(f"{where} is not a valid {kind.__name__}: {problem}") from None
+
+
+def record_from_json(data: bytes | str, *, where: str) -> Record:
+    """Read a run record of this or an older schema; a newer one is refused."""
+    try:
+        raw = msgspec.json.decode(data)
+    except msgspec.MsgspecError as problem:
+        raise InputError(f"{where} is not a run record: {problem}") from None
+    if not isinstance(raw, dict) or "kind" not in raw:
+        raise InputError(f"{where} is not a run record: it has no 'kind'")
+    schema = raw.get("schema", SCHEMA)
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise InputError(
+            f"{where} was written by a newer trtbench",
+            facts={"its schema": schema, "known here": SCHEMA},
+            fix="pip install --upgrade trtbench",
+        )
+    for version in range(schema, SCHEMA):
+        raw = MIGRATIONS[version](raw)
+    try:
+        return msgspec.convert(raw, type=Record)  # type: ignore[no-any-return]
+    except msgspec.MsgspecError as problem:
+        raise InputError(f"{where} is not a valid run record: {problem}") from None

@@ -1,0 +1,143 @@
+"""What is asked for: models, shapes, inputs, runs and builds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Protocol = Literal["serve", "pipeline", "gpu", "server", "first"]
+"""How queries follow one another; every number is shown with it.
+
+serve     one query, wait, next: what a synchronous caller pays
+pipeline  two queries in flight on separate copy and compute streams: trtexec up to TensorRT 10
+gpu       no transfers, CUDA graph, back to back: trtexec 11
+server    open-loop arrivals; latency counts from the scheduled start
+first     load, first inference, time to steady
+"""
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]
+
+ModelFormat = Literal["onnx", "engine", "torch", "unknown"]
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all values: immutable, keyword-only, equal by content."""
+
+
+class TensorSpec(Value, frozen=True, kw_only=True):
+    """One input or output of a model."""
+
+    name: str
+    dtype: str
+    """numpy's name (``float32``, ``bool``); ``bfloat16`` and ``float8_*`` as ONNX says."""
+    shape: tuple[int | str | None, ...]
+    """An integer is fixed; a text is a named dynamic dimension; ``None`` is unknown."""
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(dim, int) and dim >= 0 for dim in self.shape)
+
+
+class ModelRef(Value, frozen=True, kw_only=True):
+    """A model file as it was when it was asked about."""
+
+    path: str
+    format: ModelFormat
+    sha256: str | None = None
+    size_bytes: int | None = None
+    modified: str | None = None
+    """Local time of the last change, ISO 8601 with offset."""
+
+    @property
+    def name(self) -> str:
+        return self.path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+class InputSpec(Value, frozen=True, kw_only=True):
+    """Where input tensors come from."""
+
+    source: str | None = None
+    """An ``.npz``, an ``.npy`` or a folder of raw binaries; ``None`` draws random values."""
+    seed: int = 0
+
+
+class Length(Value, frozen=True, kw_only=True):
+    """How long a phase lasts: it ends when every limit that is set has been reached."""
+
+    seconds: float | None = None
+    iterations: int | None = None
+
+
+class Warmup(Value, frozen=True, kw_only=True):
+    """Warm up at least as long as the floor says, then until steady, at most up to the cap."""
+
+    floor: Length = Length(seconds=0.2, iterations=20)
+    until_steady: bool = True
+    cap_s: float = 10.0
+
+
+class ShapeProfile(Value, frozen=True, kw_only=True):
+    """The range of shapes one input of an engine is built for."""
+
+    min: tuple[int, ...]
+    opt: tuple[int, ...]
+    max: tuple[int, ...]
+
+
+class RunSpec(Value, frozen=True, kw_only=True):
+    """One measurement, completely described."""
+
+    model: ModelRef
+    runtime: str
+    shapes: dict[str, tuple[int, ...]] = {}
+    """Shapes the user gave, by input name."""
+    batch: int | None = None
+    """Value for every dynamic leading dimension; what items per second are counted with."""
+    inputs: InputSpec = InputSpec()
+    warmup: Warmup = Warmup()
+    stop: Length = Length(seconds=3.0, iterations=10)
+    protocol: Protocol = "serve"
+    launches: int = 1
+    """Fresh processes; only the spread over launches says how repeatable a number is."""
+    streams: int = 1
+    cuda_graph: Literal["off", "on", "auto"] = "off"
+    transfers: bool = True
+    spin_wait: bool = False
+    gap_s: float = 0.0
+    rate_hz: float | None = None
+    profile: bool = False
+    """Also time single layers, in a pass of its own."""
+    separate_profile_run: bool = True
+    precision: Precision | None = None
+    threads: int | None = None
+    device: str | None = None
+    options: dict[str, str] = {}
+    """Options of the runtime itself, given as ``--opt key=value``."""
+    extra_args: tuple[str, ...] = ()
+    """Passed on verbatim to runtimes that are programs (trtexec)."""
+
+
+class BuildSpec(Value, frozen=True, kw_only=True):
+    """One engine to be built from an ONNX file."""
+
+    model: ModelRef
+    output: str
+    runtime: str = "tensorrt"
+    precision: Precision = "fp32"
+    shapes: dict[str, ShapeProfile] = {}
+    workspace_bytes: int | None = None
+    optimization_level: int | None = None
+    timing_cache: str | None = None
+    calibration_cache: str | None = None
+    version_compatible: bool = False
+    hardware_compatible: bool = False
+    strip_weights: bool = False
+    refit: bool = False
+    plugins: tuple[str, ...] = ()
+    dla_core: int | None = None
+    detailed_layers: bool = True
+    """Ask for detailed layer information, so that the engine can be explained later."""
+    verbose: bool = False
+    options: dict[str, str] = {}
+    extra_args: tuple[str, ...] = ()

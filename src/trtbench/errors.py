@@ -1,0 +1,105 @@
+"""The error tree: what is wrong, the facts, and what to type.
+
+Knows nothing of the rest of the package; every other room raises these.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_BROKEN = 3
+EXIT_UNAVAILABLE = 4
+EXIT_INTERRUPTED = 130
+
+
+class TrtbenchError(Exception):
+    """A condition the user can act on: one line, aligned facts, and a fix to type."""
+
+    exit_status = EXIT_FAILED
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        facts: Mapping[str, object] | None = None,
+        fix: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = {str(k): str(v) for k, v in (facts or {}).items()}
+        self.fix = fix
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        width = max((len(name) for name in self.facts), default=0)
+        lines += [f"  {name:<{width}}   {value}" for name, value in self.facts.items()]
+        if self.fix:
+            lines.append(f"fix: {self.fix}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.facts, self.fix))
+
+
+def _rebuild(
+    kind: type[TrtbenchError], message: str, facts: Mapping[str, object], fix: str | None
+) -> TrtbenchError:
+    return kind(message, facts=facts, fix=fix)
+
+
+class UsageError(TrtbenchError):
+    """The command, a flag or a configuration file asks for something that has no meaning."""
+
+    exit_status = EXIT_USAGE
+
+
+class InputError(TrtbenchError):
+    """A model, data or artefact file cannot be used as it is."""
+
+
+class ParseError(InputError):
+    """A file is not what it was taken for; the facts name the place and what was expected."""
+
+
+class UnavailableError(TrtbenchError):
+    """A runtime, device or library that the work needs is not usable here."""
+
+    exit_status = EXIT_UNAVAILABLE
+
+
+class StoreError(TrtbenchError):
+    """The store cannot be read or written."""
+
+
+class JobError(TrtbenchError):
+    """A job's process did not finish its work; the failure is on record."""
+
+
+class BrokenRuleError(TrtbenchError):
+    """A gate or a tolerance does not hold."""
+
+    exit_status = EXIT_BROKEN
+
+
+ERROR_KINDS: Mapping[str, type[TrtbenchError]] = {
+    kind.__name__: kind
+    for kind in (
+        TrtbenchError,
+        UsageError,
+        InputError,
+        ParseError,
+        UnavailableError,
+        StoreError,
+        JobError,
+        BrokenRuleError,
+    )
+}
+
+
+def near_miss(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that was most likely meant, if one is close."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return close[0] if close else None
