@@ -1,0 +1,89 @@
+"""How many independent samples a series is worth.
+
+Samples of one process follow one another: a disturbed moment disturbs many. Every interval that
+counted them as independent would be too narrow (method: 0 to 13 % coverage instead of 95 %).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trtbench.domain.samples import Column
+
+BLOCK = 1 << 16
+"""Longer series are correlated block by block: lags beyond this are looked at only if needed."""
+
+
+@dataclass(frozen=True)
+class Effective:
+    """The independent samples a series is worth, and its correlation time in samples."""
+
+    count: float
+    tau: float
+
+
+def effective_samples(column: Column, *, order: np.ndarray | None = None) -> Effective:
+    """Count effective samples: n / tau, by Geyer's initial positive sequence on ranks.
+
+    ``order`` is the column's argsort where the caller has it already.
+    """
+    n = len(column)
+    if n < 4:
+        return Effective(float(n), 1.0)
+    ranks = average_ranks(column, order=order)
+    if ranks[0] == ranks[1] and np.ptp(ranks) == 0:
+        return Effective(float(n), 1.0)
+    tau = max(1.0, _geyer_tau(ranks))
+    return Effective(n / tau, tau)
+
+
+def average_ranks(column: Column, *, order: np.ndarray | None = None) -> Column:
+    """Rank a series from 0; equal values share the mean of their ranks.
+
+    Ties in order of time would look like a trend, and clocks make many ties.
+    """
+    if order is None:
+        order = np.argsort(column)
+    ordered = column[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    ranks = np.empty(len(column))
+    if len(starts) == len(column):
+        ranks[order] = np.arange(len(column), dtype=np.float64)
+        return ranks
+    sizes = np.diff(np.append(starts, len(column)))
+    ranks[order] = np.repeat(starts + (sizes - 1) / 2.0, sizes)
+    return ranks
+
+
+def autocorrelation(series: Column, *, block: int = BLOCK) -> Column:
+    """Give the autocorrelation from lag 0 up to the block length, by FFT."""
+    n = len(series)
+    block = min(block, n)
+    centred = series - series.mean()
+    size = 1 << (2 * block - 1).bit_length()
+    power = np.zeros(size // 2 + 1)
+    pairs = np.zeros(block)
+    for begin in range(0, n, block):
+        part = centred[begin : begin + block]
+        power += np.square(np.abs(np.fft.rfft(part, size)))
+        pairs[: len(part)] += np.arange(len(part), 0, -1)
+    sums = np.fft.irfft(power, size)[:block]
+    if sums[0] <= 0:
+        return np.ones(1)
+    if n > block:
+        # Each lag sees fewer pairs than n - lag, because pairs across blocks are left out.
+        sums = sums / pairs * (n - np.arange(block))
+    return np.asarray(sums / sums[0])
+
+
+def _geyer_tau(ranks: Column) -> float:
+    for block in (BLOCK, len(ranks)):
+        rho = autocorrelation(ranks, block=block)
+        paired = rho[: len(rho) // 2 * 2].reshape(-1, 2).sum(axis=1)
+        ends = np.flatnonzero(paired <= 0)
+        if len(ends) or block >= len(ranks):
+            stop = int(ends[0]) if len(ends) else len(paired)
+            return float(2.0 * paired[:stop].sum() - 1.0)
+    raise AssertionError("the last block is the whole series")

@@ -1,0 +1,304 @@
+"""The statistics of a run: what is shown, how sure it is, and what the interval means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from trtbench.analysis.distributions import interval_ranks, samples_needed, t_quantile
+from trtbench.analysis.effective import effective_samples
+from trtbench.domain.result import Run
+from trtbench.domain.samples import Column, IterationTimes
+from trtbench.domain.spec import Value
+
+QUANTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 0.999)
+
+LEVEL = 0.95
+LEAST_EFFECTIVE = 30
+"""With fewer effective samples no interval within a launch is given at all (method 2.4 d)."""
+
+WITHIN_LAUNCH = "95 % for this launch only, effective samples counted; another launch may differ"
+OVER_LAUNCHES = "95 % for launches like these, on this machine in this period"
+ONE_LAUNCH = "one launch: nothing is known about how well it repeats"
+
+
+class Interval(Value, frozen=True, kw_only=True):
+    """A range, how often ranges made this way hold the truth, and the truth about what."""
+
+    low: float
+    high: float
+    level: float
+    meaning: str
+
+    @property
+    def half_width(self) -> float:
+        """Half the width relative to the middle."""
+        return (self.high - self.low) / (self.high + self.low)
+
+
+class Quantile(Value, frozen=True, kw_only=True):
+    """One percentile by nearest rank, or how many samples it would take to know it."""
+
+    q: float
+    value: float | None
+    """``None`` when the effective samples do not suffice for an interval."""
+    interval: Interval | None
+    needed: int | None
+    """Samples needed, at this correlation, before the percentile is shown."""
+
+    @property
+    def name(self) -> str:
+        """Write ``p99`` or ``p99.9``."""
+        return f"p{100 * self.q:g}"
+
+
+class ColumnSummary(Value, frozen=True, kw_only=True):
+    """The statistics of one column; durations in seconds."""
+
+    column: str
+    count: int
+    effective: float
+    """Independent samples the column is worth."""
+    min: float
+    max: float
+    median: float
+    mean: float
+    std: float
+    """Of the sample (n - 1); not a number for a single sample."""
+    mad: float
+    """Median distance from the median, not scaled."""
+    cov: float
+    """std / mean."""
+    quantiles: tuple[Quantile, ...]
+    median_interval: Interval | None
+    """Over launches when there are several, else within the launch."""
+
+    def quantile(self, q: float) -> Quantile:
+        """Give the percentile that was asked for; one that was not computed is a ``KeyError``."""
+        for each in self.quantiles:
+            if math.isclose(each.q, q):
+                return each
+        raise KeyError(q)
+
+
+class Summary(Value, frozen=True, kw_only=True):
+    """The statistics of a run."""
+
+    columns: tuple[ColumnSummary, ...]
+    headline: str
+    launches: int
+    items_per_query: int
+    queries_per_s: float | None
+    items_per_s: float | None
+    interval: Interval | None
+    """Over launches, of the headline's median; ``None`` with one launch."""
+    throughput_from: str | None = None
+    """What the throughput was computed from: wall time, host times, device stamps."""
+
+    def column(self, name: str) -> ColumnSummary:
+        """Give one column; one that was not measured is a ``KeyError``."""
+        for each in self.columns:
+            if each.column == name:
+                return each
+        raise KeyError(name)
+
+    @property
+    def repeatability(self) -> str:
+        """Say in words what is known about repeating the run."""
+        return self.interval.meaning if self.interval else ONE_LAUNCH
+
+
+def summarize(
+    times: IterationTimes,
+    *,
+    items_per_query: int = 1,
+    wall_s: float | None = None,
+    closed_loop: bool = True,
+) -> Summary:
+    """Compute every statistic of a run.
+
+    ``wall_s`` is the wall time of all measured queries; without it the throughput of a closed
+    loop of one stream follows from the host times. ``closed_loop=False`` forbids that.
+    """
+    columns = tuple(
+        summarize_column(name, times.by_launch(name)) for name in times.durations() if len(times)
+    )
+    launches = 1 if times.launch is None else max(1, len(np.unique(times.launch)))
+    rate, source = throughput(times, wall_s=wall_s, closed_loop=closed_loop)
+    head = columns[0] if columns else None
+    return Summary(
+        columns=columns,
+        headline=times.headline,
+        launches=launches,
+        items_per_query=items_per_query,
+        queries_per_s=rate,
+        items_per_s=None if rate is None else rate * items_per_query,
+        interval=head.median_interval if head and launches > 1 else None,
+        throughput_from=source,
+    )
+
+
+def summary_from_run(run: Run) -> Summary:
+    """Compute every statistic of a run with the wall time and batch its record tells."""
+    walls = [launch.wall_s for launch in run.record.launches]
+    wall = sum(w for w in walls if w is not None) if walls and None not in walls else None
+    spec = run.record.spec
+    return summarize(
+        run.times,
+        items_per_query=run.record.items_per_query,
+        wall_s=wall,
+        closed_loop=spec.protocol in ("serve", "gpu") and spec.streams == 1 and spec.gap_s == 0,
+    )
+
+
+def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
+    """Compute the statistics of one column, given launch by launch."""
+    launches = [part[np.isfinite(part)] for part in launches]
+    orders = [np.argsort(part) for part in launches]
+    effective = [
+        effective_samples(part, order=order).count
+        for part, order in zip(launches, orders, strict=True)
+    ]
+    parts = [part[order] for part, order in zip(launches, orders, strict=True)]
+    ordered = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+    if not len(ordered):
+        return _empty(name)
+    mean = float(ordered.mean())
+    std = float(ordered.std(ddof=1)) if len(ordered) > 1 else math.nan
+    median = _middle(ordered)
+    return ColumnSummary(
+        column=name,
+        count=len(ordered),
+        effective=sum(effective),
+        min=float(ordered[0]),
+        max=float(ordered[-1]),
+        median=median,
+        mean=mean,
+        std=std,
+        mad=float(np.median(np.abs(ordered - median))),
+        cov=std / mean if mean else math.nan,
+        quantiles=tuple(_quantile(q, ordered, parts, effective) for q in QUANTILES),
+        median_interval=_interval(0.5, ordered, parts, effective),
+    )
+
+
+def nearest_rank(sorted_or_raw: Column, q: float) -> float:
+    """Give the smallest observed value that at least a share ``q`` of the samples do not exceed."""
+    column = np.asarray(sorted_or_raw, dtype=np.float64)
+    index = rank(len(column), q) - 1
+    if np.all(column[1:] >= column[:-1]):
+        return float(column[index])
+    return float(np.partition(column, index)[index])
+
+
+def rank(n: int, q: float) -> int:
+    """Give the nearest rank, from 1, of a quantile among n samples."""
+    # 0.07 * 100 is 7.000000000000001 in floating point, and the rank is 7.
+    return min(n, max(1, math.ceil(round(q * n, 9))))
+
+
+def launch_interval(values: Sequence[float], *, level: float = LEVEL) -> Interval | None:
+    """Give the t-interval on the logarithms of one value per launch; ``None`` below two."""
+    if len(values) < 2 or min(values) <= 0:
+        return None
+    logs = np.log(np.asarray(values))
+    k = len(logs)
+    half = t_quantile((1 + level) / 2, df=k - 1) * float(logs.std(ddof=1)) / math.sqrt(k)
+    middle = float(logs.mean())
+    return Interval(
+        low=_exp(middle - half), high=_exp(middle + half), level=level, meaning=OVER_LAUNCHES
+    )
+
+
+def throughput(
+    times: IterationTimes, *, wall_s: float | None, closed_loop: bool
+) -> tuple[float | None, str | None]:
+    """Give queries per second and what they were computed from; ``None`` when nothing tells."""
+    count = len(times)
+    if not count:
+        return None, None
+    if wall_s:
+        return count / wall_s, "wall time"
+    if times.host is not None and closed_loop:
+        busy = float(times.host.sum())
+        return (count / busy, "sum of host times") if busy > 0 else (None, None)
+    span = _device_span(times)
+    return (count / span, "device stamps") if span else (None, None)
+
+
+def _device_span(times: IterationTimes) -> float | None:
+    begin, end = times.stamps.get("start_h2d"), times.stamps.get("end_d2h")
+    if begin is None or end is None:
+        return None
+    launch = np.zeros(len(times), int) if times.launch is None else times.launch
+    spans = [end[launch == k].max() - begin[launch == k].min() for k in np.unique(launch)]
+    total = float(sum(spans))
+    return total if total > 0 else None
+
+
+def _quantile(
+    q: float, ordered: Column, parts: Sequence[Column], effective: Sequence[float]
+) -> Quantile:
+    needed = samples_needed(q)
+    total = sum(effective)
+    if total < needed:
+        return Quantile(
+            q=q, value=None, interval=None, needed=math.ceil(needed * len(ordered) / total)
+        )
+    value = float(ordered[rank(len(ordered), q) - 1])
+    return Quantile(q=q, value=value, interval=_interval(q, ordered, parts, effective), needed=None)
+
+
+def _interval(
+    q: float, ordered: Column, parts: Sequence[Column], effective: Sequence[float]
+) -> Interval | None:
+    if len(parts) > 1:
+        if q != 0.5 and min(effective) < samples_needed(q):
+            return None
+        if any(not len(part) for part in parts):
+            return None
+        values = [_middle(p) if q == 0.5 else float(p[rank(len(p), q) - 1]) for p in parts]
+        return launch_interval(values)
+    if effective[0] < LEAST_EFFECTIVE:
+        return None
+    return order_interval(ordered, q, effective=effective[0])
+
+
+def order_interval(
+    ordered: Column, q: float, *, effective: float, meaning: str = WITHIN_LAUNCH
+) -> Interval | None:
+    """Enclose a quantile between two order statistics, counting effective samples."""
+    worth = math.floor(effective)
+    ranks = interval_ranks(worth, q) if worth else None
+    if ranks is None:
+        return None
+    n = len(ordered)
+    low = math.floor((ranks[0] - 1) * n / worth)
+    high = min(n, math.ceil(ranks[1] * n / worth)) - 1
+    return Interval(
+        low=float(ordered[low]), high=float(ordered[high]), level=LEVEL, meaning=meaning
+    )
+
+
+def _middle(ordered: Column) -> float:
+    half = len(ordered) // 2
+    if len(ordered) % 2:
+        return float(ordered[half])
+    return float((ordered[half - 1] + ordered[half]) / 2)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+def _empty(name: str) -> ColumnSummary:
+    quantiles = tuple(
+        Quantile(q=q, value=None, interval=None, needed=samples_needed(q)) for q in QUANTILES
+    )
+    none = math.nan
+    return ColumnSummary(
+        column=name, count=0, effective=0.0, min=none, max=none, median=none, mean=none,
+        std=none, mad=none, cov=none, quantiles=quantiles, median_interval=None,
+    )  # fmt: skip
