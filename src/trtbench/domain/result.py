@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from trtbench.domain.samples import EngineGraph, IterationTimes, LayerProfile
+from trtbench.domain.samples import (
+    EngineGraph,
+    IterationTimes,
+    LayerProfile,
+    TelemetrySample,
+)
 from trtbench.domain.spec import RunSpec, TensorSpec, Value
 
 SCHEMA = 1
@@ -29,6 +34,20 @@ class Finding(Value, frozen=True, kw_only=True):
     """The number it stands beside: ``host``, ``gpu``, ``p99``; ``None`` is the whole run."""
 
 
+class Interval(Value, frozen=True, kw_only=True):
+    """A range, how often ranges made this way hold the truth, and the truth about what."""
+
+    low: float
+    high: float
+    level: float
+    meaning: str
+
+    @property
+    def half_width(self) -> float:
+        """Half the width relative to the middle."""
+        return (self.high - self.low) / (self.high + self.low)
+
+
 class Gpu(Value, frozen=True, kw_only=True):
     """One GPU as it was seen before a run."""
 
@@ -45,6 +64,20 @@ class Gpu(Value, frozen=True, kw_only=True):
     temperature_c: float | None = None
     persistence: bool | None = None
     ecc: bool | None = None
+    sm_count: int | None = None
+    l2_bytes: int | None = None
+    sm_clock_default_hz: float | None = None
+    clocks_locked: bool | None = None
+    other_processes: int | None = None
+    """Compute and graphics processes of others before the run."""
+    gpu_util_before: float | None = None
+    """Mean utilisation in the second before the run, from 0 to 1."""
+    shared_by: str | None = None
+    """``MIG``, ``MPS``, ``WDDM`` or ``display`` where one of them holds."""
+    pcie_gen: int | None = None
+    pcie_gen_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
 
 
 class Environment(Value, frozen=True, kw_only=True):
@@ -57,6 +90,9 @@ class Environment(Value, frozen=True, kw_only=True):
     cpu_cores: int | None = None
     cpu_physical_cores: int | None = None
     cpu_governor: str | None = None
+    cpu_turbo: bool | None = None
+    smt_shared: bool | None = None
+    """Whether the cores used share a physical core with others (hyper-threading)."""
     virtual_machine: bool | None = None
     load_before: tuple[float, float, float] | None = None
     """Load averages over 1, 5 and 15 minutes before the run."""
@@ -87,6 +123,18 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     cpu_s: float | None = None
     peak_memory_bytes: int | None = None
     gc_collections: int | None = None
+    steal_share: float | None = None
+    """CPU time the hypervisor took during the measured part, from 0 to 1."""
+    pressure_share: float | None = None
+    """Time in which some task waited for a CPU (PSI ``some``), from 0 to 1."""
+    throttled_s: float | None = None
+    """Time a container's CPU quota stopped the process (growth of ``throttled_usec``)."""
+    violations_s: dict[str, float] = {}
+    """Growth of the GPU's limit counters while measuring: ``power``, ``thermal``, ..."""
+    energy_j: float | None = None
+    idle_power_w: float | None = None
+    profiled_gpu_s: float | None = None
+    """Median GPU time with the layer profiler attached."""
 
 
 FactSource = Literal["stated", "implied", "unknown"]
@@ -122,6 +170,8 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
     sources: tuple[str, ...] = ()
     """Files an imported run was made of."""
     notes: tuple[str, ...] = ()
+    facts: dict[str, Scalar] = {}
+    """What findings look at beside the samples: ``flops``, ``outputs_finite``, ..."""
 
     @property
     def items_per_query(self) -> int:
@@ -158,6 +208,8 @@ class Run:
     path: Path | None = None
     layers: LayerProfile | None = None
     graph: EngineGraph | None = None
+    telemetry: tuple[TelemetrySample, ...] = ()
+    """Looks at the GPU while measuring, in order of time."""
     extra: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -167,3 +219,91 @@ class Run:
     @property
     def findings(self) -> tuple[Finding, ...]:
         return self.record.findings
+
+
+VerdictKind = Literal["same", "faster", "slower", "unclear", "incomparable"]
+
+Design = Literal["duet", "launches", "apart"]
+"""How two sides were measured.
+
+duet      alternated iteration by iteration within a launch
+launches  fresh processes of the two in turn (ABBA)
+apart     each on its own, at another time
+"""
+
+
+class Verdict(Value, frozen=True, kw_only=True):
+    """What can be said about one metric of a candidate against a baseline."""
+
+    metric: str
+    """``host``, ``gpu``, ``p99``, ``throughput``, ..."""
+    kind: VerdictKind
+    ratio: float | None
+    """Candidate over baseline, of times or, for throughput, of rates."""
+    interval: Interval | None
+    """Of the ratio."""
+    reason: str
+    launches: int
+    launches_needed: int | None = None
+    """In all, before the verdict could become clear; ``None`` when more would not help."""
+    p: float | None = None
+    design: Design = "duet"
+
+
+class ShiftPoint(Value, frozen=True, kw_only=True):
+    """Ratio of one quantile of two distributions, with an interval that holds for all at once."""
+
+    q: float
+    ratio: float
+    interval: Interval
+    differs: bool
+
+
+class Comparison(Value, frozen=True, kw_only=True):
+    """A candidate against a baseline: a verdict per metric and what they rest on."""
+
+    baseline: str
+    candidate: str
+    design: Design
+    verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...] = ()
+    shift: tuple[ShiftPoint, ...] = ()
+    faster_share: float | None = None
+    """Share of pairs in which the candidate was faster, ties counted half: P(B < A)."""
+    cliffs_delta: float | None = None
+    """P(B > A) - P(B < A): 1 when the candidate is always slower."""
+    detectable: float | None = None
+    """Smallest effect found in 80 % of comparisons like this one."""
+    effects: tuple[float, ...] = ()
+    """Per launch, median ln(candidate / baseline) of the first metric."""
+
+    def verdict(self, metric: str) -> Verdict:
+        """Give the verdict on one metric; one that was not judged is a ``KeyError``."""
+        for each in self.verdicts:
+            if each.metric == metric:
+                return each
+        raise KeyError(metric)
+
+
+class GateRule(Value, frozen=True, kw_only=True):
+    """One condition a candidate must meet."""
+
+    text: str
+    """As the user wrote it."""
+    metric: str
+    """A column, ``throughput``, ``items`` or ``headline``."""
+    statistic: str = "median"
+    relation: Literal["<", "<=", ">", ">=", "slowdown"]
+    limit: float
+    """Seconds, per second or a fraction, as the metric has it."""
+
+
+class GateResult(Value, frozen=True, kw_only=True):
+    """Whether one rule holds."""
+
+    rule: GateRule
+    outcome: Literal["pass", "fail", "unclear"]
+    message: str
+    value: float | None = None
+    interval: Interval | None = None
+    launches_needed: int | None = None

@@ -72,7 +72,7 @@ class Length(Value, frozen=True, kw_only=True):
 class Warmup(Value, frozen=True, kw_only=True):
     """Warm up at least as long as the floor says, then until steady, at most up to the cap."""
 
-    floor: Length = Length(seconds=0.2, iterations=20)
+    floor: Length = Length(seconds=0.2)
     until_steady: bool = True
     cap_s: float = 10.0
 

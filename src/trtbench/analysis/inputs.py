@@ -1,0 +1,54 @@
+"""Input tensors drawn at random, seeded, with values their type and name suggest."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.spec import TensorSpec
+
+TOKEN_LIMIT = 1000
+"""Token ids stay below this: every vocabulary in use is larger."""
+
+
+def random_inputs(
+    tensors: tuple[TensorSpec, ...], *, seed: int = 0
+) -> Mapping[str, NDArray[np.generic]]:
+    """Draw one array per tensor; the same name, shape, type and seed give the same values."""
+    return {tensor.name: _draw(tensor, seed=seed) for tensor in tensors}
+
+
+def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:
+    shape = tuple(dim for dim in tensor.shape if isinstance(dim, int))
+    generator = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())])
+    dtype = np.dtype(tensor.dtype)
+    if dtype.kind == "b":
+        return np.ones(shape, dtype)
+    if dtype.kind in "iu":
+        return _integers(tensor.name.lower(), shape, dtype, generator)
+    if dtype.kind == "c":
+        values = generator.random(shape) + 1j * generator.random(shape)
+        return values.astype(dtype)
+    if dtype.kind not in "f":
+        raise ValueError(f"no random values for inputs of type {tensor.dtype}")
+    return generator.random(shape, np.float32).astype(dtype)
+
+
+def _integers(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator
+) -> NDArray[np.generic]:
+    """Masks are ones, types zeros, positions count up, pixels fill a byte, the rest are ids."""
+    if "mask" in name:
+        return np.ones(shape, dtype)
+    if "token_type" in name or "segment" in name:
+        return np.zeros(shape, dtype)
+    if "position" in name and shape:
+        return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
+    if "length" in name or "size" in name:
+        return np.ones(shape, dtype)
+    top = min(int(np.iinfo(dtype).max), 255 if dtype.itemsize == 1 else TOKEN_LIMIT - 1)
+    return generator.integers(0, top, size=shape, endpoint=True).astype(dtype)

@@ -1,0 +1,58 @@
+"""Jobs: what a worker process is asked to do, and what it leaves behind, as plain values."""
+
+from __future__ import annotations
+
+from trtbench.domain.result import Fact, LaunchFacts
+from trtbench.domain.spec import RunSpec, TensorSpec, Value
+
+STAGES = ("start", "load", "first", "warm-up", "measure", "profile", "save")
+"""What a worker does, in order; a failure is recorded with the stage it happened in."""
+
+
+class BenchJob(Value, frozen=True, kw_only=True, tag="bench", tag_field="job"):
+    """Measure one launch of a run."""
+
+    spec: RunSpec
+    launch: int = 0
+
+
+Job = BenchJob
+
+
+class BenchOutcome(Value, frozen=True, kw_only=True):
+    """What one launch leaves beside its samples: ``outcome.json``."""
+
+    facts: LaunchFacts
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    conditions: dict[str, Fact] = {}
+    versions: dict[str, str] = {}
+    python: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class WorkerError(Value, frozen=True, kw_only=True):
+    """An error the worker could put in words: ``error.json``."""
+
+    kind: str
+    """Name of a class of trtbench.errors; ``bug`` when the worker itself broke."""
+    message: str
+    facts: dict[str, str] = {}
+    fix: str | None = None
+    stage: str = "start"
+
+
+class JobEnd(Value, frozen=True, kw_only=True):
+    """How a job's process ended."""
+
+    seconds: float
+    stage: str
+    exit_status: int | None = None
+    signal: str | None = None
+    timed_out: bool = False
+    error: WorkerError | None = None
+    log_tail: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_status == 0 and self.error is None

@@ -1,0 +1,122 @@
+"""Reads input tensors from ``.npz``, ``.npy`` or a folder of raw binaries."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.spec import TensorSpec
+from trtbench.errors import InputError, near_miss
+
+RAW_SUFFIXES = (".bin", ".raw", ".dat")
+
+
+def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
+    """Read one array per input, checked against its type and rank."""
+    if not source.exists():
+        raise InputError(f"there are no inputs at {source}", fix="give an .npz, .npy or a folder")
+    if source.is_dir():
+        arrays = {tensor.name: _raw(source, tensor) for tensor in tensors}
+    elif source.suffix == ".npy":
+        arrays = {_only(tensors, source).name: _load(source)}
+    else:
+        arrays = _npz(source, tensors)
+    for tensor in tensors:
+        check_array(arrays[tensor.name], tensor, where=str(source))
+    return arrays
+
+
+def check_array(array: NDArray[np.generic], tensor: TensorSpec, *, where: str) -> None:
+    """Refuse an array whose type, rank or fixed dimensions are not the input's."""
+    wanted = tensor.shape
+    facts = {
+        "input": f"{tensor.name}: {tensor.dtype} {_shape_text(wanted)}",
+        "given": f"{array.dtype} {_shape_text(array.shape)}",
+        "from": where,
+    }
+    if str(array.dtype) != tensor.dtype:
+        raise InputError(
+            f"the input {tensor.name!r} has the wrong type",
+            facts=facts,
+            fix=f"save it as {tensor.dtype}: array.astype('{tensor.dtype}')",
+        )
+    if len(array.shape) != len(wanted):
+        raise InputError(f"the input {tensor.name!r} has the wrong rank", facts=facts)
+    for have, want in zip(array.shape, wanted, strict=True):
+        if isinstance(want, int) and want >= 0 and have != want:
+            raise InputError(f"the input {tensor.name!r} has the wrong shape", facts=facts)
+
+
+def _shape_text(shape: Sequence[int | str | None]) -> str:
+    return "x".join("?" if dim is None else str(dim) for dim in shape) or "scalar"
+
+
+def _only(tensors: Sequence[TensorSpec], source: Path) -> TensorSpec:
+    if len(tensors) != 1:
+        raise InputError(
+            "an .npy file holds one array, and the model has several inputs",
+            facts={"inputs": ", ".join(tensor.name for tensor in tensors), "file": source},
+            fix="np.savez('inputs.npz', **{name: array, ...})",
+        )
+    return tensors[0]
+
+
+def _load(source: Path) -> NDArray[np.generic]:
+    try:
+        array = np.load(source, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as problem:
+        raise InputError(f"{source} cannot be read: {problem}") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{source} does not hold one array", fix="name it .npz")
+    return array
+
+
+def _npz(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
+    try:
+        with np.load(source, allow_pickle=False) as archive:
+            names = list(archive.files)
+            for tensor in tensors:
+                if tensor.name not in names:
+                    raise _missing(tensor.name, names, source)
+            return {tensor.name: archive[tensor.name] for tensor in tensors}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as problem:
+        raise InputError(f"{source} is not an .npz file: {problem}") from None
+
+
+def _missing(name: str, names: list[str], source: Path) -> InputError:
+    guess = near_miss(name, names)
+    return InputError(
+        f"there is no array for the input {name!r}",
+        facts={"file": source, "arrays": ", ".join(names) or "none"},
+        fix=f"rename {guess!r} to {name!r}" if guess else f"add an array called {name!r}",
+    )
+
+
+def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
+    candidates = [folder / f"{tensor.name}{suffix}" for suffix in RAW_SUFFIXES]
+    path = next((each for each in candidates if each.is_file()), None)
+    if path is None:
+        raise InputError(
+            f"there is no file for the input {tensor.name!r}",
+            facts={"folder": folder, "looked for": " ".join(each.name for each in candidates)},
+        )
+    if not tensor.is_static:
+        raise InputError(
+            f"the shape of the input {tensor.name!r} must be known to read raw bytes",
+            fix=f"--shape {tensor.name}:{_shape_text(tensor.shape)} with numbers",
+        )
+    shape = tuple(int(dim) for dim in tensor.shape if isinstance(dim, int))
+    dtype = np.dtype(tensor.dtype)
+    have, want = path.stat().st_size, dtype.itemsize * math.prod(shape)
+    if have != want:
+        raise InputError(
+            f"{path.name} has the wrong size",
+            facts={"bytes": have, "expected": f"{want} ({tensor.dtype} {_shape_text(shape)})"},
+        )
+    return np.fromfile(path, dtype).reshape(shape)
+

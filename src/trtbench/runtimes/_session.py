@@ -1,0 +1,163 @@
+"""What a runtime that lives in the worker's process offers: a session with inputs bound once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.inputs import random_inputs
+from trtbench.domain.result import Fact
+from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec
+from trtbench.errors import InputError, UsageError, near_miss
+from trtbench.host.arrays import read_arrays
+
+Arrays = Mapping[str, NDArray[np.generic]]
+Stage = Callable[[str], None]
+"""Told the name of each stage as it begins."""
+
+
+class Session(Protocol):
+    """A loaded model that can be run again and again on the inputs bound to it."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    conditions: dict[str, Fact]
+    notes: tuple[str, ...]
+
+    def bind(self, arrays: Arrays) -> None:
+        """Take inputs; nothing of this is timed."""
+
+    def step(self) -> Callable[[], object]:
+        """Give the function that runs one query and returns when it is complete."""
+
+    def fetch(self) -> dict[str, NDArray[np.generic]]:
+        """Run once and give the outputs by name."""
+
+
+def resolve_inputs(
+    tensors: tuple[TensorSpec, ...], spec: RunSpec
+) -> tuple[tuple[TensorSpec, ...], Arrays]:
+    """Settle every input's shape and give arrays for it, from a file or at random."""
+    _check_names(tensors, spec)
+    settled = tuple(_with_shape(tensor, spec) for tensor in tensors)
+    if spec.inputs.source is not None:
+        arrays = _batched(read_arrays(Path(spec.inputs.source), settled), spec.batch)
+        filled = tuple(
+            TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=arrays[tensor.name].shape)
+            for tensor in settled
+        )
+        return filled, arrays
+    _demand_static(settled, spec)
+    return settled, _random(settled, spec.inputs)
+
+
+def _check_names(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
+    known = [tensor.name for tensor in tensors]
+    for name in spec.shapes:
+        if name in known:
+            continue
+        guess = near_miss(name, known) or (known[0] if len(known) == 1 else None)
+        shape = "x".join(str(dim) for dim in spec.shapes[name])
+        raise InputError(
+            f"the model has no input called {name!r}",
+            facts={"inputs": ", ".join(known)},
+            fix=f"--shape {guess}:{shape}" if guess else None,
+        )
+
+
+def _with_shape(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
+    given = spec.shapes.get(tensor.name)
+    if given is not None:
+        return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=_fit(tensor, given))
+    shape = tensor.shape
+    if spec.batch is None or not shape:
+        return tensor
+    if not isinstance(shape[0], int):
+        shape = (spec.batch, *shape[1:])
+    elif shape[0] != spec.batch and len(tensor.shape) > 1:
+        raise InputError(
+            f"the batch of the input {tensor.name!r} is fixed at {shape[0]}",
+            facts={"asked for": f"--batch {spec.batch}", "shape": _text(tensor)},
+            fix=f"--batch {shape[0]}, or export the model with a dynamic batch",
+        )
+    return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
+
+
+def _fit(tensor: TensorSpec, given: tuple[int, ...]) -> tuple[int, ...]:
+    facts = {"model": _text(tensor), "given": "x".join(str(dim) for dim in given)}
+    if len(given) != len(tensor.shape):
+        raise InputError(f"the shape of {tensor.name!r} has the wrong rank", facts=facts)
+    for want, have in zip(tensor.shape, given, strict=True):
+        if isinstance(want, int) and want != have:
+            raise InputError(
+                f"the shape of {tensor.name!r} does not fit: {want} is fixed", facts=facts
+            )
+    return given
+
+
+def _demand_static(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
+    open_dims = {
+        tensor.name: [_dim(dim, index) for index, dim in enumerate(tensor.shape) if _is_open(dim)]
+        for tensor in tensors
+        if not tensor.is_static
+    }
+    if not open_dims:
+        return
+    only_batch = spec.batch is None and all(
+        _is_open(t.shape[0]) and len(open_dims[t.name]) == 1 for t in tensors if t.name in open_dims
+    )
+    shapes = " ".join(
+        f"--shape {t.name}:" + "x".join("1" if _is_open(dim) else str(dim) for dim in t.shape)
+        for t in tensors
+        if t.name in open_dims
+    )
+    raise UsageError(
+        "dynamic dimensions need a value",
+        facts={
+            name: f"{', '.join(dims)} of {_text_by(tensors, name)}"
+            for name, dims in open_dims.items()
+        },
+        fix=f"--batch 1 (or {shapes})" if only_batch else shapes,
+    )
+
+
+def _is_open(dim: int | str | None) -> bool:
+    return not isinstance(dim, int) or dim < 0
+
+
+def _dim(dim: int | str | None, index: int) -> str:
+    return repr(dim) if isinstance(dim, str) else f"dimension {index}"
+
+
+def _text(tensor: TensorSpec) -> str:
+    return "x".join("?" if dim is None else str(dim) for dim in tensor.shape) or "scalar"
+
+
+def _text_by(tensors: tuple[TensorSpec, ...], name: str) -> str:
+    return next(_text(tensor) for tensor in tensors if tensor.name == name)
+
+
+def _batched(arrays: Arrays, batch: int | None) -> Arrays:
+    """Cut every array to the batch, so that one file of items serves every batch size."""
+    if batch is None:
+        return arrays
+    for name, array in arrays.items():
+        if array.ndim and len(array) < batch:
+            raise InputError(
+                f"{name!r} holds {len(array)} items, fewer than one batch of {batch}",
+                fix=f"--batch {len(array)}",
+            )
+    return {name: array[:batch] if array.ndim else array for name, array in arrays.items()}
+
+
+def _random(tensors: tuple[TensorSpec, ...], inputs: InputSpec) -> Arrays:
+    try:
+        return random_inputs(tensors, seed=inputs.seed)
+    except (ValueError, TypeError) as problem:
+        raise InputError(
+            f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
+        ) from None

@@ -1,0 +1,198 @@
+"""Runs ONNX models on ONNX Runtime, in the worker's own process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.job import BenchOutcome
+from trtbench.domain.result import Fact
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import RunSpec, TensorSpec
+from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
+from trtbench.runtimes._bench import bench_session
+from trtbench.runtimes._onnx_problems import explain_load_failure
+from trtbench.runtimes._session import Arrays, Stage
+
+FORMATS = ("onnx",)
+
+OPTIONS = {
+    "providers": "execution providers in order of preference, comma separated (default: CPU)",
+    "inter_threads": "threads across operators",
+    "spinning": "on or off: whether idle threads spin (default: ONNX Runtime's own, on)",
+    "optimization": "disable, basic, extended or all (default: all)",
+    "execution": "sequential or parallel (default: sequential)",
+    "memory_pattern": "on or off (default: on)",
+}
+"""What ``--opt key=value`` may set."""
+
+_TYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(float16)": "float16",
+    "tensor(bfloat16)": "bfloat16",
+    **{f"tensor({u}int{n})": f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)},
+    "tensor(bool)": "bool",
+    "tensor(string)": "str",
+}
+_LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+_MODES = {"sequential": "ORT_SEQUENTIAL", "parallel": "ORT_PARALLEL"}
+_SWITCH = {"on": True, "off": False}
+
+
+def available() -> str | None:
+    return None if util.find_spec("onnxruntime") else "the package onnxruntime is not installed"
+
+
+def fix() -> str | None:
+    return "pip install onnxruntime"
+
+
+def device(spec: RunSpec) -> str:
+    """CPU providers occupy the whole processor; CUDA ones their GPU."""
+    providers = spec.options.get("providers", "cpu").lower()
+    if "cuda" in providers or "tensorrt" in providers:
+        return spec.device or "cuda:0"
+    return "cpu"
+
+
+def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
+    """Measure one launch; ONNX Runtime leaves no files of its own."""
+    return bench_session(open_session, spec, stage=stage)
+
+
+def open_session(spec: RunSpec) -> OrtSession:
+    """Load a model with the options of a run."""
+    _check(spec)
+    try:
+        import onnxruntime
+    except ImportError as problem:
+        raise UnavailableError(
+            "ONNX Runtime cannot be imported", facts={"reason": problem}, fix=fix()
+        ) from None
+    onnxruntime.set_default_logger_severity(3)
+    options = _session_options(onnxruntime, spec)
+    providers = _providers(onnxruntime, spec)
+    try:
+        session = onnxruntime.InferenceSession(spec.model.path, options, providers=providers)
+    except Exception as problem:  # ONNX Runtime's exceptions share no base class of their own
+        raise explain_load_failure(spec.model.path, str(problem)) from None
+    return OrtSession(session, spec)
+
+
+class OrtSession:
+    """One ``InferenceSession`` with its inputs bound."""
+
+    def __init__(self, session: Any, spec: RunSpec) -> None:
+        self._session = session
+        self._feed: dict[str, NDArray[np.generic]] = {}
+        self.inputs = tuple(_tensor(each) for each in session.get_inputs())
+        self.outputs = tuple(_tensor(each) for each in session.get_outputs())
+        self.notes: tuple[str, ...] = ()
+        self.conditions = {
+            "providers": Fact(value=",".join(session.get_providers())),
+            "threads": Fact(value=spec.threads, source="stated" if spec.threads else "implied"),
+            "spinning": Fact(
+                value=spec.options.get("spinning", "on"),
+                source="stated" if "spinning" in spec.options else "implied",
+            ),
+            "streams": Fact(value=1),
+        }
+
+    def bind(self, arrays: Arrays) -> None:
+        self._feed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+    def step(self) -> Callable[[], object]:
+        """One call of ``run`` on bound inputs, as a caller would write it."""
+        return partial(self._session.run, [tensor.name for tensor in self.outputs], self._feed)
+
+    def fetch(self) -> dict[str, NDArray[np.generic]]:
+        names = [tensor.name for tensor in self.outputs]
+        return dict(zip(names, self._session.run(names, self._feed), strict=True))
+
+
+def _check(spec: RunSpec) -> None:
+    for key in spec.options:
+        if key not in OPTIONS:
+            guess = near_miss(key, OPTIONS)
+            raise UsageError(
+                f"the runtime onnxruntime has no option {key!r}",
+                facts=OPTIONS,
+                fix=f"--opt {guess}={spec.options[key]}" if guess else None,
+            )
+    if spec.protocol != "serve" or spec.cuda_graph == "on" or spec.streams != 1:
+        raise UsageError(
+            "ONNX Runtime is measured one query at a time (protocol serve, one stream, no graph)",
+            facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
+        )
+
+
+def _session_options(onnxruntime: Any, spec: RunSpec) -> Any:
+    options = onnxruntime.SessionOptions()
+    given = spec.options
+    if spec.threads:
+        options.intra_op_num_threads = spec.threads
+    if "inter_threads" in given:
+        options.inter_op_num_threads = _number("inter_threads", given["inter_threads"])
+    if "spinning" in given:
+        value = "1" if _choice("spinning", given["spinning"], _SWITCH) else "0"
+        options.add_session_config_entry("session.intra_op.allow_spinning", value)
+    if "memory_pattern" in given:
+        pattern = _choice("memory_pattern", given["memory_pattern"], _SWITCH)
+        options.enable_mem_pattern = pattern
+    level = _choice("optimization", given.get("optimization", "all"), _LEVELS)
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    mode = _choice("execution", given.get("execution", "sequential"), _MODES)
+    options.execution_mode = getattr(onnxruntime.ExecutionMode, mode)
+    return options
+
+
+def _choice(key: str, value: str, choices: dict[str, Any]) -> Any:
+    if value not in choices:
+        raise UsageError(f"--opt {key} is one of {', '.join(choices)}, not {value!r}")
+    return choices[value]
+
+
+def _number(key: str, value: str) -> int:
+    if not value.isdigit():
+        raise UsageError(f"--opt {key} is a whole number, not {value!r}")
+    return int(value)
+
+
+def _providers(onnxruntime: Any, spec: RunSpec) -> list[str]:
+    """Full names for ``cpu``, ``cuda``, ``tensorrt`` and so on; only what is installed."""
+    known = {
+        name.removesuffix("ExecutionProvider").lower(): name
+        for name in onnxruntime.get_available_providers()
+    }
+    chosen = []
+    for word in spec.options.get("providers", "cpu").split(","):
+        short = word.strip().removesuffix("ExecutionProvider").lower()
+        if short not in known:
+            raise UnavailableError(
+                f"ONNX Runtime here has no execution provider {word.strip()!r}",
+                facts={"available": ", ".join(known)},
+                fix="pip install onnxruntime-gpu" if short in ("cuda", "tensorrt") else None,
+            )
+        chosen.append(known[short])
+    return chosen
+
+
+def _tensor(value: Any) -> TensorSpec:
+    dtype = _TYPES.get(value.type)
+    if dtype is None:
+        raise InputError(
+            f"the tensor {value.name!r} has a type that cannot be fed", facts={"type": value.type}
+        )
+    return TensorSpec(name=value.name, dtype=dtype, shape=tuple(value.shape))

@@ -1,0 +1,100 @@
+"""The child's entry point: ``python -m trtbench.worker job.json outdir [events]``.
+
+Reads a job, does it, leaves ``outcome.json`` and ``samples.npz`` (or ``error.json``) in the folder.
+Does not know who started it; ``events`` is a descriptor on which it names each stage as it begins.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.job import BenchJob, BenchOutcome, WorkerError
+from trtbench.errors import TrtbenchError
+from trtbench.registry import Registry
+
+RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
+
+EXIT_TOLD = 3
+"""The worker put what went wrong into ``error.json``."""
+
+
+class Events:
+    """Tells the parent, if it listens, which stage has begun."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self.descriptor = descriptor
+        self.stage = "start"
+        if descriptor is not None:
+            os.set_inheritable(descriptor, False)
+
+    def __call__(self, stage: str) -> None:
+        self.stage = stage
+        if self.descriptor is None:
+            return
+        try:
+            os.write(self.descriptor, f"{stage}\n".encode())
+        except OSError:  # the parent no longer listens; the kernel will end this process
+            self.descriptor = None
+
+
+def main(arguments: list[str]) -> int:
+    """Do one job; the exit status is 0, or 3 when ``error.json`` says what went wrong."""
+    job_file, folder = Path(arguments[0]), Path(arguments[1])
+    events = Events(int(arguments[2]) if len(arguments) > 2 else None)
+    try:
+        job = value_from_json(job_file.read_bytes(), BenchJob, where=str(job_file))
+        _bench(job, folder=folder, events=events)
+    except TrtbenchError as problem:
+        _tell(folder, _worker_error(problem, stage=events.stage))
+        return EXIT_TOLD
+    except Exception as problem:
+        traceback.print_exc()
+        bug = WorkerError(kind="bug", message=repr(problem), stage=events.stage)
+        _tell(folder, bug)
+        return EXIT_TOLD
+    return 0
+
+
+def _bench(job: BenchJob, *, folder: Path, events: Events) -> None:
+    runtime = RUNTIMES.load(job.spec.runtime)
+    outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
+    events("save")
+    np.savez(folder / "samples.npz", **dict(times.columns()))
+    (folder / "outcome.json").write_bytes(json_from_value(_signed(outcome)))
+
+
+def _signed(outcome: BenchOutcome) -> BenchOutcome:
+    from trtbench.host.versions import library_versions
+
+    return msgspec.structs.replace(
+        outcome, versions=library_versions(), python=sys.version.split()[0]
+    )
+
+
+def _worker_error(problem: TrtbenchError, *, stage: str) -> WorkerError:
+    return WorkerError(
+        kind=type(problem).__name__,
+        message=problem.message,
+        facts=problem.facts,
+        fix=problem.fix,
+        stage=stage,
+    )
+
+
+def _tell(folder: Path, error: WorkerError) -> None:
+    sys.stderr.write(f"{error.kind} in stage {error.stage}: {error.message}\n")
+    try:
+        (folder / "error.json").write_bytes(json_from_value(error))
+    except OSError as problem:
+        sys.stderr.write(f"error.json cannot be written: {problem}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
