@@ -1,0 +1,34 @@
+"""The files that the demo measures, found wherever the package is installed.
+
+Knows names and paths; does not know what is in a file.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from trtbench.errors import InputError, near_miss
+
+
+def demo_files() -> tuple[str, ...]:
+    """List the names of the demo's files."""
+    return tuple(sorted(path.name for path in _folder().iterdir() if path.is_file()))
+
+
+def demo_file(name: str) -> Path:
+    """Return the path of one of the demo's files."""
+    known = demo_files()
+    if name not in known:
+        guess = near_miss(name, known)
+        raise InputError(
+            f"the demo has no file called {name!r}",
+            facts={"known": ", ".join(known)},
+            fix=f"did you mean {guess}?" if guess else None,
+        )
+    return _folder() / name
+
+
+def _folder() -> Path:
+    # A wheel is always unpacked, so the resource is a folder that other processes can open.
+    return Path(str(resources.files(__name__) / "demo"))
