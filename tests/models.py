@@ -1,0 +1,190 @@
+"""Tiny ONNX models for the tests, made with onnx.helper alone.
+
+Every model is opset 17 and IR 8, with seeded weights, so that the same call writes the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = 17
+IR_VERSION = 8
+CUSTOM_DOMAIN = "com.example.unheard"
+
+Dimension = int | str
+
+
+def conv_model(
+    path: Path,
+    *,
+    channels: int = 8,
+    size: int = 16,
+    layers: int = 2,
+    batch: Dimension = "batch",
+) -> Path:
+    """Write a chain of 3×3 convolutions: "image" [batch, 3, size, size] to "logits" [batch, 10]."""
+    rng = np.random.default_rng(0)
+    nodes, weights, last, width = [], [], "image", 3
+    for index in range(layers):
+        scale = np.sqrt(2 / (9 * width))
+        weights.append(_weight(f"conv{index}.weight", scale * _normal(rng, channels, width, 3, 3)))
+        nodes += [
+            helper.make_node(
+                "Conv", [last, f"conv{index}.weight"], [f"conv{index}"], pads=[1, 1, 1, 1]
+            ),
+            helper.make_node("Relu", [f"conv{index}"], [f"relu{index}"]),
+        ]
+        last, width = f"relu{index}", channels
+    weights.append(_weight("head.weight", _normal(rng, width, 10)))
+    nodes += [
+        helper.make_node("GlobalAveragePool", [last], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["features"]),
+        helper.make_node("MatMul", ["features", "head.weight"], ["logits"]),
+    ]
+    inputs = [_value("image", TensorProto.FLOAT, [batch, 3, size, size])]
+    outputs = [_value("logits", TensorProto.FLOAT, [batch, 10])]
+    return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
+
+
+def slow_model(
+    path: Path, *, width: int = 512, layers: int = 2, rows: Dimension = 64, passes: int = 16
+) -> Path:
+    """Write a chain of layers × passes matrix products: "x" [rows, width] to "y".
+
+    One inference costs 2 · rows · width² · layers · passes floating-point operations: about
+    1 GFLOP, tens of milliseconds on one core, by default. A pass reuses the weights of the one
+    before, so the time can grow without the file.
+    """
+    rng = np.random.default_rng(0)
+    weights = [_weight(f"weight{index}", _reflection(rng, width)) for index in range(layers)]
+    names = ["x", *(f"product{index}" for index in range(layers * passes - 1)), "y"]
+    nodes = [
+        helper.make_node("MatMul", [names[index], f"weight{index % layers}"], [names[index + 1]])
+        for index in range(layers * passes)
+    ]
+    inputs = [_value("x", TensorProto.FLOAT, [rows, width])]
+    outputs = [_value("y", TensorProto.FLOAT, [rows, width])]
+    return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
+
+
+def tiny_model(path: Path, *, batch: Dimension = "batch") -> Path:
+    """Write one small product and a Relu, far below 50 µs: "x" [batch, 16] to "y" [batch, 4]."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["x", "weight"], ["product"]),
+        helper.make_node("Relu", ["product"], ["y"]),
+    ]
+    inputs = [_value("x", TensorProto.FLOAT, [batch, 16])]
+    outputs = [_value("y", TensorProto.FLOAT, [batch, 4])]
+    weights = [_weight("weight", _normal(rng, 16, 4))]
+    return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
+
+
+def multi_input_model(path: Path, *, vocabulary: int = 100, width: int = 8) -> Path:
+    """Write a toy text encoder with four inputs of three types and two dynamic dimensions.
+
+    "input_ids" and "attention_mask" are int64 [batch, sequence], "use_scale" is bool [1], "scale"
+    is float [batch, 1]; "embedding" is float [batch, width]. An id outside the vocabulary fails.
+    """
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["tokens"]),
+        helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["mask", "last_axis"], ["mask3"]),
+        helper.make_node("Mul", ["tokens", "mask3"], ["kept"]),
+        helper.make_node("ReduceSum", ["kept", "sequence_axis"], ["pooled"], keepdims=0),
+        helper.make_node("Mul", ["pooled", "scale"], ["scaled"]),
+        helper.make_node("Where", ["use_scale", "scaled", "pooled"], ["embedding"]),
+    ]
+    weights = [
+        _weight("table", _normal(rng, vocabulary, width)),
+        numpy_helper.from_array(np.array([2], dtype=np.int64), "last_axis"),
+        numpy_helper.from_array(np.array([1], dtype=np.int64), "sequence_axis"),
+    ]
+    inputs = [
+        _value("input_ids", TensorProto.INT64, ["batch", "sequence"]),
+        _value("attention_mask", TensorProto.INT64, ["batch", "sequence"]),
+        _value("use_scale", TensorProto.BOOL, [1]),
+        _value("scale", TensorProto.FLOAT, ["batch", 1]),
+    ]
+    outputs = [_value("embedding", TensorProto.FLOAT, ["batch", width])]
+    return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
+
+
+def external_data_model(path: Path) -> Path:
+    """Write a model whose weights lie beside it, in a file of the same name plus ``.data``."""
+    conv_model(path, channels=16, layers=3)
+    model = onnx.load(path)
+    location = external_data_path(path)
+    location.unlink(missing_ok=True)  # onnx appends to a file that is already there
+    onnx.save_model(
+        model, path, save_as_external_data=True, location=location.name, size_threshold=0
+    )
+    return path
+
+
+def external_data_path(path: Path) -> Path:
+    """Return where ``external_data_model`` puts the weights of the model at this path."""
+    return path.with_name(path.name + ".data")
+
+
+def unsupported_operator_model(path: Path) -> Path:
+    """Write a well-formed model with an operator that no runtime knows: "x" [batch, 4] to "y"."""
+    return _save(
+        path,
+        nodes=[helper.make_node("Unheard", ["x"], ["y"], domain=CUSTOM_DOMAIN, name="strange")],
+        weights=[],
+        inputs=[_value("x", TensorProto.FLOAT, ["batch", 4])],
+        outputs=[_value("y", TensorProto.FLOAT, ["batch", 4])],
+        domains=[CUSTOM_DOMAIN],
+    )
+
+
+def truncate(path: Path, *, keep: float = 0.5) -> Path:
+    """Cut a file in place to this fraction of its bytes, as an interrupted copy would."""
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * keep)])
+    return path
+
+
+def _normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape)
+
+
+def _reflection(rng: np.random.Generator, width: int) -> np.ndarray:
+    # A dense orthogonal matrix that costs nothing to make: a chain of them, however long, keeps
+    # the values in range.
+    axis = _normal(rng, width)
+    return np.eye(width) - np.outer(axis, axis) * (2 / (axis @ axis))
+
+
+def _weight(name: str, values: np.ndarray) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.ascontiguousarray(values, dtype=np.float32), name)
+
+
+def _value(name: str, kind: int, shape: Sequence[Dimension]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, list(shape))
+
+
+def _save(
+    path: Path,
+    *,
+    nodes: Sequence[onnx.NodeProto],
+    weights: Sequence[onnx.TensorProto],
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[onnx.ValueInfoProto],
+    domains: Sequence[str] = (),
+) -> Path:
+    graph = helper.make_graph(nodes, path.stem, inputs, outputs, initializer=weights)
+    opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(d, 1) for d in domains)]
+    model = helper.make_model(
+        graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="trtbench-tests"
+    )
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
