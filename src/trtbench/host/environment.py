@@ -1,0 +1,81 @@
+"""The environment of a run: the machine, its GPUs, its libraries and its load.
+
+What cannot be read is ``None`` or absent; nothing here raises.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from trtbench.domain.result import Environment, Gpu, Scalar
+from trtbench.host import machine, nvml
+from trtbench.host.contention import Counters, contention, counters_between, read_counters
+from trtbench.host.git import commit_of
+from trtbench.host.versions import library_versions
+
+__all__ = ["Counters", "counters_between", "read_counters", "read_environment"]
+
+ROOT = Path("/")
+
+
+def read_environment(
+    *, command: str | None, folder: Path, root: Path = ROOT, nvml_module: Any = None
+) -> Environment:
+    """Describe where a run takes place, before it starts; about 10 ms without a GPU.
+
+    The root and the NVML module are doors for tests: another machine's files, another's GPUs.
+    """
+    found = nvml.gpus(nvml=nvml_module)
+    return Environment(
+        host=platform.node() or "unknown",
+        os=machine.os_name(root=root),
+        python=platform.python_version(),
+        cpu=machine.cpu_model(root=root),
+        cpu_cores=os.cpu_count(),
+        cpu_physical_cores=machine.physical_cores(root=root),
+        cpu_governor=machine.governor(root=root),
+        virtual_machine=machine.virtual_machine(root=root),
+        load_before=_load(),
+        memory_bytes=machine.memory_bytes("MemTotal", root=root),
+        memory_available_bytes=machine.memory_bytes("MemAvailable", root=root),
+        gpus=found,
+        versions=library_versions(),
+        git_commit=commit_of(folder),
+        command=command,
+        extra={**_machine_facts(root=root), **_gpu_facts(found, nvml_module=nvml_module)},
+    )
+
+
+def _machine_facts(*, root: Path) -> dict[str, Scalar]:
+    facts: dict[str, Scalar] = {
+        "python_path": sys.executable or None,
+        "turbo": machine.turbo(root=root),
+        "smt": machine.threads_share_cores(root=root),
+        "allowed_cpus": machine.allowed_cpus(),
+        "container": machine.container(root=root),
+        "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        **machine.board(root=root),
+        **contention(root=root),
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _gpu_facts(gpus: tuple[Gpu, ...], *, nvml_module: Any) -> dict[str, Scalar]:
+    """Signs that a GPU is shared, as ``gpu0_processes``, ``gpu0_utilisation``, ``gpu0_mig``."""
+    return {
+        f"gpu{index}_{sign}": value
+        for index, gpu in enumerate(gpus)
+        if gpu.uuid is not None
+        for sign, value in nvml.sharing(gpu.uuid, nvml=nvml_module).items()
+    }
+
+
+def _load() -> tuple[float, float, float] | None:
+    try:
+        return os.getloadavg()
+    except (AttributeError, OSError):
+        return None

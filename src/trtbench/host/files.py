@@ -1,0 +1,37 @@
+"""Small text files of the machine, read without ever failing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def text_of(path: Path) -> str | None:
+    """Read a small text file; ``None`` when it is not there, not allowed or not readable."""
+    try:
+        # Device-tree texts end with NUL, and sysfs texts with a newline.
+        return path.read_bytes().decode("utf-8", "replace").strip("\0\n ")
+    except (OSError, ValueError):
+        return None
+
+
+def number_of(path: Path) -> int | None:
+    """Read a file that holds one integer."""
+    return integer_from_text(text_of(path))
+
+
+def integer_from_text(text: str | None) -> int | None:
+    """Read an integer; anything else is ``None``."""
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def fields_of(path: Path, *, separator: str | None = None) -> dict[str, str]:
+    """Read ``key value`` lines; a key that comes again keeps its first value."""
+    found: dict[str, str] = {}
+    for line in (text_of(path) or "").splitlines():
+        parts = line.split(separator, 1)
+        if len(parts) == 2:
+            found.setdefault(parts[0].strip(), parts[1].strip())
+    return found

@@ -1,0 +1,229 @@
+"""The one door to NVML: which GPUs there are, and who uses them.
+
+Does not know what is measured on them. Every metric is probed by itself: on a Jetson NVML starts
+and then supports almost nothing, so a metric that is refused is absent and the rest stands.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from trtbench.domain.result import Gpu, Scalar
+from trtbench.domain.spec import Value
+
+MHZ = 1e6
+
+
+class GpuProcess(Value, frozen=True, kw_only=True):
+    """One process that holds a context on a GPU."""
+
+    pid: int
+    kind: Literal["compute", "graphics", "mps"]
+    memory_bytes: int | None = None
+    name: str | None = None
+
+
+class _NoNvml(Exception):
+    """NVML cannot be used here; the text says why."""
+
+
+def nvml_problem(*, nvml: Any = None) -> str | None:
+    """Say why no GPU can be seen; ``None`` when at least one can."""
+    try:
+        with _session(nvml) as door:
+            count = _call(door, "nvmlDeviceGetCount")
+    except _NoNvml as problem:
+        return str(problem)
+    return None if count else "the NVIDIA driver answers, and lists no GPU"
+
+
+def gpus(*, nvml: Any = None) -> tuple[Gpu, ...]:
+    """Return the GPUs NVML lists, in its order; empty when there is none (see `nvml_problem`)."""
+    try:
+        with _session(nvml) as door:
+            count = _call(door, "nvmlDeviceGetCount") or 0
+            return tuple(_gpu(door, index) for index in range(count))
+    except _NoNvml:
+        return ()
+
+
+def processes(uuid: str, *, nvml: Any = None) -> tuple[GpuProcess, ...] | None:
+    """Return the processes on a GPU, this one included; ``None`` when NVML does not tell."""
+    try:
+        with _session(nvml) as door:
+            handle = _call(door, "nvmlDeviceGetHandleByUUID", uuid)
+            return None if handle is None else _processes(door, handle)
+    except _NoNvml:
+        return None
+
+
+def sharing(uuid: str, *, nvml: Any = None) -> dict[str, Scalar]:
+    """Return signs that a GPU is not ours alone; what NVML does not tell is absent.
+
+    Keys: ``processes`` (a count), ``utilisation`` (a fraction), ``display``, ``mig``,
+    ``exclusive`` (compute mode allows one process).
+    """
+    try:
+        with _session(nvml) as door:
+            handle = _call(door, "nvmlDeviceGetHandleByUUID", uuid)
+            return {} if handle is None else _sharing(door, handle)
+    except _NoNvml:
+        return {}
+
+
+def _sharing(door: Any, handle: Any) -> dict[str, Scalar]:
+    ask = _asker(door, handle)
+    others = _processes(door, handle)
+    rates = ask("nvmlDeviceGetUtilizationRates")
+    mig = _first(ask("nvmlDeviceGetMigMode"))
+    mode = ask("nvmlDeviceGetComputeMode")
+    exclusive = getattr(door, "NVML_COMPUTEMODE_EXCLUSIVE_PROCESS", 3)
+    signs: dict[str, Scalar] = {
+        "processes": None if others is None else len(others),
+        "utilisation": None if rates is None else rates.gpu / 100,
+        "display": _flag(ask("nvmlDeviceGetDisplayActive")),
+        "mig": _flag(mig),
+        "exclusive": None if mode is None else mode == exclusive,
+    }
+    return {name: value for name, value in signs.items() if value is not None}
+
+
+def _gpu(door: Any, index: int) -> Gpu:
+    handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
+    driver = _text(_call(door, "nvmlSystemGetDriverVersion"))
+    cuda = _cuda_text(_call(door, "nvmlSystemGetCudaDriverVersion_v2"))
+    unnamed = f"GPU {index}"
+    if handle is None:
+        return Gpu(name=unnamed, driver=driver, cuda=cuda)
+    ask = _asker(door, handle)
+    capability = ask("nvmlDeviceGetCudaComputeCapability")
+    memory = ask("nvmlDeviceGetMemoryInfo")
+    return Gpu(
+        name=_text(ask("nvmlDeviceGetName")) or unnamed,
+        uuid=_text(ask("nvmlDeviceGetUUID")),
+        driver=driver,
+        cuda=cuda,
+        compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
+        memory_bytes=None if memory is None else int(memory.total),
+        sm_clock_hz=_scaled(ask("nvmlDeviceGetClockInfo", _clock(door, "SM")), MHZ),
+        sm_clock_max_hz=_scaled(ask("nvmlDeviceGetMaxClockInfo", _clock(door, "SM")), MHZ),
+        memory_clock_hz=_scaled(ask("nvmlDeviceGetClockInfo", _clock(door, "MEM")), MHZ),
+        power_limit_w=_scaled(ask("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
+        temperature_c=_scaled(ask("nvmlDeviceGetTemperature", _sensor(door)), 1.0),
+        persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
+        ecc=_flag(_first(ask("nvmlDeviceGetEccMode"))),
+    )
+
+
+def _processes(door: Any, handle: Any) -> tuple[GpuProcess, ...] | None:
+    ask = _asker(door, handle)
+    lists: dict[Literal["compute", "graphics", "mps"], Any] = {
+        "compute": ask("nvmlDeviceGetComputeRunningProcesses"),
+        "graphics": ask("nvmlDeviceGetGraphicsRunningProcesses"),
+        "mps": ask("nvmlDeviceGetMPSComputeRunningProcesses"),
+    }
+    if all(listed is None for listed in lists.values()):
+        return None
+    found: dict[int, GpuProcess] = {}
+    for kind, listed in lists.items():
+        for item in listed or ():
+            # One process can be in several lists; the first tells what it is.
+            found.setdefault(item.pid, _process(door, item, kind=kind))
+    return tuple(found.values())
+
+
+def _process(door: Any, item: Any, *, kind: Literal["compute", "graphics", "mps"]) -> GpuProcess:
+    return GpuProcess(
+        pid=item.pid,
+        kind=kind,
+        memory_bytes=item.usedGpuMemory,
+        name=_text(_call(door, "nvmlSystemGetProcessName", item.pid)),
+    )
+
+
+@contextmanager
+def _session(nvml: Any) -> Iterator[Any]:
+    door = nvml if nvml is not None else _pynvml()
+    try:
+        door.nvmlInit()
+    except Exception as problem:
+        raise _NoNvml(_reason(problem)) from None
+    try:
+        yield door
+    finally:
+        _call(door, "nvmlShutdown")
+
+
+def _pynvml() -> Any:
+    try:
+        return importlib.import_module("pynvml")
+    except Exception as problem:
+        raise _NoNvml(f"nvidia-ml-py cannot be imported: {problem}") from None
+
+
+def _reason(problem: Exception) -> str:
+    """Put NVML's refusal in words; its classes carry the code in their name."""
+    reasons = {
+        "NVMLError_LibraryNotFound": "no NVIDIA driver is installed (libnvidia-ml is not found)",
+        "NVMLError_DriverNotLoaded": "the NVIDIA driver is installed but not loaded",
+        "NVMLError_NoPermission": "this user may not talk to the NVIDIA driver",
+        "NVMLError_LibRmVersionMismatch": (
+            "the NVIDIA driver was updated and the old one is still loaded: reboot"
+        ),
+    }
+    name = type(problem).__name__
+    return reasons.get(name, f"NVML does not start: {problem} ({name})")
+
+
+def _asker(door: Any, handle: Any) -> Callable[..., Any]:
+    return lambda name, *arguments: _call(door, name, handle, *arguments)
+
+
+def _call(door: Any, name: str, *arguments: Any) -> Any:
+    """Call a function by name; an older nvidia-ml-py may lack it."""
+    function = getattr(door, name, None)
+    return None if function is None else _probe(function, *arguments)
+
+
+def _probe(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call and turn any refusal into ``None``: NVML has a dozen ways to say it does not know."""
+    try:
+        return function(*arguments)
+    except Exception:
+        return None
+
+
+def _clock(door: Any, kind: Literal["SM", "MEM"]) -> int:
+    return int(getattr(door, f"NVML_CLOCK_{kind}", {"SM": 1, "MEM": 2}[kind]))
+
+
+def _sensor(door: Any) -> int:
+    return int(getattr(door, "NVML_TEMPERATURE_GPU", 0))
+
+
+def _text(value: str | bytes | None) -> str | None:
+    """Older bindings answer in bytes."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    return value or None
+
+
+def _cuda_text(version: int | None) -> str | None:
+    """Write 12040 as 12.4."""
+    return f"{version // 1000}.{version % 1000 // 10}" if version else None
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _first(pair: Any) -> Any:
+    """NVML answers some questions with the present and the pending setting."""
+    return None if pair is None else pair[0]

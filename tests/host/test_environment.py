@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from nvml_standin import Refusing, StandIn
+
+from trtbench.domain.result import Environment
+from trtbench.host.environment import (
+    Counters,
+    counters_between,
+    read_counters,
+    read_environment,
+)
+from trtbench.host.git import commit_of
+
+X86_CORE = """\
+processor\t: {cpu}
+model name\t: Imaginary Xeon 9000 @ 2.00GHz
+physical id\t: {socket}
+core id\t\t: {core}
+flags\t\t: fpu sse2 avx512f{more}
+"""
+NO_GPU = Refusing(OSError("none"))
+
+
+def machine(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def read(root: Path, **named) -> Environment:
+    named = {"command": None, "folder": root, "nvml_module": NO_GPU, **named}
+    return read_environment(root=root, **named)
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Two sockets of two cores with two threads each, bare metal."""
+    cores = [X86_CORE.format(cpu=i, socket=i % 2, core=i // 2 % 2, more="") for i in range(8)]
+    governors = {
+        f"sys/devices/system/cpu/cpu{i}/cpufreq/scaling_governor": "performance\n" for i in range(8)
+    }
+    return machine(
+        tmp_path,
+        {
+            "etc/os-release": 'ID=ubuntu\nPRETTY_NAME="Ubuntu 22.04.4 LTS"\n',
+            "proc/cpuinfo": "\n".join(cores),
+            "proc/meminfo": "MemTotal:       1024 kB\nMemFree: 1 kB\nMemAvailable:    512 kB\n",
+            "proc/stat": "cpu  600 0 200 1000 100 0 50 50 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n",
+            "proc/pressure/cpu": (
+                "some avg10=12.50 avg60=1.00 avg300=0.10 total=4000000\n"
+                "full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+            ),
+            "proc/1/comm": "systemd\n",
+            "proc/1/cgroup": "0::/init.scope\n",
+            "proc/self/cgroup": "0::/user.slice/job.scope\n",
+            "sys/fs/cgroup/cpu.stat": "usage_usec 5\n",
+            "sys/fs/cgroup/user.slice/cpu.max": "150000 100000\n",
+            "sys/fs/cgroup/user.slice/cpu.stat": "nr_throttled 1\nthrottled_usec 500\n",
+            "sys/fs/cgroup/user.slice/job.scope/cpu.max": "max 100000\n",
+            "sys/fs/cgroup/user.slice/job.scope/cpu.stat": "throttled_usec 2500\n",
+            "sys/fs/cgroup/user.slice/job.scope/memory.max": "1048576\n",
+            "sys/devices/system/cpu/intel_pstate/no_turbo": "0\n",
+            "sys/devices/system/cpu/smt/active": "1\n",
+            **governors,
+        },
+    )
+
+
+def test_a_server_is_described(server):
+    found = read(server, command="trtbench bench m.onnx")
+    assert found.os.startswith("Ubuntu 22.04.4 LTS, ")
+    assert os.uname().release in found.os
+    assert found.cpu == "Imaginary Xeon 9000 @ 2.00GHz"
+    assert found.cpu_physical_cores == 4
+    assert found.cpu_governor == "performance"
+    assert found.virtual_machine is False
+    assert (found.memory_bytes, found.memory_available_bytes) == (1024 * 1024, 512 * 1024)
+    assert found.command == "trtbench bench m.onnx"
+    assert found.gpus == ()
+    assert found.versions["numpy"]
+
+
+def test_what_disturbs_a_run_is_in_extra(server):
+    extra = read(server).extra
+    assert extra["turbo"] is True
+    assert extra["smt"] is True
+    assert extra["container"] is False
+    assert extra["cpu_quota_cores"] == 1.5, "the parent's quota binds the child"
+    assert extra["throttled_s_so_far"] == pytest.approx(0.003)
+    assert extra["pressure_fraction_10s"] == 0.125
+    assert extra["cpu_steal_fraction_since_boot"] == pytest.approx(50 / 2000)
+    assert extra["memory_limit_bytes"] == 2**20
+
+
+def test_hypervisor_flag_mixed_governors_and_boost_off(server):
+    machine(
+        server,
+        {
+            "proc/cpuinfo": X86_CORE.format(cpu=0, socket=0, core=0, more=" hypervisor"),
+            "sys/devices/system/cpu/cpu3/cpufreq/scaling_governor": "powersave\n",
+            "sys/devices/system/cpu/cpufreq/boost": "0\n",
+            "sys/devices/system/cpu/intel_pstate/no_turbo": "unsupported\n",
+        },
+    )
+    found = read(server)
+    assert found.virtual_machine is True
+    assert found.cpu_governor == "performance, powersave"
+    assert found.extra["turbo"] is False
+
+
+def test_a_jetson_names_its_board_and_its_arm_cores(tmp_path):
+    siblings = {
+        f"sys/devices/system/cpu/cpu{i}/topology/thread_siblings_list": f"{i}\n" for i in range(6)
+    }
+    machine(
+        tmp_path,
+        {
+            "proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd42\n",
+            "proc/device-tree/model": "NVIDIA Jetson Orin\0",
+            "proc/device-tree/compatible": "nvidia,p3737\0nvidia,tegra234\0",
+            "etc/nv_tegra_release": "# R36 (release), REVISION: 4.3\nmore\n",
+            "var/lib/nvpmodel/status": "pmode:0000\n",
+            **siblings,
+        },
+    )
+    found = read(tmp_path)
+    assert found.cpu == "ARM Cortex-A78AE"
+    assert found.cpu_physical_cores == 6
+    assert found.virtual_machine is False
+    assert found.extra["board"] == "NVIDIA Jetson Orin"
+    assert found.extra["l4t"] == "# R36 (release), REVISION: 4.3"
+    assert found.extra["nvpmodel"] == "pmode:0000"
+
+
+def test_an_arm_guest_is_known_by_its_device_tree_and_an_unknown_part_by_number(tmp_path):
+    machine(
+        tmp_path,
+        {
+            "proc/cpuinfo": "CPU implementer : 0x99\nCPU part : 0x123\n",
+            "proc/device-tree/compatible": "linux,dummy-virt\0",
+        },
+    )
+    found = read(tmp_path)
+    assert found.virtual_machine is True
+    assert found.cpu == "ARM implementer 0x99 part 0x123"
+
+
+def test_version_1_control_groups_as_docker_shows_them(tmp_path):
+    """The path is the host's, which the container does not have; its own files are at the top."""
+    machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/docker/ab\n3:cpu,cpuacct:/docker/ab\n0::/\n",
+            "proc/1/cgroup": "3:cpu,cpuacct:/docker/ab\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.stat": "nr_throttled 3\nthrottled_time 7000000\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        },
+    )
+    extra = read(tmp_path).extra
+    assert extra["cpu_quota_cores"] == 0.5
+    assert extra["throttled_s_so_far"] == pytest.approx(0.007)
+    assert extra["container"] is True
+    assert "memory_limit_bytes" not in extra
+
+
+def test_a_machine_that_tells_nothing_is_unknown_not_zero(tmp_path):
+    found = read(tmp_path)
+    assert found.host
+    assert found.os
+    for field in ("cpu", "cpu_physical_cores", "cpu_governor", "virtual_machine", "memory_bytes"):
+        assert getattr(found, field) is None, field
+    assert {"turbo", "smt", "container", "cpu_quota_cores"}.isdisjoint(found.extra)
+    counters = read_counters(root=tmp_path)
+    assert counters == Counters(at_s=counters.at_s)
+
+
+def test_rubbish_in_every_file_does_no_harm(server):
+    for path in server.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"\xff\xfe: rubbish = \0\n-1 -1 cpu a b c d e f g h\n\n:::\n")
+    read(server)
+    assert read_counters(root=server).cpu_total_ticks is None
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_closed_folders_do_no_harm(server):
+    closed = [server / "proc", server / "sys", server / "etc"]
+    for folder in closed:
+        folder.chmod(0)
+    try:
+        assert read(server).cpu is None
+    finally:
+        for folder in closed:
+            folder.chmod(0o755)
+
+
+def test_gpus_and_who_shares_them(tmp_path):
+    found = read(tmp_path, nvml_module=StandIn())
+    assert found.gpus[0].name == "NVIDIA Test 4000"
+    assert found.extra["gpu0_processes"] == 2
+    assert found.extra["gpu0_display"] is True
+
+
+def test_here_it_is_quick_and_survives_json():
+    started = time.perf_counter()
+    found = read_environment(command=None, folder=Path.cwd())
+    best = time.perf_counter() - started
+    for _ in range(4):
+        started = time.perf_counter()
+        read_environment(command=None, folder=Path.cwd(), nvml_module=NO_GPU)
+        best = min(best, time.perf_counter() - started)
+    assert best < 0.05
+    assert found.cpu_cores == os.cpu_count()
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Environment) == found
+
+
+def test_counters_are_differenced(server):
+    before = read_counters(root=server)
+    machine(
+        server,
+        {
+            "proc/stat": "cpu  700 0 200 1060 120 0 50 70 0 0\n",
+            "proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=4250000\n",
+            "sys/fs/cgroup/user.slice/job.scope/cpu.stat": "throttled_usec 12500\n",
+        },
+    )
+    after = msgspec.structs.replace(read_counters(root=server), at_s=before.at_s + 0.5)
+    assert counters_between(before, after) == pytest.approx(
+        {
+            "elapsed_s": 0.5,
+            "cpu_busy_fraction": 120 / 200,
+            "cpu_steal_fraction": 20 / 200,
+            "pressure_fraction": 0.5,
+            "throttled_s": 0.01,
+        }
+    )
+
+
+def test_a_counter_that_went_back_or_is_unknown_is_absent():
+    before = Counters(at_s=1.0, throttled_us=500, pressure_us=5)
+    after = Counters(at_s=2.0, throttled_us=20, pressure_us=None)
+    assert counters_between(before, after) == {"elapsed_s": 1.0}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+    done = subprocess.run(
+        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    try:
+        git(folder, "init", "-q", "-b", "trunk")
+    except FileNotFoundError:
+        pytest.skip("git is not installed")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "first")
+    return folder
+
+
+def test_commit_on_a_branch_packed_and_detached_from_a_folder_below(repository):
+    below = repository / "a" / "b"
+    below.mkdir(parents=True)
+    head = git(repository, "rev-parse", "HEAD")
+    assert commit_of(below) == head
+    git(repository, "pack-refs", "--all")
+    assert not (repository / ".git/refs/heads/trunk").exists()
+    assert commit_of(below) == head
+    git(repository, "checkout", "-q", "--detach")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "second")
+    assert commit_of(below) == git(repository, "rev-parse", "HEAD") != head
+
+
+def test_commit_of_a_worktree_is_its_own(repository, tmp_path):
+    tree = tmp_path / "tree"
+    git(repository, "worktree", "add", "-q", "-b", "side", str(tree))
+    git(tree, "commit", "-q", "--allow-empty", "-m", "on the side")
+    assert commit_of(tree) == git(tree, "rev-parse", "HEAD")
+    assert commit_of(tree) != commit_of(repository)
+
+
+def test_no_commit_yet_no_repository_and_a_damaged_one(repository, tmp_path):
+    assert commit_of(tmp_path) is None
+    assert commit_of(tmp_path / "missing") is None
+    (repository / ".git/HEAD").write_text("ref: refs/heads/unborn\n")
+    assert commit_of(repository) is None
+    (repository / ".git/HEAD").write_text("ref: HEAD\n")
+    assert commit_of(repository) is None
+    (repository / ".git/HEAD").write_text("ref: ../../../etc/passwd\n")
+    assert commit_of(repository) is None

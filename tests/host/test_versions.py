@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+from trtbench import __version__
+from trtbench.host.versions import LIBRARIES, distribution_versions, library_versions
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Make a distribution visible without any code behind it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(name: str, version: str | None) -> None:
+        folder = tmp_path / f"{name.replace('-', '_')}-{version or 0}.dist-info"
+        folder.mkdir()
+        line = f"Version: {version}\n" if version else ""
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\n{line}")
+
+    return install
+
+
+def test_what_is_installed_here():
+    found = library_versions()
+    assert found["numpy"] == numpy.__version__
+    assert found["trtbench"] == __version__
+
+
+def test_what_is_not_installed_is_absent():
+    assert library_versions(["no-such-library"]) == {}
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    ["tensorrt-cu12", "tensorrt_cu13_bindings", "tensorrt_bindings", "tensorrt-lean"],
+)
+def test_tensorrt_is_found_under_every_name_it_is_sold_by(install, distribution):
+    install(distribution, "77.1.2")
+    found = library_versions(["tensorrt"])
+    assert found["tensorrt"] == "77.1.2"
+    assert found[distribution.replace("_", "-")] == "77.1.2"
+
+
+@pytest.mark.parametrize("asked", ["tensorrt_rtx", "tensorrt-rtx"])
+def test_a_library_is_answered_under_the_name_it_was_asked_by(install, asked):
+    install("tensorrt_rtx_cu13", "1.7.1")
+    found = library_versions([asked])
+    assert found[asked] == "1.7.1"
+    assert found["tensorrt-rtx-cu13"] == "1.7.1"
+
+
+def test_two_distributions_of_one_library_are_both_told(install):
+    install("onnxruntime-gpu", "55.0")
+    provided = distribution_versions("onnxruntime")
+    assert provided["onnxruntime-gpu"] == "55.0"
+    assert len(provided) == 2
+    assert library_versions(["onnxruntime"])["onnxruntime"] == provided["onnxruntime"]
+
+
+def test_the_version_in_dashes_is_not_taken_for_the_meta_package(install):
+    install("tensorrt", "10.9.0")
+    install("tensorrt-cu12-bindings", "10.8.0")
+    found = library_versions(["tensorrt"])
+    assert found == {"tensorrt": "10.9.0", "tensorrt-cu12-bindings": "10.8.0"}
+
+
+def test_a_half_removed_package_is_absent(install):
+    install("torch", None)
+    assert "torch" not in library_versions(["torch"])
+
+
+def test_no_library_is_imported():
+    code = (
+        "import sys; from trtbench.host.versions import library_versions; library_versions();"
+        f"print([n for n in {LIBRARIES!r} if n != 'trtbench' and n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
