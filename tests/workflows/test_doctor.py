@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from trtbench.cli.doctor import command
+from trtbench.domain.result import Gpu
+from trtbench.errors import UsageError
+from trtbench.host import nvml, tools, versions
+from trtbench.workflows import doctor
+from trtbench.workflows.doctor import diagnose
+from trtbench.workflows.probe import probe
+
+
+class Config:
+    def __init__(self, **settings: str) -> None:
+        self.values = {name.replace("__", "."): value for name, value in settings.items()}
+        self.origins = dict.fromkeys(self.values, "default")
+
+    def settings(self) -> dict[str, str]:
+        return self.values
+
+
+def checks(group: str, *, config: Config | None = None) -> dict[str, doctor.Check]:
+    diagnosis = diagnose(config=config or Config())
+    return {check.name: check for check in diagnosis.group(group).checks}
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Install a runtime of another package, for this process and its children."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def plugin(name: str, source: str) -> None:
+        module = f"plugin_{name}"
+        (tmp_path / f"{module}.py").write_text(source)
+        info = tmp_path / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[trtbench.runtimes]\n{name} = {module}\n")
+
+    return plugin
+
+
+@pytest.fixture
+def no_config(monkeypatch):
+    """The command loads the configuration itself; here it finds an empty one."""
+    stand_in = types.ModuleType("trtbench.workflows.config")
+    stand_in.load_config = Config
+    monkeypatch.setitem(sys.modules, stand_in.__name__, stand_in)
+    return stand_in
+
+
+FIX = "def fix(): return 'pip install that'\n"
+PLUGINS = {
+    "works": (FIX + "def available(): return None\n", "ok", "works here"),
+    "absent": (FIX + "def available(): return 'no such GPU'\n", "missing", "no such GPU"),
+    "unimportable": ("import no_such_module\n", "broken", "No module named 'no_such_module'"),
+    "raises": (FIX + "def available(): raise OSError('libfoo.so')\n", "broken", "libfoo.so"),
+    "exits": ("raise SystemExit(3)\n", "broken", "SystemExit: 3"),
+    "crashes": (
+        FIX + "import os, signal\ndef available(): os.kill(os.getpid(), signal.SIGSEGV)\n",
+        "broken",
+        "SIGSEGV",
+    ),
+    "leaves": (FIX + "import os\ndef available(): os._exit(7)\n", "broken", "status 7"),
+    "empty": ("", "broken", "has no attribute 'fix'"),
+    "noisy": (FIX + "print('hello')\ndef available(): return None\n", "ok", "works here"),
+}
+
+
+@pytest.mark.process
+def test_each_runtime_is_judged_and_a_broken_one_does_not_take_the_doctor_down(plugin):
+    for name, (source, _, _) in PLUGINS.items():
+        plugin(name, source)
+    found = checks("runtimes")
+    assert "onnxruntime" in found
+    for name, (source, status, words) in PLUGINS.items():
+        assert found[name].status == status, name
+        assert words in found[name].detail, name
+        if status != "ok" and source.startswith(FIX):
+            assert found[name].fix == "pip install that", name
+
+
+@pytest.mark.process
+def test_a_runtime_that_hangs_is_given_up(plugin):
+    plugin("hangs", "import time; time.sleep(60)")
+    answer = probe("hangs", timeout_s=0.8)
+    assert "did not answer" in answer.problem
+
+
+@pytest.mark.process
+def test_a_runtime_is_asked_in_the_interpreter_it_would_measure_with(plugin, tmp_path):
+    plugin("elsewhere", FIX + "def available(): return None\n")
+    missing = Config(runtimes__elsewhere__python=str(tmp_path / "python"))
+    check = checks("runtimes", config=missing)["elsewhere"]
+    assert check.status == "broken"
+    assert str(tmp_path / "python") in check.detail
+
+    other = tmp_path / "other-python"
+    other.symlink_to("/bin/false")
+    check = checks("runtimes", config=Config(runtimes__elsewhere__python=str(other)))["elsewhere"]
+    assert check.status == "broken"
+    assert "status 1" in check.detail
+
+    # The same interpreter under another name: the package is lent, the plug-in is found.
+    alias = tmp_path / "bin" / "python"
+    alias.parent.mkdir()
+    alias.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    alias.chmod(0o755)
+    check = checks("runtimes", config=Config(runtimes__elsewhere__python=str(alias)))["elsewhere"]
+    assert check.status == "ok"
+    assert str(alias) in check.detail
+
+
+@pytest.mark.process
+def test_an_interpreter_that_lacks_what_a_worker_needs_is_told_how_to_get_it(tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    check = checks("runtimes", config=Config(runtimes__onnxruntime__python=str(bare)))[
+        "onnxruntime"
+    ]
+    assert check.status == "broken"
+    assert "No module named" in check.detail
+    assert check.fix == f"{bare} -m pip install msgspec numpy"
+
+
+@pytest.mark.process
+def test_a_fix_is_meant_for_the_interpreter_that_lacks_something(plugin, tmp_path):
+    plugin("absent", FIX + "def available(): return 'not there'\n")
+    alias = tmp_path / "python"
+    alias.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    alias.chmod(0o755)
+    check = checks("runtimes", config=Config(runtimes__absent__python=str(alias)))["absent"]
+    assert check.fix == f"{alias} -m pip install that"
+
+
+@pytest.mark.process
+def test_a_file_in_the_working_folder_does_not_shadow_a_library(plugin, tmp_path, monkeypatch):
+    if sys.version_info < (3, 11):
+        pytest.skip("Python 3.11 introduced the safe path")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "secrets.py").write_text("raise RuntimeError('shadowed')")
+    monkeypatch.chdir(folder)
+    plugin("shadow", "import secrets\n" + FIX + "def available(): return None\n")
+    assert probe("shadow").problem is None
+
+
+@pytest.fixture
+def no_runtimes(monkeypatch):
+    monkeypatch.setattr(doctor, "_runtime", lambda name, *, settings: OK)
+
+
+OK = doctor.Check(name="stand-in", status="ok", detail="works here")
+
+
+@pytest.mark.usefixtures("no_runtimes")
+def test_every_missing_thing_says_what_to_type(monkeypatch):
+    monkeypatch.setattr(versions, "_version", lambda distribution: None)
+    monkeypatch.setattr(nvml, "nvml_problem", lambda: "no NVIDIA driver is installed")
+    monkeypatch.setattr(nvml, "gpus", lambda: ())
+    monkeypatch.setattr(tools, "find_trtexec", lambda: None)
+    for group in diagnose(config=Config()).groups:
+        for check in group.checks:
+            assert check.status != "missing" or check.fix, check
+    packages = checks("Python and packages")
+    assert packages["torch"].fix == "pip install torch"
+    assert checks("GPU and driver")["driver"].status == "missing"
+    assert checks("tools")["trtexec"].status == "missing"
+
+
+@pytest.mark.usefixtures("no_runtimes")
+@pytest.mark.parametrize(
+    ("cuda", "bindings", "tensorrt"),
+    [
+        ("12.4", "'cuda-bindings==12.9.*'", "tensorrt-cu12"),
+        ("13.0", "cuda-bindings", "tensorrt-cu13"),
+    ],
+)
+def test_cuda_packages_fit_the_driver(monkeypatch, cuda, bindings, tensorrt):
+    gpu = Gpu(name="Test", driver="550.1", cuda=cuda, memory_bytes=2**33)
+    monkeypatch.setattr(versions, "_version", lambda distribution: None)
+    monkeypatch.setattr(nvml, "nvml_problem", lambda: None)
+    monkeypatch.setattr(nvml, "gpus", lambda: (gpu,))
+    packages = checks("Python and packages")
+    assert packages["cuda-bindings"].fix == f"pip install {bindings}"
+    assert packages["tensorrt"].fix == f"pip install {tensorrt}"
+    found = checks("GPU and driver")
+    assert found["driver"].detail == f"550.1, CUDA {cuda}"
+    assert found["GPU 0"].detail == "Test, 8.00 GiB"
+
+
+@pytest.mark.usefixtures("no_runtimes")
+def test_two_onnx_runtimes_in_one_environment_are_broken(monkeypatch):
+    installed = {"onnxruntime": "1.20", "onnxruntime-gpu": "1.19"}
+    monkeypatch.setattr(versions, "_version", installed.get)
+    check = checks("Python and packages")["onnxruntime"]
+    assert check.status == "broken"
+    assert check.fix == (
+        "pip uninstall -y onnxruntime onnxruntime-gpu && pip install onnxruntime-gpu"
+    )
+
+
+@pytest.mark.usefixtures("no_runtimes")
+def test_trtexec_is_found_on_the_path_and_beside_it(monkeypatch, tmp_path):
+    tool = tmp_path / "trtexec"
+    tool.write_text("#!/bin/sh\n")
+    monkeypatch.setenv("PATH", "")
+    assert tools.find_trtexec(folders=[tmp_path]) is None, "it must be executable"
+    tool.chmod(0o755)
+    assert tools.find_trtexec(folders=[tmp_path]) == tool
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert checks("tools")["trtexec"].detail == str(tool)
+
+
+@pytest.mark.usefixtures("no_runtimes")
+def test_the_store_exists_or_will_be_made_or_cannot_be(tmp_path):
+    def store(path: Path) -> doctor.Check:
+        return checks("store", config=Config(store=str(path)))["store"]
+
+    assert store(tmp_path).status == "ok"
+    assert store(tmp_path / "new" / "runs").status == "info"
+    (tmp_path / "file").write_text("")
+    in_the_way = store(tmp_path / "file" / "runs")
+    assert in_the_way.status == "broken"
+    assert "TRTBENCH_STORE" in in_the_way.fix
+
+
+@pytest.mark.usefixtures("no_runtimes")
+def test_settings_say_where_they_came_from():
+    config = Config(store="/runs", warmup="500ms")
+    config.origins = {"store": "environment TRTBENCH_STORE", "warmup": "trtbench.toml"}
+    found = checks("configuration", config=config)
+    assert found["store"].origin == "environment TRTBENCH_STORE"
+    assert found["warmup"].detail == "500ms"
+
+
+@pytest.mark.usefixtures("no_runtimes")
+def test_a_broken_configuration_is_shown_and_the_rest_is_still_told(no_config):
+    def refuse() -> Config:
+        raise UsageError("unknown setting 'stroe'", facts={"file": "t.toml"}, fix="store = ...")
+
+    no_config.load_config = refuse
+    diagnosis = diagnose()
+    (check,) = diagnosis.group("configuration").checks
+    assert check.status == "broken"
+    assert "'stroe'" in check.detail
+    assert "t.toml" in check.detail
+    assert check.fix == "store = ..."
+    assert diagnosis.group("Python and packages").checks
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("no_config")
+def test_json_is_one_document_and_shows_the_broken_plug_in(plugin):
+    plugin("unimportable", "import no_such_module")
+    plugin("works", FIX + "def available(): return None\n")
+    done = CliRunner().invoke(command, ["--json"])
+    assert done.exit_code == 0
+    document = json.loads(done.stdout)
+    groups = {group["name"]: group["checks"] for group in document["groups"]}
+    runtimes = {check["name"]: check for check in groups["runtimes"]}
+    assert runtimes["unimportable"]["status"] == "broken"
+    assert "no_such_module" in runtimes["unimportable"]["detail"]
+
+
+@pytest.mark.usefixtures("no_config")
+def test_the_table_keeps_brackets_and_is_plain_without_a_terminal(monkeypatch):
+    broken = doctor.Check(name="r", status="broken", detail="[Errno 2] x", fix="pip install 'a[b]'")
+    monkeypatch.setattr(doctor, "_runtime", lambda name, *, settings: broken)
+    monkeypatch.setenv("NO_COLOR", "1")
+    done = CliRunner().invoke(command, [])
+    assert "[Errno 2] x" in done.stdout
+    assert "fix: pip install 'a[b]'" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.usefixtures("no_config")
+def test_no_working_runtime_is_status_4_with_the_result_on_stdout(monkeypatch):
+    broken = doctor.Check(name="r", status="missing", detail="not installed", fix="pip install r")
+    monkeypatch.setattr(doctor, "_runtime", lambda name, *, settings: broken)
+    done = CliRunner().invoke(command, ["--json"])
+    assert done.exit_code == 4
+    assert json.loads(done.stdout)
+
+
+def test_the_command_module_loads_nothing_heavy():
+    code = (
+        "import sys, trtbench.cli.doctor; "
+        "sys.exit(any(n in sys.modules for n in ('rich', 'msgspec', 'numpy', 'subprocess')))"
+    )
+    assert os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-c", code) == 0
