@@ -9,9 +9,11 @@ import numpy as np
 
 from trtbench.analysis.distributions import interval_ranks, samples_needed, t_quantile
 from trtbench.analysis.effective import effective_samples
-from trtbench.domain.result import Run
+from trtbench.domain.result import Interval, Run
 from trtbench.domain.samples import Column, IterationTimes
 from trtbench.domain.spec import Value
+
+__all__ = ["QUANTILES", "ColumnSummary", "Interval", "Quantile", "Summary", "summarize"]
 
 QUANTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 0.999)
 
@@ -22,20 +24,6 @@ LEAST_EFFECTIVE = 30
 WITHIN_LAUNCH = "95 % for this launch only, effective samples counted; another launch may differ"
 OVER_LAUNCHES = "95 % for launches like these, on this machine in this period"
 ONE_LAUNCH = "one launch: nothing is known about how well it repeats"
-
-
-class Interval(Value, frozen=True, kw_only=True):
-    """A range, how often ranges made this way hold the truth, and the truth about what."""
-
-    low: float
-    high: float
-    level: float
-    meaning: str
-
-    @property
-    def half_width(self) -> float:
-        """Half the width relative to the middle."""
-        return (self.high - self.low) / (self.high + self.low)
 
 
 class Quantile(Value, frozen=True, kw_only=True):
@@ -177,7 +165,7 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
         median=median,
         mean=mean,
         std=std,
-        mad=float(np.median(np.abs(ordered - median))),
+        mad=_middle(np.sort(np.abs(ordered - median))),
         cov=std / mean if mean else math.nan,
         quantiles=tuple(_quantile(q, ordered, parts, effective) for q in QUANTILES),
         median_interval=_interval(0.5, ordered, parts, effective),

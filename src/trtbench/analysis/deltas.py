@@ -1,0 +1,165 @@
+"""Differences and ratios of every statistic of two runs, ours and in toolkit 000's rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from trtbench.analysis.summary import ColumnSummary, Summary, summary_from_run
+from trtbench.analysis.toolkits import TOOLKIT_000_COMPARED, toolkit_000_pt_metrics
+from trtbench.domain.result import Run
+from trtbench.domain.samples import Column
+from trtbench.domain.spec import Value
+
+STATISTICS = ("min", "median", "mean", "std", "mad", "cov", "max")
+TOOLKIT_000_COLUMNS = ("host", "h2d", "gpu", "d2h")
+TOOLKIT_000_HEADER = ("metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio")
+NEARLY_ZERO = 1e-12
+"""A denominator below this gives no ratio."""
+
+
+class Delta(Value, frozen=True, kw_only=True):
+    """One statistic of one column on both sides; ``None`` where a side does not have it."""
+
+    column: str
+    statistic: str
+    baseline: float | None
+    candidate: float | None
+    delta: float | None
+    ratio: float | None
+
+
+class CompareRow(Value, frozen=True, kw_only=True):
+    """One row of toolkit 000's comparison; times in milliseconds."""
+
+    metric: str
+    pt: float | str | None
+    engine: float | str | None
+    engine_minus_pt: float | None = None
+    engine_over_pt_ratio: float | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        """Write the row as its CSV does: six decimals, unknown is empty."""
+        values = (self.pt, self.engine, self.engine_minus_pt, self.engine_over_pt_ratio)
+        return (self.metric, *(_cell(value) for value in values))
+
+
+def deltas(baseline: Summary, candidate: Summary) -> tuple[Delta, ...]:
+    """Compare every statistic of every column that either side has, throughput last."""
+    names = dict.fromkeys(each.column for each in (*baseline.columns, *candidate.columns))
+    rows: list[Delta] = []
+    for name in names:
+        before, after = _statistics(baseline, name), _statistics(candidate, name)
+        for statistic in dict.fromkeys((*before, *after)):
+            rows.append(delta(name, statistic, before.get(statistic), after.get(statistic)))
+    for statistic in ("queries_per_s", "items_per_s"):
+        pair = getattr(baseline, statistic), getattr(candidate, statistic)
+        rows.append(delta("throughput", statistic, *pair))
+    return tuple(rows)
+
+
+def delta(column: str, statistic: str, baseline: float | None, candidate: float | None) -> Delta:
+    """Compare two numbers; what is not known on a side stays unknown."""
+    difference, ratio = difference_and_ratio(baseline, candidate)
+    return Delta(
+        column=column,
+        statistic=statistic,
+        baseline=baseline,
+        candidate=candidate,
+        delta=difference,
+        ratio=ratio,
+    )
+
+
+def difference_and_ratio(
+    baseline: float | None, candidate: float | None
+) -> tuple[float | None, float | None]:
+    """Give candidate - baseline and candidate / baseline."""
+    if baseline is None or candidate is None:
+        return None, None
+    if math.isnan(baseline) or math.isnan(candidate):
+        return None, None
+    ratio = candidate / baseline if abs(baseline) > NEARLY_ZERO else None
+    return candidate - baseline, ratio
+
+
+def toolkit_000_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
+    """Make the rows of toolkit 000's comparison, in its order."""
+    rows = [
+        CompareRow(metric="dtype", pt=_dtype(pt), engine=_dtype(engine)),
+        CompareRow(metric="tf32", pt=_tf32(pt), engine=_tf32(engine)),
+        _row("throughput_qps", _rate(pt), _rate(engine)),
+        _row("total_host_walltime_s", _walltime(pt), _walltime(engine)),
+    ]
+    return (*rows, *_time_rows(pt, engine))
+
+
+def _time_rows(pt: Run, engine: Run) -> Iterator[CompareRow]:
+    for column in TOOLKIT_000_COLUMNS:
+        before, after = _metrics(pt, column), _metrics(engine, column)
+        for statistic in TOOLKIT_000_COMPARED:
+            yield _row(f"{column}_{statistic}", before.get(statistic), after.get(statistic))
+
+
+def _row(metric: str, pt: float | None, engine: float | None) -> CompareRow:
+    difference, ratio = difference_and_ratio(pt, engine)
+    return CompareRow(
+        metric=metric,
+        pt=pt,
+        engine=engine,
+        engine_minus_pt=difference,
+        engine_over_pt_ratio=ratio,
+    )
+
+
+def _metrics(run: Run, column: str) -> dict[str, float]:
+    values: Column | None = getattr(run.times, column)
+    if values is None and column == "host":
+        # trtexec has no host time; the toolkit shows its latency in these rows.
+        values = run.times.latency
+    return {} if values is None or not len(values) else toolkit_000_pt_metrics(values)
+
+
+def _rate(run: Run) -> float | None:
+    printed = run.record.reported.get("throughput_qps")
+    if isinstance(printed, (int, float)):
+        return float(printed)
+    return summary_from_run(run).queries_per_s
+
+
+def _walltime(run: Run) -> float | None:
+    printed = run.record.reported.get("total_host_walltime_s")
+    if isinstance(printed, (int, float)):
+        return float(printed)
+    return None if run.times.host is None else float(np.sum(run.times.host))
+
+
+def _dtype(run: Run) -> str | None:
+    return run.record.spec.precision or next((each.dtype for each in run.record.inputs), None)
+
+
+def _tf32(run: Run) -> str:
+    fact = run.record.conditions.get("tf32")
+    if fact is None or fact.source == "unknown" or fact.value is None:
+        return "Unknown"
+    return "On" if fact.value is True or str(fact.value).lower() in ("on", "true", "1") else "Off"
+
+
+def _statistics(summary: Summary, name: str) -> dict[str, float | None]:
+    try:
+        column: ColumnSummary = summary.column(name)
+    except KeyError:
+        return {}
+    found: dict[str, float | None] = {key: getattr(column, key) for key in STATISTICS}
+    found |= {each.name: each.value for each in column.quantiles}
+    return found
+
+
+def _cell(value: float | str | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return "" if math.isnan(value) else f"{value:.6f}"

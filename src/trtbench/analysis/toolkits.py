@@ -1,0 +1,140 @@
+"""Statistics under the definitions of the toolkits whose files are written.
+
+They differ from ours on purpose: numpy's interpolated percentiles, the population's standard
+deviation, throughput from the mean. Use them only where a file of theirs is written.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from trtbench.domain.samples import Column
+
+TOOLKIT_000_PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 99, 99.5, 99.9, 100)
+TRTEXEC_PERCENTILES = (90, 95, 99)
+TOOLKIT_000_COMPARED = ("min", "max", "mean", "median", "p90", "p95", "p99")
+"""Statistics in the rows of its PyTorch benchmark and its comparison."""
+
+
+def toolkit_000_block(column_s: Column) -> dict[str, Any]:
+    """Make one block of toolkit 000's summary.json, in milliseconds."""
+    ms = np.asarray(column_s, dtype=np.float64) * 1e3
+    if not len(ms):
+        return {"count": 0}
+    values = np.percentile(ms, TOOLKIT_000_PERCENTILES)
+    return {
+        "count": len(ms),
+        "min_ms": float(ms.min()),
+        "max_ms": float(ms.max()),
+        "mean_ms": float(ms.mean()),
+        "std_ms": float(ms.std()),
+        "median_ms": float(np.median(ms)),
+        "percentiles_ms": {
+            toolkit_000_percentile_name(p): float(value)
+            for p, value in zip(TOOLKIT_000_PERCENTILES, values, strict=True)
+        },
+    }
+
+
+def toolkit_000_percentile_name(percentile: float) -> str:
+    """Write ``p99_5`` as its keys do."""
+    return "p" + f"{percentile:g}".replace(".", "_")
+
+
+def toolkit_000_throughput_qps(latency_s: Column, *, batch: int) -> float | None:
+    """Give batch / mean latency, which it calls queries and its report calls samples."""
+    mean = float(np.mean(latency_s)) if len(latency_s) else 0.0
+    return batch / mean if mean > 0 else None
+
+
+def toolkit_000_pt_metrics(column_s: Column) -> dict[str, float]:
+    """Make one row of its PyTorch benchmark: min to p99 in milliseconds, interpolated."""
+    ms = np.asarray(column_s, dtype=np.float64) * 1e3
+    p90, p95, p99 = (float(value) for value in np.percentile(ms, (90, 95, 99)))
+    return {
+        "min": float(ms.min()),
+        "max": float(ms.max()),
+        "mean": float(ms.mean()),
+        "median": float(np.median(ms)),
+        "p90": p90,
+        "p95": p95,
+        "p99": p99,
+    }
+
+
+def toolkit_001_stats(host_s: Column) -> dict[str, float]:
+    """Give toolkit 001's latency statistics in milliseconds, and fps = 1000 / mean."""
+    ms = np.asarray(host_s, dtype=np.float64) * 1e3
+    p50, p95, p99 = (float(value) for value in np.percentile(ms, (50, 95, 99)))
+    mean = float(ms.mean())
+    return {
+        "mean": mean,
+        "std": float(ms.std()),
+        "median": float(np.median(ms)),
+        "min": float(ms.min()),
+        "max": float(ms.max()),
+        "p50": p50,
+        "p95": p95,
+        "p99": p99,
+        "fps": 1e3 / mean,
+    }
+
+
+def toolkit_002_stats(host_s: Column, *, batch: int, warmup_share: float = 0.1) -> dict[str, float]:
+    """Give toolkit 002's average and largest latency (ms) after its warm-up, and inferences/s."""
+    ms = np.asarray(host_s, dtype=np.float64)[int(warmup_share * len(host_s)) :] * 1e3
+    average = float(ms.mean())
+    return {"avg": average, "max": float(ms.max()), "throughput": batch * 1e3 / average}
+
+
+def toolkit_003_stats(host_s: Column) -> dict[str, float]:
+    """Give toolkit 003's mean, std, min and max in milliseconds, and FPS = 1 / mean."""
+    ms = np.asarray(host_s, dtype=np.float64) * 1e3
+    mean = float(ms.mean())
+    return {
+        "mean": mean,
+        "std": float(ms.std()),
+        "min": float(ms.min()),
+        "max": float(ms.max()),
+        "fps": 1e3 / mean,
+    }
+
+
+def toolkit_003_speedup(baseline_s: Column, candidate_s: Column) -> dict[str, float]:
+    """Give its speed-up (mean over mean) and FPS improvement in per cent."""
+    baseline = toolkit_003_stats(baseline_s)
+    candidate = toolkit_003_stats(candidate_s)
+    return {
+        "speedup": baseline["mean"] / candidate["mean"],
+        "fps_improvement_percent": (candidate["fps"] - baseline["fps"]) / baseline["fps"] * 100,
+    }
+
+
+def trtexec_summary(
+    column_s: Column, *, percentiles: tuple[float, ...] = TRTEXEC_PERCENTILES
+) -> dict[str, float]:
+    """Give what trtexec prints of a column, in milliseconds, with its own percentile index."""
+    ms = np.sort(np.asarray(column_s, dtype=np.float64)) * 1e3
+    mean = float(ms.mean())
+    printed = {
+        "min": float(ms[0]),
+        "max": float(ms[-1]),
+        "mean": mean,
+        "median": float(np.median(ms)),
+    }
+    printed |= {f"p{p:g}": float(ms[trtexec_index(len(ms), p)]) for p in percentiles}
+    printed["cov"] = float(ms.std()) / mean if mean else math.nan
+    return printed
+
+
+def trtexec_index(n: int, percentile: float) -> int:
+    """Give the index trtexec takes: n - 1 - int((1 - p/100) n), in single precision.
+
+    With 100 samples its p99 is the maximum.
+    """
+    one = np.float32(1)
+    excluded = int((one - np.float32(percentile) / np.float32(100)) * np.float32(n))
+    return max(0, min(n - 1, n - 1 - excluded))
