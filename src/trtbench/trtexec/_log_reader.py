@@ -1,0 +1,330 @@
+"""Reads a log line by line into runs; every line goes to exactly one place."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from typing import Literal
+
+from trtbench.trtexec._log_facts import FactCollector, number
+from trtbench.trtexec._log_lines import Banner, Line
+from trtbench.trtexec._log_messages import known_message
+from trtbench.trtexec._log_profile import HEADING, ProfileCollector
+from trtbench.trtexec._log_summary import SummaryCollector
+from trtbench.trtexec._log_values import LogMessage, LogRun, Outcome, Section
+from trtbench.trtexec.version import version_from_text
+
+MOST_KEPT = 1000
+"""Lines kept of each kind that nobody understood; the counts go on."""
+TAIL = 20
+LONGEST_KEPT = 4000
+"""Characters kept of a single line or message."""
+
+_HEADER = re.compile(r"=== (.{1,80}) ===\s*$")
+_WARMED = re.compile(r"Warmup completed (\d{1,15}) queries over")
+_TRACED = re.compile(r"Timing trace has (\d{1,15}) queries over ([\d.]{1,40}) s")
+_OMITTED = re.compile(r"\.\.\. Omitting (\d{1,15}) lines")
+_LEGACY = frozenset(
+    [
+        "avgRuns",
+        "batch",
+        "calib",
+        "deploy",
+        "device",
+        "engine",
+        "iterations",
+        "loadEngine",
+        "model",
+        "onnx",
+        "output",
+        "percentile",
+        "saveEngine",
+        "uff",
+        "uffInput",
+        "useDLACore",
+        "workspace",
+        "fp16",
+        "int8",
+        "verbose",
+        "useSpinWait",
+        "hostTime",
+        "safe",
+        "allowGPUFallback",
+    ]
+)
+"""Options as TensorRT 5 and 6 list them, without a heading."""
+_TALK = (
+    "Building and running a GPU inference engine",
+    "Created ",
+    "Detected ",
+    "Explanations of the performance metrics",
+    "FP32 and INT8 precisions have been specified",
+    "Finish parsing",
+    "Layer Information:",
+    "Layers:",
+    "Loading ",
+    "Note: The application clock rates",
+    "Output Tensors:",
+    "Run inference...",
+    "Set shape of input tensor",
+    "Setting persistentCacheLimit",
+    "Skipped inference phase",
+    "Start parsing",
+    "Starting inference",
+    "TF32 is enabled by default",
+    "The e2e network timing is not reported",
+    "To show e2e network timing report",
+    "Trace averages of",
+    "Using random values for",
+    "Using values loaded from",
+)
+"""Lines that are understood and tell nothing that is kept."""
+
+_LIBRARY_TALK = ("---", "[BlockAssignment]", "[GpuLayer]", "[DlaLayer]", "[MS]", "Detected ")
+_LISTING = ("Name: ", "Layer(", "Bindings:")
+"""Layer information, which is read from its JSON export and not from the log."""
+
+_OUTCOMES: dict[str, Outcome] = {"PASSED": "passed", "FAILED": "failed", "WAIVED": "waived"}
+
+
+class RunReader:
+    """One run in the making."""
+
+    def __init__(self, *, where: str, line: int) -> None:
+        self.where = where
+        self.line = line
+        self.banner: Banner | None = None
+        self.outcome: Outcome | None = None
+        self.version: str | None = None
+        self.evidence = False
+        """Something only trtexec prints has been seen."""
+        self.sections: list[tuple[str, list[tuple[str, str]]]] = []
+        self.mode: Literal["section", "profile", "prose", "help"] | None = None
+        self.section_stamped = False
+        self.facts = FactCollector()
+        self.summary = SummaryCollector()
+        self.profile: ProfileCollector | None = None
+        self.messages: dict[tuple[str, str], LogMessage] = {}
+        self.open_message: tuple[str, str] | None = None
+        self.warmup_queries: int | None = None
+        self.queries: int | None = None
+        self.trace_s: float | None = None
+        self.omitted = 0
+        self.withheld = False
+        self.tf32 = False
+        self.preamble: list[str] = []
+        self.trailer: list[str] = []
+        self.unknown: list[str] = []
+        self.unknown_count = 0
+        self.levels: Counter[str] = Counter()
+        self.last: deque[str] = deque(maxlen=TAIL)
+
+    @property
+    def ended(self) -> bool:
+        return self.outcome is not None
+
+    def begin(self, banner: Banner) -> None:
+        """Start at a ``RUNNING`` line; what came before becomes the preamble."""
+        self.preamble, self.unknown, self.unknown_count = self.unknown, [], 0
+        self._name(banner)
+
+    def end(self, banner: Banner) -> None:
+        """Stop at an end marker."""
+        self._name(banner)
+        self.outcome = _OUTCOMES[banner.kind]
+        self.mode = None
+
+    def _name(self, banner: Banner) -> None:
+        self.evidence = True
+        self.banner = self.banner or banner
+        self.version = self.version or banner.version
+
+    def take(self, line: Line, raw: str) -> None:
+        """File one line that is not a banner."""
+        self.levels[line.level] += 1
+        if raw.strip():
+            self.last.append(raw[:LONGEST_KEPT])
+        if self.ended:
+            self._keep(self.trailer, raw)
+            return
+        if line.stamped and not line.library:
+            self.evidence = True
+        if line.level == "V":
+            return
+        if line.level in ("W", "E", "F"):
+            self._message(line)
+        elif not self._plain(line):
+            self._unclear(line, raw)
+        if line.level:
+            self._close_message(line)
+
+    def _plain(self, line: Line) -> bool:
+        """File an informational line or one without a prefix; say whether it was understood."""
+        text = line.text
+        if not text.strip():
+            if line.level:
+                self.mode = None
+            return True
+        if line.library:
+            return self.facts.take(text, library=True) or text.startswith(_LIBRARY_TALK)
+        header = _HEADER.match(text)
+        if header:
+            self._header(header[1], text, stamped=bool(line.level))
+            return True
+        if self.mode == "profile" and self.profile is not None and self.profile.take(text):
+            return True
+        if self.mode == "section" and bool(line.level) == self.section_stamped:
+            return self._option(text)
+        if self.mode in ("prose", "help"):
+            return True
+        return self._statement(text)
+
+    def _header(self, name: str, text: str, *, stamped: bool) -> None:
+        profile = HEADING.match(text)
+        if profile:
+            self.evidence, self.mode = True, "profile"
+            self.profile = ProfileCollector(iterations=int(profile[1]))
+        elif name.endswith(" Options") or name == "Device Information":
+            self.evidence, self.mode, self.section_stamped = True, "section", stamped
+            self.sections.append((name, []))
+        elif name.startswith("Explanations"):
+            self.mode = "prose"
+        else:
+            self.mode = "help" if name == "Help" and not stamped else None
+
+    def _option(self, text: str) -> bool:
+        entries = self.sections[-1][1]
+        if not self.section_stamped and text.startswith(("  ", "--")) and not entries:
+            self.sections.pop()  # usage text has the same headings as the dump of options
+            self.mode = "help"
+            return True
+        label, colon, value = text.partition(":")
+        if colon:
+            entries.append((label.strip(), value.strip()))
+        elif entries:
+            before = entries[-1]
+            entries[-1] = (before[0], f"{before[1]}\n{text.strip()}".lstrip("\n"))
+        return bool(colon or entries)
+
+    def _statement(self, text: str) -> bool:
+        if self.summary.take(text):
+            self.evidence = True
+            return True
+        if self.facts.take(text, library=False) or self._count(text):
+            return True
+        if text.startswith("TensorRT version: "):
+            self.version = version_from_text(text.partition(": ")[2]) or self.version
+            return True
+        if text.rstrip() == "Done." and self.summary.averages and self.banner is None:
+            self.outcome = "passed"
+            return True
+        self.withheld = self.withheld or text.startswith("The e2e network timing is not reported")
+        self.tf32 = self.tf32 or text.startswith("TF32 is enabled by default")
+        return text.startswith((*_TALK, *_LISTING)) or self._legacy_option(text)
+
+    def _count(self, text: str) -> bool:
+        warmed, traced, omitted = _WARMED.match(text), _TRACED.match(text), _OMITTED.match(text)
+        if warmed:
+            self.warmup_queries = int(warmed[1])
+        if traced:
+            self.queries, self.trace_s = int(traced[1]), number(traced[2])
+        if omitted:
+            self.omitted = int(omitted[1])
+        return bool(warmed or traced or omitted)
+
+    def _legacy_option(self, text: str) -> bool:
+        label, _, value = text.partition(":")
+        if label.strip() not in _LEGACY or self.summary.averages:
+            return False
+        if not self.sections:
+            self.sections.append(("Options", []))
+        if self.sections[-1][0] != "Options":
+            return False
+        self.sections[-1][1].append((label.strip(), value.strip()))
+        return True
+
+    def _message(self, line: Line) -> None:
+        text = line.text.strip()[:LONGEST_KEPT]
+        if line.text.startswith("  ") and self.open_message in self.messages:
+            before = self.messages[self.open_message]
+            if len(before.text) < LONGEST_KEPT and text not in before.text:
+                changed = _changed(before, text=f"{before.text} {text}")
+                self.messages[self.open_message] = changed
+            return
+        key = (line.level, text)
+        if key in self.messages:
+            self.messages[key] = _changed(self.messages[key], count=self.messages[key].count + 1)
+        elif len(self.messages) < MOST_KEPT:
+            known = known_message(text)
+            self.messages[key] = LogMessage(
+                level=line.level,  # type: ignore[arg-type]
+                text=text,
+                code=known.code if known else None,
+                meaning=known.meaning if known else None,
+                library=line.library,
+            )
+        self.open_message = key
+
+    def _close_message(self, line: Line) -> None:
+        if line.level not in ("W", "E", "F"):
+            self.open_message = None
+
+    def _unclear(self, line: Line, raw: str) -> None:
+        """Keep a line nobody understood; right after an error it is part of that error."""
+        if not line.level and self.open_message in self.messages:
+            message = self.messages[self.open_message]
+            if message.level != "W" and len(message.detail) < TAIL and message.count == 1:
+                changed = _changed(message, detail=(*message.detail, raw.strip()[:LONGEST_KEPT]))
+                self.messages[self.open_message] = changed
+                return
+        self._keep(self.unknown, raw)
+        self.unknown_count += 1
+
+    @staticmethod
+    def _keep(lines: list[str], raw: str) -> None:
+        if len(lines) < MOST_KEPT and raw.strip():
+            lines.append(raw[:LONGEST_KEPT])
+
+    def _outcome(self) -> Outcome:
+        if self.outcome is not None:
+            return self.outcome
+        return "help" if self.mode == "help" else "crashed"
+
+    def run(self) -> LogRun:
+        """Give the run as a value."""
+        banner = self.banner
+        codes = frozenset(each.code for each in self.messages.values() if each.code)
+        return LogRun(
+            where=self.where,
+            line=self.line,
+            outcome=self._outcome(),
+            tool=banner.tool if banner else "trtexec",
+            version=self.version,
+            build=banner.build if banner else None,
+            command=banner.command if banner else None,
+            sections=tuple(Section(name=name, entries=tuple(e)) for name, e in self.sections),
+            facts=self.facts.facts(codes=codes),
+            bindings=tuple(self.facts.bindings),
+            warmup_queries=self.warmup_queries,
+            queries=self.queries,
+            trace_s=self.trace_s,
+            averages=tuple(self.summary.averages),
+            averages_omitted=self.omitted,
+            summary=self.summary.summary(),
+            timing_withheld=self.withheld,
+            tf32_stated=self.tf32,
+            profile=self.profile.profile() if self.profile else None,
+            profile_total=self.profile.total if self.profile else None,
+            messages=tuple(self.messages.values()),
+            preamble=tuple(self.preamble),
+            trailer=tuple(self.trailer),
+            unknown=tuple(self.unknown),
+            unknown_count=self.unknown_count,
+            levels=dict(self.levels),
+            last_lines=tuple(self.last),
+        )
+
+
+def _changed(message: LogMessage, **changes: object) -> LogMessage:
+    fields = {name: getattr(message, name) for name in message.__struct_fields__}
+    return LogMessage(**{**fields, **changes})

@@ -1,0 +1,182 @@
+"""Performance summaries of every wording from TensorRT 5 to 11."""
+
+from __future__ import annotations
+
+import re
+
+from trtbench.trtexec._log_facts import number
+from trtbench.trtexec._log_values import Metric, PerformanceSummary, TraceAverage
+
+METRICS = (
+    "Latency",
+    "End-to-End Host Latency",
+    "Enqueue Time",
+    "H2D Latency",
+    "GPU Compute Time",
+    "D2H Latency",
+)
+"""Labels of TensorRT 8 and later; older wordings are filed under the same ones."""
+
+MOST_AVERAGES = 200_000
+"""Trace averages kept of one run; trtexec itself leaves lines out of long traces."""
+
+_STATISTICS = ("min", "max", "mean", "median")
+_BLOCKS = {
+    "host latency": "Latency",
+    "enqueue time": "Enqueue Time",
+    "gpu compute": "GPU Compute Time",
+}
+"""Headings of TensorRT 7, whose numbers stand on lines of their own; 7.0 writes some small."""
+
+_TOTALS = {
+    "Throughput": "throughput_qps",
+    "throughput": "throughput_qps",
+    "Total Host Walltime": "wall_s",
+    "walltime": "wall_s",
+    "Total GPU Compute Time": "gpu_total_s",
+    "total compute time": "gpu_total_s",
+}
+_UNIT = {"throughput_qps": "qps", "wall_s": "s", "gpu_total_s": "s"}
+
+_N = r"([-+\w.]{1,40})"
+_BLOCK_LINE = re.compile(
+    rf"(min|max|mean|median|percentile): {_N} ms(?: at ([\d.]{{1,20}})%)?"
+    rf"(?: \(end to end {_N} ms(?: at [\d.]{{1,20}}%)?\))?\s*$"
+)
+_TRACE = re.compile(
+    rf"Average on (\d{{1,12}}) runs - GPU latency: {_N} ms(?: - Host latency: {_N} ms)?"
+    rf"(?: \((?:end to end {_N} ms)?(?:, )?(?:enqueue {_N} ms)?\))?"
+)
+_AVERAGE = re.compile(
+    rf"Average over (\d{{1,12}}) runs is {_N} ms \(host walltime is {_N} ms, "
+    rf"([\d.]{{1,20}})% percentile time is {_N}\)"
+)
+
+
+class SummaryCollector:
+    """Gathers the performance summary and the trace averages of one run."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, float] = {}
+        self.metrics: dict[str, dict[str, float]] = {}
+        self.averages: list[TraceAverage] = []
+        self.block: str | None = None
+
+    def take(self, text: str) -> bool:
+        """Take a line in; say whether it belonged to a summary."""
+        if text.startswith("Average o"):
+            return self._average(text)
+        if len(text) < 40 and text.rstrip().lower() in _BLOCKS:
+            self.block = _BLOCKS[text.rstrip().lower()]
+            return True
+        label, colon, rest = text.partition(":")
+        if not colon or len(label) > 40:
+            return False
+        if label in METRICS:
+            return self._metric(label, rest)
+        if label in _TOTALS:
+            return self._total(_TOTALS[label], rest)
+        return self.block is not None and self._block_line(text)
+
+    def _total(self, field: str, rest: str) -> bool:
+        amount, _, unit = rest.strip().partition(" ")
+        value = number(amount)
+        if value is None or unit.strip() != _UNIT[field]:
+            return False
+        self.totals[field] = value
+        return True
+
+    def _metric(self, label: str, rest: str) -> bool:
+        found: dict[str, float] = {}
+        for part in rest.split(", ")[:200]:
+            name, _, printed = part.strip().partition(" = ")
+            value = number(printed.removesuffix(" ms"))
+            if value is None or not printed.endswith(" ms"):
+                return False
+            found[_statistic(name)] = value
+        self.metrics[label] = found
+        return True
+
+    def _block_line(self, text: str) -> bool:
+        match = _BLOCK_LINE.match(text)
+        value = number(match[2]) if match else None
+        if match is None or value is None or self.block is None:
+            return False
+        key = f"{match[3]}%" if match[1] == "percentile" else match[1]
+        self.metrics.setdefault(self.block, {})[key] = value
+        whole = number(match[4]) if match[4] else None
+        if whole is not None:
+            self.metrics.setdefault("End-to-End Host Latency", {})[key] = whole
+        return True
+
+    def _average(self, text: str) -> bool:
+        trace = _TRACE.match(text)
+        legacy = None if trace else _AVERAGE.match(text)
+        match = trace or legacy
+        gpu = number(match[2]) if match else None
+        if match is None or gpu is None:
+            return False
+        rest = [None if each is None else number(each) for each in match.groups()[2:]]
+        if legacy:
+            label = f"{legacy[4]}%"
+            line = TraceAverage(
+                runs=int(match[1]),
+                gpu_ms=gpu,
+                host_ms=rest[0],
+                percentile=label,
+                percentile_ms=rest[2],
+            )
+        else:
+            line = TraceAverage(
+                runs=int(match[1]),
+                gpu_ms=gpu,
+                host_ms=rest[0],
+                end_to_end_ms=rest[1],
+                enqueue_ms=rest[2],
+            )
+        if len(self.averages) < MOST_AVERAGES:
+            self.averages.append(line)
+        return True
+
+    def summary(self) -> PerformanceSummary | None:
+        """Give the summary, or ``None`` when the log has none."""
+        if self.metrics or self.totals:
+            metrics = {label: _metric_from(found) for label, found in self.metrics.items()}
+            return PerformanceSummary(
+                throughput_qps=self.totals.get("throughput_qps"),
+                wall_s=self.totals.get("wall_s"),
+                gpu_total_s=self.totals.get("gpu_total_s"),
+                metrics=metrics,
+            )
+        legacy = [line for line in self.averages if line.percentile is not None]
+        return _derived(legacy) if legacy else None
+
+
+def _statistic(name: str) -> str:
+    """Turn ``percentile(99%)`` into ``99%``; other names stay."""
+    if name.startswith("percentile(") and name.endswith(")"):
+        return name[len("percentile(") : -1]
+    return name
+
+
+def _metric_from(found: dict[str, float]) -> Metric:
+    named = {f"{name}_ms": found[name] for name in _STATISTICS if name in found}
+    rest = {name: value for name, value in found.items() if name not in _STATISTICS}
+    return Metric(
+        min_ms=named.get("min_ms"),
+        max_ms=named.get("max_ms"),
+        mean_ms=named.get("mean_ms"),
+        median_ms=named.get("median_ms"),
+        percentiles_ms=rest,
+    )
+
+
+def _derived(lines: list[TraceAverage]) -> PerformanceSummary:
+    """TensorRT 5 and 6 print averages of a few runs and no summary: take means over those."""
+    runs = sum(line.runs for line in lines) or 1
+    gpu = sum(line.gpu_ms * line.runs for line in lines) / runs
+    metrics = {"GPU Compute Time": Metric(mean_ms=gpu)}
+    host = [(line.host_ms, line.runs) for line in lines if line.host_ms is not None]
+    if host and len(host) == len(lines):
+        metrics["Latency"] = Metric(mean_ms=sum(value * count for value, count in host) / runs)
+    return PerformanceSummary(metrics=metrics, derived=True)

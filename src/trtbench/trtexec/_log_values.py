@@ -1,0 +1,193 @@
+"""What a log of trtexec tells, as values; numbers are kept as they were printed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from trtbench.domain.samples import LayerProfile, LayerTime
+from trtbench.domain.spec import Value
+from trtbench.trtexec.version import version_key
+
+Outcome = Literal["passed", "failed", "waived", "crashed", "help"]
+"""``crashed`` is a log without an end marker; ``help`` printed the usage text and no marker."""
+
+
+class Section(Value, frozen=True, kw_only=True):
+    """One block of options; labels keep their order and may repeat, values are whole."""
+
+    name: str
+    entries: tuple[tuple[str, str], ...] = ()
+
+    def get(self, label: str) -> str | None:
+        """Give the first value of a label, or ``None``."""
+        return next((value for name, value in self.entries if name == label), None)
+
+    def all(self, label: str) -> tuple[str, ...]:
+        """Give every value of a label that repeats."""
+        return tuple(value for name, value in self.entries if name == label)
+
+
+class Metric(Value, frozen=True, kw_only=True):
+    """One row of the performance summary in milliseconds; what was not printed is ``None``."""
+
+    min_ms: float | None = None
+    max_ms: float | None = None
+    mean_ms: float | None = None
+    median_ms: float | None = None
+    percentiles_ms: dict[str, float] = {}
+    """By the printed label: ``{"99%": 0.345}``."""
+
+
+class PerformanceSummary(Value, frozen=True, kw_only=True):
+    """The performance summary of one run, under the labels of TensorRT 8 and later."""
+
+    throughput_qps: float | None = None
+    wall_s: float | None = None
+    gpu_total_s: float | None = None
+    metrics: dict[str, Metric] = {}
+    derived: bool = False
+    """True for TensorRT 5 and 6, which print averages only: the means are taken over those."""
+
+
+class TraceAverage(Value, frozen=True, kw_only=True):
+    """One ``Average on N runs`` line."""
+
+    runs: int
+    gpu_ms: float
+    host_ms: float | None = None
+    end_to_end_ms: float | None = None
+    enqueue_ms: float | None = None
+    percentile: str | None = None
+    percentile_ms: float | None = None
+
+
+class MemoryLine(Value, frozen=True, kw_only=True):
+    """One line about memory in use, in bytes; a snapshot has no change."""
+
+    what: str
+    cpu_bytes: int | None = None
+    gpu_bytes: int | None = None
+    cpu_change_bytes: int | None = None
+    gpu_change_bytes: int | None = None
+
+
+class Binding(Value, frozen=True, kw_only=True):
+    """One input or output as the log announces it."""
+
+    name: str
+    output: bool
+    shape: tuple[int, ...] = ()
+    dtype: str | None = None
+
+
+class BuildFacts(Value, frozen=True, kw_only=True):
+    """What a log tells about building and loading the engine; ``None`` was not printed."""
+
+    parse_s: float | None = None
+    optimize_s: float | None = None
+    generate_s: float | None = None
+    """The builder's own time, without serialisation."""
+    build_s: float | None = None
+    load_s: float | None = None
+    deserialize_s: float | None = None
+    engine_bytes: int | None = None
+    loaded_engine_bytes: int | None = None
+    context_bytes: int | None = None
+    peak_cpu_bytes: int | None = None
+    peak_gpu_bytes: int | None = None
+    peak_build_cpu_bytes: int | None = None
+    host_persistent_bytes: int | None = None
+    device_persistent_bytes: int | None = None
+    scratch_bytes: int | None = None
+    activation_bytes: int | None = None
+    weights_bytes: int | None = None
+    calibration_s: float | None = None
+    timing_cache: Literal["local", "global"] | None = None
+    timing_cache_loaded_bytes: int | None = None
+    timing_cache_saved_bytes: int | None = None
+    timing_cache_refused: bool = False
+    weak_typing_deprecated: bool = False
+    memory: tuple[MemoryLine, ...] = ()
+    onnx: dict[str, str] = {}
+    """What the parser says about the file: ``Opset version``, ``Producer name``, ..."""
+
+
+class LogMessage(Value, frozen=True, kw_only=True):
+    """A warning or an error, how often it came, and what it means where that is known."""
+
+    level: Literal["W", "E", "F"]
+    text: str
+    code: str | None = None
+    meaning: str | None = None
+    count: int = 1
+    library: bool = False
+    """True when TensorRT itself spoke (``[TRT]``), not trtexec."""
+    detail: tuple[str, ...] = ()
+    """Lines without a prefix that followed at once, such as the node a parser stopped at."""
+
+
+class LogRun(Value, frozen=True, kw_only=True):
+    """One run of trtexec as its log tells it."""
+
+    where: str
+    line: int
+    """Line of the log the run begins at, from 1."""
+    outcome: Outcome
+    tool: str = "trtexec"
+    version: str | None = None
+    build: int | None = None
+    """Build number of banners from TensorRT 10.4 on (``[b26]``)."""
+    command: str | None = None
+    sections: tuple[Section, ...] = ()
+    facts: BuildFacts = BuildFacts()
+    bindings: tuple[Binding, ...] = ()
+    warmup_queries: int | None = None
+    queries: int | None = None
+    trace_s: float | None = None
+    averages: tuple[TraceAverage, ...] = ()
+    averages_omitted: int = 0
+    summary: PerformanceSummary | None = None
+    timing_withheld: bool = False
+    """Timing was not reported because the profiler ran in the same pass."""
+    tf32_stated: bool = False
+    profile: LayerProfile | None = None
+    profile_total: LayerTime | None = None
+    messages: tuple[LogMessage, ...] = ()
+    preamble: tuple[str, ...] = ()
+    """Lines before the banner."""
+    trailer: tuple[str, ...] = ()
+    """Lines after the end marker."""
+    unknown: tuple[str, ...] = ()
+    """Lines nobody understood, up to a bound; the count is complete."""
+    unknown_count: int = 0
+    levels: dict[str, int] = {}
+    """How many lines of each level, ``""`` for lines without a prefix."""
+    last_lines: tuple[str, ...] = ()
+
+    @property
+    def major(self) -> int | None:
+        """The major version; 7 and 6 are told by their wording where no banner says it."""
+        key = version_key(self.version)
+        if key:
+            return key[0]
+        if self.summary is not None and self.summary.derived:
+            return 6
+        return 7 if self.tool == "trtexec" and self.command and self.sections else None
+
+    def section(self, name: str) -> Section | None:
+        """Give one block of options by its heading."""
+        return next((each for each in self.sections if each.name == name), None)
+
+    def option(self, label: str) -> str | None:
+        """Give an option's value from whichever block has it."""
+        found = (each.get(label) for each in self.sections)
+        return next((value for value in found if value is not None), None)
+
+    def message(self, code: str) -> LogMessage | None:
+        """Give the first warning or error of a known kind."""
+        return next((each for each in self.messages if each.code == code), None)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The command line cut at blanks, as trtexec prints it without quotes."""
+        return tuple((self.command or "").split())

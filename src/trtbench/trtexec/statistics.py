@@ -1,0 +1,273 @@
+"""trtexec's own numbers from its own times, to the last printed digit.
+
+trtexec computes in single precision and its rounding shows: means are running sums, the index
+of a percentile is cut off in single precision. This module does the same, on the times that
+``--exportTimes`` wrote, and calls the result ``statistics="trtexec"``; ours are in double
+precision elsewhere.
+
+A file holds six digits of each number. Durations can be restored exactly all the same: they are
+differences of two time stamps in single precision, so they are multiples of the spacing of
+numbers at that point of time, which is mostly far wider than the rounding in the file. What is
+only in the file as a difference of rounded stamps (enqueue time, wall time, throughput) cannot
+be restored, and its uncertainty is given beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.samples import Column
+from trtbench.domain.spec import Value
+from trtbench.errors import InputError
+
+Single = NDArray[np.float32]
+_1 = np.float32(1)
+_100 = np.float32(100)
+_1000 = np.float32(1000)
+
+DURATIONS = {
+    "H2D Latency": (("h2dMs", "startH2dMs"), ("inMs", "startInMs")),
+    "GPU Compute Time": (("computeMs", "startComputeMs"),),
+    "D2H Latency": (("d2hMs", "startD2hMs"), ("outMs", "startOutMs")),
+}
+"""Duration and start of each phase, as TensorRT 8 and later name them and as 7 did."""
+
+
+class TrtexecMetric(Value, frozen=True, kw_only=True):
+    """One row of the summary as trtexec computes it, in milliseconds."""
+
+    min_ms: float
+    max_ms: float
+    mean_ms: float
+    median_ms: float
+    percentiles_ms: dict[str, float] = {}
+    cov_percent: float
+    """Coefficient of variation, which trtexec warns about."""
+    quantum_ms: float = 0.0
+    """How far off a single value may be because the file's stamps are rounded; 0 is exact."""
+
+
+class TrtexecStatistics(Value, frozen=True, kw_only=True):
+    """The performance summary that trtexec prints, from the times it exported."""
+
+    statistics: Literal["trtexec"] = "trtexec"
+    rows: int
+    warmup_rows: int
+    metrics: dict[str, TrtexecMetric]
+    throughput_qps: float
+    wall_s: float
+    wall_quantum_s: float
+    """How far off the wall time may be: its two stamps are rounded to six digits."""
+    gpu_total_s: float
+
+
+def text_from_number(value: float) -> str:
+    """Write a number as a C++ stream does by default: six significant digits."""
+    return f"{float(value):.6g}"
+
+
+def trtexec_statistics(
+    columns: Mapping[str, NDArray[np.generic]],
+    *,
+    percentiles: Sequence[float] = (90, 95, 99),
+    batch: int = 1,
+    warmup_ms: float = 0.0,
+) -> TrtexecStatistics:
+    """Summarise exported times as the trtexec that wrote them does.
+
+    The columns are in milliseconds under trtexec's key names. Rows of the warm-up, which files
+    up to TensorRT 8.4 still hold, are dropped by trtexec's rule: everything before the first
+    row that began to compute at ``warmup_ms`` or later.
+    """
+    kept, dropped = _after_warmup(columns, warmup_ms)
+    phases = _phases(kept)
+    arrival_order = "h2dMs" not in kept  # TensorRT 7 sums before it sorts, 8 after
+    metrics = {
+        label: _metric(column, percentiles=percentiles, arrival_order=arrival_order)
+        for label, column in _metric_columns(kept, phases).items()
+    }
+    if arrival_order:
+        total = sum((_running_sum(each) for each in phases.values()), np.float32(0))
+        metrics["Latency"] = _with_mean(metrics["Latency"], float(total / _count(kept)))
+    enqueue = _enqueue(kept)
+    if enqueue is not None:
+        metric = _metric(enqueue[0], percentiles=percentiles, arrival_order=arrival_order)
+        metrics["Enqueue Time"] = _changed(metric, quantum_ms=enqueue[1])
+    wall_ms, quantum_ms = _wall(kept)
+    compute = phases["GPU Compute Time"]
+    return TrtexecStatistics(
+        rows=len(compute),
+        warmup_rows=dropped,
+        metrics=metrics,
+        throughput_qps=float(np.float32(batch * len(compute)) / wall_ms * _1000),
+        wall_s=float(wall_ms / _1000),
+        wall_quantum_s=quantum_ms / 1000,
+        gpu_total_s=_gpu_total(compute, arrival_order=arrival_order),
+    )
+
+
+def trace_averages(
+    columns: Mapping[str, NDArray[np.generic]], *, runs: int = 10, warmup_ms: float = 0.0
+) -> list[tuple[float, float]]:
+    """Give GPU and host latency of every ``Average on N runs`` line, in milliseconds."""
+    kept, _ = _after_warmup(columns, warmup_ms)
+    whole = len(kept["computeMs"]) // runs * runs
+    sums = {
+        label: np.add.accumulate(column[:whole].reshape(-1, runs), axis=1, dtype=np.float32)[:, -1]
+        for label, column in _phases(kept).items()
+    }
+    host = sums["H2D Latency"] + sums["GPU Compute Time"] + sums["D2H Latency"]
+    count = np.float32(runs)
+    pairs = zip(sums["GPU Compute Time"] / count, host / count, strict=True)
+    return [(float(gpu), float(latency)) for gpu, latency in pairs]
+
+
+def restored(durations: NDArray[np.generic], *, starts: NDArray[np.generic]) -> Single:
+    """Give printed durations the digits they had in memory, where their stamps allow it."""
+    values = np.asarray(durations, np.float64)
+    step = np.spacing(np.abs(np.asarray(starts, np.float64)).astype(np.float32)).astype(np.float64)
+    snapped = np.rint(values / step) * step
+    return np.where(printed_quantum(values) < step, snapped, values).astype(np.float32)
+
+
+def printed_quantum(values: NDArray[np.generic]) -> Column:
+    """Give the value of one unit in the sixth significant digit."""
+    size = np.abs(np.asarray(values, np.float64))
+    exponent = np.floor(np.log10(np.where(size > 0, size, 1.0)))
+    return np.where(size > 0, 10.0 ** (exponent - 5), 0.0)
+
+
+def percentile_index(percent: float, *, count: int) -> int:
+    """Give the place of a percentile in sorted values, cut off in single precision."""
+    excluded = int((_1 - np.float32(percent) / _100) * np.float32(count))
+    return max(count - 1 - excluded, 0)
+
+
+def _after_warmup(
+    columns: Mapping[str, NDArray[np.generic]], warmup_ms: float
+) -> tuple[dict[str, Column], int]:
+    if "startComputeMs" not in columns or "computeMs" not in columns:
+        raise InputError(
+            "these times cannot be summarised as trtexec does",
+            facts={"columns": " ".join(columns), "needed": "startComputeMs computeMs ..."},
+        )
+    started = np.asarray(columns["startComputeMs"], np.float64) >= warmup_ms
+    if not started.any():
+        raise InputError(
+            "no row is left after the warm-up", facts={"rows": len(started), "ms": warmup_ms}
+        )
+    first = int(np.argmax(started))
+    kept = {name: np.asarray(column, np.float64)[first:] for name, column in columns.items()}
+    return kept, first
+
+
+def _phases(kept: Mapping[str, Column]) -> dict[str, Single]:
+    found: dict[str, Single] = {}
+    for label, names in DURATIONS.items():
+        duration, start = next((pair for pair in names if pair[0] in kept), ("", ""))
+        if not duration:
+            raise InputError("a phase is missing from the times", facts={"phase": label})
+        start = _stamp(kept, start)
+        found[label] = restored(kept[duration], starts=kept[start])
+    return found
+
+
+def _stamp(kept: Mapping[str, Column], name: str) -> str:
+    """Name the column that really holds a stamp: 7.1 and 7.2 swap enqueue and input."""
+    if "In" in name and _is_swapped(kept):
+        return name.replace("In", "Enq")
+    return name
+
+
+def _is_swapped(kept: Mapping[str, Column]) -> bool:
+    if not {"startEnqMs", "endEnqMs", "startInMs", "endInMs", "inMs"} <= kept.keys():
+        return False
+    as_named = np.median(np.abs(kept["endInMs"] - kept["startInMs"] - kept["inMs"]))
+    swapped = np.median(np.abs(kept["endEnqMs"] - kept["startEnqMs"] - kept["inMs"]))
+    return bool(swapped < as_named)
+
+
+def _metric_columns(kept: Mapping[str, Column], phases: dict[str, Single]) -> dict[str, Single]:
+    h2d, compute, d2h = phases.values()
+    columns = {"Latency": h2d + compute + d2h}
+    if "endToEndMs" in kept:
+        start = _stamp(kept, "startInMs") if "startInMs" in kept else "startH2dMs"
+        columns["End-to-End Host Latency"] = restored(kept["endToEndMs"], starts=kept[start])
+    return {**columns, **phases}
+
+
+def _enqueue(kept: Mapping[str, Column]) -> tuple[Single, float] | None:
+    """Give enqueue times from their stamps, and how far off one may be."""
+    if "startEnqMs" not in kept or "endEnqMs" not in kept:
+        return None
+    name = "In" if _is_swapped(kept) else "Enq"
+    start, end = kept[f"start{name}Ms"], kept[f"end{name}Ms"]
+    quantum = (printed_quantum(start) + printed_quantum(end)).max() / 2
+    return (end - start).astype(np.float32), float(quantum)
+
+
+def _wall(kept: Mapping[str, Column]) -> tuple[np.float32, float]:
+    """Give the span from the first copy in to the last copy out, in device time."""
+    first = kept[_stamp(kept, "startInMs" if "startInMs" in kept else "startH2dMs")][:1]
+    last = kept["endOutMs" if "endOutMs" in kept else "endD2hMs"][-1:]
+    quantum = float((printed_quantum(first) + printed_quantum(last))[0]) / 2
+    wall: np.float32 = np.float32(last[0]) - np.float32(first[0])
+    return wall, quantum
+
+
+def _metric(column: Single, *, percentiles: Sequence[float], arrival_order: bool) -> TrtexecMetric:
+    ordered = np.sort(column)
+    count = len(ordered)
+    mean = _running_sum(column if arrival_order else ordered) / np.float32(count)
+    middle = ordered[count // 2]
+    if count % 2 == 0:
+        middle = (ordered[count // 2 - 1] + middle) / np.float32(2)
+    return TrtexecMetric(
+        min_ms=float(ordered[0]),
+        max_ms=float(ordered[-1]),
+        mean_ms=float(mean),
+        median_ms=float(middle),
+        percentiles_ms={
+            f"{text_from_number(percent)}%": float(ordered[percentile_index(percent, count=count)])
+            for percent in percentiles
+        },
+        cov_percent=_variation(ordered, mean),
+    )
+
+
+def _variation(ordered: Single, mean: np.float32) -> float:
+    if mean == 0:
+        return float("inf")
+    away = ordered - mean
+    variance = _running_sum(away * away) / np.float32(len(ordered))
+    return float(np.sqrt(variance) / mean * _100)
+
+
+def _running_sum(column: Single) -> np.float32:
+    """Add one after the other in single precision, as std::accumulate with a float does."""
+    sums: Single = np.add.accumulate(column, dtype=np.float32)
+    return np.float32(sums[-1])
+
+
+def _gpu_total(compute: Single, *, arrival_order: bool) -> float:
+    if arrival_order:
+        return float(_running_sum(compute) / _1000)
+    count = np.float32(len(compute))
+    return float(_running_sum(np.sort(compute)) / count * count / _1000)
+
+
+def _count(kept: Mapping[str, Column]) -> np.float32:
+    return np.float32(len(kept["computeMs"]))
+
+
+def _with_mean(metric: TrtexecMetric, mean_ms: float) -> TrtexecMetric:
+    return _changed(metric, mean_ms=mean_ms)
+
+
+def _changed(metric: TrtexecMetric, **changes: float) -> TrtexecMetric:
+    fields = {name: getattr(metric, name) for name in metric.__struct_fields__}
+    return TrtexecMetric(**{**fields, **changes})
