@@ -123,6 +123,19 @@ def test_without_nvml_there_are_no_gpus_and_a_reason(problem, words):
     assert words in nvml.nvml_problem(nvml=door)
 
 
+def test_several_questions_pay_once_for_the_start_and_everything_is_closed():
+    door = StandIn()
+    with nvml.kept_open(nvml=door):
+        assert nvml.gpus(nvml=door) == (WHOLE,)
+        assert door.sessions == 1
+    assert door.sessions == 0
+    with nvml.kept_open(nvml=Refusing(OSError("none"))):
+        pass
+    with pytest.raises(KeyError), nvml.kept_open(nvml=door):
+        raise KeyError
+    assert door.sessions == 0
+
+
 def test_a_driver_without_a_gpu_is_a_reason_too():
     door = StandIn()
     door.nvmlDeviceGetCount = lambda: 0

@@ -160,7 +160,12 @@ def _range_text(first: int, last: int) -> str:
 
 
 def _per_cpu(root: Path, name: str) -> list[str]:
-    folders = (root / "sys/devices/system/cpu").glob("cpu[0-9]*")
+    cpus = root / "sys/devices/system/cpu"
+    try:
+        # Not glob: it raises where a folder may not be entered.
+        folders = [entry for entry in cpus.iterdir() if re.fullmatch(r"cpu\d+", entry.name)]
+    except OSError:
+        return []
     return [text for folder in folders if (text := text_of(folder / name))]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Literal
 
 from trtbench.domain.result import Gpu, Scalar
@@ -28,6 +28,15 @@ class GpuProcess(Value, frozen=True, kw_only=True):
 
 class _NoNvml(Exception):
     """NVML cannot be used here; the text says why."""
+
+
+@contextmanager
+def kept_open(*, nvml: Any = None) -> Iterator[None]:
+    """Keep NVML started, so that several questions pay for the start once; harmless without it."""
+    with ExitStack() as stack:
+        with suppress(_NoNvml):
+            stack.enter_context(_session(nvml))
+        yield
 
 
 def nvml_problem(*, nvml: Any = None) -> str | None:
