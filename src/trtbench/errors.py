@@ -77,6 +77,9 @@ class StoreError(TrtbenchError):
 class JobError(TrtbenchError):
     """A job's process did not finish its work; the failure is on record."""
 
+    log_tail: tuple[str, ...] = ()
+    """The last lines the process wrote."""
+
 
 class BrokenRuleError(TrtbenchError):
     """A gate or a tolerance does not hold."""

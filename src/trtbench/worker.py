@@ -6,6 +6,8 @@ Does not know who started it; ``events`` is a descriptor on which it names each 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -55,9 +57,9 @@ def main(arguments: list[str]) -> int:
         _tell(folder, _worker_error(problem, stage=events.stage))
         return EXIT_TOLD
     except Exception as problem:
-        traceback.print_exc()
-        bug = WorkerError(kind="bug", message=repr(problem), stage=events.stage)
-        _tell(folder, bug)
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        _tell(folder, _failure(problem, stage=events.stage))
         return EXIT_TOLD
     return 0
 
@@ -88,12 +90,20 @@ def _worker_error(problem: TrtbenchError, *, stage: str) -> WorkerError:
     )
 
 
+def _failure(problem: Exception, *, stage: str) -> WorkerError:
+    """Put into words what is nobody's wrong input: memory, disk, or a bug of ours."""
+    if isinstance(problem, MemoryError):
+        return WorkerError(kind="memory", message="out of memory", stage=stage)
+    if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
+        return WorkerError(kind="StoreError", message="the disk is full", stage=stage)
+    return WorkerError(kind="bug", message=repr(problem), stage=stage)
+
+
 def _tell(folder: Path, error: WorkerError) -> None:
-    sys.stderr.write(f"{error.kind} in stage {error.stage}: {error.message}\n")
-    try:
+    with contextlib.suppress(OSError):  # a full disk keeps one or the other from being written
+        sys.stderr.write(f"{error.kind} in stage {error.stage}: {error.message}\n")
+    with contextlib.suppress(OSError):
         (folder / "error.json").write_bytes(json_from_value(error))
-    except OSError as problem:
-        sys.stderr.write(f"error.json cannot be written: {problem}\n")
 
 
 if __name__ == "__main__":

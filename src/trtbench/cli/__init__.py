@@ -1,0 +1,131 @@
+"""The command line: one verb per file; flags to spec to workflow to screen.
+
+Makes no decision a Python user could not make. A verb's module has ``command`` and imports only
+click and trtbench.errors at the top, so that ``trtbench --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import signal
+import sys
+
+import click
+
+from trtbench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, JobError, TrtbenchError
+
+
+class Verbs(click.Group):
+    """The verbs are the modules of this folder, imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        names = {info.name for info in pkgutil.iter_modules(__path__) if info.name[0] != "_"}
+        return sorted(name.rstrip("_").replace("_", "-") for name in names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = cmd_name.replace("-", "_")
+        for module in (name, f"{name}_"):  # import_.py: some verbs are words of Python
+            if importlib.util.find_spec(f"{__name__}.{module}") and name[:1] != "_":
+                loaded = importlib.import_module(f"{__name__}.{module}")
+                command: click.Command = loaded.command
+                return command
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as problem:
+            from trtbench.errors import UsageError, near_miss
+
+            guess = near_miss(args[0], self.list_commands(ctx))
+            raise UsageError(
+                f"there is no command {args[0]!r}",
+                fix=f"trtbench {guess}" if guess else "trtbench --help",
+            ) from problem
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from trtbench import __version__
+
+    click.echo(f"trtbench {__version__}")
+    ctx.exit()
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog='Shell completion: eval "$(_TRTBENCH_COMPLETE=bash_source trtbench)" '
+    "(or zsh_source, fish_source).",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    callback=_show_version,
+    expose_value=False,
+    is_eager=True,
+    help="Show the version.",
+)
+def trtbench() -> None:
+    """Build, benchmark, profile, check and compare TensorRT engines and the models they come from.
+
+    \b
+    Examples:
+      trtbench demo                         the whole tool on this machine, no GPU needed
+      trtbench bench model.onnx --batch 8   measure a model
+      trtbench runs                         what was measured so far
+      trtbench doctor                       what works here, and how to get the rest
+    """
+
+
+def main() -> None:
+    """Run the command line and leave with the right status."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; errors of the user's are shown in our form, only a bug has a traceback."""
+    try:
+        result = trtbench.main(arguments, prog_name="trtbench", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except TrtbenchError as problem:
+        show_error(problem)
+        return problem.exit_status
+    except click.ClickException as problem:
+        _say_error(problem.format_message(), usage=isinstance(problem, click.UsageError))
+        return EXIT_USAGE if isinstance(problem, click.UsageError) else EXIT_FAILED
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted: nothing half-done was kept", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+
+
+def show_error(problem: TrtbenchError) -> None:
+    """Write an error to stderr: what is wrong, the facts, the end of a log, the way out."""
+    if isinstance(problem, JobError) and problem.log_tail:
+        click.echo(f"the last {len(problem.log_tail)} lines of its log:", err=True)
+        for line in problem.log_tail:
+            click.echo(f"  | {line}", err=True)
+    _say_error(str(problem))
+
+
+def _say_error(text: str, *, usage: bool = False) -> None:
+    label = "error:"
+    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        label = click.style(label, fg="red", bold=True)
+    click.echo(f"{label} {text}", err=True)
+    if usage:
+        click.echo("fix: add --help to the command to see its flags", err=True)
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise KeyboardInterrupt

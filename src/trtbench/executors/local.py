@@ -70,7 +70,7 @@ def run_job(
 
 def worker_command(python: str | None) -> list[str]:
     """The start of a worker's command line; another interpreter is lent this very package."""
-    if python is None or os.path.abspath(python) == os.path.abspath(sys.executable):
+    if python is None or Path(python).absolute() == Path(sys.executable).absolute():
         return [sys.executable, "-m", "trtbench.worker"]
     package = Path(__file__).resolve().parents[1]
     code = _BOOTSTRAP.format(
@@ -84,7 +84,7 @@ def worker_command(python: str | None) -> list[str]:
 
 def check_interpreter(python: str) -> None:
     """Refuse an interpreter that is not there before anything else is done."""
-    if not (os.path.isfile(python) and os.access(python, os.X_OK)):
+    if not (Path(python).is_file() and os.access(python, os.X_OK)):
         raise UnavailableError(
             f"there is no Python interpreter at {python}",
             fix="--python PATH, or runtimes.<name>.python in trtbench.toml",

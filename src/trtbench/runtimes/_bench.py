@@ -25,7 +25,12 @@ from trtbench.domain.result import LaunchFacts
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.errors import InputError, TrtbenchError
-from trtbench.runtimes._session import Session, Stage, resolve_inputs
+from trtbench.runtimes._session import (
+    Session,
+    Stage,
+    refuse_if_out_of_memory,
+    resolve_inputs,
+)
 
 _NS = 1e-9
 _FLOOR_PROBES = 2000
@@ -89,6 +94,7 @@ def _first(step: Callable[[], object]) -> float:
     except TrtbenchError:
         raise
     except Exception as problem:  # runtimes share no base class for their exceptions
+        refuse_if_out_of_memory(problem)
         raise InputError(
             "the model cannot be run on these inputs",
             facts={"reason": (str(problem).strip().splitlines() or [repr(problem)])[0]},

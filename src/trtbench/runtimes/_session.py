@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -36,6 +37,15 @@ class Session(Protocol):
 
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         """Run once and give the outputs by name."""
+
+
+_MEMORY_WORDS = re.compile(r"bad_alloc|bad allocation|out of memory|failed to allocate", re.I)
+
+
+def refuse_if_out_of_memory(problem: Exception) -> None:
+    """Raise MemoryError for the many ways in which runtimes word a lack of memory."""
+    if isinstance(problem, MemoryError) or _MEMORY_WORDS.search(str(problem)):
+        raise MemoryError(str(problem)) from None
 
 
 def resolve_inputs(

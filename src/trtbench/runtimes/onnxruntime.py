@@ -18,7 +18,7 @@ from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
 from trtbench.runtimes._bench import bench_session
 from trtbench.runtimes._onnx_problems import explain_load_failure
-from trtbench.runtimes._session import Arrays, Stage
+from trtbench.runtimes._session import Arrays, Stage, refuse_if_out_of_memory
 
 FORMATS = ("onnx",)
 
@@ -87,6 +87,7 @@ def open_session(spec: RunSpec) -> OrtSession:
     try:
         session = onnxruntime.InferenceSession(spec.model.path, options, providers=providers)
     except Exception as problem:  # ONNX Runtime's exceptions share no base class of their own
+        refuse_if_out_of_memory(problem)
         raise explain_load_failure(spec.model.path, str(problem)) from None
     return OrtSession(session, spec)
 

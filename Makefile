@@ -1,0 +1,44 @@
+# Two commands for a fresh machine with Python 3.10+ and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TEST_STAMP := $(VENV)/.installed-test
+
+.PHONY: help demo test lint format clean
+
+help:
+	@echo "make demo    set up, run the demo on this machine, leave a report in demo-report/"
+	@echo "make test    set up, check style and types, run the tests"
+	@echo "make lint    ruff and mypy"
+	@echo "make format  ruff format"
+
+demo: $(STAMP)
+	$(BIN)/trtbench demo -o demo-report
+
+test: $(TEST_STAMP) lint
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+lint: $(TEST_STAMP)
+	$(BIN)/ruff check src tests tools benchmarks
+	$(BIN)/ruff format --check src tests tools benchmarks
+	$(BIN)/mypy
+
+format: $(TEST_STAMP)
+	$(BIN)/ruff format src tests tools benchmarks
+	$(BIN)/ruff check --fix src tests tools benchmarks
+
+clean:
+	rm -rf $(VENV) demo-report build dist
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 10) else "trtbench needs Python 3.10 or later, and %s is %d.%d; try: make PYTHON=python3.12 ..." % (sys.executable, v[0], v[1]))'
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(TEST_STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@ $(STAMP)

@@ -1,0 +1,5 @@
+"""``python -m trtbench`` is the command line."""
+
+from trtbench.cli import main
+
+main()

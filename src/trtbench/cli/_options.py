@@ -1,0 +1,100 @@
+"""Flags that mean the same everywhere, and the reading of their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from trtbench.errors import UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SHAPE = re.compile(r"(?P<name>.+):(?P<dims>\d+(?:x\d+)*)")
+
+
+def stack(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Apply several options in the order in which help shows them."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+store_option = click.option(
+    "--store", metavar="DIR", help="Folder of the store (default: from configuration)."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
+)
+
+measure_options = stack(
+    click.option("-r", "--runtime", metavar="NAME", help="What executes the model."),
+    click.option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        metavar="NAME:1x3x224x224",
+        help="Shape of one input; repeat for several.",
+    ),
+    click.option("--batch", type=int, help="Value of every dynamic leading dimension."),
+    click.option("--warmup", metavar="TIME", help="Least warm-up, e.g. 500ms (default 200ms)."),
+    click.option("--warmup-iterations", type=int, help="Least warm-up as a count."),
+    click.option(
+        "--until-steady/--no-until-steady",
+        default=True,
+        show_default=True,
+        help="Go on warming up (10 s at most) until two windows agree.",
+    ),
+    click.option("--duration", metavar="TIME", help="Least measured time (default 3s)."),
+    click.option("--iterations", type=int, help="Least measured iterations (default 10)."),
+    click.option("--launches", type=int, help="Fresh processes to measure in (default 1)."),
+    click.option(
+        "--inputs", metavar="FILE", help="Inputs from .npz, .npy or a folder of raw binaries."
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of random inputs."),
+    click.option("--threads", type=int, help="Threads within an operator (CPU runtimes)."),
+    click.option("--device", metavar="NAME", help="cpu, cuda:0, ..."),
+    click.option(
+        "--opt",
+        "options",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An option of the runtime itself; repeat for several.",
+    ),
+    click.option("--python", metavar="PATH", help="Measure in another Python interpreter."),
+    click.option("--timeout", metavar="TIME", help="Give up on a launch after this long."),
+    click.option("--memory-limit", metavar="SIZE", help="Address space of the child, e.g. 8GiB."),
+    click.option("--no-wait", is_flag=True, help="Fail at once when the device is in use."),
+)
+
+
+def shapes_from_flags(flags: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """Read ``name:1x3x224x224``; a comma joins several, as in trtexec."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for flag in flags:
+        for part in re.split(r",(?=[^,]*:)", flag):
+            match = _SHAPE.fullmatch(part.strip())
+            if not match:
+                raise UsageError(
+                    f"--shape {part} cannot be read", fix="write it like input:1x3x224x224"
+                )
+            shapes[match["name"]] = tuple(int(dim) for dim in match["dims"].split("x"))
+    return shapes
+
+
+def pairs_from_flags(flags: tuple[str, ...]) -> dict[str, str]:
+    """Read ``key=value``."""
+    pairs = {}
+    for flag in flags:
+        key, equals, value = flag.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--opt {flag} cannot be read", fix="write it like threads=2")
+        pairs[key.strip()] = value
+    return pairs

@@ -1,0 +1,213 @@
+"""What runs look like on a terminal: results on stdout, talk on stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from trtbench.analysis.summary import ColumnSummary, Summary
+    from trtbench.domain.result import FailedRun, Finding, Run
+    from trtbench.workflows.progress import Event
+
+PIPE_COLUMNS = 160
+"""Width of tables that go to a file or a pipe, where nothing should be folded."""
+
+_STYLES = {"note": "dim", "warning": "yellow", "error": "bold red"}
+_TITLES = {
+    "host": "host",
+    "latency": "latency (h2d+gpu+d2h)",
+    "enqueue": "enqueue",
+    "h2d": "H2D",
+    "gpu": "GPU compute",
+    "d2h": "D2H",
+    "end_to_end": "end to end",
+}
+_SHOWN_QUANTILES = (0.90, 0.95, 0.99)
+
+
+def result_console() -> Console:
+    """Where results go: stdout."""
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console.width = max(console.width, PIPE_COLUMNS)
+    return console
+
+
+class Talk:
+    """Progress on stderr: a bar on a terminal, plain lines elsewhere."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._title = title
+        self._bar = self._progress() if self._console.is_terminal else None
+        self._task = self._bar.add_task(title, total=1.0) if self._bar else None
+
+    def __enter__(self) -> Talk:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Redraw on an event only: between events the terminal sleeps, as the parent does."""
+        if event.kind in ("note", "wait"):
+            self._console.print(event.text, markup=False)
+            return
+        if self._bar is None or self._task is None:
+            self._line(event)
+            return
+        if event.kind == "stage":
+            length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
+            self._bar.update(self._task, completed=event.done, stage=event.text + length)
+        self._bar.refresh()
+
+    def _line(self, event: Event) -> None:
+        if event.kind == "stage":
+            length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
+            self._console.print(f"{self._title}: {event.text}{length}", markup=False)
+
+    def _progress(self):  # type: ignore[no-untyped-def]
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        return Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[stage]}", markup=False),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+        )
+
+
+def say(text: str) -> None:
+    """Tell something on stderr."""
+    sys.stderr.write(text + "\n")
+
+
+def show_run(run: Run, summary: Summary) -> None:
+    """Print a finished run: what, the numbers, how sure, and what the tool thinks of it."""
+    console = result_console()
+    console.print(title_of(run), style="bold", markup=False)
+    console.print(statistics_table(summary))
+    for line in facts_of(run, summary):
+        console.print(line, markup=False)
+    show_findings(console, run.findings)
+
+
+def show_failed(failed: FailedRun) -> None:
+    """Print a run that did not finish, with the end of its log."""
+    from rich.text import Text
+
+    console = result_console()
+    console.print(f"{failed.spec.model.name} · {failed.spec.runtime}", style="bold", markup=False)
+    console.print(Text(f"failed in stage {failed.stage}: {failed.reason}", style="red"))
+    for line in failed.log_tail:
+        console.print(Text(f"  | {line}", style="dim"))
+
+
+def title_of(run: Run) -> str:
+    """One line that says what was measured and how."""
+    record = run.record
+    inputs = ", ".join(
+        f"{t.name} {t.dtype} {'x'.join(str(dim) for dim in t.shape)}" for t in record.inputs
+    )
+    parts = [record.spec.model.name, record.spec.runtime, record.spec.precision, inputs]
+    return " · ".join(part for part in [*parts, f"protocol {record.spec.protocol}"] if part)
+
+
+def statistics_table(summary: Summary) -> Table:
+    """The statistics of every column that was measured, in people's units."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("")
+    names = ("median", "mean", "std", "min", "p90", "p95", "p99", "max", "n")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for column in summary.columns:
+        table.add_row(_TITLES.get(column.column, column.column), *_cells(column))
+    return table
+
+
+def _cells(column: ColumnSummary) -> list[str]:
+    plain = [text_from_seconds(v) for v in (column.median, column.mean)]
+    spread = [text_from_seconds(column.std, digits=3), text_from_seconds(column.min)]
+    tails = [_tail_text(column, q) for q in _SHOWN_QUANTILES]
+    return [*plain, *spread, *tails, text_from_seconds(column.max), f"{column.count}"]
+
+
+def _tail_text(column: ColumnSummary, q: float) -> str:
+    quantile = column.quantile(q)
+    if quantile.value is not None:
+        return text_from_seconds(quantile.value)
+    return f"needs n={quantile.needed}" if quantile.needed else "–"
+
+
+def facts_of(run: Run, summary: Summary) -> Iterable[str]:
+    """Throughput, how repeatable, and what was left out of the statistics."""
+    queries, items = summary.queries_per_s, summary.items_per_s
+    if queries is not None:
+        size = summary.items_per_query
+        yield (
+            f"throughput   {text_from_rate(queries, what='batches')}, "
+            f"{text_from_rate(items, what='items')} (batch {size})"
+        )
+    if summary.interval is not None:
+        low, high = summary.interval.low, summary.interval.high
+        yield (
+            f"repeats      median {text_from_seconds(low)} to {text_from_seconds(high)} over "
+            f"{summary.launches} launches ({summary.interval.meaning})"
+        )
+    else:
+        yield f"repeats      {summary.repeatability}"
+    facts = run.record.launches[0] if run.record.launches else None
+    if facts is not None and facts.first_s is not None:
+        steady = {True: "steady", False: "not steady", None: "fixed length"}[facts.steady]
+        yield (
+            f"before       load {text_from_seconds(facts.load_s, digits=3)}, first inference "
+            f"{text_from_seconds(facts.first_s, digits=3)}, warm-up "
+            f"{text_from_seconds(facts.warmup_s, digits=2)} ({steady})"
+        )
+    size_bytes = run.record.spec.model.size_bytes
+    if size_bytes:
+        yield f"model        {text_from_bytes(size_bytes)}, sha256 {_short(run)}"
+
+
+def _short(run: Run) -> str:
+    return (run.record.spec.model.sha256 or "unknown")[:12]
+
+
+def show_findings(console: Console, findings: Iterable[Finding]) -> None:
+    """Print findings, the gravest first, each with its way out."""
+    from rich.text import Text
+
+    order = {"error": 0, "warning": 1, "note": 2}
+    for finding in sorted(findings, key=lambda each: order[each.severity]):
+        line = Text(f"{finding.severity} {finding.code}", style=_STYLES[finding.severity])
+        beside = f" ({finding.concerns})" if finding.concerns else ""
+        line.append(f"{beside}: {finding.message}", style="default")
+        console.print(line)
+        if finding.remedy and finding.severity != "note":
+            console.print(Text(f"  → {finding.remedy}", style="dim"))

@@ -1,0 +1,143 @@
+"""``trtbench bench``: measure a model."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from trtbench.cli._options import (
+    dry_run_option,
+    json_option,
+    measure_options,
+    pairs_from_flags,
+    shapes_from_flags,
+    store_option,
+)
+from trtbench.errors import UsageError
+
+
+_SPEC_FLAGS = (
+    "runtime",
+    "batch",
+    "warmup",
+    "warmup_iterations",
+    "until_steady",
+    "duration",
+    "iterations",
+    "launches",
+    "inputs",
+    "seed",
+    "threads",
+    "device",
+)
+
+
+@click.command("bench")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("extra", nargs=-1, type=click.UNPROCESSED)
+@measure_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for this run.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME", help="Name to find the run by.")
+@store_option
+@json_option
+@dry_run_option
+def command(**flags: Any) -> None:
+    """Measure MODEL in a fresh process and keep the run.
+
+    What follows ``--`` is passed on to runtimes that are programs (trtexec).
+
+    \b
+    Examples:
+      trtbench bench model.onnx --batch 8
+      trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s --launches 5
+      trtbench bench model.onnx --inputs data.npz --threads 2 --tag nightly --json
+      trtbench bench model.onnx --python ~/envs/ort-1.20/bin/python
+    """
+    from trtbench.store.store import Store
+    from trtbench.workflows.bench import run_bench
+    from trtbench.workflows.config import load_config
+
+    config = load_config(store=flags["store"])
+    spec = spec_from_flags(flags, config)
+    if flags["dry_run"]:
+        _show_plan(spec)
+        return
+    from trtbench.cli._screen import Talk, say
+
+    store = Store(Path(config.store))
+    with Talk(spec.model.name) as talk:
+        run = run_bench(spec, store=store, conduct=conduct_from_flags(flags, config, spec, talk))
+    _show(run, as_json=flags["as_json"])
+    say(f"run {run.id} in {run.path}")
+
+
+def spec_from_flags(flags: dict[str, Any], config: Any) -> Any:
+    """Make the spec of a run from the flags of a measuring command."""
+    from trtbench.workflows.spec import RUNTIMES, run_spec
+
+    if flags["runtime"] is not None:
+        RUNTIMES.load(flags["runtime"])  # a wrong name is said before a missing file is
+    spec = run_spec(
+        flags["model"],
+        config=config,
+        shapes=shapes_from_flags(flags["shapes"]),
+        options=pairs_from_flags(flags["options"]),
+        extra_args=tuple(flags.get("extra", ())),
+        **{name: flags[name] for name in _SPEC_FLAGS},
+    )
+    if spec.extra_args and not getattr(RUNTIMES.load(spec.runtime), "TAKES_ARGUMENTS", False):
+        raise UsageError(
+            f"the runtime {spec.runtime} takes no further arguments",
+            facts={"given": shlex.join(spec.extra_args)},
+            fix="measure one model at a time; compare takes several",
+        )
+    return spec
+
+
+def conduct_from_flags(flags: dict[str, Any], config: Any, spec: Any, talk: Any) -> Any:
+    """Make, from the same flags, how the job is carried out."""
+    from trtbench.units import bytes_from_text, seconds_from_text
+    from trtbench.workflows.bench import Conduct
+
+    timeout = flags["timeout"] or config.defaults.timeout
+    limit = flags["memory_limit"]
+    return Conduct(
+        python=flags["python"] or config.python_for(spec.runtime),
+        timeout_s=seconds_from_text(timeout) if timeout else None,
+        memory_bytes=bytes_from_text(limit) if limit else None,
+        wait=not flags["no_wait"],
+        command=shlex.join(["trtbench", *sys.argv[1:]]),
+        tags=tuple(flags.get("tags", ())),
+        output=flags.get("output"),
+        listen=talk,
+    )
+
+
+def _show_plan(spec: Any) -> None:
+    from trtbench.domain.codec import json_from_value
+    from trtbench.domain.job import BenchJob
+    from trtbench.workflows.spec import RUNTIMES
+
+    click.echo(json_from_value(BenchJob(spec=spec)).decode(), nl=False)
+    describe = getattr(RUNTIMES.load(spec.runtime), "command_lines", None)
+    for line in describe(spec) if describe else ():
+        click.echo(line)
+
+
+def _show(run: Any, *, as_json: bool) -> None:
+    from trtbench.analysis.summary import summary_from_run
+
+    summary = summary_from_run(run)
+    if as_json:
+        from trtbench.domain.codec import json_from_value
+
+        document = {"run": run.record, "path": str(run.path), "summary": summary}
+        click.echo(json_from_value(document).decode(), nl=False)
+        return
+    from trtbench.cli._screen import show_run
+
+    show_run(run, summary)

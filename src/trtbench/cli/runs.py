@@ -1,0 +1,177 @@
+"""``trtbench runs``: what was measured so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtbench.cli._options import json_option, store_option
+
+if TYPE_CHECKING:
+    from trtbench.store.index import Entry
+    from trtbench.store.store import Store
+
+
+@click.group("runs", invoke_without_command=True)
+@click.option("--model", metavar="TEXT", help="Only models whose name contains this.")
+@click.option("-r", "--runtime", metavar="NAME", help="Only this runtime.")
+@click.option("--tag", metavar="NAME", help="Only runs with this tag.")
+@click.option("--since", metavar="DATE", help="Only from this day on: 2026-11-15, today, 7d.")
+@click.option("--until", metavar="DATE", help="Only up to and including this day.")
+@click.option("--failed", is_flag=True, help="Only runs that did not finish.")
+@click.option("--limit", type=int, default=50, show_default=True, help="At most so many; 0 is all.")
+@store_option
+@json_option
+@click.pass_context
+def command(context: click.Context, store: str | None, as_json: bool, **filters: Any) -> None:
+    """List runs, newest first; show, tag, rm, path and reindex act on them.
+
+    A run is named by its id, the beginning of it, "last", "tag:NAME" or its folder.
+
+    \b
+    Examples:
+      trtbench runs --model resnet --since 7d
+      trtbench runs show last
+      trtbench runs tag last release-1.2
+      cd "$(trtbench runs path last)"
+    """
+    context.obj = store
+    if context.invoked_subcommand is not None:
+        return
+    from trtbench.workflows.runs import list_runs
+
+    entries = list_runs(_store(store), **filters)
+    if as_json:
+        _json(entries)
+        return
+    _table(entries, limit=filters["limit"])
+
+
+@command.command("show")
+@click.argument("name", default="last")
+@json_option
+@click.pass_context
+def show(context: click.Context, name: str, as_json: bool) -> None:
+    """Show one run with its statistics and findings."""
+    from trtbench.analysis.summary import summary_from_run
+    from trtbench.cli._screen import say, show_failed, show_run
+    from trtbench.domain.result import Run
+
+    store = _store(context.obj)
+    run = store.load(name)
+    if not isinstance(run, Run):
+        _json(run) if as_json else show_failed(run)
+        return
+    summary = summary_from_run(run)
+    if as_json:
+        _json({"run": run.record, "path": str(run.path), "summary": summary})
+        return
+    show_run(run, summary)
+    say(f"run {run.id} in {run.path}")
+
+
+@command.command("tag")
+@click.argument("name")
+@click.argument("tags", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Take the tags away instead.")
+@click.pass_context
+def tag(context: click.Context, name: str, tags: tuple[str, ...], remove: bool) -> None:
+    """Give a run one or more tags."""
+    from trtbench.cli._screen import say
+
+    store = _store(context.obj)
+    entry = store.tag(name, drop=tags) if remove else store.tag(name, add=tags)
+    say(f"run {entry.id} has the tags: {', '.join(entry.tags) or 'none'}")
+
+
+@command.command("rm")
+@click.argument("names", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def remove(context: click.Context, names: tuple[str, ...], yes: bool) -> None:
+    """Delete runs, directories and all."""
+    from trtbench.cli._screen import say
+
+    store = _store(context.obj)
+    entries = {entry.id: entry for entry in (store.entry(name) for name in names)}
+    if not yes:
+        what = ", ".join(f"{entry.id} ({entry.model})" for entry in entries.values())
+        click.confirm(f"delete {what}?", abort=True, err=True)
+    for run_id in entries:
+        store.remove(run_id)
+        say(f"deleted {run_id}")
+
+
+@command.command("path")
+@click.argument("name", default="last")
+@click.pass_context
+def path(context: click.Context, name: str) -> None:
+    """Print the folder of a run."""
+    click.echo(_store(context.obj).resolve(name))
+
+
+@command.command("reindex")
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@click.pass_context
+def reindex(context: click.Context, folders: tuple[Path, ...]) -> None:
+    """Make the index anew from the run directories; FOLDERS elsewhere are taken in too."""
+    from trtbench.cli._screen import say
+    from trtbench.workflows.runs import reindex_store
+
+    found, gone, problems = reindex_store(_store(context.obj), folders)
+    say(f"{found} runs indexed, {gone} entries without a directory dropped")
+    for problem in problems:
+        say(f"not indexed: {problem}")
+    if problems:
+        context.exit(1)
+
+
+def _store(folder: str | None) -> Store:
+    from trtbench.store.store import Store
+    from trtbench.workflows.config import load_config
+
+    return Store(Path(load_config(store=folder).store))
+
+
+def _json(value: object) -> None:
+    from trtbench.domain.codec import json_from_value
+
+    click.echo(json_from_value(value).decode(), nl=False)
+
+
+def _table(entries: list[Entry], *, limit: int) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from trtbench.cli._screen import result_console, say
+    from trtbench.units import text_from_rate, text_from_seconds
+
+    if not entries:
+        say("no runs; measure one with: trtbench bench model.onnx")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("run", "when", "model", "runtime", "precision"):
+        table.add_column(name, no_wrap=name in ("run", "when"))
+    for name in ("batch", "median", "throughput", "warnings"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("tags")
+    for entry in entries:
+        failed = entry.kind == "failed"
+        cells = (
+            entry.id,
+            entry.created[:16].replace("T", " "),
+            entry.model,
+            entry.runtime,
+            entry.precision or "",
+            str(entry.batch or ""),
+            "failed" if failed else text_from_seconds(entry.median_s),
+            "" if failed else text_from_rate(entry.items_per_s, what="items"),
+            str(entry.warnings or ""),
+            ", ".join(entry.tags),
+        )
+        table.add_row(*(Text(cell) for cell in cells), style="red" if failed else None)
+    result_console().print(table)
+    if limit and len(entries) == limit:
+        say(f"the newest {limit}; --limit 0 shows all")

@@ -1,0 +1,289 @@
+"""Measure a model: one fresh process per launch, everything on disk before it is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from trtbench.analysis.findings import findings_from_run
+from trtbench.analysis.summary import summary_from_run
+from trtbench.domain.codec import value_from_json
+from trtbench.domain.job import BenchJob, BenchOutcome, JobEnd
+from trtbench.domain.result import Environment, FailedRun, Run, RunRecord, Scalar
+from trtbench.domain.samples import IterationTimes, join_launches
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import ERROR_KINDS, JobError, TrtbenchError
+from trtbench.executors.local import check_interpreter, run_job
+from trtbench.host.contention import counters_between, read_counters
+from trtbench.host.environment import read_environment
+from trtbench.host.locks import hold
+from trtbench.registry import Registry
+from trtbench.store.directory import new_id, read_samples, write_record, write_samples
+from trtbench.store.index import Cached
+from trtbench.store.store import Store
+from trtbench.units import text_from_seconds
+from trtbench.workflows.files import write_run_files
+from trtbench.workflows.progress import Event, Listener, silent
+
+RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
+
+PATIENCE_S = 600.0
+"""Added to the expected length of a launch before it counts as hung."""
+
+TICK_S = 5.0
+"""Sign of life on long work; the parent sleeps otherwise."""
+
+_STAGE_TEXT = {
+    "load": "loading",
+    "first": "first inference",
+    "warm-up": "warming up",
+    "measure": "measuring",
+    "profile": "profiling layers",
+    "save": "saving",
+}
+_WORK_FILES = {"job.json", "outcome.json", "samples.npz", "log.txt", "error.json"}
+_RECORDED = {"bug", "memory", "StoreError"}
+"""Worker errors that are failures of a run, not of what was asked for."""
+
+_SIGNAL_HINTS = {
+    "SIGKILL": " (the kernel does that when memory runs out)",
+    "SIGSEGV": " (a crash in native code)",
+    "SIGABRT": " (native code gave up)",
+}
+_STAGE_PART = {"start": 0.0, "load": 0.02, "first": 0.1, "warm-up": 0.12, "measure": 0.3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conduct:
+    """How a job is carried out: nothing of it changes what is measured."""
+
+    python: str | None = None
+    timeout_s: float | None = None
+    memory_bytes: int | None = None
+    wait: bool = True
+    command: str | None = None
+    """The command line, for the record."""
+    tags: tuple[str, ...] = ()
+    output: Path | None = None
+    listen: Listener = field(default=silent)
+
+
+def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) -> Run:
+    """Measure every launch of a run and store it; one that does not finish leaves a FailedRun."""
+    conduct = conduct or Conduct()
+    if conduct.python is not None:
+        check_interpreter(conduct.python)
+    run_id = new_id()
+    target = store.directory(run_id, output=conduct.output)
+    with _device(spec, conduct):
+        environment = read_environment(command=conduct.command, folder=Path.cwd())
+        with store.new_run(run_id, output=conduct.output) as folder:
+            result = _carry_out(spec, run_id, folder, environment, conduct)
+    if isinstance(result, FailedRun):
+        store.add(result, path=target)
+        raise _job_error(result, target)
+    store.add(result.record, path=target, cached=cached_from_run(result))
+    return Run(record=result.record, times=result.times, path=target)
+
+
+def cached_from_run(run: Run) -> Cached | None:
+    """What the index keeps of a run for listing."""
+    if not len(run.times) or not run.times.durations():
+        return None
+    summary = summary_from_run(run)
+    headline = summary.column(summary.headline)
+    return Cached(samples=headline.count, median_s=headline.median, items_per_s=summary.items_per_s)
+
+
+def _carry_out(
+    spec: RunSpec, run_id: str, folder: Path, environment: Environment, conduct: Conduct
+) -> Run | FailedRun:
+    """Fill a run's folder, launch by launch; what was measured stays even when a launch fails."""
+    launches: list[Launch] = []
+    before = read_counters()
+    for number in range(spec.launches):
+        work = folder / f"launch-{number}"
+        end = run_job(
+            BenchJob(spec=spec, launch=number),
+            folder=work,
+            python=conduct.python,
+            timeout_s=conduct.timeout_s or expected_s(spec) + PATIENCE_S,
+            memory_bytes=conduct.memory_bytes,
+            on_stage=lambda stage, n=number: conduct.listen(_event(stage, n, spec)),  # type: ignore[misc]
+            tick_s=TICK_S,
+            on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
+        )
+        if not end.ok:
+            _raise_told(end)
+            return _keep_failure(end, spec, run_id, folder, environment, conduct, launches)
+        launches.append(_collect(work, folder))
+    contention = counters_between(before, read_counters())
+    record = _record(spec, run_id, environment, contention, conduct, launches)
+    times = join_launches([each.times for each in launches])
+    draft = Run(record=record, times=times)
+    findings = findings_from_run(draft)
+    run = Run(record=msgspec.structs.replace(record, findings=findings), times=times)
+    write_samples(folder, times)
+    write_run_files(run, folder)
+    write_record(folder, run.record)
+    return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """What one finished launch left."""
+
+    outcome: BenchOutcome
+    times: IterationTimes
+
+
+def expected_s(spec: RunSpec) -> float:
+    """How long one launch takes at most when all goes well, as far as the spec tells."""
+    warm = max(spec.warmup.floor.seconds or 0.0, spec.warmup.cap_s)
+    return warm + (spec.stop.seconds or 0.0)
+
+
+@contextmanager
+def _device(spec: RunSpec, conduct: Conduct) -> Iterator[None]:
+    """Hold the device the runtime measures on, and say so when it has to be waited for."""
+    device = RUNTIMES.load(spec.runtime).device(spec)
+
+    def tell(holder: str) -> None:
+        conduct.listen(Event(kind="wait", text=f"waiting for {device}, held by {holder}"))
+
+    what = conduct.command or f"trtbench bench {spec.model.name}"
+    with hold(device, what=what, wait=conduct.wait, on_wait=tell):
+        yield
+
+
+def _event(stage: str, launch: int, spec: RunSpec) -> Event:
+    several = f"launch {launch + 1}/{spec.launches}: " if spec.launches > 1 else ""
+    seconds = spec.stop.seconds if stage == "measure" else None
+    done = (launch + _STAGE_PART.get(stage, 0.95)) / spec.launches
+    text = several + _STAGE_TEXT.get(stage, stage)
+    return Event(kind="stage", text=text, done=done, seconds=seconds)
+
+
+def _collect(work: Path, folder: Path) -> Launch:
+    """Take over a launch's files and clear its folder."""
+    path = work / "outcome.json"
+    launch = Launch(
+        outcome=value_from_json(path.read_bytes(), BenchOutcome, where=str(path)),
+        times=read_samples(work),
+    )
+    _append_log(work, folder)
+    for file in work.iterdir():
+        if file.name not in _WORK_FILES:
+            file.replace(folder / file.name)
+    shutil.rmtree(work)
+    return launch
+
+
+def _append_log(work: Path, folder: Path) -> None:
+    with open(folder / "log.txt", "ab") as target, open(work / "log.txt", "rb") as source:
+        shutil.copyfileobj(source, target)
+
+
+def _record(
+    spec: RunSpec,
+    run_id: str,
+    environment: Environment,
+    contention: dict[str, Scalar],
+    conduct: Conduct,
+    launches: list[Launch],
+) -> RunRecord:
+    first = launches[0].outcome
+    return RunRecord(
+        id=run_id,
+        created=now(),
+        spec=spec,
+        environment=msgspec.structs.replace(
+            environment,
+            python=first.python,
+            versions=first.versions,
+            extra={**environment.extra, **contention},
+        ),
+        tags=conduct.tags,
+        inputs=first.inputs,
+        outputs=first.outputs,
+        launches=tuple(each.outcome.facts for each in launches),
+        conditions=first.conditions,
+        notes=tuple(dict.fromkeys(note for each in launches for note in each.outcome.notes)),
+    )
+
+
+def now() -> str:
+    """The local time with its offset, as records carry it."""
+    return datetime.datetime.now().astimezone().isoformat(timespec="milliseconds")
+
+
+def _raise_told(end: JobEnd) -> None:
+    """Pass on an error the worker put in words, unless it is a failure to be recorded."""
+    if end.error is None or end.error.kind in _RECORDED:
+        return
+    kind = ERROR_KINDS.get(end.error.kind, TrtbenchError)
+    raise kind(end.error.message, facts=end.error.facts, fix=end.error.fix)
+
+
+def _keep_failure(
+    end: JobEnd,
+    spec: RunSpec,
+    run_id: str,
+    folder: Path,
+    environment: Environment,
+    conduct: Conduct,
+    launches: list[Launch],
+) -> FailedRun:
+    """Turn the folder into the record of a failure, with the log and what was measured before."""
+    work = folder / f"launch-{len(launches)}"
+    with contextlib.suppress(OSError):  # the disk may be what failed
+        _append_log(work, folder)
+    shutil.rmtree(work, ignore_errors=True)
+    if launches:
+        write_samples(folder, join_launches([each.times for each in launches]))
+    failed = FailedRun(
+        id=run_id,
+        created=now(),
+        spec=spec,
+        environment=environment,
+        tags=conduct.tags,
+        stage=end.stage,
+        reason=_reason(end),
+        exit_status=end.exit_status,
+        signal=end.signal,
+        log_tail=end.log_tail,
+    )
+    write_record(folder, failed)
+    return failed
+
+
+def _reason(end: JobEnd) -> str:
+    if end.timed_out:
+        return f"no end after {text_from_seconds(end.seconds, digits=3)}: stopped"
+    if end.signal is not None:
+        return f"ended by {end.signal}{_SIGNAL_HINTS.get(end.signal, '')}"
+    if end.error is not None:
+        return end.error.message
+    return f"ended with exit status {end.exit_status}"
+
+
+def _job_error(failed: FailedRun, path: Path) -> JobError:
+    error = JobError(
+        f"the measurement did not finish: {failed.reason}",
+        facts={
+            "model": failed.spec.model.name,
+            "runtime": failed.spec.runtime,
+            "stage": failed.stage,
+            "record": path,
+        },
+        fix=f"look into {path / 'log.txt'}" if failed.log_tail else None,
+    )
+    error.log_tail = failed.log_tail
+    return error

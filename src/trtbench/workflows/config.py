@@ -1,0 +1,196 @@
+"""Settings from the project's ``trtbench.toml`` and the user's configuration folder; flags win."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.domain.spec import Value
+from trtbench.errors import UsageError, near_miss
+
+PROJECT_FILE = "trtbench.toml"
+STORE_VARIABLE = "TRTBENCH_STORE"
+
+
+class RuntimeSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is set for one runtime."""
+
+    python: str | None = None
+    """The interpreter its jobs run in."""
+    options: dict[str, str] = {}
+
+
+class Defaults(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Defaults of flags, written as on the command line."""
+
+    runtime: str | None = None
+    warmup: str | None = None
+    duration: str | None = None
+    iterations: int | None = None
+    launches: int | None = None
+    threads: int | None = None
+    device: str | None = None
+    timeout: str | None = None
+
+
+class ConfigFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of one configuration file."""
+
+    store: str | None = None
+    runtimes: dict[str, RuntimeSettings] = {}
+    defaults: Defaults = Defaults()
+
+
+class Config(Value, frozen=True, kw_only=True):
+    """All files and the environment taken together."""
+
+    store: str
+    runtimes: dict[str, RuntimeSettings] = {}
+    defaults: Defaults = Defaults()
+    origins: dict[str, str] = {}
+    """Where each setting came from: ``default``, a file, or an environment variable."""
+
+    def python_for(self, runtime: str) -> str | None:
+        settings = self.runtimes.get(runtime)
+        return settings.python if settings else None
+
+    def options_for(self, runtime: str) -> dict[str, str]:
+        settings = self.runtimes.get(runtime)
+        return dict(settings.options) if settings else {}
+
+    def settings(self) -> dict[str, str]:
+        """Every setting that has a value, by its dotted name."""
+        found = {"store": self.store}
+        for name, runtime in self.runtimes.items():
+            if runtime.python:
+                found[f"runtimes.{name}.python"] = runtime.python
+            for key, value in runtime.options.items():
+                found[f"runtimes.{name}.options.{key}"] = value
+        for key, value in msgspec.structs.asdict(self.defaults).items():
+            if value is not None:
+                found[f"defaults.{key}"] = str(value)
+        return found
+
+
+def load_config(*, folder: Path | None = None, store: str | None = None) -> Config:
+    """Read the user's file, then the project's, then the environment, then the flag."""
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for path in _files(folder or Path.cwd()):
+        content = _read(path)
+        for key, value in _flat(content).items():
+            merged[key] = _placed(key, value, path.parent)
+            origins[key] = str(path)
+    if os.environ.get(STORE_VARIABLE):
+        merged["store"] = os.environ[STORE_VARIABLE]
+        origins["store"] = f"environment {STORE_VARIABLE}"
+    if store is not None:
+        merged["store"], origins["store"] = store, "flag"
+    if "store" not in merged:
+        merged["store"], origins["store"] = str(user_data_folder()), "default"
+    return _config(merged, origins)
+
+
+def user_data_folder() -> Path:
+    """Where runs are kept when nothing else is said."""
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "trtbench"
+
+
+def user_config_file() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "trtbench" / "config.toml"
+
+
+def project_file(folder: Path) -> Path | None:
+    """The nearest ``trtbench.toml`` at or above a folder."""
+    for each in (folder, *folder.parents):
+        if (each / PROJECT_FILE).is_file():
+            return each / PROJECT_FILE
+    return None
+
+
+def _files(folder: Path) -> list[Path]:
+    candidates = [user_config_file(), project_file(folder.absolute())]
+    return [path for path in candidates if path is not None and path.is_file()]
+
+
+def _read(path: Path) -> ConfigFile:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as problem:
+        raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
+    try:
+        return msgspec.convert(raw, type=ConfigFile)
+    except msgspec.ValidationError as problem:
+        raise _invalid(path, str(problem)) from None
+
+
+def _invalid(path: Path, reason: str) -> UsageError:
+    guess = None
+    if "unknown field" in reason:
+        known = [
+            f for kind in (ConfigFile, RuntimeSettings, Defaults) for f in kind.__struct_fields__
+        ]
+        guess = near_miss(reason.split("`")[1], known)
+    return UsageError(
+        f"{path} has a setting that cannot be used",
+        facts={"reason": reason},
+        fix=f"did you mean {guess}?" if guess else None,
+    )
+
+
+def _flat(content: ConfigFile) -> dict[str, Any]:
+    """Dotted names and values of what a file really sets."""
+    flat: dict[str, Any] = {}
+    if content.store is not None:
+        flat["store"] = content.store
+    for name, runtime in content.runtimes.items():
+        if runtime.python is not None:
+            flat[f"runtimes.{name}.python"] = runtime.python
+        for key, value in runtime.options.items():
+            flat[f"runtimes.{name}.options.{key}"] = value
+    for key, value in msgspec.structs.asdict(content.defaults).items():
+        if value is not None:
+            flat[f"defaults.{key}"] = value
+    return flat
+
+
+def _placed(key: str, value: Any, folder: Path) -> Any:
+    """Paths in a file are meant from where the file is."""
+    is_path = key == "store" or key.endswith(".python")
+    if not is_path:
+        return value
+    text = str(Path(value).expanduser())
+    if "://" in text or Path(text).is_absolute() or (key != "store" and "/" not in text):
+        return text
+    return str(folder / text)
+
+
+def _config(merged: dict[str, Any], origins: dict[str, str]) -> Config:
+    runtimes: dict[str, dict[str, Any]] = {}
+    defaults: dict[str, Any] = {}
+    for key, value in merged.items():
+        if key.startswith("defaults."):
+            defaults[key.removeprefix("defaults.")] = value
+        if key.startswith("runtimes."):
+            _, name, field, *rest = key.split(".", 3)
+            settings = runtimes.setdefault(name, {"options": {}})
+            if rest:
+                settings["options"][rest[0]] = value
+            else:
+                settings[field] = value
+    return Config(
+        store=merged["store"],
+        runtimes={name: RuntimeSettings(**settings) for name, settings in runtimes.items()},
+        defaults=Defaults(**defaults),
+        origins=origins,
+    )

@@ -1,0 +1,23 @@
+"""The files of a run directory beside the record and the samples, for people and other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trtbench.domain.result import Run
+from trtbench.report.toolkit_files import data_files
+from trtbench.report.trtexec_files import times_json
+from trtbench.store.directory import write_error
+
+
+def write_run_files(run: Run, folder: Path) -> None:
+    """Write what can be written from the samples alone; a file that is there already stays."""
+    contents = {"times.json": times_json(run.times), **data_files(run)}
+    for name, content in contents.items():
+        path = folder / name
+        if path.exists():
+            continue
+        try:
+            path.write_bytes(content)
+        except OSError as problem:
+            raise write_error(path, problem) from None

@@ -1,0 +1,116 @@
+"""From words to a RunSpec: what the command line and the Python API both say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.domain.spec import InputSpec, Length, RunSpec, Warmup
+from trtbench.errors import UsageError
+from trtbench.host.models import model_ref
+from trtbench.registry import Registry
+from trtbench.units import seconds_from_text
+from trtbench.workflows.config import Config
+
+RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
+
+DEFAULT_RUNTIMES = {"onnx": "onnxruntime", "engine": "trtexec", "torch": "torch"}
+"""What executes a model of this format when nobody says."""
+
+Duration = str | float | int
+
+
+def run_spec(
+    model: str | Path,
+    *,
+    config: Config,
+    runtime: str | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    batch: int | None = None,
+    warmup: Duration | None = None,
+    warmup_iterations: int | None = None,
+    until_steady: bool = True,
+    duration: Duration | None = None,
+    iterations: int | None = None,
+    inputs: str | Path | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    launches: int | None = None,
+    device: str | None = None,
+    options: Mapping[str, str] | None = None,
+    **rest: Any,
+) -> RunSpec:
+    """Settle a run: flags first, then configuration, then defaults."""
+    reference = model_ref(Path(model))
+    defaults = config.defaults
+    name = runtime or defaults.runtime or DEFAULT_RUNTIMES.get(reference.format)
+    if name is None:
+        raise UsageError(
+            f"no runtime is known for {reference.name}",
+            facts={"runtimes": ", ".join(RUNTIMES.names())},
+            fix="say which with -r",
+        )
+    _refuse_format(name, reference.format, reference.name)
+    _refuse_numbers(batch=batch, iterations=iterations, launches=launches, threads=threads)
+    return RunSpec(
+        model=reference,
+        runtime=name,
+        shapes={key: tuple(shape) for key, shape in (shapes or {}).items()},
+        batch=batch,
+        inputs=InputSpec(
+            source=str(Path(inputs).absolute()) if inputs is not None else None, seed=seed
+        ),
+        warmup=_warmup(warmup or defaults.warmup, warmup_iterations, until_steady=until_steady),
+        stop=_stop(duration, iterations, config),
+        launches=launches or defaults.launches or 1,
+        threads=threads or defaults.threads,
+        device=device or defaults.device,
+        options={**config.options_for(name), **(options or {})},
+        **rest,
+    )
+
+
+def seconds(value: Duration) -> float:
+    """Take a number as seconds, and a text with its unit."""
+    return seconds_from_text(value) if isinstance(value, str) else float(value)
+
+
+def _refuse_format(runtime: str, model_format: str, name: str) -> None:
+    module = RUNTIMES.load(runtime)
+    formats = getattr(module, "FORMATS", ())
+    if model_format == "unknown" or model_format in formats:
+        return
+    raise UsageError(
+        f"the runtime {runtime} does not execute {model_format} files",
+        facts={"file": name, "it executes": ", ".join(formats)},
+        fix=f"-r {DEFAULT_RUNTIMES[model_format]}" if model_format in DEFAULT_RUNTIMES else None,
+    )
+
+
+def _refuse_numbers(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise UsageError(f"--{name} must be at least 1, not {number}")
+
+
+def _warmup(length: Duration | None, iterations: int | None, *, until_steady: bool) -> Warmup:
+    standard = Warmup()
+    if length is None and iterations is None:
+        return msgspec.structs.replace(standard, until_steady=until_steady)
+    floor = Length(seconds=seconds(length) if length is not None else None, iterations=iterations)
+    cap_s = max(standard.cap_s, floor.seconds or 0.0)
+    return Warmup(floor=floor, until_steady=until_steady, cap_s=cap_s)
+
+
+def _stop(duration: Duration | None, iterations: int | None, config: Config) -> Length:
+    """A length by time, by count or both; what is given by neither comes from configuration."""
+    if duration is None and iterations is None:
+        duration, iterations = config.defaults.duration, config.defaults.iterations
+    if duration is None and iterations is None:
+        return Length(seconds=3.0, iterations=10)
+    return Length(
+        seconds=seconds(duration) if duration is not None else None, iterations=iterations
+    )
