@@ -34,6 +34,80 @@ class Exit:
     timed_out: bool = False
 
 
+class Child:
+    """A started process: output appended to a log, lines heard over a pipe.
+
+    ``{events}`` in an argument becomes the number of the descriptor on which the child may write
+    lines; each goes to ``on_line``.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        memory_bytes: int | None = None,
+        own_group: bool = True,
+        pass_fds: Sequence[int] = (),
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
+        self._on_line = on_line
+        self._own_group = own_group
+        self._rest = b""
+        self._started = time.monotonic()
+        self._events, write_end = os.pipe()
+        try:
+            with open(log, "ab") as sink:
+                self._process = subprocess.Popen(
+                    [argument.replace("{events}", str(write_end)) for argument in command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=subprocess.STDOUT,
+                    env=dict(env) if env is not None else None,
+                    cwd=folder,
+                    pass_fds=(write_end, *pass_fds),
+                    start_new_session=own_group,
+                    preexec_fn=_child_setup(memory_bytes=memory_bytes),
+                )
+        except BaseException:
+            os.close(self._events)
+            raise
+        finally:
+            os.close(write_end)
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when the child has said something or ended."""
+        return self._events
+
+    def hear(self) -> bool:
+        """Take in what the child wrote; False when it has closed its end."""
+        data = os.read(self._events, _EVENT_BYTES)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if self._on_line is not None:
+                self._on_line(line.decode("utf-8", "replace"))
+        return bool(data)
+
+    def finished(self, timeout_s: float | None) -> bool:
+        """Wait for the end itself: a child may close its pipe and go on."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def end(self) -> None:
+        """End it and its group, if it still runs."""
+        end_process(self._process, group=self._own_group)
+
+    def close(self, *, timed_out: bool = False) -> Exit:
+        """Let go of the pipe and tell how the process ended."""
+        os.close(self._events)
+        return _exit(self._process, started=self._started, timed_out=timed_out)
+
+
 def run_process(
     command: Sequence[str],
     *,
@@ -47,42 +121,43 @@ def run_process(
     tick_s: float | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> Exit:
-    """Run a command to its end, with output appended to a log.
+    """Run one command to its end; on an interrupt its whole group is ended first."""
 
-    ``{events}`` in an argument becomes the number of the descriptor on which the child may write
-    lines; each goes to ``on_line``. On an interrupt the whole group is ended first.
-    ``on_tick`` is called every ``tick_s`` for work that needs a sign of life.
-    """
-    read_end, write_end = os.pipe()
-    started = time.monotonic()
+    def start() -> Child:
+        return Child(
+            command,
+            log=log,
+            env=env,
+            folder=folder,
+            memory_bytes=memory_bytes,
+            own_group=own_group,
+            on_line=on_line,
+        )
+
+    return run_together([start], timeout_s=timeout_s, tick_s=tick_s, on_tick=on_tick)[0]
+
+
+def run_together(
+    starts: Sequence[Callable[[], Child]],
+    *,
+    timeout_s: float | None = None,
+    tick_s: float | None = None,
+    on_tick: Callable[[], None] | None = None,
+) -> list[Exit]:
+    """Start several processes at once and sleep until all have ended or the time is up."""
+    deadline = time.monotonic() + timeout_s if timeout_s is not None else None
+    children: list[Child] = []
+    ended = False
     try:
-        with open(log, "ab") as sink:
-            child = subprocess.Popen(
-                [argument.replace("{events}", str(write_end)) for argument in command],
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                env=dict(env) if env is not None else None,
-                cwd=folder,
-                pass_fds=(write_end,),
-                start_new_session=own_group,
-                preexec_fn=_child_setup(memory_bytes=memory_bytes),
-            )
-        os.close(write_end)
-        write_end = -1
-        deadline = started + timeout_s if timeout_s is not None else None
-        try:
-            ended = _wait(child, read_end, deadline, on_line, tick_s, on_tick)
-        except BaseException:
-            end_process(child, group=own_group)
-            raise
-        if not ended:
-            end_process(child, group=own_group)
-        return _exit(child, started=started, timed_out=not ended)
+        for start in starts:
+            children.append(start())
+        ended = _wait(children, deadline, tick_s, on_tick)
     finally:
-        os.close(read_end)
-        if write_end >= 0:
-            os.close(write_end)
+        if not ended:
+            for child in children:
+                child.end()
+        exits = [child.close(timed_out=not ended) for child in children]
+    return exits
 
 
 def end_process(child: subprocess.Popen[bytes], *, group: bool = True) -> None:
@@ -125,37 +200,27 @@ def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
 
 
 def _wait(
-    child: subprocess.Popen[bytes],
-    events: int,
+    children: Sequence[Child],
     deadline: float | None,
-    on_line: Callable[[str], None] | None,
     tick_s: float | None,
     on_tick: Callable[[], None] | None,
 ) -> bool:
-    """Sleep until the child has ended; False when the deadline came first."""
-    rest = b""
-    while True:
+    """Sleep until every child has ended; False when the deadline came first."""
+    talking = list(children)
+    while talking:
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             return False
         limits = [tick_s] if tick_s is not None else []
         limits += [deadline - now] if deadline is not None else []
-        ready, _, _ = select.select([events], [], [], min(limits) if limits else None)
-        if not ready:
-            if on_tick is not None:
-                on_tick()
-            continue
-        data = os.read(events, _EVENT_BYTES)
-        if not data:
-            break
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            if on_line is not None:
-                on_line(line.decode("utf-8", "replace"))
-    try:  # the pipe is closed: the child is at its end, or closed it and goes on
-        child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return False
+        ready, _, _ = select.select(talking, [], [], min(limits) if limits else None)
+        if not ready and on_tick is not None:
+            on_tick()
+        talking = [child for child in talking if child not in ready or child.hear()]
+    for child in children:
+        rest = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if not child.finished(rest):
+            return False
     return True
 
 
