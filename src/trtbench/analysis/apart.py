@@ -1,0 +1,189 @@
+"""Verdicts on stored runs that were measured apart, as good as machine drift allows.
+
+Runs measured one after the other differ by what the machine did meanwhile: adjacent launches of
+one model differed by 40 % at the 99th percentile on a shared virtual machine, and a correct
+launch-level test on consecutive blocks called 11 % of equal pairs different. So the interval is
+widened by a drift bound: from recorded history where there is some, else from the table below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from trtbench.analysis.comparability import blocking_reasons, differences
+from trtbench.analysis.distributions import t_quantile
+from trtbench.analysis.robust import LEVEL
+from trtbench.analysis.robust import difference as trimmed_difference
+from trtbench.analysis.summary import nearest_rank, summary_from_run
+from trtbench.analysis.verdict import (
+    GATE,
+    MARGIN,
+    Better,
+    decide,
+    incomparable,
+    judge,
+    ratio_interval,
+)
+from trtbench.domain.result import Comparison, Run, RunRecord, Verdict
+from trtbench.domain.spec import Value
+
+CPU_DRIFT = 0.40
+"""Adjacent launches on the CPU of a shared virtual machine, 99th percentile (method 4.1)."""
+ENQUEUE_DRIFT = 0.30
+"""GPU work launched call by call wanders by 10 to 30 % between runs."""
+GRAPH_DRIFT = 0.01
+"""Fresh processes with a CUDA graph repeat within 0.2 %; five times that for other days."""
+FEWEST_IN_HISTORY = 5
+"""Sessions that must be on record before their spread replaces the table."""
+
+
+class Drift(Value, frozen=True, kw_only=True):
+    """How far two runs of the same thing may lie apart because of the machine alone."""
+
+    bound: float
+    """Relative: 0.4 is 40 %."""
+    source: str
+
+    @property
+    def log(self) -> float:
+        return math.log1p(self.bound)
+
+
+def drift_from_history(medians: Sequence[float]) -> Drift | None:
+    """Bound the drift by the spread of medians of one thing in separate sessions."""
+    if len(medians) < FEWEST_IN_HISTORY or min(medians) <= 0:
+        return None
+    logs = np.log(np.asarray(medians))
+    t = t_quantile((1 + LEVEL) / 2, df=len(logs) - 1)
+    bound = math.expm1(t * math.sqrt(2) * float(logs.std(ddof=1)))
+    return Drift(bound=bound, source=f"{len(logs)} recorded sessions")
+
+
+def drift_from_records(baseline: RunRecord, candidate: RunRecord, *, metric: str) -> Drift:
+    """Choose the drift bound from how the runs were measured."""
+    records = (baseline, candidate)
+    if not all(record.environment.gpus for record in records):
+        return Drift(bound=CPU_DRIFT, source="launches on a shared machine, no history")
+    graphs = [record.conditions.get("cuda_graph") for record in records]
+    if metric == "gpu" and all(graph is not None and graph.value is True for graph in graphs):
+        return Drift(bound=GRAPH_DRIFT, source="CUDA graphs repeat within 0.2 %, no history")
+    return Drift(bound=ENQUEUE_DRIFT, source="enqueued call by call, no history")
+
+
+def compare_apart(
+    baseline: Run,
+    candidate: Run,
+    *,
+    metrics: Sequence[str] | None = None,
+    drift: Drift | None = None,
+    accept: Collection[str] = (),
+    gate: float = GATE,
+    margin: float = MARGIN,
+) -> Comparison:
+    """Compare two stored runs: a verdict per metric both sides have, or why there is none."""
+    found = differences(baseline.record, candidate.record, accept=accept)
+    verdicts: list[Verdict] = []
+    for metric in metrics or _shared_metrics(baseline, candidate):
+        reason = blocking_reasons(found, metric=metric)
+        if reason is not None:
+            verdicts.append(incomparable(metric, reason=reason))
+            continue
+        bound = drift or drift_from_records(baseline.record, candidate.record, metric=metric)
+        sides = _launch_values(baseline, metric), _launch_values(candidate, metric)
+        better: Better = "high" if metric == "throughput" else "low"
+        verdicts.append(
+            verdict_apart(
+                *sides, metric=metric, drift=bound, better=better, gate=gate, margin=margin
+            )
+        )
+    return Comparison(
+        baseline=baseline.id, candidate=candidate.id, design="apart", verdicts=tuple(verdicts)
+    )
+
+
+def verdict_apart(
+    baseline: Sequence[float],
+    candidate: Sequence[float],
+    *,
+    metric: str = "host",
+    drift: Drift,
+    better: Better = "low",
+    gate: float = GATE,
+    margin: float = MARGIN,
+) -> Verdict:
+    """Judge two runs from one value per launch on each side, widened by the drift bound."""
+    if not baseline or not candidate:
+        return incomparable(metric, reason=f"{metric} was not measured on both sides")
+    if min(*baseline, *candidate) <= 0:
+        return incomparable(metric, reason=f"{metric} holds times that are not positive")
+    logs = [np.log(np.asarray(side)).tolist() for side in (baseline, candidate)]
+    estimate = trimmed_difference(*logs)
+    meaning = f"99 % over launches, widened by a drift of ±{drift.bound:.1%} ({drift.source})"
+    if estimate is not None:
+        return judge(
+            estimate,
+            metric=metric,
+            better=better,
+            design="apart",
+            gate=gate,
+            margin=margin,
+            widen=drift.log,
+            meaning=meaning,
+        )
+    effect = float(np.median(logs[1]) - np.median(logs[0]))
+    return _single(
+        effect, metric, drift=drift, better=better, gate=gate, launches=min(map(len, logs))
+    )
+
+
+def _single(
+    effect: float, metric: str, *, drift: Drift, better: Better, gate: float, launches: int
+) -> Verdict:
+    """Judge one launch a side: only what exceeds drift counts, and nothing is ever the same."""
+    low, high = effect - drift.log, effect + drift.log
+    kind, _ = decide(effect, low, high, better=better, gate=gate, margin=0.0)
+    within = f"{math.expm1(effect):+.1%} is within the drift of ±{drift.bound:.1%}"
+    beyond = f"{math.expm1(effect):+.1%} exceeds the drift of ±{drift.bound:.1%}"
+    clear = kind in ("faster", "slower")
+    return Verdict(
+        metric=metric,
+        kind=kind if clear else "unclear",
+        ratio=math.exp(effect),
+        interval=ratio_interval(low, high, meaning=f"drift bound only: {drift.source}"),
+        reason=f"one launch on a side; {beyond if clear else within} ({drift.source})",
+        launches=launches,
+        launches_needed=None,
+        design="apart",
+    )
+
+
+def _shared_metrics(baseline: Run, candidate: Run) -> list[str]:
+    shared = [name for name in baseline.times.durations() if name in candidate.times.durations()]
+    return [*(shared or [baseline.times.headline]), "throughput"]
+
+
+def _launch_values(run: Run, metric: str) -> list[float]:
+    if metric == "throughput":
+        return _launch_rates(run)
+    if metric.startswith("p") and metric[1:].replace(".", "").isdigit():
+        q = float(metric[1:]) / 100
+        return [nearest_rank(p, q) for p in run.times.by_launch(run.times.headline)]
+    if metric not in run.times.durations():
+        return []
+    return [float(np.median(part)) for part in run.times.by_launch(metric) if len(part)]
+
+
+def _launch_rates(run: Run) -> list[float]:
+    walls = [launch.wall_s for launch in run.record.launches]
+    parts = run.times.by_launch(run.times.headline)
+    if len(walls) == len(parts) and all(walls):
+        return [len(part) / wall for part, wall in zip(parts, walls, strict=True) if wall]
+    rate = summary_from_run(run).queries_per_s
+    if rate is None:
+        return []
+    if run.times.host is None or len(parts) == 1:
+        return [rate]
+    return [len(part) / float(part.sum()) for part in run.times.by_launch("host")]

@@ -1,0 +1,200 @@
+"""Whether two runs may be compared at all: what differs, what was only implied, what nobody knows.
+
+A difference blocks a ratio when it changes what was measured (shapes, protocol, transfers, TF32,
+a CUDA graph on one side, another machine). A condition nobody recorded does not block; it is
+named, because a number without it is only as good as the guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from trtbench.domain.result import Fact, Gpu, RunRecord, Scalar
+from trtbench.domain.spec import Value
+
+CLOCK_TOLERANCE = 0.01
+"""SM clocks further apart than 1 % are another condition (nvbench compares in cycles)."""
+
+BLOCKING_CONDITIONS = {
+    "transfers": "host-to-device and device-to-host copies are timed on one side only",
+    "cuda_graph": "a CUDA graph was used on one side only",
+    "tf32": "TF32 was allowed on one side only",
+    "spin_wait": "one side spins while it waits, the other sleeps",
+    "streams": "the sides used different numbers of streams",
+    "clocks_locked": "clocks were locked on one side only",
+    "profiler": "a profiler was attached on one side only",
+    "input_source": "the sides were fed different data",
+}
+"""Conditions that change the measurement itself, and what to say."""
+
+QUESTIONED_CONDITIONS = ("transfers", "cuda_graph", "tf32")
+"""Conditions worth a note when a side does not tell them."""
+
+ONLY_HOST = frozenset({"transfers", "spin_wait", "protocol"})
+"""Differences that leave GPU time untouched (measured: below 0.1 %)."""
+
+CODES = {
+    "inputs": "H25", "batch": "H25", "protocol": "H25", "transfers": "H25", "cuda_graph": "H24",
+    "tf32": "H27", "clock": "H06", "clocks_locked": "H06", "typing": "H26", "precision": "H26",
+    "streams": "H25", "spin_wait": "H25",
+}  # fmt: skip
+
+
+class Difference(Value, frozen=True, kw_only=True):
+    """One condition in which two runs differ, or in which it cannot be told."""
+
+    key: str
+    baseline: str
+    candidate: str
+    blocking: bool
+    message: str
+
+    @property
+    def code(self) -> str:
+        """The row of the rule table it belongs to."""
+        return CODES.get(self.key, "H28")
+
+    def blocks(self, metric: str) -> bool:
+        """Whether a ratio of this metric would mean nothing."""
+        return self.blocking and not (metric == "gpu" and self.key in ONLY_HOST)
+
+
+def differences(
+    baseline: RunRecord, candidate: RunRecord, *, accept: Collection[str] = ()
+) -> tuple[Difference, ...]:
+    """List what differs between two runs; accepted keys no longer block."""
+    found = (
+        *_inputs(baseline, candidate),
+        *_protocol(baseline, candidate),
+        *_conditions(baseline, candidate),
+        *_machine(baseline, candidate),
+        *_gpus(baseline, candidate),
+    )
+    return tuple(_accepted(each) if each.key in accept else each for each in found)
+
+
+def blocking_reasons(found: Collection[Difference], *, metric: str) -> str | None:
+    """Say in one line why a ratio of this metric is refused; ``None`` when it is not."""
+    messages = [each.message for each in found if each.blocks(metric)]
+    return "; ".join(dict.fromkeys(messages)) or None
+
+
+def _inputs(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
+    if not a.inputs or not b.inputs:
+        if a.inputs or b.inputs:
+            yield _difference(
+                "inputs", _shapes(a), _shapes(b), "one side does not tell its input shapes"
+            )
+    elif _signature(a) != _signature(b):
+        message = f"input shapes or types differ: {_shapes(a)} against {_shapes(b)}"
+        yield _difference("inputs", _shapes(a), _shapes(b), message, blocking=True)
+    if (a.spec.batch or 1) != (b.spec.batch or 1):
+        message = f"batch {a.spec.batch or 1} against {b.spec.batch or 1}"
+        yield _difference("batch", a.spec.batch, b.spec.batch, message, blocking=True)
+
+
+def _protocol(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
+    if a.spec.protocol != b.spec.protocol:
+        message = f"different protocols: {a.spec.protocol} against {b.spec.protocol}"
+        yield _difference("protocol", a.spec.protocol, b.spec.protocol, message, blocking=True)
+    for key, what in (("gap_s", "gaps between queries"), ("rate_hz", "rates of arrival")):
+        left, right = getattr(a.spec, key), getattr(b.spec, key)
+        if left != right:
+            message = f"different {what}: {left} against {right}"
+            yield _difference(key, left, right, message, blocking=True)
+    if a.spec.precision != b.spec.precision:
+        left, right = a.spec.precision or "not told", b.spec.precision or "not told"
+        yield _difference("precision", left, right, f"precision {left} against {right}")
+
+
+def _conditions(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
+    for key in dict.fromkeys((*a.conditions, *b.conditions)):
+        left, right = a.conditions.get(key), b.conditions.get(key)
+        if not _known(left) or not _known(right):
+            if key in QUESTIONED_CONDITIONS:
+                message = f"nobody recorded {key.replace('_', ' ')} on one side"
+                yield _difference(key, _text(left), _text(right), message)
+            continue
+        assert left is not None
+        assert right is not None
+        if left.value == right.value:
+            continue
+        message = BLOCKING_CONDITIONS.get(key, f"{key.replace('_', ' ')} differs")
+        if "implied" in (left.source, right.source):
+            message += " (as the version implies, not as anyone recorded)"
+        blocking = key in BLOCKING_CONDITIONS
+        yield _difference(key, _text(left), _text(right), message, blocking=blocking)
+
+
+def _machine(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
+    left, right = a.environment, b.environment
+    for key, what in (("host", "machines"), ("cpu", "processors"), ("cpu_cores", "core counts")):
+        one, other = getattr(left, key), getattr(right, key)
+        if one is not None and other is not None and one != other:
+            message = f"different {what}: {one} against {other}"
+            yield _difference(key, one, other, message, blocking=True)
+    if a.spec.threads != b.spec.threads and a.spec.runtime == b.spec.runtime:
+        message = f"threads {a.spec.threads} against {b.spec.threads}"
+        yield _difference("threads", a.spec.threads, b.spec.threads, message)
+    for name in sorted(set(left.versions) & set(right.versions)):
+        if left.versions[name] != right.versions[name]:
+            message = f"{name} {left.versions[name]} against {right.versions[name]}"
+            yield _difference(name, left.versions[name], right.versions[name], message)
+
+
+def _gpus(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
+    if not a.environment.gpus or not b.environment.gpus:
+        return
+    left, right = a.environment.gpus[0], b.environment.gpus[0]
+    for key, blocking in (
+        ("name", True), ("uuid", True), ("power_limit_w", True), ("ecc", True),
+        ("driver", False), ("persistence", False),
+    ):  # fmt: skip
+        one, other = getattr(left, key), getattr(right, key)
+        if one is not None and other is not None and one != other:
+            message = f"different GPU {key.replace('_', ' ')}: {one} against {other}"
+            yield _difference(f"gpu_{key}", one, other, message, blocking=blocking)
+    yield from _clocks(left, right)
+
+
+def _clocks(left: Gpu, right: Gpu) -> Iterator[Difference]:
+    one, other = left.sm_clock_hz, right.sm_clock_hz
+    if not one or not other or abs(other / one - 1) <= CLOCK_TOLERANCE:
+        return
+    locked = bool(left.clocks_locked and right.clocks_locked)
+    message = f"SM clocks differ: {one / 1e6:.0f} MHz against {other / 1e6:.0f} MHz"
+    # Unlocked clocks read before a run say little about the run; locked ones decide it.
+    yield _difference("clock", one, other, message, blocking=locked)
+
+
+def _difference(
+    key: str, baseline: object, candidate: object, message: str, *, blocking: bool = False
+) -> Difference:
+    return Difference(
+        key=key,
+        baseline=str(baseline),
+        candidate=str(candidate),
+        blocking=blocking,
+        message=message,
+    )
+
+
+def _accepted(each: Difference) -> Difference:
+    return _difference(each.key, each.baseline, each.candidate, f"{each.message} (accepted)")
+
+
+def _signature(record: RunRecord) -> list[tuple[str, tuple[Scalar, ...]]]:
+    return [(each.dtype, tuple(each.shape)) for each in record.inputs]
+
+
+def _shapes(record: RunRecord) -> str:
+    shapes = (f"{'x'.join(map(str, each.shape))} {each.dtype}" for each in record.inputs)
+    return ", ".join(shapes) or "not told"
+
+
+def _known(fact: Fact | None) -> bool:
+    return fact is not None and fact.source != "unknown" and fact.value is not None
+
+
+def _text(fact: Fact | None) -> str:
+    return "not told" if fact is None or fact.source == "unknown" else str(fact.value)

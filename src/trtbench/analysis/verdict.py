@@ -1,0 +1,256 @@
+"""Verdicts: faster, slower, same, unclear or incomparable, with what they rest on.
+
+The launch is the unit: per launch one effect, over launches Yuen's trimmed t at 99 %. An effect
+counts from 1 % on; "same" means that the whole interval lies within the margin, never that a
+test found nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.robust import LEVEL, Trimmed, detectable_effect, holm, trimmed
+from trtbench.analysis.tails import (
+    FEWEST_LAUNCHES,
+    Pair,
+    bootstrap_ratios,
+    cliffs_delta,
+    faster_share,
+    shift_function,
+)
+from trtbench.domain.result import Comparison, Design, Interval, Verdict
+from trtbench.domain.samples import Column
+
+GATE = 0.01
+"""Effects below 1 % are not called a difference (method: 0 of 40 000 equal pairs were)."""
+MARGIN = 0.02
+"""The same means: within 2 %, interval and all."""
+MOST_LAUNCHES = 400
+"""More than this is not worth asking for."""
+
+MEANING = "99 % for the ratio over fresh launches on this machine"
+Better = Literal["low", "high"]
+
+
+def launch_effect(baseline: Column, candidate: Column) -> float:
+    """Give the median of ln(candidate / baseline) over the pairs of one launch."""
+    return float(np.median(np.log(np.asarray(candidate) / np.asarray(baseline))))
+
+
+def throughput_effect(baseline: Column, candidate: Column) -> float:
+    """Give ln of the ratio of rates in one launch: queries over the sum of their times."""
+    return math.log(float(np.mean(baseline)) / float(np.mean(candidate)))
+
+
+def verdict_from_effects(
+    effects: Sequence[float],
+    *,
+    metric: str = "host",
+    better: Better = "low",
+    design: Design = "duet",
+    gate: float = GATE,
+    margin: float = MARGIN,
+) -> Verdict:
+    """Judge a metric from one log-ratio per launch."""
+    estimate = trimmed([effect for effect in effects if math.isfinite(effect)])
+    if estimate is None:
+        ratio = math.exp(effects[0]) if effects else None
+        return Verdict(
+            metric=metric,
+            kind="unclear",
+            ratio=ratio,
+            interval=None,
+            reason="one launch tells nothing about repeatability",
+            launches=len(effects),
+            launches_needed=FEWEST_LAUNCHES,
+            design=design,
+        )
+    return judge(estimate, metric=metric, better=better, design=design, gate=gate, margin=margin)
+
+
+def judge(
+    estimate: Trimmed,
+    *,
+    metric: str,
+    better: Better = "low",
+    design: Design = "duet",
+    gate: float = GATE,
+    margin: float = MARGIN,
+    widen: float = 0.0,
+    meaning: str = MEANING,
+) -> Verdict:
+    """Turn an estimated log-ratio into a verdict; ``widen`` is added to both ends."""
+    low, high = estimate.interval()
+    low, high = low - widen, high + widen
+    kind, reason = decide(estimate.mean, low, high, better=better, gate=gate, margin=margin)
+    needed = None
+    if kind == "unclear":
+        needed = _needed(estimate, half=(high - low) / 2 - widen, gate=gate, widen=widen)
+    return Verdict(
+        metric=metric,
+        kind=kind,
+        ratio=math.exp(estimate.mean),
+        interval=ratio_interval(low, high, meaning=meaning),
+        reason=reason,
+        launches=estimate.count,
+        launches_needed=needed,
+        p=estimate.p,
+        design=design,
+    )
+
+
+def decide(
+    effect: float,
+    low: float,
+    high: float,
+    *,
+    better: Better = "low",
+    gate: float = GATE,
+    margin: float = MARGIN,
+) -> tuple[Literal["same", "faster", "slower", "unclear"], str]:
+    """Decide from a log-ratio and its interval, and say why in words."""
+    shown = f"{math.expm1(effect):+.2%} [{math.expm1(low):+.2%}, {_expm1(high):+.2%}]"
+    excludes_zero = low > 0 or high < 0
+    if excludes_zero and abs(math.expm1(effect)) >= gate:
+        slower = (effect > 0) == (better == "low")
+        return ("slower" if slower else "faster"), f"{shown}: the interval excludes no change"
+    if low > -math.log1p(margin) and high < math.log1p(margin):
+        return "same", f"{shown}: within ±{margin:.0%}"
+    if excludes_zero:
+        return "unclear", f"{shown}: below the {gate:.0%} that counts, but maybe beyond the margin"
+    return "unclear", f"{shown}: the interval holds no change and more than ±{margin:.0%}"
+
+
+def ratio_interval(low: float, high: float, *, level: float = LEVEL, meaning: str) -> Interval:
+    """Give the interval of a ratio from that of its logarithm."""
+    return Interval(low=math.exp(low), high=1 + _expm1(high), level=level, meaning=meaning)
+
+
+def duet_comparison(
+    pairs: Sequence[Pair],
+    *,
+    baseline: str,
+    candidate: str,
+    metric: str = "host",
+    design: Design = "duet",
+    gate: float = GATE,
+    margin: float = MARGIN,
+) -> Comparison:
+    """Compare two sides measured in turn: median, tails, throughput and the whole shape."""
+    effects = [_effect(a, b, design=design) for a, b in pairs]
+    rates = [throughput_effect(a, b) for a, b in pairs]
+    verdicts = [
+        verdict_from_effects(effects, metric=metric, design=design, gate=gate, margin=margin),
+        verdict_from_effects(
+            rates, metric="throughput", better="high", design=design, gate=gate, margin=margin
+        ),
+        *(tail_verdict(pairs, q, design=design, gate=gate, margin=margin) for q in (0.9, 0.99)),
+    ]
+    paired = design == "duet" and all(len(a) == len(b) for a, b in pairs)
+    return Comparison(
+        baseline=baseline,
+        candidate=candidate,
+        design=design,
+        verdicts=tuple(verdicts),
+        shift=shift_function(pairs),
+        faster_share=faster_share(pairs) if paired else None,
+        cliffs_delta=cliffs_delta(pairs) if paired else None,
+        detectable=detectable_effect(effects),
+        effects=tuple(effects),
+    )
+
+
+def tail_verdict(
+    pairs: Sequence[Pair],
+    q: float,
+    *,
+    design: Design = "duet",
+    gate: float = GATE,
+    margin: float = MARGIN,
+) -> Verdict:
+    """Judge a high percentile by a cluster bootstrap over launches."""
+    metric = f"p{100 * q:g}"
+    found = bootstrap_ratios(pairs, [q])
+    if found is None:
+        return Verdict(
+            metric=metric,
+            kind="unclear",
+            ratio=None,
+            interval=None,
+            reason=f"tails need at least {FEWEST_LAUNCHES} launches",
+            launches=len(pairs),
+            launches_needed=FEWEST_LAUNCHES,
+            design=design,
+        )
+    effect, drawn = float(found[0][0]), found[1][:, 0]
+    spread = float(drawn.std(ddof=1))
+    # The percentile bootstrap is too narrow for few launches: Student's t widens it.
+    rough = Trimmed(effect, spread * math.sqrt(len(pairs) / (len(pairs) - 1)), len(pairs) - 1,
+                    len(pairs))  # fmt: skip
+    return judge(rough, metric=metric, design=design, gate=gate, margin=margin)
+
+
+def confirm_in_cycles(
+    verdict: Verdict, effects: Sequence[float], *, clock_ratios: Sequence[float]
+) -> Verdict:
+    """Withdraw a verdict that vanishes when times are counted in clock cycles.
+
+    ``clock_ratios`` are the candidate's SM clock over the baseline's, per launch.
+    """
+    if verdict.kind not in ("faster", "slower"):
+        return verdict
+    cycles = [e + math.log(ratio) for e, ratio in zip(effects, clock_ratios, strict=True)]
+    other = verdict_from_effects(cycles, metric=verdict.metric, design=verdict.design)
+    if other.kind == verdict.kind:
+        return verdict
+    reason = f"{verdict.reason}; counted in clock cycles it is {other.kind}: a clock effect"
+    return msgspec.structs.replace(verdict, kind="unclear", reason=reason, launches_needed=None)
+
+
+def correct_for_many(verdicts: Sequence[Verdict], *, level: float = LEVEL) -> list[Verdict]:
+    """Withdraw differences that do not survive Holm's correction for many candidates."""
+    adjusted = holm([1.0 if verdict.p is None else verdict.p for verdict in verdicts])
+    corrected = []
+    for verdict, p in zip(verdicts, adjusted, strict=True):
+        kept = verdict.kind not in ("faster", "slower") or p < 1 - level
+        if kept:
+            corrected.append(msgspec.structs.replace(verdict, p=p))
+            continue
+        reason = f"{verdict.reason}; not after correction for {len(verdicts)} comparisons"
+        corrected.append(msgspec.structs.replace(verdict, kind="unclear", reason=reason, p=p))
+    return corrected
+
+
+def incomparable(metric: str, *, reason: str, design: Design = "apart") -> Verdict:
+    """Refuse a ratio, with the reason."""
+    return Verdict(
+        metric=metric,
+        kind="incomparable",
+        ratio=None,
+        interval=None,
+        reason=reason,
+        launches=0,
+        design=design,
+    )
+
+
+def _effect(baseline: Column, candidate: Column, *, design: Design) -> float:
+    if design == "duet":
+        return launch_effect(baseline, candidate)
+    return math.log(float(np.median(candidate)) / float(np.median(baseline)))
+
+
+def _needed(estimate: Trimmed, *, half: float, gate: float, widen: float) -> int | None:
+    if widen:
+        return None
+    k = estimate.count * (half / math.log1p(gate)) ** 2
+    return max(estimate.count + 1, math.ceil(k)) if k <= MOST_LAUNCHES else MOST_LAUNCHES
+
+
+def _expm1(value: float) -> float:
+    return math.expm1(value) if value < 700 else math.inf
