@@ -250,7 +250,8 @@ def _variation(ordered: Single, mean: np.float32) -> float:
 def _running_sum(column: Single) -> np.float32:
     """Add one after the other in single precision, as std::accumulate with a float does."""
     sums: Single = np.add.accumulate(column, dtype=np.float32)
-    return np.float32(sums[-1])
+    total: np.float32 = np.float32(sums[-1])
+    return total
 
 
 def _gpu_total(compute: Single, *, arrival_order: bool) -> float:
@@ -261,7 +262,8 @@ def _gpu_total(compute: Single, *, arrival_order: bool) -> float:
 
 
 def _count(kept: Mapping[str, Column]) -> np.float32:
-    return np.float32(len(kept["computeMs"]))
+    count: np.float32 = np.float32(len(kept["computeMs"]))
+    return count
 
 
 def _with_mean(metric: TrtexecMetric, mean_ms: float) -> TrtexecMetric:

@@ -1,0 +1,83 @@
+"""Pieces of command lines that running and building share."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from trtbench.domain.spec import Precision
+from trtbench.errors import UsageError, near_miss
+from trtbench.trtexec.abilities import Abilities, versions_with
+
+GRAPH = "graph.json"
+_SWITCHES = ("verbose", "plugins", "binary", "typing")
+"""Options that are not simply a flag with a value; ``binary`` is the caller's."""
+
+_WEAK: dict[Precision, str] = {
+    "fp16": "--fp16",
+    "bf16": "--bf16",
+    "int8": "--int8",
+    "fp8": "--fp8",
+    "best": "--best",
+}
+
+
+def check_options(options: Mapping[str, str], *, known: Mapping[str, str]) -> None:
+    """Refuse an option nobody knows, with the near miss."""
+    names = (*known, *_SWITCHES)
+    for name in options:
+        if name not in names:
+            guess = near_miss(name, names)
+            raise UsageError(
+                f"the runtime trtexec has no option {name!r}",
+                facts={"options": " ".join(names)},
+                fix=f"--opt {guess}={options[name]}" if guess else None,
+            )
+
+
+def own_options(
+    options: Mapping[str, str], *, known: Mapping[str, str], abilities: Abilities
+) -> list[str]:
+    """Write the options of the runtime itself as flags."""
+    arguments = [f"{flag}={options[name]}" for name, flag in known.items() if name in options]
+    plugins = tuple(path for path in options.get("plugins", "").split(",") if path)
+    arguments += plugin_flags(plugins, abilities=abilities)
+    return arguments + (["--verbose"] if _is_on(options.get("verbose")) else [])
+
+
+def _is_on(text: str | None) -> bool:
+    return (text or "").lower() in ("1", "true", "yes", "on")
+
+
+def shapes_flag(flag: str, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """Write shapes; a name with a colon or a comma is put in quotes of trtexec's own."""
+    if not shapes:
+        return []
+    parts = []
+    for name, dims in shapes.items():
+        quoted = f"'{name}'" if set(name) & set(":,") else name
+        parts.append(f"{quoted}:{'x'.join(map(str, dims)) or 'scalar'}")
+    return [f"{flag}={','.join(parts)}"]
+
+
+def precision_flags(precision: Precision, *, model: str, abilities: Abilities) -> list[str]:
+    """Write a precision for the weakly typed builder; TensorRT 11 has none."""
+    if precision == "tf32":
+        return []
+    if precision == "fp32":
+        return ["--noTF32"] if abilities.has("--noTF32") else []
+    flag = _WEAK[precision]
+    if abilities.inverted:
+        raise UsageError(
+            f"{precision} cannot be asked of TensorRT 11: networks are strongly typed, "
+            "cast the model first",
+            facts={"model": model, "needs": versions_with(flag)},
+            fix=f"trtbench quantize {shlex.quote(model)} --precision {precision}",
+        )
+    return [abilities.require(flag, what=f"the precision {precision}")]
+
+
+def plugin_flags(paths: tuple[str, ...], *, abilities: Abilities) -> list[str]:
+    """Write one flag per plugin library."""
+    flag = "--staticPlugins" if abilities.has("--staticPlugins") else "--plugins"
+    return [f"{abilities.require(flag, what='a plugin')}={path}" for path in paths]

@@ -1,0 +1,206 @@
+"""Specs as command lines of trtexec: the same spec is the same experiment on every version.
+
+How a ``RunSpec`` maps, and what it cannot say:
+
+- protocol ``pipeline`` is what trtexec does: the next query is enqueued before the last is
+  awaited. ``gpu`` is that without transfers and with a CUDA graph, whatever the spec says about
+  the two. ``serve``, ``server`` and ``first`` are other experiments and are refused.
+- ``cuda_graph="auto"`` is the same as ``"on"``: trtexec falls back by itself, and its log tells.
+- the warm-up is a time; a floor in iterations and "until steady" are not trtexec's to keep.
+- ``batch`` is recorded by the caller and never forwarded: an engine's shapes decide.
+- ``precision`` belongs to weakly typed building, TensorRT 5 to 10. ``fp32`` means without TF32.
+- the runtime's own options: see ``RUN_OPTIONS`` and ``BUILD_OPTIONS``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+
+import msgspec
+
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import UsageError
+from trtbench.trtexec._command_build import BUILD_OPTIONS, build_command
+from trtbench.trtexec._command_parts import (
+    GRAPH,
+    check_options,
+    own_options,
+    precision_flags,
+    shapes_flag,
+)
+from trtbench.trtexec.abilities import (
+    Abilities,
+    abilities_from_help,
+    abilities_of_version,
+    versions_with,
+)
+
+__all__ = [
+    "BUILD_OPTIONS",
+    "RUN_OPTIONS",
+    "Abilities",
+    "abilities_from_help",
+    "abilities_of_version",
+    "bench_command",
+    "build_command",
+    "profile_command",
+    "text_from_command",
+    "versions_with",
+]
+
+TIMES, PROFILE = "times.json", "profile.json"
+
+RUN_OPTIONS = {
+    "avg_runs": "--avgRuns",
+    "percentile": "--percentile",
+    "sleep_time": "--sleepTime",
+    "load_inputs": "--loadInputs",
+}
+"""Options of a run that become a flag with the same value."""
+
+
+def bench_command(
+    spec: RunSpec, *, binary: str, abilities: Abilities, folder: str | PurePath
+) -> list[str]:
+    """Give the command that measures a spec and leaves its files in a folder."""
+    _check_protocol(spec)
+    check_options(spec.options, known=RUN_OPTIONS)
+    return [
+        binary,
+        *_model(spec),
+        *shapes_flag("--shapes", spec.shapes),
+        *_length(spec),
+        *own_options(spec.options, known=RUN_OPTIONS, abilities=abilities),
+        *_exports(spec, abilities=abilities, folder=PurePath(folder)),
+        *_state(spec, abilities=abilities),
+        *_run_precision(spec, abilities=abilities),
+        *_device(spec.device),
+        *spec.extra_args,
+    ]
+
+
+def profile_command(
+    spec: RunSpec, *, binary: str, abilities: Abilities, folder: str | PurePath
+) -> list[str]:
+    """Give the command that also times single layers."""
+    profiled = msgspec.structs.replace(spec, profile=True)
+    return bench_command(profiled, binary=binary, abilities=abilities, folder=folder)
+
+
+def text_from_command(arguments: list[str]) -> str:
+    """Write a command so that it can be pasted into a shell."""
+    return shlex.join(arguments)
+
+
+def _check_protocol(spec: RunSpec) -> None:
+    if spec.protocol not in ("pipeline", "gpu"):
+        raise UsageError(
+            f"trtexec cannot measure with the protocol {spec.protocol!r}",
+            facts={"trtexec can": "pipeline gpu"},
+            fix="--protocol pipeline, or another runtime",
+        )
+    if spec.rate_hz is not None:
+        raise UsageError("trtexec cannot send queries at a rate", fix="leave --rate out")
+    if spec.threads is not None:
+        raise UsageError("trtexec has no number of threads", fix="leave --threads out")
+    if spec.inputs.source is not None:
+        raise UsageError(
+            "trtexec reads raw binary inputs only, one file per input",
+            facts={"inputs": spec.inputs.source},
+            fix="--opt load_inputs=NAME:FILE",
+        )
+
+
+def _model(spec: RunSpec) -> list[str]:
+    if spec.model.format == "engine":
+        return [f"--loadEngine={spec.model.path}"]
+    if spec.model.format == "onnx":
+        return [f"--onnx={spec.model.path}"]
+    raise UsageError(
+        "trtexec runs engines and ONNX files",
+        facts={"model": spec.model.path, "format": spec.model.format},
+    )
+
+
+def _length(spec: RunSpec) -> list[str]:
+    floor, stop = spec.warmup.floor, spec.stop
+    if floor.seconds is None and floor.iterations:
+        raise UsageError(
+            "trtexec warms up for a time, not for a number of iterations", fix="--warmup 500ms"
+        )
+    if stop.seconds is None and stop.iterations is None:
+        raise UsageError("the run would never end", fix="--iterations 200 or --duration 3s")
+    # What is not a limit of the spec must not be one of trtexec's defaults either.
+    return [
+        f"--warmUp={_ms(floor.seconds or 0)}",
+        f"--iterations={1 if stop.iterations is None else stop.iterations}",
+        f"--duration={stop.seconds or 0:g}",
+        *([f"--idleTime={_ms(spec.gap_s)}"] if spec.gap_s else []),
+    ]
+
+
+def _ms(seconds: float) -> int:
+    return -int(-seconds * 1000 // 1)
+
+
+def _exports(spec: RunSpec, *, abilities: Abilities, folder: PurePath) -> list[str]:
+    separate = abilities.inverted or spec.separate_profile_run
+    if not spec.profile:
+        return [f"--exportTimes={folder / TIMES}"]
+    if abilities.inverted and not spec.separate_profile_run:
+        raise UsageError(
+            "profiling inside the timed run cannot be expressed for TensorRT 11",
+            facts={"needs": versions_with("--separateProfileRun")},
+            fix="leave the separate profile run on",
+        )
+    withheld = not separate and abilities.at_least(8, 4) is True  # no times file then
+    arguments = [] if withheld else [f"--exportTimes={folder / TIMES}"]
+    arguments += [f"--exportProfile={folder / PROFILE}", "--dumpProfile"]
+    if abilities.has("--exportLayerInfo"):
+        arguments.append(f"--exportLayerInfo={folder / GRAPH}")
+    if separate and not abilities.inverted:
+        what = "a profile run of its own"
+        arguments.append(abilities.require("--separateProfileRun", what=what))
+    return arguments
+
+
+def _state(spec: RunSpec, *, abilities: Abilities) -> list[str]:
+    """Say what differs from the defaults, which TensorRT 11 turned round."""
+    only_gpu = spec.protocol == "gpu"
+    transfers = spec.transfers and not only_gpu
+    graph = spec.cuda_graph != "off" or only_gpu
+    if abilities.inverted:
+        wanted = (
+            (transfers, "--includeDataTransfers"),
+            (not graph, "--noCudaGraph"),
+            (not spec.spin_wait, "--noSpinWait"),
+        )
+    else:
+        wanted = (
+            (not transfers, "--noDataTransfers"),
+            (graph, "--useCudaGraph"),
+            (spec.spin_wait, "--useSpinWait"),
+        )
+    flags = [abilities.require(flag, what=flag[2:]) for needed, flag in wanted if needed]
+    if spec.streams != 1:
+        name = "--infStreams" if abilities.has("--infStreams") else "--streams"
+        flags.append(f"{abilities.require(name, what='several streams')}={spec.streams}")
+    return flags
+
+
+def _run_precision(spec: RunSpec, *, abilities: Abilities) -> list[str]:
+    if spec.precision is None or spec.options.get("typing") == "strong":
+        return []
+    if spec.model.format == "engine" and spec.precision in ("fp32", "tf32"):
+        return []
+    return precision_flags(spec.precision, model=spec.model.path, abilities=abilities)
+
+
+def _device(device: str | None) -> list[str]:
+    if device is None:
+        return []
+    number = device.removeprefix("cuda:")
+    if not number.isdigit():
+        raise UsageError(f"{device!r} is not a CUDA device", fix="--device cuda:0")
+    return [f"--device={number}"]
