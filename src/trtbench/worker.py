@@ -16,8 +16,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.domain.job import BenchJob, BenchOutcome, WorkerError
+from trtbench.domain.codec import job_from_json, json_from_value
+from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, WorkerError
+from trtbench.domain.samples import IterationTimes
 from trtbench.errors import TrtbenchError
 from trtbench.registry import Registry
 
@@ -51,8 +52,12 @@ def main(arguments: list[str]) -> int:
     job_file, folder = Path(arguments[0]), Path(arguments[1])
     events = Events(int(arguments[2]) if len(arguments) > 2 else None)
     try:
-        job = value_from_json(job_file.read_bytes(), BenchJob, where=str(job_file))
-        _bench(job, folder=folder, events=events)
+        job = job_from_json(job_file.read_bytes(), where=str(job_file))
+        if isinstance(job, DuetJob):
+            channel = int(arguments[3]) if len(arguments) > 3 else None
+            _duet(job, folder=folder, events=events, channel=channel)
+        else:
+            _bench(job, folder=folder, events=events)
     except TrtbenchError as problem:
         _tell(folder, _worker_error(problem, stage=events.stage))
         return EXIT_TOLD
@@ -68,7 +73,22 @@ def _bench(job: BenchJob, *, folder: Path, events: Events) -> None:
     runtime = RUNTIMES.load(job.spec.runtime)
     outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
     events("save")
-    np.savez(folder / "samples.npz", **dict(times.columns()))
+    _save(outcome, times, folder)
+
+
+def _duet(job: DuetJob, *, folder: Path, events: Events, channel: int | None) -> None:
+    from trtbench.runtimes._duet import play
+
+    modules = [RUNTIMES.load(spec.runtime) for spec in job.sides]
+    results = play(job, [module.open_session for module in modules], events, channel=channel)
+    events("save")
+    for side, (outcome, times) in results.items():
+        (folder / f"side-{side}").mkdir()
+        _save(outcome, times, folder / f"side-{side}")
+
+
+def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path) -> None:
+    np.savez(folder / "samples.npz", **dict(times.columns()))  # type: ignore[arg-type]
     (folder / "outcome.json").write_bytes(json_from_value(_signed(outcome)))
 
 

@@ -7,6 +7,7 @@ click and trtbench.errors at the top, so that ``trtbench --help`` stays quick.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import pkgutil
 import signal

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from rich.console import Console
+    from rich.progress import Progress
     from rich.table import Table
 
     from trtbench.analysis.summary import ColumnSummary, Summary
@@ -87,7 +88,7 @@ class Talk:
             length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
             self._console.print(f"{self._title}: {event.text}{length}", markup=False)
 
-    def _progress(self):  # type: ignore[no-untyped-def]
+    def _progress(self) -> Progress:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         return Progress(

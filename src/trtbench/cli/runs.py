@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 @click.pass_context
-def command(context: click.Context, store: str | None, as_json: bool, **filters: Any) -> None:
+def command(context: click.Context, /, store: str | None, as_json: bool, **filters: Any) -> None:
     """List runs, newest first; show, tag, rm, path and reindex act on them.
 
     A run is named by its id, the beginning of it, "last", "tag:NAME" or its folder.

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from trtbench.domain.job import Job
 from trtbench.domain.result import SCHEMA, Record
 from trtbench.errors import InputError
 
@@ -27,6 +28,14 @@ def value_from_json(data: bytes | str, kind: type[T], *, where: str) -> T:
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as problem:
         raise InputError(f"{where} is not a valid {kind.__name__}: {problem}") from None
+
+
+def job_from_json(data: bytes | str, *, where: str) -> Job:
+    """Read a job of any kind."""
+    try:
+        return msgspec.json.decode(data, type=Job)  # type: ignore[no-any-return]
+    except msgspec.MsgspecError as problem:
+        raise InputError(f"{where} is not a valid job: {problem}") from None
 
 
 def record_from_json(data: bytes | str, *, where: str) -> Record:

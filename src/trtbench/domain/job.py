@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.spec import RunSpec, TensorSpec, Value
 
@@ -16,7 +18,19 @@ class BenchJob(Value, frozen=True, kw_only=True, tag="bench", tag_field="job"):
     launch: int = 0
 
 
-Job = BenchJob
+class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
+    """Measure two sides in turn, iteration by iteration; one process has one side or both."""
+
+    sides: tuple[RunSpec, RunSpec]
+    mine: Literal[0, 1] | None = None
+    """The side this process runs, in lock-step with another one; ``None`` runs both here."""
+    pairs: int = 150
+    seed: int = 0
+    """Of the order within the pairs."""
+    launch: int = 0
+
+
+Job = BenchJob | DuetJob
 
 
 class BenchOutcome(Value, frozen=True, kw_only=True):

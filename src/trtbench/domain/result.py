@@ -118,6 +118,8 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     """Whether the warm-up ended because it was steady; ``None`` when nobody looked."""
     wall_s: float | None = None
     """Wall time of the measured part."""
+    solo_median_s: float | None = None
+    """Median of a few iterations alone, before two sides took turns."""
     timer_floor_s: float | None = None
     involuntary_switches: int | None = None
     cpu_s: float | None = None

@@ -51,39 +51,54 @@ class WarmupResult:
     steady: bool | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A session that has run once and is ready to be timed."""
+
+    step: Callable[[], object]
+    load_s: float
+    first_s: float
+    outcome: BenchOutcome
+
+
 def bench_session(
     open_session: Callable[[RunSpec], Session], spec: RunSpec, *, stage: Stage
 ) -> tuple[BenchOutcome, IterationTimes]:
     """Load, run once, warm up, measure: one launch of a run."""
     stage("load")
+    prepared = prepare(open_session, spec)
+    stage("warm-up")
+    warm = warm_up(prepared.step, spec.warmup)
+    stage("measure")
+    times, facts = measure(prepared.step, spec.stop)
+    facts = msgspec.structs.replace(
+        facts,
+        load_s=prepared.load_s,
+        first_s=prepared.first_s,
+        warmup_s=warm.seconds,
+        warmup_iterations=warm.iterations,
+        steady=warm.steady,
+    )
+    return msgspec.structs.replace(prepared.outcome, facts=facts), times
+
+
+def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepared:
+    """Load a model, bind its inputs and run it once."""
     began = time.perf_counter()
     session = open_session(spec)
     load_s = time.perf_counter() - began
     settled, arrays = resolve_inputs(session.inputs, spec)
     session.bind(arrays)
     step = session.step()
-    stage("first")
     first_s = _first(step)
-    stage("warm-up")
-    warm = warm_up(step, spec.warmup)
-    stage("measure")
-    times, facts = measure(step, spec.stop)
-    facts = msgspec.structs.replace(
-        facts,
-        load_s=load_s,
-        first_s=first_s,
-        warmup_s=warm.seconds,
-        warmup_iterations=warm.iterations,
-        steady=warm.steady,
-    )
     outcome = BenchOutcome(
-        facts=facts,
+        facts=LaunchFacts(),
         inputs=settled,
         outputs=session.outputs,
         conditions=session.conditions,
         notes=session.notes,
     )
-    return outcome, times
+    return Prepared(step=step, load_s=load_s, first_s=first_s, outcome=outcome)
 
 
 def _first(step: Callable[[], object]) -> float:
@@ -104,26 +119,17 @@ def _first(step: Callable[[], object]) -> float:
 
 def warm_up(step: Callable[[], object], warmup: Warmup) -> WarmupResult:
     """Run until the floor is reached and the windows agree, or the cap is."""
-    watch = WarmupWatch()
+    watch = WarmupWatch(warmup)
     clock = time.perf_counter
     began = clock()
-    floor_s = warmup.floor.seconds or 0.0
-    floor_count = warmup.floor.iterations or 0
-    count = 0
-    steady = False
-    while True:
+    while not watch.done:
         before = clock()
-        elapsed = before - began
-        enough = steady or not warmup.until_steady or elapsed >= warmup.cap_s
-        if enough and count >= floor_count and elapsed >= floor_s:
-            break
         step()
-        count += 1
-        steady = watch.add(clock() - before)
+        watch.add(clock() - before)
     return WarmupResult(
         seconds=clock() - began,
-        iterations=count,
-        steady=steady if warmup.until_steady else None,
+        iterations=watch.iterations,
+        steady=watch.steady if warmup.until_steady else None,
     )
 
 
