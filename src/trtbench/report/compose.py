@@ -1,0 +1,71 @@
+"""From runs to a document: every section of the folder has its say, in its order.
+
+Knows which sections there are by looking into their folder; not what they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trtbench.domain.result import FailedRun, Record, Run
+from trtbench.errors import UsageError
+from trtbench.registry import Registry
+from trtbench.report.document import Document, Section
+from trtbench.report.failures import section_from_failures
+from trtbench.report.labels import model_name
+
+SECTIONS = Registry("trtbench.report.sections", noun="section")
+RENDERERS = Registry("trtbench.report.renderers", noun="report format")
+
+FAILURES_ORDER = 25
+
+
+def document_from_runs(
+    runs: Sequence[Run],
+    *,
+    failed: Sequence[FailedRun] = (),
+    title: str | None = None,
+    created: str | None = None,
+) -> Document:
+    """Describe runs and failures as one document; ``created`` is by default the newest run's."""
+    records: list[Record] = [*(run.record for run in runs), *failed]
+    if not records:
+        raise UsageError(
+            "there is nothing to report: no runs were given",
+            fix="trtbench runs     (lists the runs there are)",
+        )
+    ordered: list[tuple[float, str, Section]] = []
+    if failures := section_from_failures(failed):
+        ordered.append((FAILURES_ORDER, failures.id, failures))
+    for name in SECTIONS.names() if runs else ():
+        module = SECTIONS.load(name)
+        if section := module.make(runs):
+            ordered.append((module.ORDER, name, section))
+    ordered.sort(key=lambda each: each[:2])
+    names = list(dict.fromkeys(model_name(record) for record in records))
+    return Document(
+        title=title or _title(names),
+        created=created or max(record.created for record in records),
+        sections=tuple(section for _, _, section in ordered),
+        data={"runs": [run.id for run in runs], "failed": [each.id for each in failed]},
+    )
+
+
+def write_document(document: Document, folder: Path, *, formats: Sequence[str]) -> list[Path]:
+    """Write a document in every format asked for and name the files, each once."""
+    renderers = {name: RENDERERS.load(name) for name in formats}
+    covered = {each for module in renderers.values() for each in getattr(module, "INCLUDES", ())}
+    paths = [
+        path
+        for name, module in renderers.items()
+        if name not in covered
+        for path in module.render(document, folder)
+    ]
+    return list(dict.fromkeys(paths))
+
+
+def _title(names: list[str]) -> str:
+    if len(names) <= 3:
+        return "Benchmark of " + ", ".join(names)
+    return f"Benchmark of {len(names)} models"

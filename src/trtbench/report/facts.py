@@ -1,0 +1,67 @@
+"""What every section needs to know about a run, computed once for each run.
+
+Knows runs and their summaries; no blocks and no formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from trtbench.analysis.summary import ColumnSummary, Summary, summary_from_run
+from trtbench.domain.result import Run
+from trtbench.domain.samples import Column
+
+PHASES = {
+    "host": "Host",
+    "latency": "Latency",
+    "enqueue": "Enqueue",
+    "h2d": "H2D",
+    "gpu": "GPU",
+    "d2h": "D2H",
+    "end_to_end": "End to end",
+}
+"""Columns as people call them."""
+
+_SUMMARIES: WeakKeyDictionary[Run, Summary] = WeakKeyDictionary()
+
+
+def summary_of(run: Run) -> Summary:
+    """Give a run's summary; ten sections ask for it and it is computed once."""
+    if run not in _SUMMARIES:
+        _SUMMARIES[run] = summary_from_run(run)
+    return _SUMMARIES[run]
+
+
+def headline_summary(run: Run) -> ColumnSummary | None:
+    """Give the statistics of the column that stands for the run, if it has any samples."""
+    summary = summary_of(run)
+    found = [each for each in summary.columns if each.column == summary.headline and each.count]
+    return found[0] if found else None
+
+
+def headline_column(run: Run) -> Column:
+    """Give the finite samples of the column that stands for the run, in order of time."""
+    column = run.times.durations().get(run.times.headline)
+    if column is None:
+        return np.empty(0)
+    return column[np.isfinite(column)]
+
+
+def measured(runs: Sequence[Run]) -> list[tuple[int, Run]]:
+    """Give the runs that have samples to draw, with their place among all runs."""
+    return [(index, run) for index, run in enumerate(runs) if len(headline_column(run))]
+
+
+def headline_title(runs: Sequence[Run]) -> str:
+    """Name what the headline columns measure: host time, latency on the device, or both."""
+    kinds = {run.times.headline for run in runs}
+    if kinds == {"host"}:
+        return "Latency, host"
+    if kinds == {"latency"}:
+        return "Latency, H2D + GPU + D2H"
+    if len(kinds) == 1:
+        return f"{PHASES[kinds.pop()]} time"
+    return "Latency, host or device"

@@ -1,0 +1,80 @@
+"""Names for runs, as short as telling them apart allows.
+
+Knows what distinguishes runs; not where names are shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from trtbench.domain.result import FailedRun, Run, RunRecord
+from trtbench.domain.spec import RunSpec
+
+
+def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
+    """Name every run by what differs among the runs; no two names are equal."""
+    records = [run.record for run in runs]
+    facts = [_facts(record) for record in records]
+    differing = [key for key in facts[0] if len({each[key] for each in facts}) > 1] if facts else []
+    names = [" · ".join(each[key] for key in differing if each[key]) for each in facts]
+    names = [name or record.spec.model.name for name, record in zip(names, records, strict=True)]
+    return _unique(names)
+
+
+def model_name(record: RunRecord | FailedRun) -> str:
+    """Give the model's file name on one line, whatever it holds."""
+    return " ".join(record.spec.model.name.split()) or record.spec.model.path or record.id
+
+
+def precision_name(record: RunRecord | FailedRun) -> str | None:
+    """Give the precision that was asked for or, failing that, the one on record as a condition."""
+    if record.spec.precision:
+        return record.spec.precision
+    fact = record.conditions.get("precision") if isinstance(record, RunRecord) else None
+    return str(fact.value) if fact and fact.value is not None else None
+
+
+def shortened(name: str, *, length: int = 44) -> str:
+    """Cut the middle out of a long name: both ends of a layer's name tell what it is."""
+    name = " ".join(name.split())
+    if len(name) <= length:
+        return name
+    head = (length - 1) * 3 // 5
+    return f"{name[:head]}…{name[-(length - 1 - head) :]}"
+
+
+def _facts(record: RunRecord) -> dict[str, str]:
+    spec: RunSpec = record.spec
+    return {
+        "model": model_name(record),
+        "runtime": spec.runtime,
+        "precision": precision_name(record) or "",
+        "batch": f"batch {spec.batch}" if spec.batch else "",
+        "protocol": spec.protocol,
+        "threads": f"{spec.threads} threads" if spec.threads else "",
+        "streams": f"{spec.streams} streams" if spec.streams > 1 else "",
+        "cuda_graph": "CUDA graph" if spec.cuda_graph == "on" else "",
+        "transfers": "" if spec.transfers else "no transfers",
+        "device": spec.device or "",
+        "options": " ".join(f"{key}={value}" for key, value in spec.options.items()),
+        "tags": " ".join(record.tags),
+        "host": record.environment.host,
+    }
+
+
+def _unique(names: list[str]) -> tuple[str, ...]:
+    total = Counter(names)
+    taken = set(names)
+    seen: Counter[str] = Counter()
+    result = []
+    for name in names:
+        seen[name] += 1
+        if total[name] > 1:
+            number = seen[name]
+            while (numbered := f"{name} ({number})") in taken:
+                number += 1
+            taken.add(numbered)
+            name = numbered
+        result.append(name)
+    return tuple(result)

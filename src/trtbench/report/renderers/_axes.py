@@ -1,0 +1,126 @@
+"""What all charts share: labelled axes, scales, legends and marks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from trtbench.report import style
+from trtbench.report.document import Axis, Mark
+from trtbench.report.renderers._glyphs import printable
+
+LEGEND_COLUMNS = 84
+"""Characters of legend text that fit side by side."""
+
+TAILS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
+
+
+def dress(axes: Any, axis: Axis, *, which: str, values: Iterable[float] = ()) -> None:
+    """Label one axis, set its scale, its ticks and its range."""
+    side = getattr(axes, f"{which}axis")
+    if axis.scale == "tail":
+        _tail_ticks(side)
+    elif axis.scale == "log2":
+        getattr(axes, f"set_{which}scale")("log", base=2)
+        side.set_major_locator(FixedLocator(sorted(set(values))))
+        side.set_minor_locator(NullLocator())
+        side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    elif axis.scale == "log":
+        getattr(axes, f"set_{which}scale")("log")
+        side.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        side.set_minor_locator(NullLocator())
+        side.set_major_formatter(FuncFormatter(_plain))
+    else:
+        side.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10]))
+        side.set_major_formatter(FuncFormatter(_plain))
+    if axis.low is not None or axis.high is not None:
+        # Setting limits, even to nothing, would stop panels that share an axis from widening it.
+        getattr(axes, f"set_{which}lim")(axis.low, axis.high)
+
+
+def positions(values: Iterable[float | None], axis: Axis) -> np.ndarray:
+    """Place values on an axis; a quantile lies at the number of nines it has."""
+    numbers = np.array([math.nan if value is None else value for value in values], dtype=float)
+    if axis.scale == "tail":
+        return np.asarray(-np.log10(np.clip(1 - numbers, 1e-9, 1)))
+    return numbers
+
+
+def legend(axes: Any, *, names: list[str], columns: int = LEGEND_COLUMNS) -> None:
+    """Put a legend above the axes, in as many columns as its names allow."""
+    if not names:
+        return
+    longest = max(len(name) for name in names) + 6
+    in_a_row = sum(len(name) + 7 for name in names) <= columns
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        borderaxespad=0.2,
+        ncols=len(names) if in_a_row else max(1, columns // longest),
+        markerscale=1.2,
+        handlelength=1.8,
+        columnspacing=1.4,
+    )
+
+
+def draw_marks(axes: Any, marks: Iterable[Mark]) -> None:
+    """Draw marks with their words in rows of their own, so that words never meet."""
+    row = 0
+    for mark in marks:
+        colour = style.colour(mark.role)
+        place = _fraction(axes, mark.at)
+        if 0 <= place <= 1:
+            axes.axvline(mark.at, color=colour, linewidth=1.6, linestyle=(0, (4, 2)), zorder=3)
+        if not mark.text:
+            continue
+        right = place > 0.6
+        axes.annotate(
+            printable(f"{mark.text} ▸" if place > 1 else mark.text),
+            (min(max(place, 0), 1), 0.97 - 0.15 * row),
+            xycoords="axes fraction",
+            xytext=(-6 if right else 6, 0),
+            textcoords="offset points",
+            ha="right" if right else "left",
+            va="top",
+            fontsize=style.SMALL_PT,
+            color=colour,
+            bbox={"facecolor": style.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.5},
+            zorder=5,
+        )
+        row += 1
+
+
+def panel_title(axes: Any, text: str | None, *, colour: str) -> None:
+    """Name a panel above its left edge."""
+    if text:
+        axes.set_title(
+            printable(text),
+            loc="left",
+            fontsize=style.SMALL_PT + 1,
+            fontweight="bold",
+            color=colour,
+            pad=5,
+        )
+
+
+def _fraction(axes: Any, at: float) -> float:
+    """Tell where along the x axis a value lies, from 0 to 1 inside the drawn range."""
+    point = axes.transScale.transform((at, axes.get_ylim()[0]))
+    low, high = (axes.transScale.transform((x, axes.get_ylim()[0]))[0] for x in axes.get_xlim())
+    return float((point[0] - low) / (high - low))
+
+
+def _tail_ticks(side: Any) -> None:
+    places = [-math.log10(1 - q) for q in TAILS]
+    side.set_major_locator(FixedLocator(places))
+    side.set_minor_locator(NullLocator())
+    side.set_major_formatter(FuncFormatter(lambda place, _: f"{100 * (1 - 10**-place):.5g} %"))
+
+
+def _plain(value: float, _: object) -> str:
+    text = f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.3g}"
+    return text.replace(",", " ").replace("-", "−")

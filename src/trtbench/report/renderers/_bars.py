@@ -1,0 +1,95 @@
+"""Horizontal bars and boxes, named at their left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+
+from trtbench.report import style
+from trtbench.report.document import Bars, Box, Boxes
+from trtbench.report.labels import shortened
+from trtbench.report.numbers import text_from_number
+from trtbench.report.renderers._axes import dress, legend
+from trtbench.report.renderers._glyphs import printable
+
+NAME_LENGTH = 40
+ROOM_FOR_LABELS = 1.5
+LEGEND_COLUMNS = 48
+"""Names at the left leave less room for a legend than curves do."""
+
+
+def draw_bars(canvas: Canvas, chart: Bars) -> None:
+    """Draw bars from top to bottom, several groups stacked."""
+    axes = canvas.subplots()
+    places = np.arange(len(chart.categories))
+    ends = np.zeros(len(chart.categories))
+    for group in chart.groups:
+        values = np.array([value or 0.0 for value in group.values])
+        label = printable(group.name)
+        axes.barh(
+            places, values, left=ends, height=0.74, color=style.colour(group.role), label=label
+        )
+        ends += values
+    _name_rows(axes, chart.categories)
+    axes.set_ylabel(printable(chart.category_title))
+    labels = chart.groups[0].labels or tuple(text_from_number(float(end)) for end in ends)
+    for place, end, words in zip(places, ends, labels, strict=True):
+        axes.annotate(
+            printable(words),
+            (end, place),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=style.SMALL_PT,
+        )
+    dress(axes, chart.value, which="x")
+    longest = float(ends.max()) if len(ends) else 0.0
+    axes.set_xlim(0, (longest or 1.0) * (ROOM_FOR_LABELS if chart.groups[0].labels else 1.12))
+    axes.set_xlabel(printable(chart.value.label))
+    if len(chart.groups) > 1:
+        legend(axes, names=[group.name for group in chart.groups], columns=LEGEND_COLUMNS)
+
+
+def draw_boxes(canvas: Canvas, chart: Boxes) -> None:
+    """Draw box plots from top to bottom."""
+    axes = canvas.subplots()
+    for place, box in enumerate(chart.boxes):
+        _draw_box(axes, place, box)
+    _name_rows(axes, [box.name for box in chart.boxes], below=[b.beyond for b in chart.boxes])
+    axes.set_ylabel("Run")
+    dress(axes, chart.value, which="x")
+    low, high = axes.get_xlim()
+    if chart.value.scale == "log":
+        axes.set_xlim(low / 1.08, high * 1.08)
+    else:
+        axes.set_xlim(low - 0.03 * (high - low), high + 0.03 * (high - low))
+    axes.set_xlabel(printable(chart.value.label))
+
+
+def _draw_box(axes: Any, place: int, box: Box) -> None:
+    colour = style.colour(box.role)
+    axes.hlines(place, box.low, box.q1, color=colour, linewidth=2)
+    axes.hlines(place, box.q3, box.high, color=colour, linewidth=2)
+    axes.vlines((box.low, box.high), place - 0.16, place + 0.16, color=colour, linewidth=2)
+    axes.barh(place, box.q3 - box.q1, left=box.q1, height=0.56, color=colour, alpha=0.55)
+    axes.vlines(box.median, place - 0.28, place + 0.28, color=style.INK, linewidth=3)
+    axes.plot(box.outliers, [place] * len(box.outliers), "o", ms=5, mfc="none", mec=colour, mew=1.1)
+
+
+def _name_rows(axes: Any, names: Sequence[str], *, below: Sequence[str | None] = ()) -> None:
+    """Name rows, and say in a second line what lies outside the drawn range."""
+    shown = [shortened(name, length=NAME_LENGTH) for name in names]
+    if any(below):
+        shown = [
+            f"{name}\n{words} ▸" if words else name
+            for name, words in zip(shown, below, strict=True)
+        ]
+    axes.set_yticks(
+        np.arange(len(names)), [printable(words) for words in shown], fontsize=style.SMALL_PT
+    )
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)

@@ -1,0 +1,119 @@
+"""Histograms and lines: one panel, or several one below the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+
+from trtbench.report import style
+from trtbench.report.document import Histogram, Line, Lines, Panel, Span
+from trtbench.report.labels import shortened
+from trtbench.report.renderers._axes import draw_marks, dress, legend, panel_title, positions
+from trtbench.report.renderers._glyphs import printable
+
+TITLE_LENGTH = 60
+NAME_LENGTH = 60
+
+
+def draw_histogram(canvas: Canvas, chart: Histogram) -> None:
+    """Draw one panel per group above a common axis."""
+    panels = _panels(canvas, len(chart.groups), sharey=False)
+    several = len(chart.groups) > 1
+    for axes, group in zip(panels, chart.groups, strict=True):
+        colour = style.colour(group.role)
+        axes.stairs(group.counts, chart.edges, fill=True, color=colour, alpha=0.85, zorder=2)
+        dress(axes, chart.x, which="x")
+        dress(axes, chart.y, which="y")
+        axes.set_ylim(0, max(1, *group.counts) * (1.45 if several else 1.25))
+        axes.grid(axis="x", visible=False)
+        axes.set_ylabel(printable(chart.y.label))
+        draw_marks(axes, group.marks)
+        length = TITLE_LENGTH * 2 // 3 if group.beyond else TITLE_LENGTH
+        panel_title(axes, shortened(group.name, length=length), colour=colour)
+        if group.beyond:
+            words = printable(f"{group.beyond} ▸")
+            outlier = style.colour("outlier")
+            axes.set_title(words, loc="right", fontsize=style.SMALL_PT, color=outlier, pad=5)
+    panels[-1].set_xlabel(printable(chart.x.label))
+
+
+def draw_lines(canvas: Canvas, chart: Lines) -> None:
+    """Draw the panels of a line chart above a common axis."""
+    own = any(panel.low is not None for panel in chart.panels)
+    panels = _panels(canvas, len(chart.panels), sharey=not own)
+    several = len(chart.panels) > 1
+    for axes, panel in zip(panels, chart.panels, strict=True):
+        _draw_panel(axes, panel, chart)
+        axes.set_ylabel(printable(chart.y.label))
+        colour = style.colour(panel.lines[0].role) if panel.lines else style.INK
+        title = shortened(panel.title or "", length=TITLE_LENGTH) if several else None
+        panel_title(axes, title, colour=colour)
+    names = [shortened(n.name, length=NAME_LENGTH) for n in chart.panels[0].lines if n.name]
+    if not several:
+        legend(panels[0], names=names)
+    panels[-1].set_xlabel(printable(chart.x.label))
+
+
+def _panels(canvas: Canvas, count: int, *, sharey: bool) -> list[Any]:
+    grid = canvas.subplots(count, 1, sharex=True, sharey=sharey, squeeze=False)
+    return list(grid[:, 0])
+
+
+def _draw_panel(axes: Any, panel: Panel, chart: Lines) -> None:
+    for line in panel.lines:
+        _draw_line(axes, line, chart)
+    xs = [x for line in panel.lines for x in line.x]
+    ys = [y for line in panel.lines for y in line.y if y is not None]
+    dress(axes, chart.x, which="x", values=xs)
+    dress(axes, chart.y, which="y", values=ys)
+    low = chart.y.low if panel.low is None else panel.low
+    high = chart.y.high if panel.high is None else panel.high
+    if low is not None and high is not None and chart.y.scale == "linear":
+        # Points on the edge of the range are cut in half without a little room.
+        room = 0.04 * (high - low)
+        axes.set_ylim(low - room, high + room)
+    for span in panel.spans:
+        _shade(axes, span)
+    draw_marks(axes, panel.marks)
+
+
+def _draw_line(axes: Any, line: Line, chart: Lines) -> None:
+    x, y = positions(line.x, chart.x), positions(line.y, chart.y)
+    colour = style.colour(line.role)
+    name = printable(shortened(line.name, length=NAME_LENGTH)) if line.name else None
+    common: dict[str, Any] = {"color": colour, "label": name or "_nolegend_"}
+    if line.style == "points":
+        size = 5.0 if len(x) < 400 else 3.2
+        axes.plot(x, y, "o", ms=size, alpha=0.45, mew=0, zorder=2, **common)
+    elif line.style == "ring":
+        axes.plot(x, y, "o", ms=7, mfc="none", mew=1.6, zorder=3, **common)
+    elif line.style == "beyond":
+        axes.plot(x, y, "^", ms=8, mew=0, zorder=4, clip_on=False, **common)
+    elif line.style == "steps":
+        x, y = np.r_[x[:1], x], np.r_[0.0, y]
+        dashes = style.dash(line.role)
+        axes.plot(x, y, drawstyle="steps-post", linestyle=dashes, zorder=3, **common)
+    elif line.style == "dotted":
+        axes.plot(x, y, linestyle=(0, (1, 1.6)), alpha=0.8, zorder=3, **common)
+    else:
+        marker = "o" if line.style == "both" else None
+        dashes = style.dash(line.role)
+        axes.plot(x, y, linestyle=dashes, marker=marker, ms=9, zorder=3, **common)
+
+
+def _shade(axes: Any, span: Span) -> None:
+    colour = style.colour(span.role)
+    axes.axvspan(span.low, span.high, color=colour, alpha=0.18, zorder=1)
+    axes.annotate(
+        printable(span.text),
+        (span.low, 0.03),
+        xycoords=("data", "axes fraction"),
+        xytext=(6, 0),
+        textcoords="offset points",
+        fontsize=style.SMALL_PT,
+        color=style.INK,
+        bbox={"facecolor": style.PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.5},
+        zorder=5,
+    )

@@ -1,0 +1,106 @@
+"""Figures drawn with matplotlib's Agg canvas, without pyplot and its global state."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Canvas
+
+from trtbench.report import style
+from trtbench.report.document import Bars, Boxes, Figure, Histogram, Lines
+from trtbench.report.renderers._bars import draw_bars, draw_boxes
+from trtbench.report.renderers._curves import draw_histogram, draw_lines
+from trtbench.report.renderers._glyphs import families, printable
+
+PAGE_IN = 5.2
+"""Height of a figure with one panel."""
+PANEL_IN = 2.3
+BAR_IN = 0.34
+BOX_IN = 0.6
+FRAME_IN = 1.9
+"""Room for title, caption and axis around panels and bars."""
+LEGEND_IN = 0.25
+"""Room for each name of a long legend."""
+CAPTION_COLUMNS = 88
+
+DRAWERS: dict[type, Callable[[Canvas, Any], None]] = {
+    Lines: draw_lines,
+    Histogram: draw_histogram,
+    Bars: draw_bars,
+    Boxes: draw_boxes,
+}
+
+
+def picture(figure: Figure) -> bytes:
+    """Draw a figure and give it as PNG."""
+    with mpl.rc_context(_settings()):
+        canvas = Canvas(figsize=(style.WIDTH_IN, _height(figure)), layout="constrained")
+        FigureCanvasAgg(canvas)
+        canvas.suptitle(
+            printable(textwrap.fill(figure.title, 60)),
+            x=0.012,
+            ha="left",
+            fontsize=style.TITLE_PT,
+            fontweight="bold",
+        )
+        DRAWERS[type(figure.chart)](canvas, figure.chart)
+        if figure.caption:
+            words = printable(textwrap.fill(figure.caption, CAPTION_COLUMNS))
+            canvas.supxlabel(words, x=0.012, ha="left", fontsize=style.SMALL_PT, color=style.GREY)
+        buffer = io.BytesIO()
+        canvas.savefig(buffer, format="png", dpi=style.DPI, metadata={"Software": "trtbench"})
+        return buffer.getvalue()
+
+
+def _height(figure: Figure) -> float:
+    chart = figure.chart
+    if isinstance(chart, Bars):
+        return FRAME_IN + BAR_IN * max(2, len(chart.categories))
+    if isinstance(chart, Boxes):
+        return FRAME_IN + BOX_IN * max(2, len(chart.boxes))
+    if isinstance(chart, Histogram):
+        return _stack(len(chart.groups))
+    names = sum(bool(line.name) for line in chart.panels[0].lines)
+    return _stack(len(chart.panels)) + LEGEND_IN * max(0, names - 4)
+
+
+def _stack(panels: int) -> float:
+    return PAGE_IN if panels == 1 else FRAME_IN + PANEL_IN * panels
+
+
+def _settings() -> Any:
+    return {
+        "font.family": families(),
+        "font.size": style.FONT_PT,
+        "text.color": style.INK,
+        "text.usetex": False,
+        "text.parse_math": False,
+        "axes.labelsize": style.FONT_PT,
+        "axes.labelcolor": style.INK,
+        "axes.edgecolor": style.GREY,
+        "axes.linewidth": 1.0,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.titlesize": style.FONT_PT,
+        "axes.unicode_minus": True,
+        "grid.color": style.PALE,
+        "grid.linewidth": 1.0,
+        "xtick.labelsize": style.SMALL_PT + 1,
+        "ytick.labelsize": style.SMALL_PT + 1,
+        "xtick.color": style.INK,
+        "ytick.color": style.INK,
+        "legend.frameon": False,
+        "legend.fontsize": style.SMALL_PT + 1,
+        "lines.linewidth": 2.4,
+        "figure.facecolor": style.PAPER,
+        "axes.facecolor": style.PAPER,
+        "figure.constrained_layout.h_pad": 0.08,
+        "figure.constrained_layout.w_pad": 0.08,
+    }

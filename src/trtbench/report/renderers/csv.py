@@ -1,0 +1,37 @@
+"""Every table of the document as a CSV file, with values instead of words."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from trtbench.report.document import Cell, Document, Table
+
+FOLDER = "tables"
+
+
+def render(document: Document, folder: Path) -> list[Path]:
+    """Write ``tables/<table>.csv`` for each table, and nothing when there is none."""
+    paths = []
+    for table in document.tables():
+        path = folder / FOLDER / f"{table.id}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(csv_text(table), encoding="utf-8", newline="")
+        paths.append(path)
+    return paths
+
+
+def csv_text(table: Table) -> str:
+    """Write one table; headings are keys with units, missing values are empty."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([heading.key for heading in table.headings])
+    writer.writerows([_value(cell) for cell in row] for row in table.rows)
+    return buffer.getvalue()
+
+
+def _value(cell: Cell) -> object:
+    if isinstance(cell.value, float):
+        return repr(cell.value)
+    return "" if cell.value is None else cell.value

@@ -1,0 +1,33 @@
+"""The document as JSON: every block as data, and further facts beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from trtbench.domain.codec import json_from_value
+from trtbench.report.document import Document
+
+FILE = "report.json"
+
+
+def render(document: Document, folder: Path) -> list[Path]:
+    """Write ``report.json``; the keys of ``data`` stand beside ``document``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    path.write_bytes(json_bytes(document))
+    return [path]
+
+
+def json_bytes(document: Document) -> bytes:
+    """Encode a document; numbers JSON cannot hold become null."""
+    bare = msgspec.structs.replace(document, data={})
+    return json_from_value({**document.data, "document": bare})
+
+
+def document_from_json(data: bytes) -> Document:
+    """Read back what ``render`` wrote."""
+    raw = msgspec.json.decode(data)
+    document = msgspec.convert(raw.pop("document"), type=Document)
+    return msgspec.structs.replace(document, data=raw)

@@ -1,0 +1,160 @@
+"""The document as GitHub Markdown, with its pictures beside it.
+
+Text from outside is escaped: a layer called ``<script>`` or ``a|b`` is shown, not obeyed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from trtbench.report.document import (
+    Block,
+    Code,
+    Details,
+    Document,
+    Figure,
+    FindingList,
+    FindingOf,
+    KeyValues,
+    Section,
+    Table,
+    Text,
+)
+from trtbench.report.numbers import text_from_count, text_from_number
+from trtbench.report.renderers import png
+
+FILE = "report.md"
+INCLUDES = ("png",)
+"""Formats whose files this one writes too, because it points at them."""
+
+FOLDED_FROM = 15
+"""Longer tables are folded away."""
+MOST_ROWS = 200
+"""GitHub refuses to render files above half a megabyte."""
+BRIEF = ("summary", "findings", "failures", "accuracy")
+BRIEF_ROWS = 30
+"""A pull request comment holds 65 536 characters."""
+
+ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
+
+
+def render(document: Document, folder: Path, *, brief: bool = False) -> list[Path]:
+    """Write ``report.md`` and the pictures it shows; a brief one has none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    path.write_text(markdown(document, brief=brief), encoding="utf-8")
+    return [path, *([] if brief else png.render(document, folder))]
+
+
+def markdown(document: Document, *, brief: bool = False) -> str:
+    """Write the document as Markdown; ``brief`` keeps what fits a pull request comment."""
+    rows = BRIEF_ROWS if brief else MOST_ROWS
+    sections = [each for each in document.sections if not brief or each.id in BRIEF]
+    parts = [f"# {escape(document.title)}"]
+    if not brief:
+        parts.append(f"Created {escape(document.created)} by trtbench.")
+    for section in sections:
+        parts += _section(section, rows=rows)
+    return "\n\n".join(parts) + "\n"
+
+
+def escape(text: str) -> str:
+    """Make text stand for itself on one line of Markdown, inside a table too."""
+    text = " ".join(text.split())
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = _SPECIAL.sub(r"\\\1", text)
+    # A line that begins like a list, a number of one, or a rule would become one.
+    return re.sub(r"^([-+=]|\d+[.)])(?=\s|$)", r"\\\1", text)
+
+
+def _section(section: Section, *, rows: int) -> Iterable[str]:
+    yield f"## {escape(section.title)}"
+    for block in section.blocks:
+        yield from _block(block, rows=rows)
+
+
+def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
+    if isinstance(block, Text):
+        yield from (escape(part) for part in block.text.split("\n\n"))
+    elif isinstance(block, Table):
+        yield from _table(block, rows=rows, fold=not folded)
+    elif isinstance(block, Figure):
+        yield f"![{escape(block.title)}]({png.file_name(block)})"
+        if block.caption:
+            yield f"*{escape(block.caption)}*"
+    elif isinstance(block, FindingList):
+        yield "\n".join(_finding(each) for each in block.items)
+    elif isinstance(block, Code):
+        yield _fenced(block)
+    elif isinstance(block, KeyValues):
+        yield _facts(block)
+    else:
+        yield from _details(block, rows=rows)
+
+
+def _table(table: Table, *, rows: int, fold: bool) -> Iterable[str]:
+    lines = [
+        _line(escape(heading.title) for heading in table.headings),
+        _line("---:" if heading.align == "right" else "---" for heading in table.headings),
+        *(_line(escape(cell.shown) for cell in row) for row in table.rows[:rows]),
+    ]
+    parts = ["\n".join(lines)]
+    if len(table.rows) > rows:
+        left = text_from_count(len(table.rows) - rows)
+        parts.append(f"*{left} more rows are left out here; the csv and json formats have them.*")
+    if table.caption:
+        parts.append(f"*{escape(table.caption)}*")
+    if fold and len(table.rows) > FOLDED_FROM:
+        parts = _folded(f"{text_from_count(len(table.rows))} rows", parts)
+    return parts
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _details(details: Details, *, rows: int) -> list[str]:
+    inner = [part for block in details.blocks for part in _block(block, rows=rows, folded=True)]
+    return _folded(details.summary, inner)
+
+
+def _folded(summary: str, parts: list[str]) -> list[str]:
+    # Markdown inside the element is only read as such after an empty line.
+    return [f"<details><summary>{_html(summary)}</summary>", *parts, "</details>"]
+
+
+def _html(text: str) -> str:
+    text = " ".join(text.split())
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _finding(item: FindingOf) -> str:
+    finding = item.finding
+    lines = [f"- {ICONS[finding.severity]} **{escape(finding.message)}** ({escape(finding.code)})"]
+    if finding.evidence:
+        pairs = (f"{name} = {_number(value)}" for name, value in finding.evidence.items())
+        lines.append(f"  <br>Evidence: {escape(', '.join(pairs))}")
+    if finding.remedy:
+        lines.append(f"  <br>Remedy: {escape(finding.remedy)}")
+    shown = ", ".join(item.runs[:4])
+    more = f" and {len(item.runs) - 4} more" if len(item.runs) > 4 else ""
+    lines.append(f"  <br>Runs: {escape(shown + more)}")
+    return "\n".join(lines)
+
+
+def _number(value: object) -> str:
+    return text_from_number(value) if isinstance(value, float) else str(value)
+
+
+def _fenced(code: Code) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", code.text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{code.language}\n{code.text.rstrip()}\n{fence}"
+
+
+def _facts(facts: KeyValues) -> str:
+    rows = [_line((escape(name), escape(cell.shown))) for name, cell in facts.pairs]
+    return "\n".join([_line(("Fact", "Value")), _line(("---", "---")), *rows])

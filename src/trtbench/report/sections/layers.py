@@ -1,0 +1,138 @@
+"""Which layers the time goes to, averaged per inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trtbench.domain.result import Run
+from trtbench.domain.samples import LayerProfile, LayerTime
+from trtbench.report.document import (
+    Axis,
+    BarGroup,
+    Bars,
+    Block,
+    Cell,
+    Details,
+    Figure,
+    Heading,
+    Section,
+    Text,
+    table_from_rows,
+)
+from trtbench.report.labels import labels_from_runs, shortened
+from trtbench.report.numbers import (
+    Unit,
+    text_from_count,
+    text_from_duration,
+    text_from_share,
+    unit_for_seconds,
+)
+
+ORDER = 60
+
+TOP = 30
+MOST_FIGURES = 6
+
+HEADINGS = (
+    Heading(key="name", title="Layer"),
+    Heading(key="average_s", title="Average", align="right"),
+    Heading(key="median_s", title="Median", align="right"),
+    Heading(key="share", title="Share", align="right"),
+)
+
+
+def make(runs: Sequence[Run]) -> Section | None:
+    """Show the slowest layers of each profiled run, and all of them folded away."""
+    profiled = [
+        (number, label, run.layers)
+        for number, (label, run) in enumerate(zip(labels_from_runs(runs), runs, strict=True), 1)
+        if run.layers and run.layers.layers
+    ]
+    if not profiled:
+        return None
+    alone = len(runs) == 1
+    blocks: list[Block] = []
+    for place, (number, label, profile) in enumerate(profiled):
+        suffix = "" if alone else f"_{number}"
+        blocks.append(Text(text=_words(profile, None if alone else label)))
+        if place < MOST_FIGURES:
+            title = "The slowest layers" if alone else f"The slowest layers: {shortened(label)}"
+            blocks.append(layers_figure(profile, id=f"per_layer_time{suffix}", title=title))
+        blocks.append(_all_layers(profile, suffix=suffix, label=None if alone else label))
+    return Section(id="layers", title="Layers", blocks=tuple(blocks))
+
+
+def by_time(profile: LayerProfile) -> list[LayerTime]:
+    """Order layers from the slowest on; layers that share a name stay apart."""
+    return sorted(profile.layers, key=lambda layer: -layer.average_s)
+
+
+def layers_figure(
+    profile: LayerProfile, *, id: str = "per_layer_time", title: str = "The slowest layers"
+) -> Figure:
+    """Describe the bars of the slowest layers, the rest in one bar below them."""
+    ordered = by_time(profile)
+    top, rest = ordered[:TOP], ordered[TOP:]
+    total = sum(layer.average_s for layer in ordered)
+    unit, scale = unit_for_seconds(top[0].average_s)
+    labels = tuple(_label(layer.average_s, total, unit=(unit, scale)) for layer in top)
+    chart = Bars(
+        value=Axis(title="Average time per inference", unit=unit, low=0),
+        category_title="Layer",
+        categories=tuple(shortened(layer.name, length=40) for layer in top),
+        groups=(
+            BarGroup(
+                name="layer",
+                role="layer",
+                values=tuple(layer.average_s / scale for layer in top),
+                labels=labels,
+            ),
+        ),
+    )
+    caption = f"Sum over all {text_from_count(len(ordered))} layers: {text_from_duration(total)}."
+    if rest:
+        share = sum(layer.average_s for layer in rest) / total if total else None
+        caption += f" The {text_from_count(len(rest))} not shown take {text_from_share(share)}."
+    return Figure(id=id, title=title, chart=chart, caption=caption)
+
+
+def _label(average_s: float, total: float, *, unit: Unit) -> str:
+    share = text_from_share(average_s / total if total else None)
+    return f"{text_from_duration(average_s, unit=unit)} ({share})"
+
+
+def _words(profile: LayerProfile, label: str | None) -> str:
+    who = f"{label}: " if label else ""
+    count = profile.count
+    passes = (
+        f"over {text_from_count(count)} inferences"
+        if count
+        else "over an unknown number of inferences"
+    )
+    return (
+        f"{who}{text_from_count(len(profile.layers))} layers, averages per inference {passes}, "
+        "measured in a pass of its own. Profiling slows inference down, so the sum is larger than "
+        "the latency, and layers that run side by side count twice."
+    )
+
+
+def _all_layers(profile: LayerProfile, *, suffix: str, label: str | None) -> Details:
+    ordered = by_time(profile)
+    total = sum(layer.average_s for layer in ordered)
+    unit = unit_for_seconds(ordered[0].average_s)
+    rows: list[tuple[Cell | str, ...]] = [
+        (
+            layer.name,
+            Cell(value=layer.average_s, text=text_from_duration(layer.average_s, unit=unit)),
+            Cell(value=layer.median_s, text=text_from_duration(layer.median_s, unit=unit)),
+            _share(layer.average_s / total if total else None),
+        )
+        for layer in ordered
+    ]
+    table = table_from_rows(f"layers{suffix}", headings=HEADINGS, rows=rows)
+    who = f" of {label}" if label else ""
+    return Details(summary=f"All {text_from_count(len(rows))} layers{who}", blocks=(table,))
+
+
+def _share(value: float | None) -> Cell:
+    return Cell(value=value, text=text_from_share(value))

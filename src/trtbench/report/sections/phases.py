@@ -1,0 +1,117 @@
+"""Where the time of a query goes: copies, the device, and what the host adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trtbench.domain.result import Run
+from trtbench.report.document import (
+    Axis,
+    BarGroup,
+    Bars,
+    Cell,
+    Figure,
+    Heading,
+    Section,
+    table_from_rows,
+)
+from trtbench.report.facts import PHASES, summary_of
+from trtbench.report.labels import labels_from_runs, shortened
+from trtbench.report.numbers import Unit, common_unit, text_from_duration, unit_for_seconds
+
+ORDER = 50
+
+STACKED = ("h2d", "gpu", "d2h")
+SHOWN = ("host", "enqueue", "h2d", "gpu", "d2h")
+MOST_BARS = 24
+
+HEADINGS = (
+    Heading(key="run", title="Run"),
+    *(Heading(key=f"{name}_median_s", title=PHASES[name], align="right") for name in SHOWN),
+)
+
+
+def make(runs: Sequence[Run]) -> Section | None:
+    """Stack the phases of every run that saw more than one; others have nothing to divide."""
+    pairs = [
+        (label, run)
+        for label, run in zip(labels_from_runs(runs), runs, strict=True)
+        if len(run.times) and len(_means(run)) > 1
+    ]
+    if not pairs:
+        return None
+    unit = common_unit(
+        column.median for _, run in pairs for column in summary_of(run).columns if column.count
+    )
+    rows = [[Cell(value=label), *_medians(run, unit)] for label, run in pairs]
+    caption = "Medians. Enqueue is host time and overlaps with the device's work."
+    table = table_from_rows("phases", headings=HEADINGS, rows=rows, caption=caption)
+    return Section(id="phases", title="Phases", blocks=(_figure(pairs[:MOST_BARS]), table))
+
+
+def _means(run: Run) -> dict[str, float]:
+    durations = run.times.durations()
+    means = {
+        name: float(np.nanmean(column))
+        for name, column in durations.items()
+        if name in (*STACKED, "host", "enqueue") and np.isfinite(column).any()
+    }
+    return means if "gpu" in means else {}
+
+
+def _medians(run: Run, unit: Unit) -> list[Cell]:
+    known = {column.column: column for column in summary_of(run).columns if column.count}
+    cells = []
+    for name in SHOWN:
+        column = known.get(name)
+        text = None
+        if column:
+            text = text_from_duration(column.median, bounds=column.median_interval, unit=unit)
+        cells.append(Cell(value=column.median if column else None, text=text))
+    return cells
+
+
+def _figure(pairs: Sequence[tuple[str, Run]]) -> Figure:
+    means = [_means(run) for _, run in pairs]
+    longest = max(max(each.get("host", 0.0), _spans(each)) for each in means)
+    unit, scale = unit_for_seconds(longest)
+    groups = [
+        BarGroup(
+            name=PHASES[name],
+            role=name,
+            values=tuple(_scaled(each.get(name), scale) for each in means),
+        )
+        for name in STACKED
+        if any(name in each for each in means)
+    ]
+    rest = tuple(_scaled(_rest(each), scale) for each in means)
+    if any(value is not None for value in rest):
+        groups.append(BarGroup(name="rest of host time", role="other", values=rest))
+    chart = Bars(
+        value=Axis(title="Mean time per query", unit=unit, low=0),
+        category_title="Run",
+        categories=tuple(shortened(label) for label, _ in pairs),
+        groups=tuple(groups),
+    )
+    return Figure(
+        id="phases",
+        title="Where the time of a query goes",
+        chart=chart,
+        caption="Means, because only means add up.",
+    )
+
+
+def _rest(means: dict[str, float]) -> float | None:
+    if "host" not in means:
+        return None
+    return max(0.0, means["host"] - _spans(means))
+
+
+def _spans(means: dict[str, float]) -> float:
+    return sum(means.get(name, 0.0) for name in STACKED)
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else value / scale

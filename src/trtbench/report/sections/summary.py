@@ -1,0 +1,128 @@
+"""The runs in one table, and in a sentence what to think of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from trtbench.analysis.summary import ColumnSummary
+from trtbench.domain.result import Run
+from trtbench.report.document import Cell, Heading, Section, Text, table_from_rows
+from trtbench.report.facts import PHASES, headline_summary, summary_of
+from trtbench.report.labels import labels_from_runs, model_name, precision_name
+from trtbench.report.numbers import (
+    MISSING,
+    Unit,
+    common_unit,
+    text_from_count,
+    text_from_duration,
+    text_from_number,
+)
+from trtbench.units import text_from_bytes
+
+ORDER = 10
+
+HEADINGS = (
+    Heading(key="model", title="Model"),
+    Heading(key="runtime", title="Runtime"),
+    Heading(key="precision", title="Precision"),
+    Heading(key="batch", title="Batch", align="right"),
+    Heading(key="protocol", title="Protocol"),
+    Heading(key="column", title="Time"),
+    Heading(key="median_s", title="Median", align="right"),
+    Heading(key="median_half_width", title="± (95 %)", align="right"),
+    Heading(key="p99_s", title="p99", align="right"),
+    Heading(key="items_per_s", title="Items/s", align="right"),
+    Heading(key="launches", title="Launches", align="right"),
+    Heading(key="samples", title="Samples", align="right"),
+    Heading(key="size_bytes", title="Size", align="right"),
+    Heading(key="id", title="Run"),
+)
+
+
+def make(runs: Sequence[Run]) -> Section:
+    """Put the verdict first: what was measured, how sure it is, and every run in a row."""
+    heads = [headline_summary(run) for run in runs]
+    unit = common_unit(head.median for head in heads if head)
+    table = table_from_rows(
+        "summary",
+        headings=HEADINGS,
+        rows=[_row(run, unit) for run in runs],
+        caption=(
+            "A p99 is shown when enough independent samples support it. "
+            "An interval of one launch says nothing about the next launch."
+        ),
+    )
+    text = " ".join(filter(None, (_counts(runs), _lowest(runs), _trust(runs))))
+    return Section(id="summary", title="Summary", blocks=(Text(text=text), table))
+
+
+def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
+    spec, head, summary = run.record.spec, headline_summary(run), summary_of(run)
+    return (
+        model_name(run.record),
+        spec.runtime,
+        precision_name(run.record),
+        spec.batch,
+        spec.protocol,
+        PHASES[head.column] if head else None,
+        *_times(head, unit),
+        Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
+        summary.launches,
+        Cell(value=len(run.times), text=text_from_count(len(run.times))),
+        Cell(value=spec.model.size_bytes, text=text_from_bytes(spec.model.size_bytes)),
+        run.id,
+    )
+
+
+def _times(head: ColumnSummary | None, unit: Unit) -> tuple[Cell, Cell, Cell]:
+    if head is None:
+        return Cell(), Cell(), Cell()
+    interval = head.median_interval
+    width = None if interval is None else interval.half_width
+    tail = head.quantile(0.99)
+    p99 = text_from_duration(tail.value, bounds=tail.interval, unit=unit)
+    if tail.value is None and tail.needed:
+        p99 = f"{MISSING} (needs {text_from_count(tail.needed)})"
+    return (
+        Cell(value=head.median, text=text_from_duration(head.median, bounds=interval, unit=unit)),
+        Cell(value=width, text=MISSING if width is None else f"{width * 100:.2g} %"),
+        Cell(value=tail.value, text=p99),
+    )
+
+
+def _counts(runs: Sequence[Run]) -> str:
+    samples = sum(len(run.times) for run in runs)
+    models = len({model_name(run.record) for run in runs})
+    parts = [_plural(len(runs), "run"), f"of {_plural(models, 'model')}"] if models > 1 else []
+    parts = parts or [_plural(len(runs), "run")]
+    return f"{' '.join(parts)}, {text_from_count(samples)} samples."
+
+
+def _lowest(runs: Sequence[Run]) -> str | None:
+    medians = {
+        label: (head.median, head.median_interval)
+        for label, run in zip(labels_from_runs(runs), runs, strict=True)
+        if (head := headline_summary(run))
+    }
+    alike = {(run.record.spec.protocol, run.times.headline, run.record.spec.batch) for run in runs}
+    if len(medians) < 2 or len(alike) > 1:
+        return None
+    best = min(medians, key=lambda name: medians[name][0])
+    value, interval = medians[best]
+    return (
+        f"The lowest median is {text_from_duration(value, bounds=interval)} ({best}). "
+        "Whether a difference between runs is real is for trtbench compare to say."
+    )
+
+
+def _trust(runs: Sequence[Run]) -> str:
+    counts = Counter(finding.severity for run in runs for finding in run.findings)
+    if not counts:
+        return "Nothing was found that speaks against these numbers."
+    found = [_plural(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind]]
+    return f"The tool itself has {', '.join(found)} about these numbers, listed below."
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{text_from_count(count)} {noun}{'' if count == 1 else 's'}"

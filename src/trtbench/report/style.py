@@ -1,0 +1,78 @@
+"""One look for every picture: colours that colour-blind people tell apart, fonts that survive.
+
+Knows colours and sizes as numbers and text; no drawing library.
+"""
+
+from __future__ import annotations
+
+# Okabe and Ito's palette, without its yellow, which is lost on white paper.
+BLUE = "#0072B2"
+VERMILLION = "#D55E00"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+GREY = "#6B7280"
+INK = "#1F2933"
+PALE = "#E3E8EE"
+PAPER = "#FFFFFF"
+
+RUNS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
+DASHES = ("solid", "dashed", "dotted", "dashdot")
+"""When runs outnumber colours, the dash pattern changes with every round."""
+
+ROLES = {
+    "host": INK,
+    "latency": PURPLE,
+    "enqueue": ORANGE,
+    "h2d": SKY,
+    "gpu": GREEN,
+    "d2h": BLUE,
+    "end_to_end": VERMILLION,
+    "other": "#B8C0CA",
+    "layer": GREEN,
+    "mark": GREY,
+    "median": INK,
+    "outlier": VERMILLION,
+    "warm-up": ORANGE,
+    "note": SKY,
+    "warning": ORANGE,
+    "error": VERMILLION,
+}
+"""The same colour for the same thing, in every figure and every format."""
+
+WIDTH_IN = 9.0
+DPI = 160
+FONT_PT = 14.0
+"""At 160 dots per inch and half size this is as large as 7 pt on paper: still read with ease."""
+SMALL_PT = 12.0
+TITLE_PT = 17.0
+
+FONTS = (
+    "DejaVu Sans",
+    "Noto Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans Arabic",
+    "Noto Sans Devanagari",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "Arial Unicode MS",
+)
+"""In order of preference; those a machine lacks are passed over."""
+
+
+def colour(role: str) -> str:
+    """Give the colour of a role: a name of ``ROLES``, or ``run:3`` for the fourth run."""
+    name, _, index = role.partition(":")
+    if name == "run":
+        return RUNS[int(index or 0) % len(RUNS)]
+    return ROLES.get(name, GREY)
+
+
+def dash(role: str) -> str:
+    """Give the dash pattern that tells runs of one colour apart."""
+    name, _, index = role.partition(":")
+    if name != "run":
+        return DASHES[0]
+    return DASHES[int(index or 0) // len(RUNS) % len(DASHES)]

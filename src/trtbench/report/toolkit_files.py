@@ -1,0 +1,234 @@
+"""The files toolkit 000 keeps about a run: its names, its keys, right contents.
+
+Its definitions (interpolated percentiles, throughput from the mean) are kept and named; ours stand
+beside them under our own names. A time is what was measured, however short, and a layer's time is
+its average per inference.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.analysis.toolkits import toolkit_000_block, toolkit_000_throughput_qps
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.result import Run
+from trtbench.domain.samples import Column, LayerProfile
+from trtbench.report.facts import summary_of
+from trtbench.report.labels import model_name
+
+TOP_LAYERS = 10
+
+DEFINITIONS = {
+    "percentiles_ms": "linear interpolation between samples, as numpy.percentile",
+    "std_ms": "of the population (n)",
+    "throughput_qps": "batch * 1000 / latency.mean_ms",
+    "queries_per_s": "queries divided by the wall time of the measurement where it is known",
+    "items_per_s": "queries_per_s * batch",
+    "size_megabytes": "bytes / 1024^2",
+    "warmup": "milliseconds at least, before anything is counted",
+}
+LATENCY_DEFINITIONS = {
+    "latency": "h2d + gpu + d2h, spans on the device",
+    "host": "from before the call to after its completion, by the host's clock",
+}
+
+BLOCKS = {"enqueue": "enqueue", "compute": "gpu", "end_to_end": "end_to_end"}
+"""Its names for columns, and ours."""
+
+
+def data_files(run: Run) -> dict[str, bytes]:
+    """Give every file that holds data, by name; files about what was not measured are left out."""
+    times = run.times
+    files = {
+        "summary.json": json_from_value(summary(run)),
+        "summary.csv": summary_csv(run).encode(),
+        "engine_metadata.json": json_from_value(engine_metadata(run)),
+        "run_config.json": json_from_value(run_config(run)),
+    }
+    name, latency = _latency(run)
+    if name is not None:
+        files["latency_series.csv"] = series_csv(latency, name="latency_ms").encode()
+        files["latency_percentiles.csv"] = percentiles_csv(latency).encode()
+    for block, column_name in BLOCKS.items():
+        column = getattr(times, column_name)
+        if column is not None and len(column):
+            text = series_csv(column, name=f"{block}_ms")
+            files[f"{block}_series.csv"] = text.encode()
+    if run.layers and run.layers.layers:
+        files["per_layer_times.csv"] = per_layer_csv(run.layers).encode()
+    return files
+
+
+def write_toolkit_files(run: Run, folder: Path, *, pictures: bool = True) -> list[Path]:
+    """Write all files toolkit 000 lists that this run can fill, the report and pictures too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = data_files(run) | {"report.json": json_from_value(report(run))}
+    if pictures:
+        files |= _pages(run)
+    paths = []
+    for name, content in files.items():
+        path = folder / name
+        path.write_bytes(content)
+        paths.append(path)
+    return paths
+
+
+def summary(run: Run) -> dict[str, object]:
+    """Make the content of ``summary.json``."""
+    ours, (name, latency) = summary_of(run), _latency(run)
+    batch = run.record.items_per_query
+    blocks = {
+        block: None if column is None else toolkit_000_block(_finite(column))
+        for block, column in ((b, getattr(run.times, c)) for b, c in BLOCKS.items())
+    }
+    host = run.times.host
+    return {
+        "batch": batch,
+        "samples": len(run.times),
+        "throughput_qps": toolkit_000_throughput_qps(latency, batch=batch),
+        "queries_per_s": ours.queries_per_s,
+        "items_per_s": ours.items_per_s,
+        "latency": None if name is None else toolkit_000_block(latency),
+        **blocks,
+        **({"host": toolkit_000_block(_finite(host))} if host is not None else {}),
+        "engine": engine_metadata(run),
+        "run_config": run_config(run),
+        "definitions": DEFINITIONS | ({"latency": LATENCY_DEFINITIONS[name]} if name else {}),
+    }
+
+
+def summary_csv(run: Run) -> str:
+    """Make ``summary.csv``: the summary in one row under dotted names."""
+    flat = dict(_flattened(summary(run)))
+    return _csv(list(flat), [list(flat.values())])
+
+
+def series_csv(column: Column, *, name: str) -> str:
+    """Make a ``*_series.csv``: one column in milliseconds, a row per sample."""
+    return _csv([name], ([value] for value in (column * 1e3).tolist()))
+
+
+def percentiles_csv(latency: Column) -> str:
+    """Make ``latency_percentiles.csv``; percentiles are interpolated as in the summary."""
+    percentiles = toolkit_000_block(latency).get("percentiles_ms", {})
+    rows = ([name[1:].replace("_", "."), value] for name, value in percentiles.items())
+    return _csv(["percentile", "latency_ms"], rows)
+
+
+def layer_rows(profile: LayerProfile) -> list[dict[str, object]]:
+    """List layers from the slowest on; two layers of one name and time are two layers."""
+    total = sum(layer.average_s for layer in profile.layers)
+    return [
+        {
+            "name": layer.name,
+            "avg_time_ms": layer.average_s * 1e3,
+            "min_time_ms": None if layer.min_s is None else layer.min_s * 1e3,
+            "max_time_ms": None if layer.max_s is None else layer.max_s * 1e3,
+            "calls": profile.count,
+            "percent_of_total": layer.average_s / total * 100 if total else None,
+        }
+        for layer in sorted(profile.layers, key=lambda layer: -layer.average_s)
+    ]
+
+
+def per_layer_csv(profile: LayerProfile) -> str:
+    """Make ``per_layer_times.csv``: averages per inference."""
+    rows = layer_rows(profile)
+    return _csv(list(rows[0]), (list(row.values()) for row in rows))
+
+
+def engine_metadata(run: Run) -> dict[str, object]:
+    """Make the content of ``engine_metadata.json``; a run of an ONNX file describes that file."""
+    model = run.record.spec.model
+    size = model.size_bytes
+    return {
+        "path": model.path,
+        "filename": model.name,
+        "size_bytes": size,
+        "size_megabytes": None if size is None else size / 2**20,
+        "modified_iso": model.modified,
+        "sha256": model.sha256,
+    }
+
+
+def run_config(run: Run) -> dict[str, object]:
+    """Make the content of ``run_config.json``: what was asked for, and the command."""
+    record, spec = run.record, run.record.spec
+    warmup = spec.warmup.floor.seconds
+    graph = record.conditions.get("cuda_graph")
+    return {
+        "timestamp_iso": record.created,
+        "batch": record.items_per_query,
+        "iterations": spec.stop.iterations,
+        "warmup": None if warmup is None else warmup * 1e3,
+        "avg_runs": _integer(spec.options.get("avg_runs")),
+        "use_cuda_graph": graph.value if graph else spec.cuda_graph == "on",
+        "profile_enabled": spec.profile or run.layers is not None,
+        "separate_profile_run": spec.separate_profile_run,
+        "trtexec_binary": spec.options.get("binary"),
+        "command": record.environment.command,
+        "outdir": None if run.path is None else str(run.path),
+        "duration_s": spec.stop.seconds,
+        "runtime": spec.runtime,
+        "protocol": spec.protocol,
+        "launches": spec.launches,
+        "precision": spec.precision,
+    }
+
+
+def report(run: Run) -> dict[str, object]:
+    """Make the content of ``report.json``: summary, slowest layers, comparison of outputs."""
+    top = layer_rows(run.layers)[:TOP_LAYERS] if run.layers else []
+    content: dict[str, object] = {"summary": summary(run), "top_layers": top}
+    if "output_comparison" in run.extra:
+        content["output_comparison"] = run.extra["output_comparison"]
+    return content
+
+
+def _pages(run: Run) -> dict[str, bytes]:
+    """Draw its three pictures, and write a report of one run that shows them and no others."""
+    from trtbench.report.compose import document_from_runs
+    from trtbench.report.renderers import md, png
+
+    document = document_from_runs([run], title=f"Benchmark of {model_name(run.record)}")
+    document = document.with_figures(("latency_hist", "percentiles", "per_layer_time"))
+    pages = {png.file_name(figure): png.png_bytes(figure) for figure in document.figures()}
+    return {"report.md": md.markdown(document).encode()} | pages
+
+
+def _latency(run: Run) -> tuple[str | None, Column]:
+    """Choose what its files call latency: the device's spans, or host time where there are none."""
+    for name in ("latency", "host"):
+        column = getattr(run.times, name)
+        if column is not None and np.isfinite(column).any():
+            return name, _finite(column)
+    return None, np.empty(0)
+
+
+def _finite(column: Column) -> Column:
+    return column[np.isfinite(column)]
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None
+
+
+def _flattened(value: object, prefix: str = "") -> Iterable[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        yield prefix, value
+        return
+    for key, each in value.items():
+        yield from _flattened(each, f"{prefix}.{key}" if prefix else str(key))
+
+
+def _csv(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    return buffer.getvalue()

@@ -1,0 +1,122 @@
+"""Runs in the files trtexec itself exports, so that tools made for trtexec can read them.
+
+Knows trtexec's keys and layout as of TensorRT 8.5 to 11; not how trtexec is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from trtbench.domain.samples import (
+    Column,
+    EngineGraph,
+    IterationTimes,
+    LayerInfo,
+    LayerProfile,
+    TensorInfo,
+)
+
+STAMPS = {
+    "startEnqMs": "start_enqueue",
+    "endEnqMs": "end_enqueue",
+    "startH2dMs": "start_h2d",
+    "endH2dMs": "end_h2d",
+    "startComputeMs": "start_gpu",
+    "endComputeMs": "end_gpu",
+    "startD2hMs": "start_d2h",
+    "endD2hMs": "end_d2h",
+}
+SPANS = {"h2dMs": "h2d", "computeMs": "gpu", "d2hMs": "d2h", "latencyMs": "latency"}
+
+DECIMALS = 9
+"""Of a millisecond: finer than any clock, and short enough to read."""
+
+
+def times_json(times: IterationTimes) -> bytes:
+    """Write ``times.json``: one object of twelve keys per iteration; what was not seen is null.
+
+    The format has no key for the enqueue span: it is the difference of two stamps. Where only the
+    span is known, the stamps count from the start of the iteration.
+    """
+    columns: dict[str, Column | None] = {
+        key: times.stamps.get(name) for key, name in STAMPS.items()
+    }
+    columns |= _enqueue_stamps(times) if columns["startEnqMs"] is None else {}
+    columns |= {key: getattr(times, name) for key, name in SPANS.items()}
+    lists = [_milliseconds(column, len(times)) for column in columns.values()]
+    keys = list(columns)
+    return _array(dict(zip(keys, row, strict=True)) for row in zip(*lists, strict=True))
+
+
+def profile_json(profile: LayerProfile) -> bytes:
+    """Write ``profile.json``: the number of iterations, then every layer in execution order."""
+    layers: list[dict[str, object]] = [
+        {
+            "name": layer.name,
+            "timeMs": _ms(layer.total_s),
+            "averageMs": _ms(layer.average_s),
+            "medianMs": _ms(layer.median_s),
+            "percentage": None if layer.share is None else round(layer.share * 100, 6),
+        }
+        for layer in profile.layers
+    ]
+    return _array([{"count": profile.count}, *layers])
+
+
+def graph_json(graph: EngineGraph) -> bytes:
+    """Write ``graph.json`` as the engine inspector words it; names only where no more is known."""
+    layers = [_layer(layer) if graph.detailed else layer.name for layer in graph.layers]
+    document: dict[str, object] = {"Layers": layers, **graph.extra}
+    if "I/O Tensors" not in graph.extra:
+        document["Bindings"] = list(graph.io_tensors)
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
+def _enqueue_stamps(times: IterationTimes) -> dict[str, Column | None]:
+    if times.enqueue is None or times.start is None:
+        return {}
+    return {"startEnqMs": times.start, "endEnqMs": times.start + times.enqueue}
+
+
+def _milliseconds(column: Column | None, count: int) -> list[float | None]:
+    if column is None:
+        return [None] * count
+    values: list[float | None] = np.round(column * 1e3, DECIMALS).tolist()
+    return values
+
+
+def _ms(value_s: float | None) -> float | None:
+    return None if value_s is None else round(value_s * 1e3, DECIMALS)
+
+
+def _array(rows: Iterable[dict[str, object]]) -> bytes:
+    """Write an array with an object to a line, as trtexec does."""
+    encode = msgspec.json.Encoder().encode
+    lines = b"\n, ".join(encode(row) for row in rows)
+    return b"[\n  " + lines + b"\n]\n" if lines else b"[\n]\n"
+
+
+def _layer(layer: LayerInfo) -> dict[str, object]:
+    told: dict[str, object] = {
+        "Name": layer.name,
+        "LayerType": layer.type,
+        "Inputs": [_tensor(each) for each in layer.inputs],
+        "Outputs": [_tensor(each) for each in layer.outputs],
+        "TacticName": None if layer.extra.get("TacticValue") == layer.tactic else layer.tactic,
+        "StreamId": layer.stream,
+        "Metadata": "\x1e".join(f"[ONNX Layer: {each}]" for each in layer.origin) or None,
+    }
+    return {key: value for key, value in told.items() if value is not None} | layer.extra
+
+
+def _tensor(tensor: TensorInfo) -> dict[str, object]:
+    told: dict[str, object] = {
+        "Name": tensor.name,
+        "Location": tensor.location,
+        "Dimensions": list(tensor.dimensions),
+        "Format/Datatype": tensor.format or tensor.dtype,
+    }
+    return {key: value for key, value in told.items() if value is not None}
