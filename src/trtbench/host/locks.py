@@ -18,18 +18,17 @@ from pathlib import Path
 
 from trtbench.errors import UnavailableError
 
+_NOTE_BYTES = 4096
+_WHAT_CHARACTERS = 300
+"""A holder's command line is cut to this, so that its note always fits."""
+
 
 def lock_folder() -> Path:
     """The folder of lock files, one per machine, writable by everyone like the system's own."""
     folder = Path(tempfile.gettempdir()) / "trtbench-locks"
-    try:
-        folder.mkdir(mode=0o1777, exist_ok=True)
-        with contextlib.suppress(PermissionError):
-            folder.chmod(0o1777)
-    except OSError as problem:
-        raise UnavailableError(
-            "no lock can be taken for the device", facts={"folder": folder, "reason": problem}
-        ) from None
+    folder.mkdir(mode=0o1777, exist_ok=True)
+    with contextlib.suppress(PermissionError):
+        folder.chmod(0o1777)
     return folder
 
 
@@ -41,8 +40,7 @@ def hold(
 
     When another process holds it, ``on_wait`` is told who, once; without ``wait`` it is an error.
     """
-    path = lock_folder() / (re.sub(r"[^\w.-]", "_", device) + ".lock")
-    descriptor = _open(path)
+    descriptor = _open(device)
     began = time.monotonic()
     try:
         if not _take(descriptor, block=False):
@@ -62,7 +60,18 @@ def hold(
         os.close(descriptor)
 
 
-def _open(path: Path) -> int:
+def _open(device: str) -> int:
+    try:
+        return _open_file(lock_folder() / (re.sub(r"[^\w.-]", "_", device) + ".lock"))
+    except OSError as problem:
+        raise UnavailableError(
+            f"no lock can be taken for the device {device}",
+            facts={"reason": problem},
+            fix="set TMPDIR to a folder that can be written",
+        ) from None
+
+
+def _open_file(path: Path) -> int:
     """Open for locking; an existing file first without O_CREAT, which Linux may refuse others."""
     try:
         return os.open(path, os.O_RDWR)
@@ -84,7 +93,8 @@ def _take(descriptor: int, *, block: bool) -> bool:
 
 
 def _sign(descriptor: int, what: str) -> None:
-    note = {"pid": os.getpid(), "what": what, "since": time.strftime("%H:%M:%S")}
+    since = time.strftime("%H:%M:%S")
+    note = {"pid": os.getpid(), "what": what[:_WHAT_CHARACTERS], "since": since}
     with contextlib.suppress(OSError):  # a full disk must not stop a measurement
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(note).encode(), 0)
@@ -92,7 +102,7 @@ def _sign(descriptor: int, what: str) -> None:
 
 def _holder(descriptor: int) -> str:
     try:
-        note = json.loads(os.pread(descriptor, 4096, 0))
+        note = json.loads(os.pread(descriptor, _NOTE_BYTES, 0))
         return f"process {note['pid']} ({note['what']}) since {note['since']}"
     except (ValueError, KeyError, TypeError, OSError):
         return "unknown"

@@ -2,6 +2,7 @@
 
 A child lives in its own process group, dies with its parent, writes to a log file, and may report
 short lines over a pipe; the parent sleeps in ``select`` until a line, the end, or the deadline.
+When the child has ended, whatever is left of its group is ended too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -19,6 +21,9 @@ from pathlib import Path
 
 GRACE_S = 2.0
 """How long a child may take to end after SIGTERM before it is killed."""
+
+LOOK_S = 0.2
+"""How often to look after a child where the kernel cannot wake us at its end."""
 
 _PR_SET_PDEATHSIG = 1
 _EVENT_BYTES = 65536
@@ -76,36 +81,62 @@ class Child:
             raise
         finally:
             os.close(write_end)
+        self._talks = True
+        self._handle = _handle(self._process.pid)
 
-    def fileno(self) -> int:
-        """The descriptor that becomes readable when the child has said something or ended."""
-        return self._events
+    def watched(self) -> list[int]:
+        """Descriptors that become readable when the child has said something or has ended."""
+        return [*([self._events] if self._talks else []), *self._handles()]
 
-    def hear(self) -> bool:
-        """Take in what the child wrote; False when it has closed its end."""
+    @property
+    def wakes(self) -> bool:
+        """Whether the kernel tells of the end; without, somebody must look now and then."""
+        return self._handle is not None
+
+    def hear(self, ready: Sequence[int]) -> None:
+        """Take in what the child wrote; it may close its end of the pipe and go on."""
+        if not self._talks or self._events not in ready:
+            return
         data = os.read(self._events, _EVENT_BYTES)
+        self._talks = bool(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if self._on_line is not None:
                 self._on_line(line.decode("utf-8", "replace"))
-        return bool(data)
 
-    def finished(self, timeout_s: float | None) -> bool:
-        """Wait for the end itself: a child may close its pipe and go on."""
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+    def has_ended(self) -> bool:
+        """Look whether the process itself is at its end; it is not yet taken off the list."""
+        if self._process.returncode is not None:
+            return True
+        return _is_over(self._process.pid)
+
+    def failed(self) -> bool:
+        """Whether it ended otherwise than with status 0."""
+        seen = _look(self._process.pid)
+        return seen is not None and (seen.si_code != os.CLD_EXITED or seen.si_status != 0)
 
     def end(self) -> None:
         """End it and its group, if it still runs."""
         end_process(self._process, group=self._own_group)
 
     def close(self, *, timed_out: bool = False) -> Exit:
-        """Let go of the pipe and tell how the process ended."""
-        os.close(self._events)
+        """Clear away what is left of the group, and tell how the process ended."""
+        if self._own_group and self._process.returncode is None:
+            # While the leader is not taken off the list, its number cannot mean somebody else.
+            _send(os.killpg, self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._drain()
+        for descriptor in (self._events, *self._handles()):
+            os.close(descriptor)
         return _exit(self._process, started=self._started, timed_out=timed_out)
+
+    def _drain(self) -> None:
+        """Take in the last lines, which may come together with the end."""
+        while self._talks and select.select([self._events], [], [], 0)[0]:
+            self.hear([self._events])
+
+    def _handles(self) -> list[int]:
+        return [] if self._handle is None else [self._handle]
 
 
 def run_process(
@@ -144,32 +175,66 @@ def run_together(
     tick_s: float | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> list[Exit]:
-    """Start several processes at once and sleep until all have ended or the time is up."""
+    """Start several processes at once and sleep until all have ended or the time is up.
+
+    They are worth nothing one without the other: when one fails, the others get a moment to
+    notice it and are then ended.
+    """
     deadline = time.monotonic() + timeout_s if timeout_s is not None else None
     children: list[Child] = []
-    ended = False
+    late: list[Child] = []
     try:
         for start in starts:
             children.append(start())
-        ended = _wait(children, deadline, tick_s, on_tick)
+        late = _wait(children, deadline, tick_s, on_tick)
     finally:
-        if not ended:
-            for child in children:
-                child.end()
-        exits = [child.close(timed_out=not ended) for child in children]
+        exits = _end_all(children, late)
     return exits
+
+
+def _end_all(children: Sequence[Child], late: Sequence[Child]) -> list[Exit]:
+    for child in children:
+        if not child.has_ended():
+            child.end()
+    return [child.close(timed_out=child in late) for child in children]
 
 
 def end_process(child: subprocess.Popen[bytes], *, group: bool = True) -> None:
     """End a child, and its group if it has one: politely, then for good."""
     send = os.killpg if group else os.kill
+    try:
+        _send(send, child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_S
+        while not _is_over(child.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:  # also when a second interrupt comes while waiting
+        _send(send, child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _send(send: Callable[[int, int], None], pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        send(child.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(GRACE_S)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        send(child.pid, signal.SIGKILL)
-    child.wait()
+        send(pid, number)
+
+
+def _handle(pid: int) -> int | None:
+    """A descriptor that becomes readable at the end of a process (Linux 5.3)."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _is_over(pid: int) -> bool:
+    """Look at a child without taking it off the kernel's list."""
+    try:
+        return _look(pid) is not None
+    except ChildProcessError:
+        return True
+
+
+def _look(pid: int) -> os.waitid_result | None:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
 
 def die_with_parent() -> None:
@@ -186,17 +251,26 @@ def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
     except (OSError, AttributeError):  # not Linux
         prctl = None
 
-    def setup() -> None:
-        import resource
+    limits = _memory_limits(memory_bytes)
 
+    def setup() -> None:
         if prctl is not None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:  # died between fork and prctl
                 os._exit(1)
-        if memory_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        if limits is not None:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
 
     return setup
+
+
+def _memory_limits(memory_bytes: int | None) -> tuple[int, int] | None:
+    """The limit asked for, or the stricter one that this process is under already."""
+    if memory_bytes is None:
+        return None
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    return most, most
 
 
 def _wait(
@@ -204,24 +278,36 @@ def _wait(
     deadline: float | None,
     tick_s: float | None,
     on_tick: Callable[[], None] | None,
-) -> bool:
-    """Sleep until every child has ended; False when the deadline came first."""
-    talking = list(children)
-    while talking:
+) -> list[Child]:
+    """Sleep until all have ended, or the others of one that failed; gives those that were late."""
+    running = list(children)
+    last_moment = None
+    while running:
         now = time.monotonic()
         if deadline is not None and now >= deadline:
-            return False
-        limits = [tick_s] if tick_s is not None else []
-        limits += [deadline - now] if deadline is not None else []
-        ready, _, _ = select.select(talking, [], [], min(limits) if limits else None)
+            return running
+        if last_moment is not None and now >= last_moment:
+            return []
+        ends = [end - now for end in (deadline, last_moment) if end is not None]
+        ready = _sleep(running, [*ends, *([tick_s] if tick_s is not None else [])])
         if not ready and on_tick is not None:
             on_tick()
-        talking = [child for child in talking if child not in ready or child.hear()]
-    for child in children:
-        rest = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if not child.finished(rest):
-            return False
-    return True
+        for child in running:
+            child.hear(ready)
+        over = [child for child in running if child.has_ended()]
+        if last_moment is None and any(child.failed() for child in over):
+            last_moment = time.monotonic() + GRACE_S
+        running = [child for child in running if child not in over]
+    return []
+
+
+def _sleep(running: Sequence[Child], limits: list[float]) -> list[int]:
+    """Sleep until a child says something or ends; gives the descriptors to look at."""
+    if not all(child.wakes for child in running):
+        limits = [*limits, LOOK_S]
+    watched = [each for child in running for each in child.watched()]
+    ready: list[int] = select.select(watched, [], [], min(limits) if limits else None)[0]
+    return ready
 
 
 def _exit(child: subprocess.Popen[bytes], *, started: float, timed_out: bool) -> Exit:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import secrets
 import shutil
 import socket
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +23,13 @@ from trtbench.errors import InputError, StoreError
 RECORD = "run.json"
 SAMPLES = "samples.npz"
 PARTIAL = ".partial-"
-"""Prefix of a directory that is not complete; no reader looks at it."""
+"""Prefix of a directory that is not complete; no reader looks at it.
+
+After it come the process that fills it, its host, and a random part. The process also holds a lock
+on the directory, so that another container with the same host name does not take it for dead.
+"""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def new_id() -> str:
@@ -31,26 +37,67 @@ def new_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
+def partial_name() -> str:
+    """Name a folder that is not complete after the process that fills it."""
+    return f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
 @contextlib.contextmanager
 def partial_directory(target: Path) -> Iterator[Path]:
-    """Give a folder to fill; it becomes ``target`` at the end, or vanishes on any error."""
+    """Give a folder to fill; it becomes ``target`` at the end, or vanishes on any error.
+
+    A folder that holds a record when something breaks is kept: what was measured is in it.
+    """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _refuse_occupied(target)
-        stamp = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        folder = target.parent / f"{PARTIAL}{stamp}"
-        folder.mkdir()
+        remove_abandoned(target.parent)
     except OSError as problem:
         raise write_error(target, problem) from None
+    with scratch_directory(target.parent) as folder:
+        try:
+            yield folder
+        except Exception:
+            if (folder / RECORD).is_file():
+                _complete(folder, target)
+            raise
+        _complete(folder, target)
+
+
+@contextlib.contextmanager
+def scratch_directory(parent: Path) -> Iterator[Path]:
+    """Give a folder that no reader looks at and that vanishes at the end."""
+    folder = _partial_name(parent)
+    try:
+        folder.mkdir()
+        lock = _lock(folder)
+    except OSError as problem:
+        raise write_error(folder, problem) from None
     try:
         yield folder
-        try:
-            _sync(folder)
-            folder.rename(target)
-        except OSError as problem:
-            raise write_error(target, problem) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def remove_directory(folder: Path) -> None:
+    """Delete a run directory; it vanishes from sight at once, and from the disk thereafter."""
+    doomed = _partial_name(folder.parent)
+    folder.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def _complete(folder: Path, target: Path) -> None:
+    try:
+        _sync(folder)
+        folder.rename(target)
+    except OSError as problem:
+        raise write_error(target, problem) from None
+
+
+def _partial_name(parent: Path) -> Path:
+    return parent / f"{PARTIAL}{os.getpid()}-{socket.gethostname()}-{secrets.token_hex(3)}"
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -95,7 +142,7 @@ def read_samples(folder: Path) -> IterationTimes:
             return times_from_columns({name: archive[name] for name in archive.files})
     except FileNotFoundError:
         raise InputError(f"{folder} has no samples", facts={"missing": SAMPLES}) from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
+    except Exception as problem:  # numpy and zipfile meet damage with a dozen kinds of exception
         raise InputError(f"{path} is damaged", facts={"reason": problem}) from None
 
 
@@ -119,10 +166,10 @@ def run_directories(root: Path) -> Iterator[Path]:
 def remove_abandoned(root: Path) -> int:
     """Remove what dead processes of this machine left unfinished; gives how many."""
     removed = 0
-    prefix = f"{PARTIAL}{socket.gethostname()}-"
-    for folder in root.glob(f"{prefix}*"):
-        pid = folder.name.removeprefix(prefix).split("-")[0]
-        if pid.isdigit() and not _alive(int(pid)):
+    for folder in root.glob(f"{PARTIAL}*"):
+        pid, _, rest = folder.name.removeprefix(PARTIAL).partition("-")
+        mine = rest.rpartition("-")[0] == socket.gethostname()
+        if mine and pid.isdigit() and not _alive(int(pid)) and not _is_locked(folder):
             shutil.rmtree(folder, ignore_errors=True)
             removed += 1
     return removed
@@ -130,7 +177,7 @@ def remove_abandoned(root: Path) -> int:
 
 def write_error(path: Path, problem: OSError) -> StoreError:
     """Say what keeps a file from being written."""
-    if problem.errno == errno.ENOSPC:
+    if problem.errno in _FULL:
         return StoreError(
             "the disk is full",
             facts={"writing": path},
@@ -154,11 +201,38 @@ def _refuse_occupied(target: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Have the record on the disk before the name tells that it is complete."""
-    path = folder / RECORD
-    if path.is_file():
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
+    """Have the truth on the disk before the name tells that it is complete."""
+    for path in (folder / RECORD, folder / SAMPLES):
+        if path.is_file():
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+
+
+def _lock(folder: Path) -> int | None:
+    """Hold a directory as long as this process lives; ``None`` where the file system cannot."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _is_locked(folder: Path) -> bool:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no locks on this file system
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _alive(pid: int) -> bool:

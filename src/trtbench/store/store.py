@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +15,9 @@ from trtbench.store.directory import (
     read_record,
     read_run,
     remove_abandoned,
+    remove_directory,
     run_directories,
+    scratch_directory,
     write_error,
     write_record,
 )
@@ -33,19 +34,25 @@ class Store:
     """Runs on disk and in the index."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.runs = root / "runs"
+        self.root = root.absolute()
+        self.runs = self.root / "runs"
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise write_error(self.runs, problem) from None
-        self.index = Index(f"sqlite:///{root / 'index.sqlite'}")
+        self.index = Index(f"sqlite:///{self.root / 'index.sqlite'}")
         remove_abandoned(self.runs)
 
     @contextlib.contextmanager
     def new_run(self, run_id: str, *, output: Path | None = None) -> Iterator[Path]:
         """Give a folder to fill; complete and visible only when the block ends well."""
         with partial_directory(self.directory(run_id, output=output)) as folder:
+            yield folder
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Give a folder to work in that vanishes at the end."""
+        with scratch_directory(self.runs) as folder:
             yield folder
 
     def directory(self, run_id: str, *, output: Path | None = None) -> Path:
@@ -65,7 +72,7 @@ class Store:
     def resolve(self, name: str) -> Path:
         """Find a run by folder, id, start of an id, ``last`` or ``tag:NAME``."""
         as_path = Path(name)
-        if as_path.is_dir():
+        if name != LAST and as_path.is_dir():
             return as_path.absolute()
         return self.path(self.entry(name))
 
@@ -103,7 +110,7 @@ class Store:
         folder = self.path(entry)
         try:
             if folder.exists():
-                shutil.rmtree(folder)
+                remove_directory(folder)
         except OSError as problem:
             raise StoreError(f"{folder} cannot be removed", facts={"reason": problem}) from None
         self.index.remove(entry.id)

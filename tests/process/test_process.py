@@ -1,0 +1,259 @@
+"""What becomes of a child process, and of what it started, in every way it can end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from trtbench.host import process
+from trtbench.host.process import Child, run_process, run_together, tail
+
+pytestmark = pytest.mark.process
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code, "{events}"]
+
+
+def gone(pid: int, *, within_s: float = 3.0) -> bool:
+    """Whether a process is no more (or is only waiting to be taken off the list)."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log.txt"
+
+
+def test_status_output_and_lines(log):
+    heard = []
+    code = "import os, sys; print('out'); os.write(int(sys.argv[1]), b'a\\nb\\n'); sys.exit(7)"
+    end = run_process(python(code), log=log, on_line=heard.append)
+    assert (end.status, end.signal, end.timed_out) == (7, None, False)
+    assert heard == ["a", "b"]
+    assert tail(log) == ("out",)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+        ("import os; os.abort()", "SIGABRT"),
+    ],
+)
+def test_a_signal_is_told_by_name(log, code, name):
+    end = run_process(python(code), log=log)
+    assert (end.status, end.signal, end.timed_out) == (None, name, False)
+
+
+def test_a_hang_ends_at_the_deadline(log):
+    began = time.monotonic()
+    end = run_process(python("import time; time.sleep(60)"), log=log, timeout_s=0.5)
+    assert end.timed_out
+    assert time.monotonic() - began < 2.0
+
+
+def test_a_hang_that_ignores_sigterm_is_killed(log, monkeypatch):
+    monkeypatch.setattr(process, "GRACE_S", 0.2)
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    end = run_process(python(code), log=log, timeout_s=0.7)
+    assert (end.timed_out, end.signal) == (True, "SIGKILL")
+
+
+def test_a_child_that_closes_its_pipe_and_goes_on_is_waited_for(log):
+    code = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(0.4); sys.exit(5)"
+    end = run_process(python(code), log=log, timeout_s=30)
+    assert (end.status, end.timed_out) == (5, False)
+    assert end.seconds >= 0.4
+
+
+def test_a_child_that_closes_its_pipe_and_hangs_is_ended(log):
+    code = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(60)"
+    assert run_process(python(code), log=log, timeout_s=0.5).timed_out
+
+
+FORKED = """
+import os, sys, time
+pid = os.fork()
+if not pid:
+    time.sleep(60)
+    os._exit(0)
+os.write(int(sys.argv[1]), f"{pid}\\n".encode())
+"""
+
+
+@pytest.mark.parametrize(
+    ("last_words", "status"), [("sys.exit(0)", 0), ("os.kill(os.getpid(), 9)", None)]
+)
+def test_a_grandchild_that_holds_the_pipe_neither_delays_the_end_nor_outlives_it(
+    log, last_words, status
+):
+    heard = []
+    end = run_process(
+        python(FORKED + last_words), log=log, timeout_s=30, on_line=lambda x: heard.append(int(x))
+    )
+    assert end.status == status
+    assert end.seconds < 5, "the end of the child was not noticed"
+    assert gone(heard[0])
+
+
+def test_grandchildren_end_with_a_child_that_hangs(log):
+    heard = []
+    run_process(
+        python(FORKED + "time.sleep(60)"),
+        log=log,
+        timeout_s=0.7,
+        on_line=lambda x: heard.append(int(x)),
+    )
+    assert gone(heard[0])
+
+
+def test_without_a_handle_on_the_process_the_end_is_noticed_all_the_same(log, monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open")
+    end = run_process(python(FORKED + "sys.exit(4)"), log=log, timeout_s=30)
+    assert end.status == 4
+    assert end.seconds < 5
+
+
+def test_an_interrupt_ends_the_child_first(log):
+    heard = []
+
+    def interrupt(line):
+        heard.append(int(line))
+        raise KeyboardInterrupt
+
+    code = (
+        "import os, sys, time; os.write(int(sys.argv[1]), b'%d\\n' % os.getpid()); time.sleep(60)"
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run_process(python(code), log=log, on_line=interrupt)
+    assert gone(heard[0])
+
+
+def test_a_second_interrupt_while_waiting_for_the_end_still_kills(log, monkeypatch):
+    heard = []
+
+    def interrupt(line):
+        heard.append(int(line))
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process, "GRACE_S", 30.0)
+    code = (
+        "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "os.write(int(sys.argv[1]), b'%d\\n' % os.getpid()); time.sleep(60)"
+    )
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_process(python(code), log=log, on_line=interrupt)
+    assert time.monotonic() - began < 5
+    assert gone(heard[0])
+
+
+def test_the_child_dies_with_a_parent_that_is_killed(tmp_path):
+    code = f"""
+import sys
+from pathlib import Path
+from trtbench.host.process import run_process
+child = "import os, sys, time; os.write(int(sys.argv[1]), b'%d\\\\n' % os.getpid()); time.sleep(60)"
+run_process([sys.executable, "-c", child, "{{events}}"], log=Path({str(tmp_path / "log")!r}),
+            on_line=lambda line: print(line, flush=True))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    child = int(parent.stdout.readline())
+    assert psutil.pid_exists(child)
+    parent.kill()
+    parent.wait()
+    assert gone(child)
+
+
+@pytest.mark.parametrize("hard", [None, 1 << 31])
+def test_memory_is_limited(log, hard, monkeypatch):
+    code = "x = bytearray(3 << 30)"
+    if hard is not None:  # a stricter limit that is there already is kept, not an error
+        import resource
+
+        real = resource.getrlimit
+        monkeypatch.setattr(
+            process.resource,
+            "getrlimit",
+            lambda which: (hard, hard) if which == resource.RLIMIT_AS else real(which),
+        )
+    end = run_process(python(code), log=log, memory_bytes=2 << 30 if hard is None else 8 << 30)
+    assert end.status == 1
+    assert "MemoryError" in tail(log)[-1]
+
+
+def test_the_tail_of_a_long_log_is_its_last_lines(log):
+    code = "import os\nfor i in range(10_000): print('line', i)\nos.kill(os.getpid(), 9)"
+    command = [sys.executable, "-u", "-c", code]
+    assert run_process(command, log=log).signal == "SIGKILL"
+    assert tail(log) == tuple(f"line {i}" for i in range(9980, 10_000))
+
+
+def test_the_tail_of_one_endless_line_and_of_bytes_that_are_no_text(log):
+    log.write_bytes(b"x" * 1_000_000 + b"\n\xff\xfe end\n")
+    assert tail(log, lines=1) == ("�� end",)
+    assert len("".join(tail(log))) <= 65536
+
+
+def starts(log, *codes):
+    return [lambda code=code: Child(python(code), log=log) for code in codes]
+
+
+def test_when_one_of_two_fails_the_other_does_not_wait_forever(log, monkeypatch):
+    monkeypatch.setattr(process, "GRACE_S", 0.3)
+    began = time.monotonic()
+    ends = run_together(
+        starts(log, "import time; time.sleep(60)", "import sys; sys.exit(3)"), timeout_s=30
+    )
+    assert time.monotonic() - began < 5
+    assert [(end.status, end.signal, end.timed_out) for end in ends] == [
+        (None, "SIGTERM", False),
+        (3, None, False),
+    ]
+
+
+def test_one_of_two_may_end_well_before_the_other(log):
+    ends = run_together(starts(log, "pass", "import time; time.sleep(0.5)"), timeout_s=30)
+    assert [end.status for end in ends] == [0, 0]
+
+
+def test_a_second_that_cannot_start_ends_the_first(log):
+    first = Child(python("import time; time.sleep(60)"), log=log)
+    pid = first._process.pid
+    with pytest.raises(FileNotFoundError):
+        run_together([lambda: first, lambda: Child(["/nonexistent/python"], log=log)])
+    assert gone(pid)
+
+
+def test_ticks_come_while_nothing_is_said(log):
+    ticks = []
+    code = "import time; time.sleep(0.5)"
+    run_process(python(code), log=log, tick_s=0.1, on_tick=lambda: ticks.append(1))
+    assert 2 <= len(ticks) <= 6
+
+
+def test_no_descriptor_is_left_open(log):
+    before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    run_process(python("pass"), log=log)
+    run_process(python("import time; time.sleep(60)"), log=log, timeout_s=0.2)
+    with pytest.raises(FileNotFoundError):
+        run_process(["/nonexistent/python"], log=log)
+    assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
