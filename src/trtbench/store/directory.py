@@ -37,11 +37,6 @@ def new_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
-def partial_name() -> str:
-    """Name a folder that is not complete after the process that fills it."""
-    return f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-
-
 @contextlib.contextmanager
 def partial_directory(target: Path) -> Iterator[Path]:
     """Give a folder to fill; it becomes ``target`` at the end, or vanishes on any error.

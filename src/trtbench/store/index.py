@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DatabaseError
 
 from trtbench.domain.result import Record, RunRecord
 from trtbench.domain.spec import Value
@@ -177,23 +178,25 @@ class Index:
         return [Entry(**row, tags=tags.get(row["id"], ())) for row in rows]
 
     def _migrate(self) -> None:
-        with self._writing() as connection:
+        """Bring an older index up to date; one that is needs no lock, and can be read-only."""
+        with self._reading() as connection:
             version = _version(connection)
-            if version > len(MIGRATIONS):
-                raise StoreError(
-                    "the store was written by a newer trtbench",
-                    facts={
-                        "store": self.url,
-                        "its version": version,
-                        "known here": len(MIGRATIONS),
-                    },
-                    fix="pip install --upgrade trtbench",
-                )
-            for step in MIGRATIONS[version:]:
+        if version > len(MIGRATIONS):
+            raise self._too_new(version)
+        if version == len(MIGRATIONS):
+            return
+        with self._writing() as connection:
+            for step in MIGRATIONS[_version(connection) :]:  # another may have done it meanwhile
                 step(connection)
-            if version < len(MIGRATIONS):
-                connection.execute(_VERSION.delete())
-                connection.execute(_VERSION.insert().values(version=len(MIGRATIONS)))
+            connection.execute(_VERSION.delete())
+            connection.execute(_VERSION.insert().values(version=len(MIGRATIONS)))
+
+    def _too_new(self, version: int) -> StoreError:
+        return StoreError(
+            "the store was written by a newer trtbench",
+            facts={"store": self.url, "its version": version, "known here": len(MIGRATIONS)},
+            fix="pip install --upgrade trtbench",
+        )
 
     def _writing(self) -> Any:
         return _Guard(self._engine, self.url, write=True)
@@ -213,7 +216,7 @@ class _Guard:
             self._connection = self._engine.connect()
             if self._write and self._engine.dialect.name == "sqlite":
                 self._connection.exec_driver_sql("BEGIN IMMEDIATE")
-        except (OperationalError, DatabaseError) as problem:
+        except (DatabaseError, sqlite3.Error) as problem:
             raise self._error(problem) from None
         return self._connection
 
@@ -223,15 +226,15 @@ class _Guard:
                 self._connection.commit()
             else:
                 self._connection.rollback()
-        except (OperationalError, DatabaseError) as trouble:
+        except (DatabaseError, sqlite3.Error) as trouble:
             raise self._error(trouble) from None
         finally:
             self._connection.close()
-        if isinstance(problem, DatabaseError):
+        if isinstance(problem, (DatabaseError, sqlite3.Error)):
             raise self._error(problem) from None
 
-    def _error(self, problem: DatabaseError) -> StoreError:
-        reason = str(problem.orig or problem).strip()
+    def _error(self, problem: DatabaseError | sqlite3.Error) -> StoreError:
+        reason = str(getattr(problem, "orig", None) or problem).strip()
         fix = "give another place with --store"
         if "not a database" in reason or "malformed" in reason:
             fix = "remove index.sqlite and type: trtbench runs reindex"
@@ -249,10 +252,11 @@ def _engine(url: str) -> Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _prepare(connection: Any, _: object) -> None:
-        connection.isolation_level = None  # transactions are begun by hand, IMMEDIATE for writers
+        # Transactions are begun by hand, IMMEDIATE for writers. The journal stays SQLite's own:
+        # WAL would not work on network folders, and a copied store would lack half of its index.
+        connection.isolation_level = None
         cursor = connection.cursor()
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-            cursor.execute(f"PRAGMA {pragma}")
+        cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
     return engine

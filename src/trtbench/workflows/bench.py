@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -82,7 +83,7 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
         check_interpreter(conduct.python)
     run_id = new_id()
     target = store.directory(run_id, output=conduct.output)
-    with _device(spec, conduct):
+    with hold_device(spec, conduct):
         environment = read_environment(command=conduct.command, folder=Path.cwd())
         with store.new_run(run_id, output=conduct.output) as folder:
             result = _carry_out(spec, run_id, folder, environment, conduct)
@@ -125,7 +126,7 @@ def _carry_out(
             return _keep_failure(end, spec, run_id, folder, environment, conduct, launches)
         launches.append(_collect(work, folder))
     contention = counters_between(before, read_counters())
-    record = _record(spec, run_id, environment, contention, conduct, launches)
+    record = record_from_launches(spec, run_id, environment, contention, conduct, launches)
     times = join_launches([each.times for each in launches])
     draft = Run(record=record, times=times)
     findings = findings_from_run(draft)
@@ -151,7 +152,7 @@ def expected_s(spec: RunSpec) -> float:
 
 
 @contextmanager
-def _device(spec: RunSpec, conduct: Conduct) -> Iterator[None]:
+def hold_device(spec: RunSpec, conduct: Conduct) -> Iterator[None]:
     """Hold the device the runtime measures on, and say so when it has to be waited for."""
     device = RUNTIMES.load(spec.runtime).device(spec)
 
@@ -191,7 +192,7 @@ def _append_log(work: Path, folder: Path) -> None:
         shutil.copyfileobj(source, target)
 
 
-def _record(
+def record_from_launches(
     spec: RunSpec,
     run_id: str,
     environment: Environment,
@@ -199,6 +200,7 @@ def _record(
     conduct: Conduct,
     launches: list[Launch],
 ) -> RunRecord:
+    """Put together what a run's launches told."""
     first = launches[0].outcome
     return RunRecord(
         id=run_id,
@@ -232,6 +234,28 @@ def _raise_told(end: JobEnd) -> None:
     raise kind(end.error.message, facts=end.error.facts, fix=end.error.fix)
 
 
+def fail_job(
+    end: JobEnd,
+    spec: RunSpec,
+    environment: Environment,
+    *,
+    store: Store,
+    conduct: Conduct,
+    log: Path,
+) -> NoReturn:
+    """Raise what a job that did not end well told, or record its failure and raise that."""
+    _raise_told(end)
+    run_id = new_id()
+    failed = _failed_run(end, spec, run_id, environment, conduct)
+    with store.new_run(run_id) as folder:
+        with contextlib.suppress(OSError):
+            shutil.copyfile(log, folder / "log.txt")
+        write_record(folder, failed)
+    target = store.directory(run_id)
+    store.add(failed, path=target)
+    raise _job_error(failed, target)
+
+
 def _keep_failure(
     end: JobEnd,
     spec: RunSpec,
@@ -248,7 +272,15 @@ def _keep_failure(
     shutil.rmtree(work, ignore_errors=True)
     if launches:
         write_samples(folder, join_launches([each.times for each in launches]))
-    failed = FailedRun(
+    failed = _failed_run(end, spec, run_id, environment, conduct)
+    write_record(folder, failed)
+    return failed
+
+
+def _failed_run(
+    end: JobEnd, spec: RunSpec, run_id: str, environment: Environment, conduct: Conduct
+) -> FailedRun:
+    return FailedRun(
         id=run_id,
         created=now(),
         spec=spec,
@@ -260,8 +292,6 @@ def _keep_failure(
         signal=end.signal,
         log_tail=end.log_tail,
     )
-    write_record(folder, failed)
-    return failed
 
 
 def _reason(end: JobEnd) -> str:

@@ -1,0 +1,325 @@
+"""Compare models, engines and stored runs, with a verdict that knows how sure it is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.analysis.apart import compare_apart
+from trtbench.analysis.comparability import blocking_reasons, differences
+from trtbench.analysis.deltas import toolkit_000_rows
+from trtbench.analysis.findings import findings_from_comparison
+from trtbench.analysis.verdict import (
+    MARGIN,
+    correct_for_many,
+    duet_comparison,
+    incomparable,
+    launch_effect,
+    verdict_from_effects,
+)
+from trtbench.domain.result import Comparison, FailedRun, Run, Verdict
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import InputError, UsageError
+from trtbench.store.store import Store
+from trtbench.workflows.bench import Conduct, run_bench
+from trtbench.workflows.config import Config
+from trtbench.workflows.duet import WARMUP, Duet, Mode, Sides, paired, pairs_of
+from trtbench.workflows.spec import run_spec
+
+LAUNCHES = 10
+"""Fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine."""
+MOST_LAUNCHES = 40
+
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A comparison with the runs it rests on."""
+
+    baseline: Run
+    candidate: Run
+    comparison: Comparison
+    interference: tuple[float, float] | None = None
+    """How much slower each side was in turns than alone."""
+    mode: str = "stored runs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a comparison is asked to do, beyond its sides."""
+
+    launches: int = LAUNCHES
+    most_launches: int = MOST_LAUNCHES
+    pairs: int = 150
+    mode: Mode = "auto"
+    margin: float = MARGIN
+    accept: Collection[str] = ()
+    """Differences that shall not make the sides incomparable, by key: ``tf32``, ``runtime``."""
+    flags: dict[str, Any] = field(default_factory=dict)
+    """Of both sides, as ``run_spec`` takes them."""
+    runtimes: Sequence[str | None] = (None,)
+    """One for all sides, or one per side."""
+    pythons: Sequence[str | None] = (None,)
+
+
+def compare(
+    baseline: str,
+    candidates: Sequence[str],
+    *,
+    store: Store,
+    config: Config,
+    asked: Asked | None = None,
+    conduct: Conduct | None = None,
+) -> list[Compared]:
+    """Compare each candidate with the baseline; many candidates are corrected for."""
+    asked, conduct = asked or Asked(), conduct or Conduct()
+    if not candidates:
+        raise UsageError(
+            "a comparison needs a candidate", fix="trtbench compare BASELINE CANDIDATE"
+        )
+    found = [
+        _compare_one(
+            baseline, candidate, number, len(candidates) + 1, store, config, asked, conduct
+        )
+        for number, candidate in enumerate(candidates, start=1)
+    ]
+    return _corrected(found)
+
+
+def comparison_from_runs(
+    baseline: Run,
+    candidate: Run,
+    *,
+    margin: float = MARGIN,
+    accept: Collection[str] = (),
+    interference: tuple[float, float] | None = None,
+) -> Comparison:
+    """Judge two stored runs: as a duet when they were measured in turn, else as measured apart."""
+    design = paired(baseline, candidate)
+    if design is None:
+        comparison = compare_apart(baseline, candidate, accept=accept, margin=margin)
+        return _with_findings(comparison, baseline, candidate, None)
+    names = {"baseline": baseline.id, "candidate": candidate.id}
+    headline = baseline.times.headline
+    reasons = blocking_reasons(
+        differences(baseline.record, candidate.record, accept=accept), metric=headline
+    )
+    if reasons or candidate.times.headline != headline:
+        reason = reasons or f"{headline} was not measured on both sides"
+        refused = incomparable(headline, reason=reason, design=design)
+        comparison = Comparison(design=design, verdicts=(refused,), **names)
+        return _with_findings(comparison, baseline, candidate, interference)
+    pairs = pairs_of(baseline, candidate, headline)
+    comparison = duet_comparison(pairs, metric=headline, design=design, margin=margin, **names)
+    further = tuple(
+        verdict_from_effects(
+            [launch_effect(a, b) for a, b in pairs_of(baseline, candidate, name)],
+            metric=name,
+            design=design,
+            margin=margin,
+        )
+        for name in baseline.times.durations()
+        if name != headline and name in candidate.times.durations()
+    )
+    comparison = msgspec.structs.replace(comparison, verdicts=(*comparison.verdicts, *further))
+    return _with_findings(comparison, baseline, candidate, interference)
+
+
+def selftest(
+    model: str, *, store: Store, config: Config, asked: Asked, conduct: Conduct
+) -> Compared:
+    """Compare a model with itself: what it calls a difference here is the machine's."""
+    return _compare_one(model, model, 1, 2, store, config, asked, conduct)
+
+
+def compare_csv(baseline: Run, candidate: Run) -> str:
+    """The table toolkit 000 wrote: metric, pt, engine, engine_minus_pt, engine_over_pt_ratio."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio"])
+    for row in toolkit_000_rows(baseline, candidate):
+        writer.writerow(row.cells())
+    return text.getvalue()
+
+
+def csv_name(baseline: Run, candidate: Run) -> str:
+    """The file's name: both stems, unsafe characters replaced."""
+    stems = [Path(run.record.spec.model.name).stem for run in (baseline, candidate)]
+    return f"{_UNSAFE.sub('_', stems[0])}_vs_{_UNSAFE.sub('_', stems[1])}.csv"
+
+
+def _compare_one(
+    baseline: str,
+    candidate: str,
+    number: int,
+    sides: int,
+    store: Store,
+    config: Config,
+    asked: Asked,
+    conduct: Conduct,
+) -> Compared:
+    stored = [stored_run(name, store) for name in (baseline, candidate)]
+    if stored[0] is not None and stored[1] is not None:
+        return _stored_comparison(stored[0], stored[1], asked)
+    runtimes = [_pick(asked.runtimes, index, sides, what="-r") for index in (0, number)]
+    pythons = [_pick(asked.pythons, index, sides, what="--python") for index in (0, number)]
+    if stored[0] is not None or stored[1] is not None:
+        return _against_stored(
+            (baseline, candidate), stored, runtimes, pythons, store, config, asked, conduct
+        )
+    specs = [
+        duet_spec(name, runtime, config=config, asked=asked)
+        for name, runtime in zip((baseline, candidate), runtimes, strict=True)
+    ]
+    interpreters = [
+        python or config.python_for(spec.runtime)
+        for python, spec in zip(pythons, specs, strict=True)
+    ]
+    sides = Sides(baseline=specs[0], candidate=specs[1], pythons=(interpreters[0], interpreters[1]))
+    return _play_until_clear(make_duet(sides, store=store, asked=asked, conduct=conduct), asked)
+
+
+def make_duet(sides: Sides, *, store: Store, asked: Asked, conduct: Conduct) -> Duet:
+    """Prepare the launches of two sides, as asked."""
+    return Duet(
+        sides,
+        store=store,
+        conduct=conduct,
+        mode=asked.mode,
+        pairs=asked.pairs,
+        seed=asked.flags.get("seed", 0),
+    )
+
+
+def _play_until_clear(duet: Duet, asked: Asked) -> Compared:
+    """Measure, and double the launches while the answer is unclear and more are allowed."""
+    duet.play(asked.launches)
+    while duet.launches < asked.most_launches:
+        if headline_verdict(duet, margin=asked.margin).kind != "unclear":
+            break
+        duet.play(min(duet.launches, asked.most_launches - duet.launches))
+    return compared_from_duet(duet, asked)
+
+
+def headline_verdict(duet: Duet, *, margin: float = MARGIN) -> Verdict:
+    """Judge what has been measured so far."""
+    pairs = duet.columns(duet.headline)
+    effects = [launch_effect(a, b) for a, b in pairs]
+    return verdict_from_effects(effects, metric=duet.headline, design=duet.design, margin=margin)
+
+
+def compared_from_duet(duet: Duet, asked: Asked) -> Compared:
+    """Keep both sides as runs and judge them."""
+    first, second = duet.keep()
+    comparison = comparison_from_runs(
+        first, second, margin=asked.margin, accept=asked.accept, interference=duet.interference()
+    )
+    return Compared(
+        baseline=first,
+        candidate=second,
+        comparison=comparison,
+        interference=duet.interference(),
+        mode=duet.mode,
+    )
+
+
+def duet_spec(name: str, runtime: str | None, *, config: Config, asked: Asked) -> RunSpec:
+    """Settle one side; without a word about warm-up it is short and fixed."""
+    spec = run_spec(name, config=config, runtime=runtime, **asked.flags)
+    if asked.flags.get("warmup") is None and asked.flags.get("warmup_iterations") is None:
+        spec = msgspec.structs.replace(spec, warmup=WARMUP)
+    return spec
+
+
+def _stored_comparison(baseline: Run, candidate: Run, asked: Asked) -> Compared:
+    comparison = comparison_from_runs(baseline, candidate, margin=asked.margin, accept=asked.accept)
+    return Compared(baseline=baseline, candidate=candidate, comparison=comparison)
+
+
+def _against_stored(
+    names: tuple[str, str],
+    stored: list[Run | None],
+    runtimes: list[str | None],
+    pythons: list[str | None],
+    store: Store,
+    config: Config,
+    asked: Asked,
+    conduct: Conduct,
+) -> Compared:
+    """Measure the side that is a file as the other one was, then compare runs measured apart."""
+    fresh = 0 if stored[0] is None else 1
+    known = stored[1 - fresh]
+    assert known is not None
+    flags = {**asked.flags, "launches": asked.launches}
+    if known.record.spec.batch is not None and flags.get("batch") is None:
+        flags["batch"] = known.record.spec.batch
+    runtime = runtimes[fresh]
+    spec = run_spec(names[fresh], config=config, runtime=runtime, **flags)
+    python = pythons[fresh] or config.python_for(spec.runtime)
+    run = run_bench(spec, store=store, conduct=replace(conduct, python=python))
+    runs = (run, known) if fresh == 0 else (known, run)
+    return _stored_comparison(runs[0], runs[1], asked)
+
+
+def stored_run(name: str, store: Store) -> Run | None:
+    """Read a stored run when the name is one; a file of that name comes first."""
+    path = Path(name)
+    if path.is_file() or (path.suffix and not path.is_dir() and "/" in name):
+        return None
+    if path.suffix and not path.exists():
+        return None
+    run = store.load(name)
+    if isinstance(run, FailedRun):
+        raise InputError(
+            f"the run {run.id} did not finish", facts={"reason": run.reason, "stage": run.stage}
+        )
+    return run
+
+
+def _pick(values: Sequence[str | None], index: int, sides: int, *, what: str) -> str | None:
+    """Take the one value for all sides, or the side's own."""
+    if len(values) <= 1:
+        return values[0] if values else None
+    if len(values) != sides:
+        raise UsageError(f"{what} is given {len(values)} times for {sides} sides",
+                         fix="give it once, or once per side in order")  # fmt: skip
+    return values[index]
+
+
+def _with_findings(
+    comparison: Comparison,
+    baseline: Run,
+    candidate: Run,
+    interference: tuple[float, float] | None,
+) -> Comparison:
+    findings = findings_from_comparison(
+        baseline, candidate, comparison=comparison, interference=interference
+    )
+    return msgspec.structs.replace(comparison, findings=findings)
+
+
+def _corrected(found: list[Compared]) -> list[Compared]:
+    """Hold every candidate's headline to the stricter bar that several comparisons need."""
+    if len(found) < 2:
+        return found
+    heads = correct_for_many([each.comparison.verdicts[0] for each in found])
+    return [
+        Compared(
+            baseline=each.baseline,
+            candidate=each.candidate,
+            comparison=msgspec.structs.replace(
+                each.comparison, verdicts=(head, *each.comparison.verdicts[1:])
+            ),
+            interference=each.interference,
+            mode=each.mode,
+        )
+        for each, head in zip(found, heads, strict=True)
+    ]
