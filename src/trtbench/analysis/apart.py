@@ -29,9 +29,10 @@ from trtbench.analysis.verdict import (
 )
 from trtbench.domain.result import Comparison, Run, RunRecord, Verdict
 from trtbench.domain.spec import Value
+from trtbench.units import text_from_fraction
 
 CPU_DRIFT = 0.40
-"""Adjacent launches on the CPU of a shared virtual machine, 99th percentile (method 4.1)."""
+"""Adjacent launches on the CPU of a shared virtual machine, 99th percentile, measured."""
 ENQUEUE_DRIFT = 0.30
 """GPU work launched call by call wanders by 10 to 30 % between runs."""
 GRAPH_DRIFT = 0.01
@@ -121,7 +122,9 @@ def verdict_apart(
         return incomparable(metric, reason=f"{metric} holds times that are not positive")
     logs = [np.log(np.asarray(side)).tolist() for side in (baseline, candidate)]
     estimate = trimmed_difference(*logs)
-    meaning = f"99 % over launches, widened by a drift of ±{drift.bound:.1%} ({drift.source})"
+    meaning = (
+        f"99 % over launches, widened by a drift of ±{100 * drift.bound:.1f} % ({drift.source})"
+    )
     if estimate is not None:
         return judge(
             estimate,
@@ -145,15 +148,16 @@ def _single(
     """Judge one launch a side: only what exceeds drift counts, and nothing is ever the same."""
     low, high = effect - drift.log, effect + drift.log
     kind, _ = decide(effect, low, high, better=better, gate=gate, margin=0.0)
-    within = f"{math.expm1(effect):+.1%} is within the drift of ±{drift.bound:.1%}"
-    beyond = f"{math.expm1(effect):+.1%} exceeds the drift of ±{drift.bound:.1%}"
     clear = kind in ("faster", "slower")
+    change = text_from_fraction(math.expm1(effect), digits=1, signed=True)
+    relation = "exceeds" if clear else "is within"
+    said = f"{change} {relation} the drift of ±{100 * drift.bound:.1f} %"
     return Verdict(
         metric=metric,
         kind=kind if clear else "unclear",
         ratio=math.exp(effect),
         interval=ratio_interval(low, high, meaning=f"drift bound only: {drift.source}"),
-        reason=f"one launch on a side; {beyond if clear else within} ({drift.source})",
+        reason=f"one launch on a side; {said} ({drift.source})",
         launches=launches,
         launches_needed=None,
         design="apart",

@@ -1,7 +1,7 @@
 """How many independent samples a series is worth.
 
 Samples of one process follow one another: a disturbed moment disturbs many. Every interval that
-counted them as independent would be too narrow (method: 0 to 13 % coverage instead of 95 %).
+counted them as independent would be too narrow (measured: 0 to 13 % coverage instead of 95 %).
 """
 
 from __future__ import annotations

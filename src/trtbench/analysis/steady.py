@@ -30,10 +30,9 @@ PENALTY_COARSE = 10.0
 PENALTY_MOST = 40.0
 """A cut costs c sigma² ln m, c = 4 (1 + r) / (1 - r) at lag-one correlation r.
 
-The method's two steps (6, and 12 above r = 0.3) made continuous; r is what remains about the
-cuts of a coarse search, because a fine one explains correlation away. Calibrated on AR(1) series:
-at most 2 % false up to a correlation of 0.3; a step of 3 % is found in 99 % of series of 300 and
-more, and of 100 if the noise is 1 % (88 % at 2 %).
+r is what remains about the cuts of a coarse search, because a fine one explains correlation away.
+Calibrated on AR(1) series: at most 2 % false up to a correlation of 0.3; a step of 3 % is found in
+99 % of series of 300 and more, and of 100 if the noise is 1 % (88 % at 2 %).
 """
 CORRELATED = 0.3
 """Above it blocks are enlarged first, as long as enough of them remain."""

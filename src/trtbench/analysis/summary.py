@@ -19,7 +19,7 @@ QUANTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 0.999)
 
 LEVEL = 0.95
 LEAST_EFFECTIVE = 30
-"""With fewer effective samples no interval within a launch is given at all (method 2.4 d)."""
+"""With fewer effective samples no interval within a launch is given at all."""
 
 WITHIN_LAUNCH = "95 % for this launch only, effective samples counted; another launch may differ"
 OVER_LAUNCHES = "95 % for launches like these, on this machine in this period"

@@ -25,9 +25,10 @@ from trtbench.analysis.tails import (
 )
 from trtbench.domain.result import Comparison, Design, Interval, Verdict
 from trtbench.domain.samples import Column
+from trtbench.units import text_from_fraction
 
 GATE = 0.01
-"""Effects below 1 % are not called a difference (method: 0 of 40 000 equal pairs were)."""
+"""Effects below 1 % are not called a difference (measured: 0 of 40 000 equal pairs were)."""
 MARGIN = 0.02
 """The same means: within 2 %, interval and all."""
 MOST_LAUNCHES = 400
@@ -114,16 +115,20 @@ def decide(
     margin: float = MARGIN,
 ) -> tuple[Literal["same", "faster", "slower", "unclear"], str]:
     """Decide from a log-ratio and its interval, and say why in words."""
-    shown = f"{math.expm1(effect):+.2%} [{math.expm1(low):+.2%}, {_expm1(high):+.2%}]"
+    ends = (text_from_fraction(_expm1(end), signed=True) for end in (low, high))
+    shown = f"{text_from_fraction(_expm1(effect), signed=True)} [{', '.join(ends)}]"
     excludes_zero = low > 0 or high < 0
     if excludes_zero and abs(math.expm1(effect)) >= gate:
         slower = (effect > 0) == (better == "low")
         return ("slower" if slower else "faster"), f"{shown}: the interval excludes no change"
     if low > -math.log1p(margin) and high < math.log1p(margin):
-        return "same", f"{shown}: within ±{margin:.0%}"
+        return "same", f"{shown}: within ±{100 * margin:g} %"
     if excludes_zero:
-        return "unclear", f"{shown}: below the {gate:.0%} that counts, but maybe beyond the margin"
-    return "unclear", f"{shown}: the interval holds no change and more than ±{margin:.0%}"
+        return (
+            "unclear",
+            f"{shown}: below the {100 * gate:g} % that counts, but maybe beyond the margin",
+        )
+    return "unclear", f"{shown}: the interval holds no change and more than ±{100 * margin:g} %"
 
 
 def ratio_interval(low: float, high: float, *, level: float = LEVEL, meaning: str) -> Interval:

@@ -68,12 +68,6 @@ class Gpu(Value, frozen=True, kw_only=True):
     l2_bytes: int | None = None
     sm_clock_default_hz: float | None = None
     clocks_locked: bool | None = None
-    other_processes: int | None = None
-    """Compute and graphics processes of others before the run."""
-    gpu_util_before: float | None = None
-    """Mean utilisation in the second before the run, from 0 to 1."""
-    shared_by: str | None = None
-    """``MIG``, ``MPS``, ``WDDM`` or ``display`` where one of them holds."""
     pcie_gen: int | None = None
     pcie_gen_max: int | None = None
     pcie_width: int | None = None
@@ -90,9 +84,6 @@ class Environment(Value, frozen=True, kw_only=True):
     cpu_cores: int | None = None
     cpu_physical_cores: int | None = None
     cpu_governor: str | None = None
-    cpu_turbo: bool | None = None
-    smt_shared: bool | None = None
-    """Whether the cores used share a physical core with others (hyper-threading)."""
     virtual_machine: bool | None = None
     load_before: tuple[float, float, float] | None = None
     """Load averages over 1, 5 and 15 minutes before the run."""
@@ -125,12 +116,6 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     cpu_s: float | None = None
     peak_memory_bytes: int | None = None
     gc_collections: int | None = None
-    steal_share: float | None = None
-    """CPU time the hypervisor took during the measured part, from 0 to 1."""
-    pressure_share: float | None = None
-    """Time in which some task waited for a CPU (PSI ``some``), from 0 to 1."""
-    throttled_s: float | None = None
-    """Time a container's CPU quota stopped the process (growth of ``throttled_usec``)."""
     violations_s: dict[str, float] = {}
     """Growth of the GPU's limit counters while measuring: ``power``, ``thermal``, ..."""
     energy_j: float | None = None

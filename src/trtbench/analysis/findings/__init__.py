@@ -1,0 +1,63 @@
+"""What the tool itself thinks of a result: the honesty checklist as code.
+
+One rule is one function and one row of a table. Knows values only; a rule whose evidence is
+absent says nothing.
+"""
+
+from __future__ import annotations
+
+from trtbench.analysis.findings import (
+    rules_compare,
+    rules_machine,
+    rules_sampling,
+    rules_setup,
+    rules_timing,
+)
+from trtbench.analysis.findings.evidence import Evidence, evidence_from_run
+from trtbench.analysis.findings.rule import Rule
+from trtbench.domain.result import Finding, Run
+
+__all__ = [
+    "RULES",
+    "Evidence",
+    "evidence_from_run",
+    "findings_from_evidence",
+    "findings_from_run",
+    "rule_table",
+]
+
+SEVERITIES = ("error", "warning", "note")
+
+RULES: tuple[Rule, ...] = tuple(
+    sorted(
+        (
+            *rules_timing.RULES,
+            *rules_machine.RULES,
+            *rules_sampling.RULES,
+            *rules_setup.RULES,
+            *rules_compare.RULES,
+        ),
+        key=lambda rule: rule.code,
+    )
+)
+
+
+def findings_from_run(run: Run) -> tuple[Finding, ...]:
+    """Look at a stored run with every rule, the most severe finding first."""
+    return findings_from_evidence(evidence_from_run(run))
+
+
+def findings_from_evidence(evidence: Evidence) -> tuple[Finding, ...]:
+    """Look at all there is with every rule, the most severe finding first."""
+    found = [finding for rule in RULES for finding in rule.findings(evidence)]
+    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def rule_table() -> str:
+    """Write the table of rules in Markdown."""
+    head = ["| id | what | severity | fires when | source |", "|---|---|---|---|---|"]
+    rows = (
+        f"| {rule.code} | {rule.title} | {rule.severity} | {rule.condition} | {rule.source} |"
+        for rule in RULES
+    )
+    return "\n".join([*head, *rows]) + "\n"

@@ -1,0 +1,259 @@
+"""Everything a rule may look at; what is not known is ``None``, and no rule fires on it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from trtbench.analysis.steady import Segmentation, segment_launches
+from trtbench.analysis.summary import Summary, summary_from_run
+from trtbench.domain.result import (
+    Comparison,
+    Gpu,
+    LaunchFacts,
+    Run,
+    RunRecord,
+    Scalar,
+    VerdictKind,
+)
+from trtbench.domain.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
+from trtbench.domain.spec import Value
+
+
+class Peaks(Value, frozen=True, kw_only=True):
+    """What a device can do at the clock it had, at best measured, at worst from a data sheet."""
+
+    flops_per_s: float | None = None
+    bytes_per_s: float | None = None
+    l2_bytes: float | None = None
+
+
+class Work(Value, frozen=True, kw_only=True):
+    """What one query of a model takes at least."""
+
+    flops: float | None = None
+    weight_bytes: float | None = None
+
+
+class BatchPoint(Value, frozen=True, kw_only=True):
+    """Latency at one batch size, for a look over batch sizes."""
+
+    batch: int
+    latency_s: float
+
+
+class OutputFacts(Value, frozen=True, kw_only=True):
+    """What is known about the outputs of the engine that was timed."""
+
+    finite: bool | None = None
+    varies: bool | None = None
+    """Whether two different inputs gave different outputs."""
+    checked: bool | None = None
+    """Whether outputs were compared with a reference."""
+
+
+class LoadFacts(Value, frozen=True, kw_only=True):
+    """How an open loop went."""
+
+    offered_hz: float
+    achieved_hz: float
+    late_share: float = 0.0
+    """Requests dispatched later than planned, from 0 to 1."""
+    queue_grows: bool | None = None
+    """Whether queue time rises at 99 %."""
+
+
+class EnergyFacts(Value, frozen=True, kw_only=True):
+    """How energy was measured."""
+
+    window_s: float
+    update_s: float | None = None
+    """How often the counter changes."""
+    counter_j: float | None = None
+    integral_j: float | None = None
+    """Power samples integrated over the same window."""
+    part_time_sensor: bool | None = None
+    """The sensor looks only part of the time (A100 and H100: a quarter)."""
+
+
+class MemoryFacts(Value, frozen=True, kw_only=True):
+    """What a memory number counts."""
+
+    scope: Literal["process", "device"]
+    baseline_subtracted: bool = False
+
+
+class AccuracyFacts(Value, frozen=True, kw_only=True):
+    """Which engine an accuracy belongs to, and how much was lost against the reference."""
+
+    engine_sha256: str | None = None
+    drop_low: float | None = None
+    drop_high: float | None = None
+    """Interval of the loss; above zero it is a loss."""
+
+
+class PairFacts(Value, frozen=True, kw_only=True):
+    """What is known of a comparison beside its two records."""
+
+    baseline: RunRecord
+    candidate: RunRecord
+    comparison: Comparison | None = None
+    accept: tuple[str, ...] = ()
+    """Differences the user accepted by name."""
+    baseline_clock_hz: float | None = None
+    candidate_clock_hz: float | None = None
+    """Median SM clocks while each side ran."""
+    cycles_kind: VerdictKind | None = None
+    """Verdict when times are counted in clock cycles."""
+    interference: dict[str, float] = {}
+    """Per side, the median interleaved over the median alone."""
+    one_process: bool = False
+    position_effects: tuple[float, ...] = ()
+    """Per launch, ln of the time in second over first place of a pair."""
+    comparisons: int = 1
+    """How many candidates were compared at once."""
+    shown_as: str | None = None
+    """The word a report is about to print for the verdict."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evidence:
+    """One measurement and all that was seen around it."""
+
+    record: RunRecord | None = None
+    times: IterationTimes | None = None
+    summary: Summary | None = None
+    segments: tuple[Segmentation, ...] = ()
+    telemetry: tuple[TelemetrySample, ...] = ()
+    telemetry_before: tuple[TelemetrySample, ...] = ()
+    layers: LayerProfile | None = None
+    graph: EngineGraph | None = None
+    work: Work | None = None
+    peaks: Peaks | None = None
+    batches: tuple[BatchPoint, ...] = ()
+    outputs: OutputFacts | None = None
+    load: LoadFacts | None = None
+    energy: EnergyFacts | None = None
+    memory: MemoryFacts | None = None
+    accuracy: AccuracyFacts | None = None
+    pair: PairFacts | None = None
+
+    @property
+    def launches(self) -> tuple[LaunchFacts, ...]:
+        return self.record.launches if self.record else ()
+
+    @property
+    def gpu(self) -> Gpu | None:
+        """The first GPU of the machine, where there is one."""
+        return self.record.environment.gpus[0] if self.record and self.has_gpu else None
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether the run could use a GPU."""
+        return bool(self.record and self.record.environment.gpus)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the run did use one: GPU time or telemetry was seen."""
+        return self.has_gpu and (self.median("gpu") is not None or bool(self.telemetry))
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether the times come from a duet, in which drift hits both sides alike."""
+        comparison = self.pair.comparison if self.pair else None
+        return comparison is not None and comparison.design == "duet"
+
+    def median(self, column: str) -> float | None:
+        """Give the median of a column, if it was measured."""
+        if self.summary is None:
+            return None
+        found = (each.median for each in self.summary.columns if each.column == column)
+        return next(found, None)
+
+    def condition(self, key: str) -> object:
+        """Give a recorded condition; ``None`` when nobody knows it."""
+        fact = self.record.conditions.get(key) if self.record else None
+        return None if fact is None or fact.source == "unknown" else fact.value
+
+    def fact(self, key: str) -> float | None:
+        """Give a number among the recorded facts or what the machine told."""
+        value = self._told(key)
+        return float(value) if isinstance(value, (int, float)) else None
+
+    def flag(self, key: str) -> bool | None:
+        """Give a yes or no among the recorded facts or what the machine told."""
+        value = self._told(key)
+        return value if isinstance(value, bool) else None
+
+    def _told(self, key: str) -> Scalar:
+        if self.record is None:
+            return None
+        return self.record.facts.get(key, self.record.environment.extra.get(key))
+
+
+def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
+    """Gather what a stored run tells, with what its record's ``facts`` hold."""
+    bare = Evidence(record=run.record)
+    return Evidence(
+        record=run.record,
+        times=run.times,
+        summary=summary or summary_from_run(run),
+        segments=tuple(segment_launches(run.times)) if len(run.times) else (),
+        telemetry=run.telemetry,
+        layers=run.layers,
+        graph=run.graph,
+        work=Work(flops=bare.fact("flops"), weight_bytes=bare.fact("weight_bytes")),
+        peaks=_peaks(bare),
+        outputs=OutputFacts(
+            finite=bare.flag("outputs_finite"),
+            varies=bare.flag("outputs_vary"),
+            checked=bare.flag("outputs_checked"),
+        ),
+        load=_load(bare),
+        energy=_energy(bare),
+    )
+
+
+def with_pair(evidence: Evidence, pair: PairFacts) -> Evidence:
+    """Add the facts of a comparison."""
+    return replace(evidence, pair=pair)
+
+
+def _peaks(bare: Evidence) -> Peaks:
+    gpu = bare.gpu
+    return Peaks(
+        flops_per_s=bare.fact("peak_flops_per_s"),
+        bytes_per_s=bare.fact("peak_bytes_per_s"),
+        l2_bytes=gpu.l2_bytes if gpu else None,
+    )
+
+
+def _load(bare: Evidence) -> LoadFacts | None:
+    offered, achieved = bare.fact("offered_hz"), bare.fact("achieved_hz")
+    if offered is None or achieved is None:
+        return None
+    return LoadFacts(
+        offered_hz=offered,
+        achieved_hz=achieved,
+        late_share=bare.fact("late_share") or 0.0,
+        queue_grows=bare.flag("queue_grows"),
+    )
+
+
+def _energy(bare: Evidence) -> EnergyFacts | None:
+    window = bare.fact("energy_window_s")
+    if window is None:
+        return None
+    return EnergyFacts(
+        window_s=window,
+        update_s=bare.fact("energy_update_s"),
+        counter_j=bare.fact("energy_counter_j"),
+        integral_j=bare.fact("energy_integral_j"),
+        part_time_sensor=bare.flag("energy_part_time_sensor"),
+    )
+
+
+def known(values: Collection[float | None]) -> list[float]:
+    """Keep the values that are known."""
+    return [value for value in values if value is not None]

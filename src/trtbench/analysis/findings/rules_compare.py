@@ -1,0 +1,284 @@
+"""Rules on comparisons, which look at both sides: H06, H24, H25, H27, H28, H32 to H35, H42, H43."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from trtbench.analysis.comparability import Difference, differences
+from trtbench.analysis.findings.evidence import Evidence
+from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
+from trtbench.analysis.robust import trimmed
+
+
+def _differences(e: Evidence, code: str) -> Iterator[Difference]:
+    if e.pair is None:
+        return
+    for each in differences(e.pair.baseline, e.pair.candidate, accept=e.pair.accept):
+        if each.code == code:
+            yield each
+
+
+def _hits(e: Evidence, code: str, *, remedy: str) -> Iterator[Hit]:
+    """Turn differences into findings: refused, accepted or merely unknown."""
+    for each in _differences(e, code):
+        yield Hit(
+            severity="error" if each.blocking else "note",
+            message=each.message,
+            evidence={"baseline": each.baseline, "candidate": each.candidate},
+            remedy=remedy.format(key=each.key),
+        )
+
+
+@rule(
+    "H06",
+    "clocks differ between the sides",
+    severity="warning",
+    when="median SM clocks more than {apart:.0%} apart, or the verdict changes when times are "
+    "counted in cycles",
+    source="nvbench-compare-robust",
+    apart=0.01,
+)
+def clocks_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when a difference may be one of clocks."""
+    if e.pair is None:
+        return
+    one, other = e.pair.baseline_clock_hz, e.pair.candidate_clock_hz
+    if one and other and abs(other / one - 1) > at["apart"]:
+        yield Hit(
+            message=f"the SM clock was {one / 1e6:.0f} MHz on one side, {other / 1e6:.0f} MHz on "
+            "the other",
+            evidence={"baseline_mhz": rounded(one / 1e6), "candidate_mhz": rounded(other / 1e6)},
+            remedy="lock the clock: sudo nvidia-smi -lgc MIN,MAX",
+            concerns="gpu",
+        )
+    comparison = e.pair.comparison
+    kind = comparison.verdicts[0].kind if comparison and comparison.verdicts else None
+    if e.pair.cycles_kind is not None and kind is not None and e.pair.cycles_kind != kind:
+        yield Hit(
+            message=f"{kind} in time, {e.pair.cycles_kind} in clock cycles: a clock effect",
+            evidence={"in_time": kind, "in_cycles": e.pair.cycles_kind},
+            remedy="lock the clock: sudo nvidia-smi -lgc MIN,MAX",
+            concerns="gpu",
+        )
+    yield from _hits(e, "H06", remedy="lock the clocks alike on both sides")
+
+
+@rule(
+    "H24",
+    "CUDA graph on one side only",
+    severity="error",
+    when="one side used a CUDA graph and the other did not, or a capture failed silently",
+    source="trtexec: may be ignored if capture fails",
+)
+def graph_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when launches cost something on one side only."""
+    yield from _hits(e, "H24", remedy="--cuda-graph on for both, or --accept {key}")
+    asked = e.record is not None and e.record.spec.cuda_graph == "on"
+    if asked and e.condition("cuda_graph") is False:
+        yield Hit(
+            message="a CUDA graph was asked for, and none was used: the capture failed",
+            evidence={"asked": True, "used": False},
+            remedy="see the log for what could not be captured",
+            concerns="gpu",
+        )
+
+
+@rule(
+    "H25",
+    "shapes or protocol differ",
+    severity="error",
+    when="inputs, batch, protocol, transfers, streams or waiting differ between the sides",
+    source="ArtTRT: dynamic engine 13.2 ms, static 5.5 ms",
+)
+def shapes_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when the sides did not do the same work."""
+    yield from _hits(e, "H25", remedy="measure both alike, or --accept {key}")
+
+
+@rule(
+    "H27",
+    "TF32 on one side only",
+    severity="error",
+    when="TF32 allowed on one side only (TensorRT on by default; PyTorch off for matmul, on for "
+    "cuDNN)",
+    source="TensorRT and PyTorch documentation",
+)
+def tf32_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when one side rounded more than the other."""
+    yield from _hits(e, "H27", remedy="build with --no-tf32, or --accept tf32")
+
+
+@rule(
+    "H28",
+    "different machines or versions",
+    severity="error",
+    when="another host, CPU, GPU, power limit or ECC setting (refused); other versions (a note)",
+    source="nvbench's device match",
+)
+def machines_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when the sides ran in different places."""
+    yield from _hits(e, "H28", remedy="measure both here: trtbench compare A B")
+
+
+@rule(
+    "H32",
+    "the sides disturb each other",
+    severity="warning",
+    when="a side is more than {share:.0%} slower or faster interleaved than alone",
+    source="measured: identical sessions 35 % apart",
+    share=0.05,
+)
+def interference(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when taking turns changed what was measured."""
+    if e.pair is None:
+        return
+    for side, ratio in e.pair.interference.items():
+        if abs(ratio - 1) > at["share"]:
+            yield Hit(
+                message=f"the {side} takes {ratio - 1:+.0%} when the sides take turns",
+                evidence={side: rounded(ratio)},
+                remedy="processes in lock step, or blocks of iterations, instead of one process",
+            )
+
+
+@rule(
+    "H33",
+    "the order matters",
+    severity="warning",
+    when="second place in a pair is slower or faster than first at {level:.0%}",
+    source="duet design; none found where it was looked for",
+    level=0.99,
+)
+def order_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when the place in a pair decides."""
+    if e.pair is None:
+        return
+    estimate = trimmed(e.pair.position_effects)
+    if estimate is None or estimate.df < 1 or estimate.p >= 1 - at["level"]:
+        return
+    yield Hit(
+        message=f"second place in a pair costs {estimate.mean:+.2%}",
+        evidence={"effect": rounded(estimate.mean), "p": rounded(estimate.p)},
+        remedy="random order removes it from the ratio; a pause between turns removes it at all",
+    )
+
+
+@rule(
+    "H34",
+    "many comparisons",
+    severity="note",
+    when="more than one candidate: probabilities are corrected by Holm's rule",
+    source="multiplicity",
+)
+def many_comparisons(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when several candidates were compared at once."""
+    if e.pair is not None and e.pair.comparisons > 1:
+        yield Hit(
+            message=f"{e.pair.comparisons} comparisons at once, corrected by Holm's rule",
+            evidence={"comparisons": e.pair.comparisons},
+            remedy="compare fewer candidates, or more launches",
+        )
+
+
+@rule(
+    "H35",
+    "unclear is not the same",
+    severity="error",
+    when="a verdict other than 'same' is about to be shown as same",
+    source="nvbench AMBG",
+)
+def unclear_as_same(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when words say more than the verdict."""
+    comparison = e.pair.comparison if e.pair else None
+    if e.pair is None or comparison is None or not comparison.verdicts:
+        return
+    kind = comparison.verdicts[0].kind
+    if e.pair.shown_as in ("same", "equal", "equivalent", "no difference") and kind != "same":
+        yield Hit(
+            message=f"the verdict is {kind}, and is shown as {e.pair.shown_as}",
+            evidence={"verdict": kind},
+            remedy="say unclear, with the launches still needed",
+        )
+
+
+@rule(
+    "H42",
+    "accuracy of another build",
+    severity="warning",
+    when="the accuracy on record belongs to an engine with another hash",
+    source="TensorRT builds differ in tactics",
+)
+def accuracy_of_another(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when speed and accuracy belong to different files."""
+    here = e.record.spec.model.sha256 if e.record else None
+    there = e.accuracy.engine_sha256 if e.accuracy else None
+    if here and there and here != there:
+        yield Hit(
+            message="the accuracy was measured on another build of this engine",
+            evidence={"engine": here[:12], "accuracy_of": there[:12]},
+            remedy="trtbench eval ENGINE",
+            concerns="accuracy",
+        )
+
+
+@rule(
+    "H43",
+    "faster and less accurate",
+    severity="warning",
+    when="the interval of the accuracy loss excludes zero",
+    source="a speed-up at unequal accuracy is half a result",
+)
+def less_accurate(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when a speed-up was paid for."""
+    low = e.accuracy.drop_low if e.accuracy else None
+    high = e.accuracy.drop_high if e.accuracy else None
+    if low is not None and high is not None and low > 0:
+        yield Hit(
+            message=f"the candidate loses {low:.2%} to {high:.2%} of accuracy: "
+            "show it beside the speed-up",
+            evidence={"drop_low": rounded(low), "drop_high": rounded(high)},
+            remedy="compare at equal accuracy, or say both numbers",
+            concerns="accuracy",
+        )
+
+
+@rule(
+    "H45",
+    "numbers age",
+    severity="note",
+    when="the sides were measured more than {days:.0f} days apart",
+    source="consecutive launches cover 33 to 62 %, measured",
+    days=7,
+)
+def aged(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when a number from long ago is compared with one of today."""
+    if e.pair is None:
+        return
+    try:
+        dates = [datetime.fromisoformat(r.created) for r in (e.pair.baseline, e.pair.candidate)]
+        days = abs((dates[1] - dates[0]).total_seconds()) / 86400
+    except (ValueError, TypeError):
+        return
+    if days > at["days"]:
+        yield Hit(
+            message=f"measured {days:.0f} days apart: machines change",
+            evidence={"days": rounded(days)},
+            remedy="measure both now: trtbench compare A B",
+        )
+
+
+RULES = (
+    clocks_differ,
+    graph_on_one_side,
+    shapes_differ,
+    tf32_on_one_side,
+    machines_differ,
+    interference,
+    order_effect,
+    many_comparisons,
+    unclear_as_same,
+    accuracy_of_another,
+    less_accurate,
+    aged,
+)

@@ -1,0 +1,300 @@
+"""Rules on what was run and how: precision, fall-backs, data, load, energy: H26, H29 to H45."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from trtbench.analysis.findings.evidence import Evidence
+from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
+from trtbench.domain.samples import EngineGraph
+
+SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
+"""Precisions that other executed types fulfil too; the rest stand for themselves."""
+
+
+@rule(
+    "H26",
+    "precision not what the label says",
+    severity="warning",
+    when="fewer than {share:.0%} of the layers run in the precision of the label, or INT8 without "
+    "Q/DQ or calibration",
+    source="TensorRT 11 is strongly typed",
+    share=0.5,
+)
+def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when an engine runs in another precision than its name says."""
+    label = e.record.spec.precision if e.record else None
+    if label is None:
+        return
+    if label == "int8" and e.flag("quantized") is False:
+        yield Hit(
+            message="INT8 was asked for, but the model has neither Q/DQ nor calibration",
+            evidence={"precision": label, "quantized": False},
+            remedy="trtbench quantize MODEL --precision int8",
+            concerns="gpu",
+        )
+    types = layer_types(e.graph) if e.graph else Counter()
+    wanted = SHARED_TYPES.get(label, (label,))
+    if not types or not wanted:
+        return
+    share = sum(types[name] for name in wanted) / sum(types.values())
+    if share < at["share"]:
+        shown = ", ".join(f"{count} {name}" for name, count in types.most_common())
+        yield Hit(
+            message=f"labelled {label}, but only {share:.0%} of the layers run in it",
+            evidence={"layers": shown, "share": rounded(share)},
+            remedy="build from a typed ONNX, or rename it; trtbench inspect ENGINE shows layers",
+            concerns="gpu",
+        )
+
+
+def layer_types(graph: EngineGraph) -> Counter[str]:
+    """Count layers by the type of their first typed input or output."""
+    found: Counter[str] = Counter()
+    for layer in graph.layers:
+        types = [tensor.dtype for tensor in (*layer.inputs, *layer.outputs) if tensor.dtype]
+        floating = [name for name in types if re.match(r"fp|bf|int8|tf", name)]
+        if floating:
+            found[floating[0]] += 1
+    return found
+
+
+@rule(
+    "H29",
+    "part of the model ran elsewhere",
+    severity="warning",
+    when="nodes not on the device that was asked for, or graph breaks in PyTorch",
+    source="ONNX Runtime",
+)
+def fallback(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when the CPU did work that was meant for the GPU."""
+    nodes, breaks = e.fact("fallback_nodes"), e.fact("graph_breaks")
+    if nodes:
+        yield Hit(
+            message=f"{nodes:.0f} nodes ran on the CPU instead of the device asked for",
+            evidence={"fallback_nodes": nodes},
+            remedy="see which with --profile; replace them or accept the copies they cost",
+            concerns="host",
+        )
+    if breaks:
+        yield Hit(
+            message=f"the compiled model has {breaks:.0f} graph breaks: parts ran eagerly",
+            evidence={"graph_breaks": breaks},
+            remedy="TORCH_LOGS=graph_breaks shows where",
+            concerns="host",
+        )
+
+
+@rule(
+    "H30",
+    "unrealistic input",
+    severity="note",
+    when="random or constant input, the same buffer every time",
+    source="power and sparsity depend on data",
+)
+def input_data(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when the model saw data it will never see."""
+    if e.record is None or e.record.provenance != "measured":
+        return
+    constant = e.flag("inputs_constant")
+    if constant or e.record.spec.inputs.source is None:
+        what = "constant" if constant else "random"
+        yield Hit(
+            message=f"{what} input, the same every time: real data may differ in power",
+            evidence={"input": what},
+            remedy="--inputs data.npz",
+        )
+
+
+@rule(
+    "H36",
+    "latency not under load",
+    severity="note",
+    when="closed-loop latency; in an open loop a warning when more than {late:.0%} of requests "
+    "were dispatched late",
+    source="wrk2; perf_analyzer 1 %",
+    late=0.01,
+)
+def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when queueing is not in the number."""
+    if e.load is not None:
+        if e.load.late_share > at["late"]:
+            yield Hit(
+                severity="warning",
+                message=f"{e.load.late_share:.1%} of the requests were sent late: "
+                "the true latency is higher",
+                evidence={"late_share": rounded(e.load.late_share)},
+                remedy="a lower --rate, or a core kept free for the sender",
+                concerns="host",
+            )
+        return
+    if e.record is not None and e.record.spec.protocol in ("serve", "pipeline", "gpu"):
+        yield Hit(
+            message="each query waited for the one before: what users of a busy service wait "
+            "comes on top",
+            evidence={"protocol": e.record.spec.protocol},
+            remedy="--protocol server --rate 100/s",
+            concerns="p99",
+        )
+
+
+@rule(
+    "H37",
+    "overloaded",
+    severity="error",
+    when="achieved below {achieved:.0%} of the offered rate, or queue time grows",
+    source="open-loop queueing",
+    achieved=0.99,
+)
+def overloaded(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when the queue grew: latency then depends on how long one waits."""
+    if e.load is None or e.load.offered_hz <= 0:
+        return
+    share = e.load.achieved_hz / e.load.offered_hz
+    if share < at["achieved"] or e.load.queue_grows:
+        yield Hit(
+            message=f"overloaded: {share:.1%} of the offered rate was served; "
+            "latency has no meaning",
+            evidence={
+                "offered_hz": rounded(e.load.offered_hz),
+                "achieved_hz": rounded(e.load.achieved_hz),
+            },
+            remedy=f"--rate {0.8 * e.load.achieved_hz:.3g}/s",
+            concerns="host",
+        )
+
+
+@rule(
+    "H38",
+    "energy window too short or in doubt",
+    severity="warning",
+    when="window below {updates:.0f} counter updates, counter and integrated power more than "
+    "{apart:.0%} apart, or a sensor that looks part of the time",
+    source="arXiv 2312.02741",
+    updates=100,
+    apart=0.05,
+)
+def energy_window(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when an energy figure is less sure than it looks."""
+    energy = e.energy
+    if energy is None:
+        return
+    why = []
+    if energy.update_s and energy.window_s < at["updates"] * energy.update_s:
+        why.append(f"the window holds {energy.window_s / energy.update_s:.0f} counter updates")
+    if energy.counter_j and energy.integral_j is not None:
+        apart = abs(energy.integral_j - energy.counter_j) / energy.counter_j
+        if apart > at["apart"]:
+            why.append(f"counter and power samples are {apart:.0%} apart")
+    if energy.part_time_sensor:
+        why.append("the sensor sees only part of the time")
+    if why:
+        least = at["updates"] * (energy.update_s or 0.1)
+        yield Hit(
+            message=f"energy is uncertain: {'; '.join(why)}",
+            evidence={"window_s": rounded(energy.window_s), "update_s": energy.update_s},
+            remedy=f"--duration {max(10.0, least):.0f}s",
+            concerns="energy",
+        )
+
+
+@rule(
+    "H39",
+    "what a memory number counts",
+    severity="warning",
+    when="memory of the whole device, or of the process without its baseline subtracted",
+    source="NVML counts per process and per device",
+)
+def memory_meaning(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when a memory figure counts more than the engine."""
+    if e.memory is None:
+        return
+    if e.memory.scope == "device" or not e.memory.baseline_subtracted:
+        what = "whole device" if e.memory.scope == "device" else "process, context included"
+        yield Hit(
+            message=f"the memory figure counts the {what}, not the engine",
+            evidence={
+                "scope": e.memory.scope,
+                "baseline_subtracted": e.memory.baseline_subtracted,
+            },
+            remedy="one engine per fresh process, baseline after the context subtracted",
+            concerns="memory",
+        )
+
+
+@rule(
+    "H40",
+    "warm caches only",
+    severity="note",
+    when="queries follow one another without a gap",
+    source="9 to 23 % slower after an idle gap, measured",
+)
+def warm_caches(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when caches and clocks were kept warm throughout."""
+    if e.record is None or e.record.provenance != "measured":
+        return
+    spec = e.record.spec
+    if spec.gap_s == 0 and spec.protocol in ("serve", "pipeline", "gpu"):
+        yield Hit(
+            message="back to back: caches and clocks are warm, a lone query would be slower",
+            evidence={"gap_s": 0.0},
+            remedy="--gap 2ms, or --protocol first",
+        )
+
+
+@rule(
+    "H44",
+    "imported numbers",
+    severity="warning",
+    when="an imported run without its version or effective flags, or longer than {duration:.0f} s "
+    "(steps of its float32 clock exceed 1 µs)",
+    source="trtexec's source: float32 milliseconds since start",
+    duration=16,
+)
+def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when an imported number lacks what it takes to compare it."""
+    if e.record is None or e.record.provenance != "imported":
+        return
+    unknown = sorted(
+        key
+        for key, fact in e.record.conditions.items()
+        if fact.source == "unknown" or fact.value is None
+    )
+    versions = e.record.environment.versions
+    if unknown or not any("tensorrt" in name.lower() for name in versions):
+        missing = [*(["TensorRT version"] if not versions else []), *unknown]
+        yield Hit(
+            message=f"imported, and nobody recorded {', '.join(missing) or 'the version'}",
+            evidence={"unknown": ", ".join(missing)},
+            remedy="import the log too: trtbench import times.json --log trtexec.log",
+        )
+    duration = _duration(e)
+    if duration is not None and duration > at["duration"]:
+        yield Hit(
+            message=f"trtexec ran for {duration:.0f} s: its time stamps have steps above 1 µs",
+            evidence={"duration_s": rounded(duration)},
+            remedy="use its durations, never differences of its stamps",
+            concerns="enqueue",
+        )
+
+
+def _duration(e: Evidence) -> float | None:
+    if e.times is None or not len(e.times):
+        return None
+    stamps = [*e.times.stamps.values(), *([] if e.times.start is None else [e.times.start])]
+    return max((float(column.max()) for column in stamps), default=None)
+
+
+RULES = (
+    precision_label,
+    fallback,
+    input_data,
+    not_under_load,
+    overloaded,
+    energy_window,
+    memory_meaning,
+    warm_caches,
+    imported,
+)
