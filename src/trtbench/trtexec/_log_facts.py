@@ -27,7 +27,9 @@ def number(text: str) -> float | None:
 
 def _bytes(amount: str, unit: str) -> int | None:
     value = number(amount)
-    return None if value is None or value != value else int(value * _UNITS.get(unit, 1))
+    if value is None or not abs(value) < 2**62:  # also refuses nan
+        return None
+    return int(value * _UNITS.get(unit, 1))
 
 
 _SECONDS = {

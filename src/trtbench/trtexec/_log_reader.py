@@ -6,19 +6,13 @@ import re
 from collections import Counter, deque
 from typing import Literal
 
+from trtbench.trtexec._log_collect import LONGEST_KEPT, MOST_KEPT, TAIL, MessageCollector
 from trtbench.trtexec._log_facts import FactCollector, number
 from trtbench.trtexec._log_lines import Banner, Line
-from trtbench.trtexec._log_messages import known_message
 from trtbench.trtexec._log_profile import HEADING, ProfileCollector
 from trtbench.trtexec._log_summary import SummaryCollector
-from trtbench.trtexec._log_values import LogMessage, LogRun, Outcome, Section
+from trtbench.trtexec._log_values import LogRun, Outcome, Section
 from trtbench.trtexec.version import version_from_text
-
-MOST_KEPT = 1000
-"""Lines kept of each kind that nobody understood; the counts go on."""
-TAIL = 20
-LONGEST_KEPT = 4000
-"""Characters kept of a single line or message."""
 
 _HEADER = re.compile(r"=== (.{1,80}) ===\s*$")
 _WARMED = re.compile(r"Warmup completed (\d{1,15}) queries over")
@@ -104,8 +98,7 @@ class RunReader:
         self.facts = FactCollector()
         self.summary = SummaryCollector()
         self.profile: ProfileCollector | None = None
-        self.messages: dict[tuple[str, str], LogMessage] = {}
-        self.open_message: tuple[str, str] | None = None
+        self.messages = MessageCollector()
         self.warmup_queries: int | None = None
         self.queries: int | None = None
         self.trace_s: float | None = None
@@ -122,6 +115,14 @@ class RunReader:
     @property
     def ended(self) -> bool:
         return self.outcome is not None
+
+    @property
+    def started(self) -> bool:
+        """Say whether more than loose messages was seen.
+
+        Warnings go to stderr and overtake the banner when both end in one file.
+        """
+        return bool(self.banner or self.sections or self.summary.averages or self.summary.metrics)
 
     def begin(self, banner: Banner) -> None:
         """Start at a ``RUNNING`` line; what came before becomes the preamble."""
@@ -152,11 +153,11 @@ class RunReader:
         if line.level == "V":
             return
         if line.level in ("W", "E", "F"):
-            self._message(line)
+            self.messages.take(line)
         elif not self._plain(line):
             self._unclear(line, raw)
-        if line.level:
-            self._close_message(line)
+        if line.level == "I":
+            self.messages.close()
 
     def _plain(self, line: Line) -> bool:
         """File an informational line or one without a prefix; say whether it was understood."""
@@ -243,40 +244,10 @@ class RunReader:
         self.sections[-1][1].append((label.strip(), value.strip()))
         return True
 
-    def _message(self, line: Line) -> None:
-        text = line.text.strip()[:LONGEST_KEPT]
-        if line.text.startswith("  ") and self.open_message in self.messages:
-            before = self.messages[self.open_message]
-            if len(before.text) < LONGEST_KEPT and text not in before.text:
-                changed = _changed(before, text=f"{before.text} {text}")
-                self.messages[self.open_message] = changed
-            return
-        key = (line.level, text)
-        if key in self.messages:
-            self.messages[key] = _changed(self.messages[key], count=self.messages[key].count + 1)
-        elif len(self.messages) < MOST_KEPT:
-            known = known_message(text)
-            self.messages[key] = LogMessage(
-                level=line.level,  # type: ignore[arg-type]
-                text=text,
-                code=known.code if known else None,
-                meaning=known.meaning if known else None,
-                library=line.library,
-            )
-        self.open_message = key
-
-    def _close_message(self, line: Line) -> None:
-        if line.level not in ("W", "E", "F"):
-            self.open_message = None
-
     def _unclear(self, line: Line, raw: str) -> None:
         """Keep a line nobody understood; right after an error it is part of that error."""
-        if not line.level and self.open_message in self.messages:
-            message = self.messages[self.open_message]
-            if message.level != "W" and len(message.detail) < TAIL and message.count == 1:
-                changed = _changed(message, detail=(*message.detail, raw.strip()[:LONGEST_KEPT]))
-                self.messages[self.open_message] = changed
-                return
+        if not line.level and self.messages.take_detail(raw.strip()):
+            return
         self._keep(self.unknown, raw)
         self.unknown_count += 1
 
@@ -293,7 +264,8 @@ class RunReader:
     def run(self) -> LogRun:
         """Give the run as a value."""
         banner = self.banner
-        codes = frozenset(each.code for each in self.messages.values() if each.code)
+        messages = self.messages.messages()
+        codes = frozenset(each.code for each in messages if each.code)
         return LogRun(
             where=self.where,
             line=self.line,
@@ -315,7 +287,7 @@ class RunReader:
             tf32_stated=self.tf32,
             profile=self.profile.profile() if self.profile else None,
             profile_total=self.profile.total if self.profile else None,
-            messages=tuple(self.messages.values()),
+            messages=messages,
             preamble=tuple(self.preamble),
             trailer=tuple(self.trailer),
             unknown=tuple(self.unknown),
@@ -323,8 +295,3 @@ class RunReader:
             levels=dict(self.levels),
             last_lines=tuple(self.last),
         )
-
-
-def _changed(message: LogMessage, **changes: object) -> LogMessage:
-    fields = {name: getattr(message, name) for name in message.__struct_fields__}
-    return LogMessage(**{**fields, **changes})

@@ -56,7 +56,7 @@ def log_from_text(data: bytes | bytearray | memoryview | str, *, where: str) -> 
                 runs, current = _next(runs, current, where=where, line=count)
             current.take(line, raw)
         elif banner.kind == "RUNNING":
-            if current.evidence:
+            if current.started:
                 runs, current = _next(runs, current, where=where, line=count)
             current.line = count
             current.begin(banner)

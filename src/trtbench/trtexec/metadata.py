@@ -32,10 +32,7 @@ _NUMBERS = (
 def build_metadata_from_log(run: LogRun) -> Document:
     """Give what a log tells about building: options, device and the build's own facts."""
     document = _sections(run, BUILD_SECTIONS)
-    facts = msgspec.to_builtins(run.facts)
-    document["build_facts"] = {
-        name: value for name, value in facts.items() if value not in (None, [], {}, False)
-    }
+    document["build_facts"] = _facts(run)
     document["trtexec"] = _identity(run)
     return document
 
@@ -74,6 +71,15 @@ def _entries(section: Section) -> dict[str, object]:
         values = section.all(label)
         entries[label] = values[0] if len(values) == 1 else list(values)
     return entries
+
+
+def _facts(run: LogRun) -> dict[str, object]:
+    facts = msgspec.to_builtins(run.facts)
+    facts["memory"] = list(facts["memory"])
+    # Zero bytes is a fact; None, False and an empty list say that nothing was printed.
+    return {
+        k: v for k, v in facts.items() if v is not None and v is not False and v not in ([], {})
+    }
 
 
 def _identity(run: LogRun) -> dict[str, object]:

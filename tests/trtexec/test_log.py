@@ -1,0 +1,301 @@
+"""Logs of every generation, on texts of our own making."""
+
+from __future__ import annotations
+
+import logs
+import pytest
+
+from trtbench.domain.result import Fact
+from trtbench.errors import ParseError
+from trtbench.trtexec.log import LogRun, conditions_from_log, log_from_text
+from trtbench.trtexec.version import version_from_text
+
+PREFIXES = ("", "[INFO] ", "trt-1  | ", "2025-01-01T00:00:00.0000000Z ")
+
+
+def read(text: str | bytes) -> LogRun:
+    (run,) = log_from_text(text, where="test.log")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("digits", "version"),
+    [
+        ("8601", "8.6.1"),
+        ("8510", "8.5.10"),
+        ("8001", "8.0.1"),
+        ("100300", "10.3.0"),
+        ("101601", "10.16.1"),
+        ("110100", "11.1.0"),
+        ("8.2.5", "8.2.5"),
+        ("12", None),
+        ("²²²²", None),
+    ],
+)
+def test_versions_are_read_as_trtexec_writes_them(digits: str, version: str | None) -> None:
+    assert version_from_text(digits) == version
+
+
+def test_a_complete_log_is_understood() -> None:
+    run = read(logs.log_10())
+    assert (run.version, run.build, run.outcome) == ("10.3.0", 26, "passed")
+    assert run.command == "trtexec --onnx=net.onnx --fp16"
+    assert (run.warmup_queries, run.queries, run.trace_s) == (7, 20, 3.5)
+    assert [each.name for each in run.bindings] == ["a", "y"]
+    assert run.bindings[1].shape == (4, 10)
+    assert run.bindings[1].dtype == "fp16"
+    assert run.unknown_count == 0
+
+
+def test_option_values_are_whole_and_labels_may_repeat() -> None:
+    run = read(logs.log_10())
+    assert run.option("Memory Pools") == "workspace: 64 MiB, dlaSRAM: default"
+    assert run.option("Tempfile Controls") == "{ in_memory: allow, temporary: deny }"
+    assert run.option("Device 0") == '"Test GPU" UUID: GPU-0:1:2'
+    assert run.option("Dump refittable layers") == "Disabled"
+    section = run.section("Build Options")
+    assert section is not None
+    assert section.all("Input build shape") == ("a=1x3+2x3+4x3", "b:0=1+2+4")
+    assert run.sections[0].name == "Model Options"
+
+
+def test_build_facts() -> None:
+    facts = read(logs.log_10()).facts
+    assert (facts.parse_s, facts.build_s, facts.generate_s) == (0.25, 8.25, 7.5)
+    assert facts.deserialize_s == 0.5
+    assert facts.engine_bytes == int(12.5 * 2**20)
+    assert (facts.peak_cpu_bytes, facts.peak_gpu_bytes) == (3 * 2**20, 13 * 2**20)
+    assert (facts.timing_cache, facts.timing_cache_saved_bytes) == ("global", 294419)
+    assert facts.host_persistent_bytes == 5328
+    assert facts.memory[0].what == "Init CUDA"
+    assert facts.memory[0].gpu_change_bytes == -(2**20)
+    assert facts.onnx == {"Opset version": "17"}
+
+
+def test_summary_keeps_the_labels_of_percentiles() -> None:
+    run = read(logs.log_10())
+    assert run.summary is not None
+    latency = run.summary.metrics["Latency"]
+    assert latency.percentiles_ms == {"50%": 0.81, "99.9%": 0.9}
+    assert (latency.min_ms, latency.mean_ms) == (0.7, 0.8)
+    assert run.summary.throughput_qps == 1234.5
+    assert (run.summary.wall_s, run.summary.gpu_total_s) == (3.5, 2.5)
+    assert run.averages[0].enqueue_ms == 0.125
+    assert run.averages_omitted == 12
+
+
+def test_end_to_end_of_8_2() -> None:
+    run = read(logs.log_82())
+    assert run.summary is not None
+    assert run.summary.metrics["End-to-End Host Latency"].percentiles_ms == {"99%": 8.0}
+    assert run.averages[0].end_to_end_ms == 4.0
+    assert run.version == "8.2.5"
+
+
+@pytest.mark.parametrize("heading", ["Host Latency", "Host latency"])
+def test_blocks_of_7(heading: str) -> None:
+    run = read(logs.log_7(host=heading))
+    assert run.summary is not None
+    metrics = run.summary.metrics
+    assert metrics["Latency"].percentiles_ms == {"99%": 5.5}
+    assert metrics["End-to-End Host Latency"].median_ms == 4.25
+    assert metrics["Enqueue Time"].mean_ms is None
+    assert metrics["GPU Compute Time"].mean_ms == 3.0
+    assert (run.summary.throughput_qps, run.summary.gpu_total_s) == (250.0, 2.75)
+    assert (run.version, run.major) == (None, 7)
+
+
+def test_averages_of_5() -> None:
+    run = read(logs.log_5())
+    assert run.summary is not None
+    assert run.summary.derived
+    assert run.summary.metrics["GPU Compute Time"].mean_ms == 28.0
+    assert run.averages[1].percentile == "99%"
+    assert run.averages[1].percentile_ms == 29.5
+    assert run.outcome == "passed"
+    assert len(log_from_text(logs.log_5() * 3, where="x")) == 3
+
+
+@pytest.mark.parametrize("table", [logs.NAME_LAST, logs.NAME_FIRST, logs.NAME_FIRST_WITHOUT_MEDIAN])
+def test_profile_table(table: list[str]) -> None:
+    run = read(logs.text([logs.banner("RUNNING", version="8601"), *table, logs.banner("PASSED")]))
+    assert run.profile is not None
+    assert run.profile.count == 1000
+    assert [layer.name for layer in run.profile.layers] == ["conv 1 + relu", "{ForeignNode[a...b]}"]
+    assert run.profile.layers[1].total_s == pytest.approx(0.0942)
+    assert run.profile.layers[1].share == pytest.approx(0.75)
+    median = run.profile.layers[0].median_s
+    assert median is None or median == pytest.approx(3.13e-5)
+    assert run.profile_total is not None
+    assert run.profile_total.total_s == pytest.approx(0.1256)
+
+
+@pytest.mark.parametrize("prefix", [f"{logs.STAMP} [V] ", f"{logs.STAMP} [I] ", ""])
+def test_explanations_are_not_numbers(prefix: str) -> None:
+    prose = [prefix + line for line in logs.EXPLANATIONS]
+    text = logs.log_10().replace("&&&& PASSED", "\n".join(prose) + "\n&&&& PASSED")
+    assert read(text).summary == read(logs.log_10()).summary
+
+
+def test_several_runs_with_text_around_them() -> None:
+    runs = log_from_text(
+        "user@box$ trtexec\n" + logs.log_10() + "bye\n" + logs.log_7() + logs.log_82(), where="x"
+    )
+    assert [run.version for run in runs] == ["10.3.0", None, "8.2.5"]
+    assert runs[0].preamble == ("user@box$ trtexec",)
+    assert runs[0].trailer == ("bye",)
+    assert runs[0].line == 2
+
+
+@pytest.mark.parametrize(
+    ("marker", "outcome"),
+    [("PASSED", "passed"), ("FAILED", "failed"), ("WAIVED", "waived"), (None, "crashed")],
+)
+def test_outcomes(marker: str | None, outcome: str) -> None:
+    parts = [logs.banner("RUNNING", version="8601"), *logs.options(), "Segmentation fault"]
+    run = read(logs.text([*parts, *([logs.banner(marker)] if marker else [])]))
+    assert run.outcome == outcome
+    assert run.last_lines[-1] == "Segmentation fault"
+
+
+def test_usage_text_is_not_taken_for_options() -> None:
+    run = read(logs.HELP_11)
+    assert run.outcome == "help"
+    assert run.sections == ()
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_foreign_prefixes_and_line_ends(prefix: str, newline: str) -> None:
+    plain = read(logs.log_10())
+    text = newline.join(prefix + line for line in logs.log_10().splitlines())
+    run = read(text.encode())
+    assert run.summary == plain.summary
+    assert run.sections == plain.sections
+    assert run.facts == plain.facts
+
+
+def test_colours_bad_bytes_and_utf_16() -> None:
+    coloured = logs.log_10().replace(f"{logs.STAMP} [I]", f"\x1b[32m{logs.STAMP} [I]\x1b[0m")
+    assert read(coloured).summary == read(logs.log_10()).summary
+    damaged = logs.log_10().encode() + b"\xff\xfe\x00caf\xe9\n"
+    assert read(damaged).summary == read(logs.log_10()).summary
+    assert read(logs.log_10().encode("utf-16")).facts == read(logs.log_10()).facts
+
+
+def test_warnings_carry_their_meaning() -> None:
+    run = read(logs.log_10())
+    unstable = run.message("unstable")
+    assert unstable is not None
+    assert unstable.meaning
+    assert "locking GPU clock" in unstable.text
+
+
+def test_errors_keep_the_lines_that_follow() -> None:
+    text = logs.text(
+        [
+            *logs.lines("[TRT] While parsing node number 4 [Foo]:", level="E"),
+            'op_type: "Foo"',
+            "[6] Assertion failed: nope",
+            *logs.lines("Unknown option: --bogus 1", level="E"),
+            logs.banner("FAILED", version="100001"),
+        ]
+    )
+    run = read(text)
+    assert run.messages[0].detail == ('op_type: "Foo"', "[6] Assertion failed: nope")
+    assert run.messages[0].library
+    assert run.message("unknown-option") is not None
+    assert (run.outcome, run.version) == ("failed", "10.0.1")
+
+
+def test_warnings_that_overtook_the_banner_belong_to_the_run() -> None:
+    early = logs.lines("--plugins flag has been deprecated, use --staticPlugins.", level="W")
+    run = read("\n".join(early) + "\n" + logs.log_10())
+    assert run.message("deprecated-flag") is not None
+    assert run.outcome == "passed"
+
+
+def test_unknown_lines_are_kept_and_counted() -> None:
+    odd = logs.lines("A line of a later version", "[TRT] and one of its library")
+    text = logs.log_10().replace(
+        "&&&& PASSED", "\n".join(odd) + "\nprintf of a plugin\n&&&& PASSED"
+    )
+    run = read(text)
+    assert run.unknown_count == 3
+    assert run.unknown[2] == "printf of a plugin"
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"hello\nworld", b"\x00\x01" * 500, b"{}", "[1,2]"])
+def test_other_texts_are_refused(data: bytes | str) -> None:
+    with pytest.raises(ParseError, match=r"x\.log is not a log of trtexec") as caught:
+        log_from_text(data, where="x.log")
+    assert "RUNNING" in caught.value.facts["expected"]
+
+
+def test_conditions_are_stated_in_the_options() -> None:
+    conditions = conditions_from_log(
+        read(logs.log_10(**{"Data transfers": "Disabled", "CUDA Graph": "Enabled"}))
+    )
+    assert conditions["transfers"] == Fact(value=False)
+    assert conditions["cuda_graph"] == Fact(value=True)
+    assert conditions["spin_wait"] == Fact(value=False)
+    assert conditions["streams"] == Fact(value=1)
+    assert conditions["protocol"] == Fact(value="gpu", source="implied")
+    assert conditions["typing"] == Fact(value="weak", source="implied")
+    assert conditions["batch"] == Fact(value=4, source="implied")
+    assert conditions["precision"] == Fact(value="fp32+fp16")
+
+
+@pytest.mark.parametrize(("digits", "on"), [("101601", False), ("110100", True)])
+def test_defaults_are_implied_by_the_version(digits: str, on: bool) -> None:
+    run = read(logs.banner("RUNNING", version=digits))
+    conditions = conditions_from_log(run)
+    assert conditions["cuda_graph"] == Fact(value=on, source="implied")
+    assert conditions["spin_wait"] == Fact(value=on, source="implied")
+    assert conditions["transfers"] == Fact(value=not on, source="implied")
+    assert conditions["protocol"].value == ("gpu" if on else "pipeline")
+
+
+def test_flags_that_11_ignores_are_not_believed() -> None:
+    old = "trtexec --onnx=a --useCudaGraph --noDataTransfers --noSpinWait --includeDataTransfers"
+    conditions = conditions_from_log(read(logs.banner("RUNNING", version="110000", command=old)))
+    assert conditions["transfers"] == Fact(value=True)
+    assert conditions["cuda_graph"] == Fact(value=True, source="implied")
+    assert conditions["spin_wait"] == Fact(value=False)
+    assert conditions["typing"] == Fact(value="strong", source="implied")
+
+
+def test_a_graph_that_fell_back_is_no_graph() -> None:
+    warning = logs.lines(
+        "The built TensorRT engine contains operations that are not permitted under CUDA graph "
+        "capture mode.",
+        level="W",
+    )
+    text = logs.log_10(**{"CUDA Graph": "Enabled"})
+    text = text.replace("&&&& PASSED", "\n".join(warning) + "\n&&&& PASSED")
+    conditions = conditions_from_log(read(text))
+    assert conditions["cuda_graph"].value is False
+    assert conditions["cuda_graph_fell_back"].value is True
+
+
+def test_nothing_is_known_of_an_excerpt() -> None:
+    conditions = conditions_from_log(read(logs.text(logs.lines("Unknown option: --x", level="E"))))
+    assert {fact.source for fact in conditions.values()} == {"unknown"}
+
+
+def test_a_loaded_engine_hides_how_it_was_built() -> None:
+    run = read(logs.text([logs.banner("RUNNING", version="8601"), *logs.options(), ""]))
+    conditions = conditions_from_log(run)
+    assert conditions["precision"].source == "unknown"
+    assert conditions["typing"].source == "unknown"
+    assert conditions["tf32"].source == "unknown"
+
+
+def test_7_states_an_implicit_batch_and_5_waits_for_every_query() -> None:
+    seven, five = conditions_from_log(read(logs.log_7())), conditions_from_log(read(logs.log_5()))
+    assert seven["batch"] == Fact(value=4)
+    assert seven["streams"] == Fact(value=2)
+    assert seven["transfers"] == Fact(value=True, source="implied")
+    assert five["protocol"] == Fact(value="serve", source="implied")
+    assert five["batch"] == Fact(value=4)
+    assert five["precision"] == Fact(value="fp32+fp16")

@@ -1,0 +1,114 @@
+"""Broken and hostile logs: a value or a ``ParseError``, never anything else, and no hang."""
+
+from __future__ import annotations
+
+import time
+
+import logs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trtbench.errors import ParseError
+from trtbench.trtexec.log import conditions_from_log, log_from_text
+from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
+
+WHOLE = (
+    logs.log_10() + logs.text(logs.NAME_FIRST) + logs.log_7() + logs.log_5() + logs.HELP_11
+).encode()
+
+
+def survive(data: bytes) -> None:
+    try:
+        runs = log_from_text(data, where="broken.log")
+    except ParseError:
+        return
+    assert runs
+    for run in runs:
+        conditions_from_log(run)
+        build_metadata_from_log(run)
+        profile_metadata_from_log(run)
+
+
+@given(st.integers(0, len(WHOLE)))
+@settings(max_examples=150, deadline=None)
+def test_truncated_anywhere(length: int) -> None:
+    survive(WHOLE[:length])
+
+
+@given(st.integers(0, len(WHOLE) - 1), st.binary(max_size=40), st.integers(0, 200))
+@settings(max_examples=200, deadline=None)
+def test_mutated_anywhere(at: int, patch: bytes, removed: int) -> None:
+    survive(WHOLE[:at] + patch + WHOLE[at + removed :])
+
+
+@given(st.lists(st.sampled_from(WHOLE.splitlines(keepends=True)), max_size=60))
+@settings(max_examples=100, deadline=None)
+def test_lines_in_any_order(shuffled: list[bytes]) -> None:
+    survive(b"".join(shuffled))
+
+
+@given(st.binary(max_size=2000))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes(data: bytes) -> None:
+    survive(data)
+
+
+NUMBERS = st.text(alphabet="0123456789.e+-naif x", max_size=30)
+
+
+@given(NUMBERS, NUMBERS)
+@settings(max_examples=200, deadline=None)
+def test_any_numbers(first: str, second: str) -> None:
+    templates = (
+        "Throughput: {} qps",
+        "Latency: min = {} ms, max = {} ms",
+        "Engine built in {} sec.",
+        "Created engine with size: {} MiB",
+        "Timing trace has {} queries over {} s",
+        "Average on {} runs - GPU latency: {} ms - Host latency: 1 ms (enqueue 1 ms)",
+        "Input binding for x with dimensions {} is created.",
+        "percentile: {} ms at {}%",
+        "TensorRT version: {}",
+        "=== Profile ({} iterations ) ===",
+    )
+    body = logs.lines(*(each.format(first, second) for each in templates))
+    survive(logs.text([logs.banner("RUNNING"), *body]).encode("utf-8", "replace"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a" * 3_000_000,
+        " " * 3_000_000,
+        "[" * 3_000_000,
+        "&&&& RUNNING " + "x" * 3_000_000,
+        f"{logs.STAMP} [I] Latency: " + "a" * 3_000_000,
+        f"{logs.STAMP} [I] [TRT] [MemUsageChange] " + ": CPU +1, GPU " * 200_000,
+        f"{logs.STAMP} [I] Created input binding for " + "with dimensions " * 200_000,
+        f"{logs.STAMP} [I] " + "9" * 3_000_000,
+        "\x1b[" * 1_000_000,
+        "\r" * 100_000,
+    ],
+)
+def test_no_line_takes_long(line: str) -> None:
+    table = logs.text([logs.banner("RUNNING"), *logs.NAME_FIRST[:2], line, line])
+    begin = time.perf_counter()
+    survive(table.encode())
+    assert time.perf_counter() - begin < 3
+
+
+def test_time_grows_in_step_with_the_length() -> None:
+    verbose = logs.lines(*(f"[TRT] Tactic: {n:#x} Time: 0.1" for n in range(2000)), level="V")
+    warnings = logs.lines(*(f"  odd {n}" for n in range(2000)), level="W")
+    piece = logs.text([*verbose, *warnings, *(f"printf {n}" for n in range(2000))]).encode()
+    head = logs.banner("RUNNING").encode() + b"\n"
+
+    def seconds(times: int) -> float:
+        begin = time.perf_counter()
+        log_from_text(head + piece * times, where="long.log")
+        return time.perf_counter() - begin
+
+    seconds(2)
+    short, long = min(seconds(2), seconds(2)), seconds(20)
+    assert long < 40 * short

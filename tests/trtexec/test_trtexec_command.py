@@ -1,0 +1,295 @@
+"""Command lines: the same spec is the same experiment on every version."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import logs
+import msgspec
+import pytest
+
+from trtbench.domain.spec import (
+    BuildSpec,
+    InputSpec,
+    Length,
+    ModelRef,
+    RunSpec,
+    ShapeProfile,
+    Warmup,
+)
+from trtbench.errors import ParseError, UsageError
+from trtbench.trtexec.command import (
+    Abilities,
+    abilities_from_help,
+    abilities_of_version,
+    bench_command,
+    build_command,
+    profile_command,
+    text_from_command,
+)
+from trtbench.trtexec.log import conditions_from_log, log_from_text
+
+ENGINE = ModelRef(path="a b.engine", format="engine")
+ONNX = ModelRef(path="net.onnx", format="onnx")
+VERSIONS = ("8.6.1", "10.9", "11.1")
+
+
+def bench(version: str, **changes: Any) -> list[str]:
+    spec = RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline")
+    spec = msgspec.structs.replace(spec, **changes)
+    return bench_command(
+        spec, binary="trtexec", abilities=abilities_of_version(version), folder="out"
+    )
+
+
+def build(version: str, **changes: Any) -> list[str]:
+    spec = msgspec.structs.replace(BuildSpec(model=ONNX, output="net.engine"), **changes)
+    return build_command(
+        spec, binary="trtexec", abilities=abilities_of_version(version), folder="out"
+    )
+
+
+def test_a_plain_run() -> None:
+    assert bench("10.9") == [
+        "trtexec",
+        "--loadEngine=a b.engine",
+        "--warmUp=200",
+        "--iterations=10",
+        "--duration=3",
+        "--exportTimes=out/times.json",
+    ]
+
+
+@pytest.mark.parametrize("transfers", [True, False])
+@pytest.mark.parametrize("graph", ["on", "off"])
+@pytest.mark.parametrize("spin", [True, False])
+def test_the_same_spec_is_the_same_experiment(transfers: bool, graph: str, spin: bool) -> None:
+    """What a log of each version would say about the command is what the spec asked for."""
+    for version, digits in (("8.6.1", "8601"), ("10.9", "100900"), ("11.1", "110100")):
+        command = bench(version, transfers=transfers, cuda_graph=graph, spin_wait=spin)
+        text = logs.banner("RUNNING", version=digits, command=" ".join(command))
+        conditions = conditions_from_log(log_from_text(text, where="x")[0])
+        assert conditions["transfers"].value is transfers
+        assert conditions["cuda_graph"].value is (graph == "on")
+        assert conditions["spin_wait"].value is spin
+
+
+def test_flags_of_11_are_its_own() -> None:
+    assert bench("11.1")[-3:] == ["--includeDataTransfers", "--noCudaGraph", "--noSpinWait"]
+    assert bench("11.1", protocol="gpu", spin_wait=True)[-1] == "--exportTimes=out/times.json"
+    assert bench("10.9", protocol="gpu")[-2:] == ["--noDataTransfers", "--useCudaGraph"]
+
+
+@pytest.mark.parametrize("protocol", ["serve", "server", "first"])
+def test_other_protocols_are_refused(protocol: str) -> None:
+    with pytest.raises(UsageError, match="protocol") as caught:
+        bench("10.9", protocol=protocol)
+    assert "pipeline" in (caught.value.fix or "")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rate_hz": 10.0},
+        {"threads": 2},
+        {"inputs": InputSpec(source="x.npz")},
+        {"warmup": Warmup(floor=Length(iterations=5))},
+        {"stop": Length()},
+        {"device": "gpu one"},
+        {"options": {"avgruns": "3"}},
+        {"model": ModelRef(path="m.pt", format="torch")},
+    ],
+)
+def test_what_trtexec_cannot_do_is_an_error_before_it_runs(changes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        bench("10.9", **changes)
+
+
+def test_profile_and_its_separate_run() -> None:
+    spec = RunSpec(model=ENGINE, runtime="trtexec", protocol="pipeline")
+    for version, separate in (("8.6.1", True), ("10.9", True), ("11.1", False)):
+        command = profile_command(
+            spec, binary="t", abilities=abilities_of_version(version), folder="o"
+        )
+        assert ("--separateProfileRun" in command) is separate
+        assert "--exportProfile=o/profile.json" in command
+        assert "--exportTimes=o/times.json" in command
+        assert "--exportLayerInfo=o/graph.json" in command
+
+
+def test_a_profile_in_the_timed_run_leaves_no_times() -> None:
+    inline = {"profile": True, "separate_profile_run": False}
+    assert not any("exportTimes" in word for word in bench("10.9", **inline))
+    assert any("exportTimes" in word for word in bench("8.0", **inline))
+    with pytest.raises(UsageError, match="TensorRT 11"):
+        bench("11.1", **inline)
+
+
+def test_everything_a_run_can_say() -> None:
+    command = bench(
+        "10.9",
+        shapes={"x:0": (1, 3, 4), "y": ()},
+        batch=8,
+        warmup=Warmup(floor=Length(seconds=0.5)),
+        stop=Length(iterations=200),
+        streams=2,
+        gap_s=0.002,
+        device="cuda:1",
+        precision="fp16",
+        options={"avg_runs": "100", "verbose": "true", "plugins": "a.so,b.so", "binary": "t"},
+        extra_args=("--noTF32", "--extra=a b"),
+    )
+    assert command[2:] == [
+        "--shapes='x:0':1x3x4,y:scalar",
+        "--warmUp=500",
+        "--iterations=200",
+        "--duration=0",
+        "--idleTime=2",
+        "--avgRuns=100",
+        "--staticPlugins=a.so",
+        "--staticPlugins=b.so",
+        "--verbose",
+        "--exportTimes=out/times.json",
+        "--infStreams=2",
+        "--fp16",
+        "--device=1",
+        "--noTF32",
+        "--extra=a b",
+    ]
+    assert not any("--batch" in word for word in command)
+    assert shlex.split(text_from_command(command)) == command
+
+
+def test_streams_and_plugins_before_8_6() -> None:
+    command = bench("8.4", streams=2, options={"plugins": "a.so"})
+    assert "--streams=2" in command
+    assert "--plugins=a.so" in command
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "fp8", "best"])
+def test_11_has_no_precision_flags(precision: str) -> None:
+    with pytest.raises(UsageError, match="strongly typed") as caught:
+        build("11.1", precision=precision)
+    assert "10" in caught.value.facts["needs"]
+    assert "quantize" in (caught.value.fix or "")
+    assert "--stronglyTyped" not in build("11.1", precision=precision, options={"typing": "strong"})
+
+
+def test_precisions_by_version() -> None:
+    assert "--bf16" in build("10.0", precision="bf16")
+    assert "--noTF32" in build("10.0", precision="fp32")
+    assert "--noTF32" not in build("10.0", precision="tf32")
+    assert "--stronglyTyped" in build("10.9", options={"typing": "strong"})
+    with pytest.raises(UsageError) as caught:
+        build("8.6.1", precision="bf16")
+    assert caught.value.facts["needs"] == "TensorRT 10.0 to 10"
+    with pytest.raises(UsageError) as caught:
+        build("8.6.1", options={"typing": "strong"})
+    assert "10.0" in caught.value.facts["needs"]
+
+
+def test_everything_a_build_can_say() -> None:
+    command = build(
+        "10.9",
+        precision="int8",
+        shapes={"x": ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))},
+        workspace_bytes=4 << 30,
+        optimization_level=5,
+        timing_cache="t.cache",
+        calibration_cache="c.cache",
+        version_compatible=True,
+        hardware_compatible=True,
+        strip_weights=True,
+        refit=True,
+        plugins=("p.so",),
+        dla_core=0,
+        verbose=True,
+        extra_args=("--maxTactics=3",),
+    )
+    assert command == [
+        "trtexec",
+        "--onnx=net.onnx",
+        "--saveEngine=net.engine",
+        "--minShapes=x:1x3",
+        "--optShapes=x:4x3",
+        "--maxShapes=x:8x3",
+        "--int8",
+        "--calib=c.cache",
+        "--memPoolSize=workspace:4096",
+        "--builderOptimizationLevel=5",
+        "--timingCacheFile=t.cache",
+        "--versionCompatible",
+        "--hardwareCompatibilityLevel=ampere+",
+        "--stripWeights",
+        "--refit",
+        "--useDLACore=0",
+        "--allowGPUFallback",
+        "--profilingVerbosity=detailed",
+        "--exportLayerInfo=out/graph.json",
+        "--skipInference",
+        "--staticPlugins=p.so",
+        "--verbose",
+        "--maxTactics=3",
+    ]
+
+
+def test_a_build_of_7() -> None:
+    command = build("7.2", workspace_bytes=1 << 30, precision="fp16")
+    assert "--workspace=1024" in command
+    assert "--buildOnly" in command
+    assert "--nvtxMode=verbose" in command
+    assert not any("exportLayerInfo" in word for word in command)
+
+
+@pytest.mark.parametrize(
+    ("version", "changes", "needs"),
+    [
+        ("8.5", {"optimization_level": 3}, "TensorRT 8.6 or later"),
+        ("8.6", {"strip_weights": True}, "TensorRT 10.0 or later"),
+        ("11.0", {"calibration_cache": "c"}, "TensorRT 5.0 to 10"),
+    ],
+)
+def test_a_version_that_cannot_names_one_that_can(
+    version: str, changes: dict[str, Any], needs: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        build(version, **changes)
+    assert caught.value.facts["needs"] == needs
+
+
+def test_abilities_are_read_from_help() -> None:
+    abilities = abilities_from_help(logs.HELP_11)
+    assert abilities.version == "11.1.0"
+    assert abilities.inverted
+    assert {"--vc", "--versionCompatible", "--help", "--onnx"} <= abilities.flags
+    assert "--fp16" not in abilities.flags
+    assert not abilities.has("--useCudaGraph"), "accepted by 11, and without effect"
+    with pytest.raises(ParseError):
+        abilities_from_help("command not found")
+
+
+def test_abilities_of_real_help_texts(artefacts: Path) -> None:
+    ten = abilities_from_help(next(artefacts.glob("NVIDIA__trt-*/**/Help.txt")).read_bytes())
+    seven = abilities_from_help(next(artefacts.glob("Khairul*/**/trtexec-help.txt")).read_bytes())
+    assert ten.version == "10.16.1"
+    assert len(ten.flags) > 100
+    assert not ten.inverted
+    known = abilities_of_version("10.16.1").flags
+    assert known - ten.flags <= {"--streams", "--plugins"}, "the table and the tool agree"
+    assert abilities_of_version("7.2").flags <= seven.flags | {"--plugins"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_flag_is_given_that_a_version_lacks(version: str) -> None:
+    abilities = abilities_of_version(version)
+    words = [*bench(version, profile=True), *build(version)][1:]
+    flags = {word.split("=")[0] for word in words if word.startswith("--")}
+    assert flags <= abilities.flags
+
+
+def test_an_unknown_version_is_named() -> None:
+    with pytest.raises(UsageError, match="is not a TensorRT version"):
+        abilities_of_version("latest")
+    assert Abilities().name == "this version of trtexec"
