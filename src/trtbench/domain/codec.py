@@ -13,6 +13,9 @@ from trtbench.errors import InputError
 
 T = TypeVar("T")
 
+_NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises on bytes that are no JSON, no UTF-8, or nested beyond reason."""
+
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """From schema N to N+1, applied in turn to the decoded JSON of an older record."""
 
@@ -26,7 +29,7 @@ def value_from_json(data: bytes | str, kind: type[T], *, where: str) -> T:
     """Read a value of a known kind; a wrong field is named by its path."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as problem:
+    except _NOT_JSON as problem:
         raise InputError(f"{where} is not a valid {kind.__name__}: {problem}") from None
 
 
@@ -34,7 +37,7 @@ def job_from_json(data: bytes | str, *, where: str) -> Job:
     """Read a job of any kind."""
     try:
         return msgspec.json.decode(data, type=Job)  # type: ignore[no-any-return]
-    except msgspec.MsgspecError as problem:
+    except _NOT_JSON as problem:
         raise InputError(f"{where} is not a valid job: {problem}") from None
 
 
@@ -42,7 +45,7 @@ def record_from_json(data: bytes | str, *, where: str) -> Record:
     """Read a run record of this or an older schema; a newer one is refused."""
     try:
         raw = msgspec.json.decode(data)
-    except msgspec.MsgspecError as problem:
+    except _NOT_JSON as problem:
         raise InputError(f"{where} is not a run record: {problem}") from None
     if not isinstance(raw, dict) or "kind" not in raw:
         raise InputError(f"{where} is not a run record: it has no 'kind'")
@@ -53,9 +56,11 @@ def record_from_json(data: bytes | str, *, where: str) -> Record:
             facts={"its schema": schema, "known here": SCHEMA},
             fix="pip install --upgrade trtbench",
         )
+    if schema < SCHEMA and schema not in MIGRATIONS:
+        raise InputError(f"{where} is not a run record: there was never a schema {schema}")
     for version in range(schema, SCHEMA):
         raw = MIGRATIONS[version](raw)
     try:
         return msgspec.convert(raw, type=Record)  # type: ignore[no-any-return]
-    except msgspec.MsgspecError as problem:
+    except _NOT_JSON as problem:
         raise InputError(f"{where} is not a valid run record: {problem}") from None

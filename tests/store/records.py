@@ -1,0 +1,54 @@
+"""Runs made up for the tests of the store, without measuring anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.domain.result import Environment, FailedRun, RunRecord
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.store.directory import write_record, write_samples
+from trtbench.store.store import Store
+
+TIMES = IterationTimes(host=np.linspace(1e-3, 2e-3, 50), start=np.linspace(0, 0.1, 50))
+
+
+def spec(*, model: str = "net.onnx", runtime: str = "onnxruntime") -> RunSpec:
+    return RunSpec(model=ModelRef(path=f"/models/{model}", format="onnx"), runtime=runtime)
+
+
+def record(run_id: str, *, created: str = "2026-11-15T12:00:00.000+00:00", **kw) -> RunRecord:
+    tags = kw.pop("tags", ())
+    return RunRecord(
+        id=run_id,
+        created=created,
+        spec=spec(**kw),
+        environment=Environment(host="here", os="Linux"),
+        tags=tags,
+    )
+
+
+def failed(run_id: str, *, created: str = "2026-11-15T13:00:00.000+00:00") -> FailedRun:
+    return FailedRun(
+        id=run_id,
+        created=created,
+        spec=spec(),
+        environment=Environment(host="here", os="Linux"),
+        stage="measure",
+        reason="ended by SIGKILL",
+        signal="SIGKILL",
+        log_tail=("the last", "lines"),
+    )
+
+
+def add(store: Store, made: RunRecord | FailedRun, *, output: Path | None = None) -> Path:
+    """Put a made-up run into a store the way a workflow does."""
+    with store.new_run(made.id, output=output) as folder:
+        if isinstance(made, RunRecord):
+            write_samples(folder, TIMES)
+        write_record(folder, made)
+    target = store.directory(made.id, output=output)
+    store.add(made, path=target)
+    return target

@@ -1,0 +1,258 @@
+"""Run directories appear whole or not at all, and damage is named."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+import records
+
+from trtbench.domain.result import FailedRun, Run
+from trtbench.errors import InputError, StoreError, TrtbenchError
+from trtbench.store import directory
+from trtbench.store.directory import (
+    PARTIAL,
+    partial_directory,
+    read_run,
+    remove_abandoned,
+    remove_directory,
+    run_directories,
+    scratch_directory,
+    write_record,
+    write_samples,
+)
+
+
+def test_a_run_comes_back_as_it_was_written(tmp_path):
+    with partial_directory(tmp_path / "r") as folder:
+        write_samples(folder, records.TIMES)
+        write_record(folder, records.record("r"))
+        assert list(run_directories(tmp_path)) == []
+    run = read_run(tmp_path / "r")
+    assert isinstance(run, Run)
+    assert run.record == records.record("r")
+    assert (run.times.host == records.TIMES.host).all()
+
+
+def test_an_error_before_the_record_leaves_nothing(tmp_path):
+    with pytest.raises(ZeroDivisionError), partial_directory(tmp_path / "r") as folder:  # noqa: PT012
+        write_samples(folder, records.TIMES)
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_after_the_record_keeps_what_was_measured(tmp_path):
+    with pytest.raises(ZeroDivisionError), partial_directory(tmp_path / "r") as folder:  # noqa: PT012
+        write_samples(folder, records.TIMES)
+        write_record(folder, records.record("r"))
+        raise ZeroDivisionError
+    assert isinstance(read_run(tmp_path / "r"), Run)
+
+
+def test_an_interrupt_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt), partial_directory(tmp_path / "r") as folder:  # noqa: PT012
+        write_record(folder, records.record("r"))
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_occupied_folder_is_refused_and_an_empty_one_taken(tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("dear")
+    with pytest.raises(StoreError, match="not empty"), partial_directory(tmp_path / "full"):
+        pass
+    assert (tmp_path / "full" / "thesis.txt").read_text() == "dear"
+    (tmp_path / "empty").mkdir()
+    with partial_directory(tmp_path / "empty") as folder:
+        write_record(folder, records.failed("x"))
+    assert isinstance(read_run(tmp_path / "empty"), FailedRun)
+
+
+def dead_pid() -> int:
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    return child.pid
+
+
+def test_only_the_unfinished_of_dead_processes_of_this_machine_is_removed(tmp_path):
+    host, dead = socket.gethostname(), dead_pid()
+    abandoned = tmp_path / f"{PARTIAL}{dead}-{host}-abc123"
+    kept = [
+        tmp_path / f"{PARTIAL}{os.getpid()}-{host}-abc123",
+        tmp_path / f"{PARTIAL}{dead}-{host}-longer-abc123",
+        tmp_path / f"{PARTIAL}{dead}-elsewhere-abc123",
+        tmp_path / f"{PARTIAL}nonsense",
+        tmp_path / "20261115-120000-abc123",
+    ]
+    for folder in (abandoned, *kept):
+        folder.mkdir()
+        (folder / "file").touch()
+    assert remove_abandoned(tmp_path) == 1
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
+
+
+def test_a_directory_that_is_held_is_not_taken_for_abandoned(tmp_path, monkeypatch):
+    """As seen from another container on the same host: the number of the process says nothing."""
+    monkeypatch.setattr(directory, "_alive", lambda pid: False)
+    with scratch_directory(tmp_path) as folder:
+        assert remove_abandoned(tmp_path) == 0
+        assert folder.is_dir()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.process
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path):
+    code = f"""
+        import time
+        from pathlib import Path
+        from trtbench.store.directory import partial_directory
+        with partial_directory(Path({str(tmp_path)!r}) / "r") as folder:
+            (folder / "half").write_text("x")
+            print("ready", flush=True)
+            time.sleep(60)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE)
+    writer.stdout.readline()
+    assert remove_abandoned(tmp_path) == 0
+    writer.kill()
+    writer.wait()
+    assert [each.name[: len(PARTIAL)] for each in tmp_path.iterdir()] == [PARTIAL]
+    with partial_directory(tmp_path / "next") as folder:
+        write_record(folder, records.failed("x"))
+    assert [each.name for each in tmp_path.iterdir()] == ["next"]
+
+
+def _write_and_remove(root, seconds):
+    deadline = time.monotonic() + seconds
+    number = 0
+    while time.monotonic() < deadline:
+        number += 1
+        target = root / f"{os.getpid()}-{number:05d}"
+        with partial_directory(target) as folder:
+            write_samples(folder, records.TIMES)
+            write_record(folder, records.record(target.name))
+        if number > 3:
+            remove_directory(root / f"{os.getpid()}-{number - 3:05d}")
+
+
+@pytest.mark.process
+def test_a_reader_never_sees_half_a_run(tmp_path):
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write_and_remove, args=(tmp_path, 2.0)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    seen = 0
+    while any(writer.is_alive() for writer in writers):
+        for folder in run_directories(tmp_path):
+            try:
+                run = read_run(folder)
+            except InputError:
+                # It may be taken away between the listing and the look, never be half there.
+                assert not folder.exists()
+                continue
+            assert len(run.times) == 50
+            seen += 1
+    assert seen > 50
+    assert [writer.exitcode for writer in writers] == [0, 0]
+
+
+def make_run(folder):
+    folder.mkdir()
+    write_samples(folder, records.TIMES)
+    write_record(folder, records.record("r"))
+    return folder
+
+
+def test_damaged_samples_are_named_whatever_the_damage(tmp_path):
+    folder = make_run(tmp_path / "r")
+    good = (folder / "samples.npz").read_bytes()
+    generator = random.Random(0)
+    wrong = 0
+    for _ in range(300):
+        data = bytearray(good)
+        if generator.random() < 0.3:
+            del data[generator.randrange(len(data)) :]
+        for _ in range(generator.choice([0, 1, 20])):
+            if data:
+                data[generator.randrange(len(data))] = generator.randrange(256)
+        (folder / "samples.npz").write_bytes(data)
+        try:
+            read_run(folder)
+        except TrtbenchError as problem:
+            wrong += "is damaged" in problem.message
+    assert wrong > 100
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{}",
+        b'{"kind": "run"}',
+        b'{"kind": "dance"}',
+        b'{"kind": "run", "schema": "1"}',
+        b'{"kind": "run", "schema": 0}',
+        b'{"kind": "run", "schema": -1}',
+        b'{"kind": "run", "schema": true}',
+        b'{"kind": "run", "schema": null}',
+        b'{"kind": ["run"]}',
+        b"\xff\xfe\x00",
+        b'{"kind": "run", "id": "\xff\xff"}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_damaged_record_is_an_error_in_words(tmp_path, data):
+    folder = make_run(tmp_path / "r")
+    (folder / "run.json").write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        read_run(folder)
+    assert str(folder / "run.json") in caught.value.message
+
+
+def test_a_truncated_record_is_an_error_in_words_at_any_length(tmp_path):
+    folder = make_run(tmp_path / "r")
+    good = (folder / "run.json").read_bytes()
+    for length in range(0, len(good) - 2, 5):
+        (folder / "run.json").write_bytes(good[:length])
+        with pytest.raises(InputError):
+            read_run(folder)
+
+
+def test_a_record_of_a_newer_schema_is_refused(tmp_path):
+    folder = make_run(tmp_path / "r")
+    raw = json.loads((folder / "run.json").read_bytes())
+    raw.update(schema=99, spec="of another shape")
+    (folder / "run.json").write_text(json.dumps(raw))
+    with pytest.raises(InputError, match="newer trtbench") as caught:
+        read_run(folder)
+    assert caught.value.facts["its schema"] == "99"
+    assert "upgrade" in caught.value.fix
+
+
+def test_a_folder_without_a_record_or_samples(tmp_path):
+    with pytest.raises(InputError, match="not a run directory"):
+        read_run(tmp_path)
+    folder = make_run(tmp_path / "r")
+    (folder / "samples.npz").unlink()
+    with pytest.raises(InputError, match="has no samples"):
+        read_run(folder)
+
+
+def test_a_copy_reads_like_the_original(tmp_path):
+    folder = make_run(tmp_path / "r")
+    shutil.copytree(folder, tmp_path / "copy")
+    assert read_run(tmp_path / "copy").record == read_run(folder).record
