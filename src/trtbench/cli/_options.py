@@ -75,6 +75,90 @@ measure_options = stack(
 )
 
 
+pair_options = stack(
+    click.option(
+        "-r",
+        "--runtime",
+        multiple=True,
+        metavar="NAME",
+        help="What executes the models: once for all sides, or once per side.",
+    ),
+    click.option(
+        "--python",
+        multiple=True,
+        metavar="PATH",
+        help="Interpreter: once for all sides, or once per side.",
+    ),
+    click.option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        metavar="NAME:1x3x224x224",
+        help="Shape of one input; repeat for several.",
+    ),
+    click.option("--batch", type=int, help="Value of every dynamic leading dimension."),
+    click.option(
+        "--launches",
+        type=click.IntRange(min=1),
+        default=10,
+        show_default=True,
+        help="Fresh launches of both sides.",
+    ),
+    click.option(
+        "--max-launches",
+        type=int,
+        default=40,
+        show_default=True,
+        help="Go on to so many while the answer is unclear.",
+    ),
+    click.option(
+        "--pairs",
+        type=click.IntRange(min=10),
+        default=150,
+        show_default=True,
+        help="Iterations of each side per launch, in turn.",
+    ),
+    click.option(
+        "--mode",
+        type=click.Choice(["auto", "one-process", "lock-step", "launches"]),
+        default="auto",
+        show_default=True,
+        help="How the sides take turns.",
+    ),
+    click.option(
+        "--margin",
+        metavar="PERCENT",
+        default="2%",
+        show_default=True,
+        help="Within this, interval and all, two sides are the same.",
+    ),
+    click.option(
+        "--accept",
+        multiple=True,
+        metavar="KEY",
+        help="Compare in spite of this difference (tf32, batch, protocol, ...).",
+    ),
+    click.option("--warmup", metavar="TIME", help="Least warm-up of each launch."),
+    click.option("--warmup-iterations", type=int, help="Least warm-up as a count."),
+    click.option("--duration", metavar="TIME", help="Length of a launch (mode launches)."),
+    click.option("--iterations", type=int, help="Iterations of a launch (mode launches)."),
+    click.option("--inputs", metavar="FILE", help="Inputs from .npz, .npy or raw binaries."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of inputs and order."),
+    click.option("--threads", type=int, help="Threads within an operator (CPU runtimes)."),
+    click.option("--device", metavar="NAME", help="cpu, cuda:0, ..."),
+    click.option(
+        "--opt",
+        "options",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An option of the runtime itself; repeat for several.",
+    ),
+    click.option("--timeout", metavar="TIME", help="Give up on a launch after this long."),
+    click.option("--no-wait", is_flag=True, help="Fail at once when the device is in use."),
+    click.option("--tag", "tags", multiple=True, metavar="NAME", help="Tag both runs."),
+)
+
+
 def shapes_from_flags(flags: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     """Read ``name:1x3x224x224``; a comma joins several, as in trtexec."""
     shapes: dict[str, tuple[int, ...]] = {}

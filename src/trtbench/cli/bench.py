@@ -19,7 +19,6 @@ from trtbench.cli._options import (
 )
 from trtbench.errors import UsageError
 
-
 _SPEC_FLAGS = (
     "runtime",
     "batch",

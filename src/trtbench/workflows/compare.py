@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from trtbench.analysis.apart import compare_apart
 from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.deltas import toolkit_000_rows
-from trtbench.analysis.findings import findings_from_comparison
+from trtbench.analysis.findings import findings_from_evidence
+from trtbench.analysis.findings.evidence import Evidence, PairFacts
 from trtbench.analysis.verdict import (
     MARGIN,
     correct_for_many,
@@ -24,9 +26,11 @@ from trtbench.analysis.verdict import (
     launch_effect,
     verdict_from_effects,
 )
+from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Comparison, FailedRun, Run, Verdict
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError
+from trtbench.store.directory import write_error
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.config import Config
@@ -106,8 +110,7 @@ def comparison_from_runs(
     design = paired(baseline, candidate)
     if design is None:
         comparison = compare_apart(baseline, candidate, accept=accept, margin=margin)
-        return _with_findings(comparison, baseline, candidate, None)
-    names = {"baseline": baseline.id, "candidate": candidate.id}
+        return _with_findings(comparison, baseline, candidate, accept, None)
     headline = baseline.times.headline
     reasons = blocking_reasons(
         differences(baseline.record, candidate.record, accept=accept), metric=headline
@@ -115,10 +118,19 @@ def comparison_from_runs(
     if reasons or candidate.times.headline != headline:
         reason = reasons or f"{headline} was not measured on both sides"
         refused = incomparable(headline, reason=reason, design=design)
-        comparison = Comparison(design=design, verdicts=(refused,), **names)
-        return _with_findings(comparison, baseline, candidate, interference)
+        comparison = Comparison(
+            baseline=baseline.id, candidate=candidate.id, design=design, verdicts=(refused,)
+        )
+        return _with_findings(comparison, baseline, candidate, accept, interference)
     pairs = pairs_of(baseline, candidate, headline)
-    comparison = duet_comparison(pairs, metric=headline, design=design, margin=margin, **names)
+    comparison = duet_comparison(
+        pairs,
+        baseline=baseline.id,
+        candidate=candidate.id,
+        metric=headline,
+        design=design,
+        margin=margin,
+    )
     further = tuple(
         verdict_from_effects(
             [launch_effect(a, b) for a, b in pairs_of(baseline, candidate, name)],
@@ -130,7 +142,7 @@ def comparison_from_runs(
         if name != headline and name in candidate.times.durations()
     )
     comparison = msgspec.structs.replace(comparison, verdicts=(*comparison.verdicts, *further))
-    return _with_findings(comparison, baseline, candidate, interference)
+    return _with_findings(comparison, baseline, candidate, accept, interference)
 
 
 def selftest(
@@ -150,6 +162,17 @@ def compare_csv(baseline: Run, candidate: Run) -> str:
     return text.getvalue()
 
 
+def write_comparison(compared: Compared, table: str, path: Path) -> Path:
+    """Write the table, and beside it the comparison with all its verdicts as JSON."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(table)
+        path.with_suffix(".json").write_bytes(json_from_value(compared.comparison))
+    except OSError as problem:
+        raise write_error(path, problem) from None
+    return path
+
+
 def csv_name(baseline: Run, candidate: Run) -> str:
     """The file's name: both stems, unsafe characters replaced."""
     stems = [Path(run.record.spec.model.name).stem for run in (baseline, candidate)]
@@ -160,7 +183,7 @@ def _compare_one(
     baseline: str,
     candidate: str,
     number: int,
-    sides: int,
+    count: int,
     store: Store,
     config: Config,
     asked: Asked,
@@ -169,8 +192,8 @@ def _compare_one(
     stored = [stored_run(name, store) for name in (baseline, candidate)]
     if stored[0] is not None and stored[1] is not None:
         return _stored_comparison(stored[0], stored[1], asked)
-    runtimes = [_pick(asked.runtimes, index, sides, what="-r") for index in (0, number)]
-    pythons = [_pick(asked.pythons, index, sides, what="--python") for index in (0, number)]
+    runtimes = [_pick(asked.runtimes, index, count, what="-r") for index in (0, number)]
+    pythons = [_pick(asked.pythons, index, count, what="--python") for index in (0, number)]
     if stored[0] is not None or stored[1] is not None:
         return _against_stored(
             (baseline, candidate), stored, runtimes, pythons, store, config, asked, conduct
@@ -298,12 +321,40 @@ def _with_findings(
     comparison: Comparison,
     baseline: Run,
     candidate: Run,
+    accept: Collection[str],
     interference: tuple[float, float] | None,
 ) -> Comparison:
-    findings = findings_from_comparison(
-        baseline, candidate, comparison=comparison, interference=interference
+    """Have the rules look at the pair."""
+    moved = dict(zip(("baseline", "candidate"), interference, strict=True)) if interference else {}
+    how = baseline.record.conditions.get("interleaved")
+    pair = PairFacts(
+        baseline=baseline.record,
+        candidate=candidate.record,
+        comparison=comparison,
+        accept=tuple(accept),
+        interference={side: 1 + part for side, part in moved.items()},
+        one_process=how is not None and how.value == "one process",
+        position_effects=position_effects(baseline, candidate),
     )
-    return msgspec.structs.replace(comparison, findings=findings)
+    return msgspec.structs.replace(comparison, findings=findings_from_evidence(Evidence(pair=pair)))
+
+
+def position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
+    """Per launch, ln of the time in second over first place of a pair, over both sides."""
+    found = [_position_effect(run) for run in (baseline, candidate)]
+    return tuple(sum(both) / 2 for both in zip(*found, strict=False))
+
+
+def _position_effect(run: Run) -> list[float]:
+    second, host, launch = run.times.stamps.get("second"), run.times.host, run.times.launch
+    if second is None or host is None or launch is None:
+        return []
+    effects = []
+    for number in np.unique(launch):
+        logs, late = np.log(host[launch == number]), second[launch == number] > 0
+        if late.any() and not late.all():
+            effects.append(float(np.median(logs[late]) - np.median(logs[~late])))
+    return effects
 
 
 def _corrected(found: list[Compared]) -> list[Compared]:

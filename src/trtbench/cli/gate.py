@@ -1,0 +1,94 @@
+"""``trtbench gate``: rules with an exit status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from trtbench.cli._options import json_option, pair_options, store_option
+from trtbench.errors import EXIT_BROKEN
+
+
+@click.command("gate")
+@click.argument("candidate")
+@click.option("--against", metavar="BASELINE", help="A model, a run, or tag:NAME.")
+@click.option("--max-slowdown", metavar="PERCENT", help="Slower than BASELINE by this at most.")
+@click.option("--metric", "metrics", multiple=True, metavar="RULE", help="p99<5ms and the like.")
+@click.option(
+    "--rules", "rules_files", multiple=True, type=click.Path(path_type=Path, exists=True),
+    help="TOML file of rules; MODEL.gate.toml beside the model is read by itself.",
+)  # fmt: skip
+@click.option(
+    "--on-unclear", type=click.Choice(["fail", "pass", "retry"]), default="fail",
+    show_default=True, help="When a rule stays unclear; retry measures once more.",
+)  # fmt: skip
+@click.option(
+    "--time-limit", metavar="TIME", default="60s", show_default=True,
+    help="Measure no longer than this while unclear.",
+)  # fmt: skip
+@pair_options
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default=Path("artifacts/gate"),
+    show_default=True, help="Folder of gate.json, gate.junit.xml and gate.md.",
+)  # fmt: skip
+@store_option
+@json_option
+@click.pass_context
+def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
+    """Hold CANDIDATE to rules: exit status 0 when all are met, 3 when not.
+
+    \b
+    Rules:
+      --max-slowdown 3%             against BASELINE, both measured in turn
+      --metric p99<5ms              median, mean, min, max, p50 to p99.9; gpu.p99, host.median
+      --metric 'throughput>=100/s'  batches per second; items>=... counts items
+    \b
+    Examples:
+      trtbench gate new.onnx --against old.onnx --max-slowdown 3%
+      trtbench gate model.onnx --against tag:release --max-slowdown 3% --metric p99<5ms
+      trtbench gate model.onnx --batch 8 --metric 'items>=2000/s' --on-unclear pass
+    """
+    from trtbench.analysis.gate import rule_from_text, slowdown_rule
+    from trtbench.cli._screen import Talk
+    from trtbench.cli.compare import asked_from_flags, pair_conduct
+    from trtbench.store.store import Store
+    from trtbench.units import fraction_from_text, seconds_from_text
+    from trtbench.workflows.config import load_config
+    from trtbench.workflows.gate import gate, rules_from_file, write_gate_files
+
+    rules = [rule_from_text(text) for text in flags["metrics"]]
+    if flags["max_slowdown"]:
+        rules.append(slowdown_rule(fraction_from_text(flags["max_slowdown"])))
+    for path in flags["rules_files"]:
+        rules += rules_from_file(path)
+    config = load_config(store=flags["store"])
+    with Talk("gate") as talk:
+        found = gate(
+            candidate,
+            rules,
+            store=Store(Path(config.store)),
+            config=config,
+            against=flags["against"],
+            on_unclear=flags["on_unclear"],
+            time_limit_s=seconds_from_text(flags["time_limit"]),
+            asked=asked_from_flags(flags),
+            conduct=pair_conduct(flags, config, talk),
+        )
+    paths = write_gate_files(found, flags["output"], on_unclear=flags["on_unclear"])
+    _show(found, paths, as_json=flags["as_json"])
+    if not found.open:
+        context.exit(EXIT_BROKEN)
+
+
+def _show(found: Any, paths: list[Path], *, as_json: bool) -> None:
+    from trtbench.analysis.gate_report import lines_from_results
+    from trtbench.cli._screen import say
+
+    if as_json:
+        click.echo(paths[0].read_text(), nl=False)
+    else:
+        for line in lines_from_results(found.results):
+            click.echo(line)
+    say(f"gate {'open' if found.open else 'closed'}; written: {', '.join(map(str, paths))}")
