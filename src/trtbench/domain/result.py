@@ -134,6 +134,14 @@ class Fact(Value, frozen=True, kw_only=True):
     source: FactSource = "stated"
 
 
+class DuetRef(Value, frozen=True, kw_only=True):
+    """The duet a run is one side of: its rows pair with those of the other side."""
+
+    id: str
+    side: Literal[0, 1]
+    design: Literal["duet", "launches"]
+
+
 class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
     """One finished measurement: the content of run.json."""
 
@@ -154,6 +162,7 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
     """Comparability: transfers, cuda_graph, spin_wait, streams, typing, tf32, ..."""
     reported: dict[str, Scalar] = {}
     """Numbers another tool printed (``throughput_qps``), kept as printed."""
+    duet: DuetRef | None = None
     sources: tuple[str, ...] = ()
     """Files an imported run was made of."""
     notes: tuple[str, ...] = ()

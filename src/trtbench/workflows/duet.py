@@ -16,7 +16,7 @@ import numpy as np
 from trtbench.analysis.findings import findings_from_run
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
-from trtbench.domain.result import Design, Environment, Fact, Run, Scalar
+from trtbench.domain.result import DuetRef, Environment, Run, Scalar
 from trtbench.domain.samples import Column, join_launches
 from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.executors.local import Assignment, check_interpreter, run_jobs
@@ -42,6 +42,8 @@ from trtbench.workflows.progress import Event
 RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
 
 Mode = Literal["auto", "one-process", "lock-step", "launches"]
+
+PairDesign = Literal["duet", "launches"]
 
 INTERFERENCE_LIMIT = 0.05
 """How far taking turns may move a side from its time alone before the design is changed."""
@@ -90,7 +92,7 @@ class Duet:
         self._contention: dict[str, Scalar] = {}
 
     @property
-    def design(self) -> Design:
+    def design(self) -> PairDesign:
         return "launches" if self.mode == "launches" else "duet"
 
     @property
@@ -232,7 +234,7 @@ class Duet:
         for launches in self._launches:
             launches.clear()
 
-    def _keep_side(self, side: int, duet: str) -> Run:
+    def _keep_side(self, side: Literal[0, 1], duet: str) -> Run:
         launches = self._launches[side]
         spec = msgspec.structs.replace(self.sides.both[side], launches=len(launches))
         assert self._environment is not None
@@ -240,9 +242,8 @@ class Duet:
         record = record_from_launches(
             spec, run_id, self._environment, self._contention, self._conduct, launches
         )
-        facts = {"duet": Fact(value=duet), "duet_side": Fact(value=side),
-                 "duet_design": Fact(value=self.design)}  # fmt: skip
-        record = msgspec.structs.replace(record, conditions={**record.conditions, **facts})
+        reference = DuetRef(id=duet, side=side, design=self.design)
+        record = msgspec.structs.replace(record, duet=reference)
         times = join_launches([each.times for each in launches])
         findings = findings_from_run(Run(record=record, times=times))
         run = Run(record=msgspec.structs.replace(record, findings=findings), times=times)
@@ -299,13 +300,12 @@ def _spec_of(job: Job) -> RunSpec:
     return job.spec if isinstance(job, BenchJob) else job.sides[job.mine or 0]
 
 
-def paired(baseline: Run, candidate: Run) -> Design | None:
+def paired(baseline: Run, candidate: Run) -> PairDesign | None:
     """Tell whether two stored runs were measured in turn with each other."""
-    names = [run.record.conditions.get("duet") for run in (baseline, candidate)]
-    if names[0] is None or names[1] is None or names[0].value != names[1].value:
+    first, second = baseline.record.duet, candidate.record.duet
+    if first is None or second is None or first.id != second.id or first.side == second.side:
         return None
-    design = baseline.record.conditions.get("duet_design")
-    return "duet" if design is None or design.value == "duet" else "launches"
+    return first.design
 
 
 def pairs_of(baseline: Run, candidate: Run, column: str) -> list[tuple[Column, Column]]:
