@@ -18,7 +18,8 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     facts = [_facts(record) for record in records]
     differing = [key for key in facts[0] if len({each[key] for each in facts}) > 1] if facts else []
     names = [" · ".join(each[key] for key in differing if each[key]) for each in facts]
-    names = [name or record.spec.model.name for name, record in zip(names, records, strict=True)]
+    names = [" ".join(name.split()) for name in names]
+    names = [name or model_name(record) for name, record in zip(names, records, strict=True)]
     return _unique(names)
 
 
@@ -53,9 +54,9 @@ def _facts(record: RunRecord) -> dict[str, str]:
         "batch": f"batch {spec.batch}" if spec.batch else "",
         "protocol": spec.protocol,
         "threads": f"{spec.threads} threads" if spec.threads else "",
-        "streams": f"{spec.streams} streams" if spec.streams > 1 else "",
-        "cuda_graph": "CUDA graph" if spec.cuda_graph == "on" else "",
-        "transfers": "" if spec.transfers else "no transfers",
+        "streams": "1 stream" if spec.streams == 1 else f"{spec.streams} streams",
+        "cuda_graph": "CUDA graph" if spec.cuda_graph == "on" else "no CUDA graph",
+        "transfers": "with transfers" if spec.transfers else "no transfers",
         "device": spec.device or "",
         "options": " ".join(f"{key}={value}" for key, value in spec.options.items()),
         "tags": " ".join(record.tags),

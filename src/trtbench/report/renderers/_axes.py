@@ -13,8 +13,10 @@ from trtbench.report import style
 from trtbench.report.document import Axis, Mark
 from trtbench.report.renderers._glyphs import printable
 
-LEGEND_COLUMNS = 84
+LEGEND_COLUMNS = 90
 """Characters of legend text that fit side by side."""
+HANDLE = 9
+"""Characters as wide as the mark before a name and the gap behind it."""
 
 TAILS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
@@ -31,7 +33,7 @@ def dress(axes: Any, axis: Axis, *, which: str, values: Iterable[float] = ()) ->
         side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     elif axis.scale == "log":
         getattr(axes, f"set_{which}scale")("log")
-        side.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        side.set_major_locator(LogLocator(subs=_log_steps(axis)))
         side.set_minor_locator(NullLocator())
         side.set_major_formatter(FuncFormatter(_plain))
     else:
@@ -54,8 +56,8 @@ def legend(axes: Any, *, names: list[str], columns: int = LEGEND_COLUMNS) -> Non
     """Put a legend above the axes, in as many columns as its names allow."""
     if not names:
         return
-    longest = max(len(name) for name in names) + 6
-    in_a_row = sum(len(name) + 7 for name in names) <= columns
+    longest = max(len(name) for name in names) + HANDLE
+    in_a_row = sum(len(name) + HANDLE for name in names) <= columns
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1.0),
@@ -77,7 +79,7 @@ def draw_marks(axes: Any, marks: Iterable[Mark]) -> None:
             axes.axvline(mark.at, color=colour, linewidth=1.6, linestyle=(0, (4, 2)), zorder=3)
         if not mark.text:
             continue
-        right = place > 0.6
+        right = place > 0.78
         axes.annotate(
             printable(f"{mark.text} ▸" if place > 1 else mark.text),
             (min(max(place, 0), 1), 0.97 - 0.15 * row),
@@ -105,6 +107,13 @@ def panel_title(axes: Any, text: str | None, *, colour: str) -> None:
             color=colour,
             pad=5,
         )
+
+
+def _log_steps(axis: Axis) -> tuple[float, ...]:
+    """Choose more marks within a decade when there is hardly more than one."""
+    if axis.low and axis.high and axis.high / axis.low < 15:
+        return (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    return (1.0, 2.0, 5.0)
 
 
 def _fraction(axes: Any, at: float) -> float:

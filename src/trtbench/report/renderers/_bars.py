@@ -12,13 +12,11 @@ from trtbench.report import style
 from trtbench.report.document import Bars, Box, Boxes
 from trtbench.report.labels import shortened
 from trtbench.report.numbers import text_from_number
-from trtbench.report.renderers._axes import dress, legend
+from trtbench.report.renderers._axes import LEGEND_COLUMNS, dress, legend
 from trtbench.report.renderers._glyphs import printable
 
 NAME_LENGTH = 40
 ROOM_FOR_LABELS = 1.5
-LEGEND_COLUMNS = 48
-"""Names at the left leave less room for a legend than curves do."""
 
 
 def draw_bars(canvas: Canvas, chart: Bars) -> None:
@@ -50,14 +48,15 @@ def draw_bars(canvas: Canvas, chart: Bars) -> None:
     axes.set_xlim(0, (longest or 1.0) * (ROOM_FOR_LABELS if chart.groups[0].labels else 1.12))
     axes.set_xlabel(printable(chart.value.label))
     if len(chart.groups) > 1:
-        legend(axes, names=[group.name for group in chart.groups], columns=LEGEND_COLUMNS)
+        taken = min(NAME_LENGTH, max(len(name) for name in chart.categories))
+        names = [group.name for group in chart.groups]
+        legend(axes, names=names, columns=LEGEND_COLUMNS - taken)
 
 
 def draw_boxes(canvas: Canvas, chart: Boxes) -> None:
     """Draw box plots from top to bottom."""
     axes = canvas.subplots()
-    for place, box in enumerate(chart.boxes):
-        _draw_box(axes, place, box)
+    _draw_boxes(axes, chart.boxes)
     _name_rows(axes, [box.name for box in chart.boxes], below=[b.beyond for b in chart.boxes])
     axes.set_ylabel("Run")
     dress(axes, chart.value, which="x")
@@ -69,14 +68,24 @@ def draw_boxes(canvas: Canvas, chart: Boxes) -> None:
     axes.set_xlabel(printable(chart.value.label))
 
 
-def _draw_box(axes: Any, place: int, box: Box) -> None:
-    colour = style.colour(box.role)
-    axes.hlines(place, box.low, box.q1, color=colour, linewidth=2)
-    axes.hlines(place, box.q3, box.high, color=colour, linewidth=2)
-    axes.vlines((box.low, box.high), place - 0.16, place + 0.16, color=colour, linewidth=2)
-    axes.barh(place, box.q3 - box.q1, left=box.q1, height=0.56, color=colour, alpha=0.55)
-    axes.vlines(box.median, place - 0.28, place + 0.28, color=style.INK, linewidth=3)
-    axes.plot(box.outliers, [place] * len(box.outliers), "o", ms=5, mfc="none", mec=colour, mew=1.1)
+def _draw_boxes(axes: Any, boxes: Sequence[Box]) -> None:
+    """Draw all boxes at once: one call for each part, not one for each box."""
+    places = np.arange(len(boxes))
+    colours = [style.colour(box.role) for box in boxes]
+    low, q1, median, q3, high = np.array(
+        [(box.low, box.q1, box.median, box.q3, box.high) for box in boxes]
+    ).T
+    thick = {"colors": colours, "linewidth": 2}
+    for begin, end in ((low, q1), (q3, high)):
+        axes.hlines(places, begin, end, **thick)
+    for end in (low, high):
+        axes.vlines(end, places - 0.16, places + 0.16, **thick)
+    axes.barh(places, q3 - q1, left=q1, height=0.56, color=colours, alpha=0.55)
+    axes.vlines(median, places - 0.28, places + 0.28, color=style.INK, linewidth=3)
+    x = [value for box in boxes for value in box.outliers]
+    y = np.repeat(places, [len(box.outliers) for box in boxes])
+    edges = np.repeat(colours, [len(box.outliers) for box in boxes])
+    axes.scatter(x, y, s=26, facecolors="none", edgecolors=edges, linewidths=1.1)
 
 
 def _name_rows(axes: Any, names: Sequence[str], *, below: Sequence[str | None] = ()) -> None:

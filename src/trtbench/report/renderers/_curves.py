@@ -46,12 +46,16 @@ def draw_lines(canvas: Canvas, chart: Lines) -> None:
     several = len(chart.panels) > 1
     for axes, panel in zip(panels, chart.panels, strict=True):
         _draw_panel(axes, panel, chart)
-        axes.set_ylabel(printable(chart.y.label))
+        if not several:
+            axes.set_ylabel(printable(chart.y.label))
         colour = style.colour(panel.lines[0].role) if panel.lines else style.INK
         title = shortened(panel.title or "", length=TITLE_LENGTH) if several else None
         panel_title(axes, title, colour=colour)
     names = [shortened(n.name, length=NAME_LENGTH) for n in chart.panels[0].lines if n.name]
-    if not several:
+    if several:
+        # A label beside each panel would be longer than the panel is high.
+        canvas.supylabel(printable(chart.y.label), fontsize=style.FONT_PT)
+    else:
         legend(panels[0], names=names)
     panels[-1].set_xlabel(printable(chart.x.label))
 

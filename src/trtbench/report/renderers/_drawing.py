@@ -53,14 +53,22 @@ def picture(figure: Figure) -> bytes:
             words = printable(textwrap.fill(figure.caption, CAPTION_COLUMNS))
             canvas.supxlabel(words, x=0.012, ha="left", fontsize=style.SMALL_PT, color=style.GREY)
         buffer = io.BytesIO()
-        canvas.savefig(buffer, format="png", dpi=style.DPI, metadata={"Software": "trtbench"})
+        canvas.savefig(
+            buffer,
+            format="png",
+            dpi=style.DPI,
+            metadata={"Software": "trtbench"},
+            # A third of the time for a tenth more bytes.
+            pil_kwargs={"compress_level": 4},
+        )
         return buffer.getvalue()
 
 
 def _height(figure: Figure) -> float:
     chart = figure.chart
     if isinstance(chart, Bars):
-        return FRAME_IN + BAR_IN * max(2, len(chart.categories))
+        legend = 2 * LEGEND_IN if len(chart.groups) > 1 else 0.0
+        return FRAME_IN + legend + BAR_IN * max(3, len(chart.categories))
     if isinstance(chart, Boxes):
         return FRAME_IN + BOX_IN * max(2, len(chart.boxes))
     if isinstance(chart, Histogram):

@@ -33,11 +33,14 @@ FOLDED_FROM = 15
 """Longer tables are folded away."""
 MOST_ROWS = 200
 """GitHub refuses to render files above half a megabyte."""
+OPEN_FINDINGS = 12
+"""More findings than this are folded away."""
 BRIEF = ("summary", "findings", "failures", "accuracy")
 BRIEF_ROWS = 30
 """A pull request comment holds 65 536 characters."""
 
 ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
 
 
@@ -63,11 +66,9 @@ def markdown(document: Document, *, brief: bool = False) -> str:
 
 def escape(text: str) -> str:
     """Make text stand for itself on one line of Markdown, inside a table too."""
-    text = " ".join(text.split())
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = _SPECIAL.sub(r"\\\1", text)
+    text = _SPECIAL.sub(r"\\\1", _html(text))
     # A line that begins like a list, a number of one, or a rule would become one.
-    return re.sub(r"^([-+=]|\d+[.)])(?=\s|$)", r"\\\1", text)
+    return re.sub(r"^(\d*)([-+=.)])(?=\s|$)", r"\1\\\2", text)
 
 
 def _section(section: Section, *, rows: int) -> Iterable[str]:
@@ -86,7 +87,7 @@ def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
         if block.caption:
             yield f"*{escape(block.caption)}*"
     elif isinstance(block, FindingList):
-        yield "\n".join(_finding(each) for each in block.items)
+        yield from _findings(block)
     elif isinstance(block, Code):
         yield _fenced(block)
     elif isinstance(block, KeyValues):
@@ -127,8 +128,16 @@ def _folded(summary: str, parts: list[str]) -> list[str]:
 
 
 def _html(text: str) -> str:
-    text = " ".join(text.split())
+    text = _CONTROL.sub("\ufffd", " ".join(text.split()))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _findings(block: FindingList) -> list[str]:
+    lines = [_finding(each) for each in block.items]
+    parts = ["\n".join(lines[:OPEN_FINDINGS])]
+    if more := lines[OPEN_FINDINGS:]:
+        parts += _folded(f"{text_from_count(len(more))} more findings", ["\n".join(more)])
+    return parts
 
 
 def _finding(item: FindingOf) -> str:

@@ -36,6 +36,11 @@ MOST_PANELS = 6
 MOST_CURVES = 12
 BOXES_PER_FIGURE = 20
 
+SERIES_CAPTION = (
+    "Rings are far out (three interquartile ranges), triangles lie above the drawn range; "
+    "the dark line is the running median."
+)
+
 
 @dataclass(frozen=True)
 class _Drawn:
@@ -123,7 +128,7 @@ def _histogram(drawn: _Drawn) -> Figure:
         id="latency_hist",
         title="How latencies are distributed",
         chart=chart,
-        caption="Samples per bin; every run on the same axis.",
+        caption="Samples per bin; every run on the same axis." if len(groups) > 1 else None,
     )
 
 
@@ -230,8 +235,5 @@ def _series(drawn: _Drawn) -> Figure:
         id="latency_series",
         title="Latency over time",
         chart=chart,
-        caption=(
-            "Rings are far out (three interquartile ranges), triangles lie above the drawn range; "
-            "the dark line is the running median. Each run has its own range."
-        ),
+        caption=SERIES_CAPTION + (" Each run has its own range." if len(panels) > 1 else ""),
     )

@@ -48,7 +48,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     rows = [[Cell(value=label), *_medians(run, unit)] for label, run in pairs]
     caption = "Medians. Enqueue is host time and overlaps with the device's work."
     table = table_from_rows("phases", headings=HEADINGS, rows=rows, caption=caption)
-    return Section(id="phases", title="Phases", blocks=(_figure(pairs[:MOST_BARS]), table))
+    return Section(id="phases", title="Phases", blocks=(_figure(pairs), table))
 
 
 def _means(run: Run) -> dict[str, float]:
@@ -74,6 +74,10 @@ def _medians(run: Run, unit: Unit) -> list[Cell]:
 
 
 def _figure(pairs: Sequence[tuple[str, Run]]) -> Figure:
+    caption = "Means, because only means add up."
+    if len(pairs) > MOST_BARS:
+        caption += f" The first {MOST_BARS} of {len(pairs)} runs."
+        pairs = pairs[:MOST_BARS]
     means = [_means(run) for _, run in pairs]
     longest = max(max(each.get("host", 0.0), _spans(each)) for each in means)
     unit, scale = unit_for_seconds(longest)
@@ -88,7 +92,7 @@ def _figure(pairs: Sequence[tuple[str, Run]]) -> Figure:
     ]
     rest = tuple(_scaled(_rest(each), scale) for each in means)
     if any(value is not None for value in rest):
-        groups.append(BarGroup(name="rest of host time", role="other", values=rest))
+        groups.append(BarGroup(name="rest of host", role="other", values=rest))
     chart = Bars(
         value=Axis(title="Mean time per query", unit=unit, low=0),
         category_title="Run",
@@ -99,7 +103,7 @@ def _figure(pairs: Sequence[tuple[str, Run]]) -> Figure:
         id="phases",
         title="Where the time of a query goes",
         chart=chart,
-        caption="Means, because only means add up.",
+        caption=caption,
     )
 
 

@@ -79,7 +79,7 @@ def _times(head: ColumnSummary | None, unit: Unit) -> tuple[Cell, Cell, Cell]:
     if head is None:
         return Cell(), Cell(), Cell()
     interval = head.median_interval
-    width = None if interval is None else interval.half_width
+    width = interval.half_width if interval and interval.high > 0 else None
     tail = head.quantile(0.99)
     p99 = text_from_duration(tail.value, bounds=tail.interval, unit=unit)
     if tail.value is None and tail.needed:

@@ -15,6 +15,7 @@ from trtbench.report.document import (
     Lines,
     Panel,
     Section,
+    Text,
     table_from_rows,
 )
 from trtbench.report.facts import headline_summary, headline_title, summary_of
@@ -28,6 +29,8 @@ from trtbench.report.numbers import (
 )
 
 ORDER = 70
+
+MOST_CURVES = 8
 
 HEADINGS = (
     Heading(key="series", title="Series"),
@@ -57,11 +60,15 @@ def make(runs: Sequence[Run]) -> Section | None:
         for run in members
     ]
     table = table_from_rows("throughput", headings=HEADINGS, rows=rows)
-    roles = [f"run:{runs.index(members[0])}" for members in series.values()]
+    drawn = dict(list(series.items())[:MOST_CURVES])
+    roles = [f"run:{runs.index(members[0])}" for members in drawn.values()]
     blocks: tuple[Block, ...] = (
-        _against_batch(names, roles, series),
-        _against_latency(names, roles, series),
+        _against_batch(names[:MOST_CURVES], roles, drawn),
+        _against_latency(names[:MOST_CURVES], roles, drawn),
     )
+    if len(series) > MOST_CURVES:
+        note = f"Pictures show the first {MOST_CURVES} of {len(series)} series, the table all."
+        blocks = (Text(text=note), *blocks)
     return Section(id="throughput", title="Throughput", blocks=(*blocks, table))
 
 

@@ -1,0 +1,108 @@
+"""Runs made up for the tests, with every kind of column and name a report may meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trtbench.domain.result import (
+    Environment,
+    FailedRun,
+    Finding,
+    LaunchFacts,
+    Run,
+    RunRecord,
+)
+from trtbench.domain.samples import IterationTimes, LayerProfile, LayerTime, times_from_columns
+from trtbench.domain.spec import ModelRef, Precision, RunSpec
+
+NASTY = "<script>alert(1)<b>|a`b`\n# 模型_*x*[y](z)$\x00"
+WARNING = Finding(
+    code="H15",
+    severity="warning",
+    message="the load was high | before",
+    evidence={"load": 2.31},
+    remedy="stop other work",
+)
+
+
+def host_column(count: int = 2000, *, base_s: float = 1e-3, seed: int = 0) -> np.ndarray:
+    """Make independent times with a right tail, as a quiet machine gives them."""
+    random = np.random.default_rng(seed)
+    times = base_s * (1 + 0.02 * random.standard_normal(count) + 0.05 * random.gamma(1, 1, count))
+    times[:: max(2, count // 10)] *= 4
+    return times
+
+
+def made_times(count: int = 2000, *, base_s: float = 1e-3, seed: int = 0) -> IterationTimes:
+    """Make times with host and start only, as a runtime on the processor gives them."""
+    host = host_column(count, base_s=base_s, seed=seed)
+    return times_from_columns({"host": host, "start": np.cumsum(host) - host})
+
+
+def phased_times(count: int = 500, *, seed: int = 0) -> IterationTimes:
+    """Make times with every phase, as a runtime on a GPU gives them."""
+    host = host_column(count, seed=seed)
+    parts = {"h2d": 0.1, "gpu": 0.6, "d2h": 0.05, "enqueue": 0.2, "latency": 0.75}
+    columns = {name: host * share for name, share in parts.items()}
+    return times_from_columns({"host": host, "start": np.cumsum(host) - host, **columns})
+
+
+def made_profile(count: int = 5, *, name: str = "conv") -> LayerProfile:
+    """Make a profile of 100 passes; the last two layers share name and time."""
+    averages = [1e-6 * (place + 1) for place in range(count)]
+    names = [f"{name}{place}" for place in range(count)]
+    if count > 1:
+        averages[-1], names[-1] = averages[-2], names[-2]
+    total = sum(averages)
+    return LayerProfile(
+        count=100,
+        layers=tuple(
+            LayerTime(name=n, total_s=100 * a, average_s=a, median_s=a * 0.9, share=a / total)
+            for n, a in zip(names, averages, strict=True)
+        ),
+    )
+
+
+def made_run(
+    times: IterationTimes | None = None,
+    *,
+    id: str = "run-1",
+    model: str = "net.onnx",
+    batch: int | None = 4,
+    precision: Precision | None = "fp32",
+    findings: tuple[Finding, ...] = (),
+    host: str = "box",
+    **rest: Any,
+) -> Run:
+    """Make a run around times."""
+    record = RunRecord(
+        id=id,
+        created="2026-03-01T10:00:00+01:00",
+        spec=RunSpec(
+            model=ModelRef(path=f"/models/{model}", format="onnx", size_bytes=3 * 2**20),
+            runtime="onnxruntime",
+            batch=batch,
+            precision=precision,
+        ),
+        environment=Environment(host=host, os="Linux", command=f"trtbench bench '{model}'"),
+        findings=findings,
+        launches=(LaunchFacts(),),
+    )
+    return Run(record=record, times=made_times() if times is None else times, **rest)
+
+
+def made_failure(*, model: str = "net.onnx", reason: str = "killed") -> FailedRun:
+    """Make a failure with a log that Markdown could take for its own."""
+    made = made_run(model=model).record
+    return FailedRun(
+        id="run-bad",
+        created="2026-03-01T11:00:00+01:00",
+        spec=made.spec,
+        environment=made.environment,
+        stage="warm-up",
+        reason=reason,
+        signal="SIGKILL",
+        log_tail=("one ``` two", "</details>"),
+    )

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import csv
+import json
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_runs import NASTY, made_profile, made_run, made_times, phased_times
+from PIL import Image
+
+from trtbench.domain.samples import (
+    EngineGraph,
+    IterationTimes,
+    LayerInfo,
+    LayerProfile,
+    LayerTime,
+    TensorInfo,
+    times_from_columns,
+)
+from trtbench.report.toolkit_files import data_files, per_layer_csv, summary, write_toolkit_files
+from trtbench.report.trtexec_files import graph_json, profile_json, times_json
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.profile import profile_from_json
+
+LISTED = {
+    "summary.json", "summary.csv", "latency_series.csv", "latency_percentiles.csv",
+    "enqueue_series.csv", "compute_series.csv", "per_layer_times.csv", "per_layer_time.png",
+    "engine_metadata.json", "run_config.json", "latency_hist.png", "percentiles.png",
+    "report.json", "report.md",
+}  # fmt: skip
+
+
+def rows(data: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(data.decode(), newline="")))
+
+
+def test_all_listed_files_are_written_and_no_others(tmp_path: Path) -> None:
+    run = made_run(phased_times(), layers=made_profile(40), model=NASTY)
+    paths = write_toolkit_files(run, tmp_path / "artifacts")
+    assert {path.name for path in paths} == LISTED
+    for path in paths:
+        if path.suffix == ".png":
+            Image.open(path).verify()
+    text = (tmp_path / "artifacts" / "report.md").read_text("utf-8")
+    assert text.count("![") == 3
+
+
+def test_numbers_are_those_of_numpy() -> None:
+    run = made_run(phased_times())
+    made = summary(run)
+    ms = run.times.latency * 1e3
+    block = made["latency"]
+    assert isinstance(block, dict)
+    assert block["mean_ms"] == pytest.approx(ms.mean())
+    assert block["std_ms"] == pytest.approx(ms.std(ddof=0))
+    assert block["percentiles_ms"]["p99_5"] == pytest.approx(np.percentile(ms, 99.5))
+    assert list(block["percentiles_ms"]) == [
+        "p0", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p97", "p99", "p99_5",
+        "p99_9", "p100",
+    ]  # fmt: skip
+    assert made["throughput_qps"] == pytest.approx(4 * 1000 / ms.mean())
+    assert made["queries_per_s"] == pytest.approx(1 / run.times.host.mean())
+    assert made["items_per_s"] == pytest.approx(4 / run.times.host.mean())
+    assert "interpolation" in made["definitions"]["percentiles_ms"]
+
+
+def test_an_engine_faster_than_a_tenth_of_a_millisecond_is_not_taken_for_seconds() -> None:
+    fast = np.full(50, 2e-5)
+    files = data_files(made_run(times_from_columns({"latency": fast, "gpu": fast})))
+    assert json.loads(files["summary.json"])["latency"]["mean_ms"] == pytest.approx(0.02)
+    assert float(rows(files["compute_series.csv"])[0]["compute_ms"]) == pytest.approx(0.02)
+
+
+def test_without_device_spans_latency_is_host_time_and_the_file_says_so() -> None:
+    run = made_run(made_times(100))
+    files = data_files(run)
+    made = json.loads(files["summary.json"])
+    assert made["latency"]["median_ms"] == pytest.approx(np.median(run.times.host) * 1e3)
+    assert "host" in made["definitions"]["latency"]
+    assert made["enqueue"] is made["compute"] is made["end_to_end"] is None
+    assert not {"enqueue_series.csv", "compute_series.csv", "end_to_end_series.csv"} & set(files)
+
+
+def test_end_to_end_is_written_where_it_was_seen() -> None:
+    columns = {"latency": np.full(9, 1e-3), "end_to_end": np.full(9, 2e-3)}
+    files = data_files(made_run(times_from_columns(columns)))
+    assert rows(files["end_to_end_series.csv"])[0] == {"end_to_end_ms": "2.0"}
+
+
+def test_a_run_without_samples_still_has_its_facts() -> None:
+    files = data_files(made_run(IterationTimes()))
+    made = json.loads(files["summary.json"])
+    assert made["latency"] is None
+    assert made["throughput_qps"] is None
+    assert "latency_series.csv" not in files
+
+
+def test_series_and_percentiles_round_trip() -> None:
+    run = made_run(made_times(300))
+    files = data_files(run)
+    series = [float(row["latency_ms"]) for row in rows(files["latency_series.csv"])]
+    assert series == (run.times.host * 1e3).tolist()
+    table = {
+        row["percentile"]: float(row["latency_ms"])
+        for row in rows(files["latency_percentiles.csv"])
+    }
+    assert table["99.5"] == pytest.approx(np.percentile(series, 99.5))
+    assert table["100"] == max(series)
+
+
+def test_the_flat_summary_has_dotted_names_and_the_same_numbers() -> None:
+    files = data_files(made_run(made_times(300)))
+    flat = rows(files["summary.csv"])
+    assert len(flat) == 1
+    nested = json.loads(files["summary.json"])
+    assert (
+        float(flat[0]["latency.percentiles_ms.p99"]) == nested["latency"]["percentiles_ms"]["p99"]
+    )
+    assert flat[0]["engine.size_megabytes"] == "3.0"
+
+
+def test_layer_times_are_averages_per_inference_and_twins_stay_two() -> None:
+    made = rows(per_layer_csv(made_profile(5)).encode())
+    assert list(made[0]) == [
+        "name", "avg_time_ms", "min_time_ms", "max_time_ms", "calls", "percent_of_total",
+    ]  # fmt: skip
+    assert [row["name"] for row in made] == ["conv3", "conv3", "conv2", "conv1", "conv0"]
+    assert float(made[0]["avg_time_ms"]) == pytest.approx(4e-3)
+    assert made[0]["calls"] == "100"
+    assert sum(float(row["percent_of_total"]) for row in made) == pytest.approx(100)
+
+
+def test_layers_that_take_no_time_have_no_share() -> None:
+    layer = LayerTime(name="a", total_s=0.0, average_s=0.0)
+    made = rows(per_layer_csv(LayerProfile(count=None, layers=(layer,))).encode())
+    assert made[0]["percent_of_total"] == made[0]["calls"] == ""
+
+
+def test_the_report_holds_summary_layers_and_comparison(tmp_path: Path) -> None:
+    run = made_run(layers=made_profile(40))
+    run.extra["output_comparison"] = {"max_abs": 0.5}
+    write_toolkit_files(run, tmp_path, pictures=False)
+    made = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert set(made) == {"summary", "top_layers", "output_comparison"}
+    assert len(made["top_layers"]) == 10
+    assert not list(tmp_path.glob("*.png"))
+
+
+def test_times_have_the_twelve_keys_and_null_for_what_was_not_seen() -> None:
+    data = times_json(made_times(3))
+    made = json.loads(data)
+    assert list(made[0]) == [
+        "startEnqMs", "endEnqMs", "startH2dMs", "endH2dMs", "startComputeMs", "endComputeMs",
+        "startD2hMs", "endD2hMs", "h2dMs", "computeMs", "d2hMs", "latencyMs",
+    ]  # fmt: skip
+    assert set(made[0].values()) == {None}
+    assert data.decode().splitlines()[1].startswith("  {")
+
+
+def test_times_carry_spans_in_milliseconds_and_enqueue_as_a_difference() -> None:
+    times = phased_times(20)
+    made = json.loads(times_json(times))
+    assert [row["computeMs"] for row in made] == pytest.approx(times.gpu * 1e3)
+    enqueue = [row["endEnqMs"] - row["startEnqMs"] for row in made]
+    assert enqueue == pytest.approx(times.enqueue * 1e3)
+    assert made[5]["startH2dMs"] is None
+
+
+def test_stamps_that_were_imported_are_written_back() -> None:
+    stamps = {"start_h2d": np.array([0.5, 0.6]), "end_enqueue": np.array([0.1, 0.2])}
+    made = json.loads(times_json(times_from_columns({"gpu": np.array([1e-3, np.nan]), **stamps})))
+    assert made[1]["startH2dMs"] == 600.0
+    assert made[0]["endEnqMs"] == 100.0
+    assert made[1]["computeMs"] is None
+
+
+def test_no_iterations_are_an_empty_array() -> None:
+    assert json.loads(times_json(IterationTimes())) == []
+
+
+def test_a_profile_is_read_back_as_it_was() -> None:
+    layer = LayerTime(name=NASTY, total_s=1e-2, average_s=1e-4, median_s=9e-5, share=1.0)
+    profile = LayerProfile(count=100, layers=(layer,))
+    data = profile_json(profile)
+    assert json.loads(data)[0] == {"count": 100}
+    assert json.loads(data)[1]["percentage"] == 100.0
+    read = profile_from_json(data, where="profile.json")
+    assert read.count == 100
+    assert read.layers[0].name == NASTY
+    assert read.layers[0].average_s == pytest.approx(1e-4)
+
+
+def test_a_graph_is_read_back_as_it_was() -> None:
+    tensor = TensorInfo(name="x", dimensions=(1, 3), format="Half", dtype="fp16", location="Device")
+    layer = LayerInfo(
+        name="conv",
+        type="Convolution",
+        inputs=(tensor,),
+        outputs=(tensor,),
+        tactic="sm90_xmma",
+        stream=0,
+        origin=("/conv/Conv", "/act/Relu"),
+        extra={"ParameterType": "Convolution"},
+    )
+    graph = EngineGraph(layers=(layer,), io_tensors=("x",))
+    assert graph_from_json(graph_json(graph), where="graph.json") == graph
+    names = EngineGraph(layers=(LayerInfo(name="a"),), io_tensors=("x",), detailed=False)
+    assert graph_from_json(graph_json(names), where="graph.json") == names
