@@ -6,6 +6,7 @@ Knows nothing of the rest of the package; every other room raises these.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Mapping
 
 EXIT_FAILED = 1
@@ -106,3 +107,22 @@ def near_miss(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that was most likely meant, if one is close."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return close[0] if close else None
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says when a disk, or a user's share of it, is full."""
+
+
+def write_error(path: object, problem: OSError) -> StoreError:
+    """Say what keeps a file from being written."""
+    if problem.errno in FULL:
+        return StoreError(
+            "the disk is full",
+            facts={"writing": path},
+            fix="free some space, or give another place with --store or -o",
+        )
+    return StoreError(
+        f"{path} cannot be written",
+        facts={"reason": problem.strerror or problem},
+        fix="give another place with --store or -o",
+    )

@@ -10,7 +10,7 @@ import pkgutil
 from importlib import metadata
 from types import ModuleType
 
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UnavailableError, UsageError, near_miss
 
 
 class Registry:
@@ -34,12 +34,26 @@ class Registry:
         entry = self._entry_points().get(name)
         if entry is None:
             raise self._unknown(name)
-        loaded = entry.load()
+        loaded = self._import(entry)
         if not isinstance(loaded, ModuleType):
             raise UsageError(
                 f"the {self.noun} {name!r} is not a module", facts={"entry point": entry.value}
             )
         return loaded
+
+    def _import(self, entry: metadata.EntryPoint) -> object:
+        """Import another package's plug-in; that it is broken must not look like our bug."""
+        try:
+            return entry.load()
+        except Exception as problem:
+            raise UnavailableError(
+                f"the {self.noun} {entry.name!r} cannot be imported",
+                facts={
+                    "entry point": entry.value,
+                    "package": entry.dist.name if entry.dist else "unknown",
+                    "reason": f"{type(problem).__name__}: {problem}",
+                },
+            ) from problem
 
     def _modules(self) -> dict[str, str]:
         path = importlib.import_module(self.package).__path__

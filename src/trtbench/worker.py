@@ -7,7 +7,6 @@ Does not know who started it; ``events`` is a descriptor on which it names each 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sys
 import traceback
@@ -17,9 +16,9 @@ import msgspec
 import numpy as np
 
 from trtbench.domain.codec import job_from_json, json_from_value
-from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, WorkerError
+from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, InferJob, WorkerError
 from trtbench.domain.samples import IterationTimes
-from trtbench.errors import TrtbenchError
+from trtbench.errors import FULL, TrtbenchError
 from trtbench.registry import Registry
 
 RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
@@ -56,12 +55,14 @@ def main(arguments: list[str]) -> int:
         if isinstance(job, DuetJob):
             channel = int(arguments[3]) if len(arguments) > 3 else None
             _duet(job, folder=folder, events=events, channel=channel)
+        elif isinstance(job, InferJob):
+            _infer(job, folder=folder, events=events)
         else:
             _bench(job, folder=folder, events=events)
     except TrtbenchError as problem:
         _tell(folder, _worker_error(problem, stage=events.stage))
         return EXIT_TOLD
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         with contextlib.suppress(OSError):
             traceback.print_exc()
         _tell(folder, _failure(problem, stage=events.stage))
@@ -87,6 +88,14 @@ def _duet(job: DuetJob, *, folder: Path, events: Events, channel: int | None) ->
         _save(outcome, times, folder / f"side-{side}")
 
 
+def _infer(job: InferJob, *, folder: Path, events: Events) -> None:
+    from trtbench.runtimes._infer import infer
+
+    outputs = infer(RUNTIMES.load(job.spec.runtime).open_session, job.spec, stage=events)
+    events("save")
+    np.savez(folder / "outputs.npz", **outputs)  # type: ignore[arg-type]
+
+
 def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path) -> None:
     np.savez(folder / "samples.npz", **dict(times.columns()))  # type: ignore[arg-type]
     (folder / "outcome.json").write_bytes(json_from_value(_signed(outcome)))
@@ -110,11 +119,11 @@ def _worker_error(problem: TrtbenchError, *, stage: str) -> WorkerError:
     )
 
 
-def _failure(problem: Exception, *, stage: str) -> WorkerError:
+def _failure(problem: Exception | SystemExit, *, stage: str) -> WorkerError:
     """Put into words what is nobody's wrong input: memory, disk, or a bug of ours."""
     if isinstance(problem, MemoryError):
         return WorkerError(kind="memory", message="out of memory", stage=stage)
-    if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
+    if isinstance(problem, OSError) and problem.errno in FULL:
         return WorkerError(kind="StoreError", message="the disk is full", stage=stage)
     return WorkerError(kind="bug", message=repr(problem), stage=stage)
 

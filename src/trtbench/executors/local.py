@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,25 +13,36 @@ from pathlib import Path
 
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import Job, JobEnd, WorkerError
-from trtbench.errors import UnavailableError
-from trtbench.host.process import Child, Exit, run_together, tail
+from trtbench.errors import TrtbenchError, UnavailableError, write_error
+from trtbench.host.process import Child, Exit, run_process, run_together, tail
 
 WORKER_NEEDS = ("msgspec", "numpy")
 """What another interpreter must have; trtbench itself is lent to it."""
 
-EXIT_NEEDS = 86
-"""Status of the bootstrap when the interpreter lacks one of them."""
+OLDEST = (3, 10)
+PROBE_S = 60.0
+"""Starting Python and importing numpy from a cold disk takes seconds; longer is a hang."""
 
 _BOOTSTRAP = """
 import importlib.util as u, sys
-missing = [n for n in {needs!r} if u.find_spec(n) is None]
-if missing:
-    sys.exit(print('missing:', *missing) or {status})
+if sys.path[:1] == ['']: del sys.path[0]
 s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
 m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
 from trtbench.worker import main
 sys.exit(main(sys.argv[1:]))
 """
+_PROBE = """
+import sys
+missing = []
+for name in {needs!r}:
+    try:
+        __import__(name)
+    except ImportError:
+        missing.append(name)
+sys.stdout.write('\\n%s %d.%d %s\\n' % ({word!r}, sys.version_info[0], sys.version_info[1],
+                 ' '.join(missing)))
+"""
+_WORD = "trtbench-probe"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,62 +110,99 @@ def _start(
     assignment: Assignment, *, memory_bytes: int | None, on_line: Callable[[str], None]
 ) -> Child:
     folder, channel = assignment.folder, assignment.channel
-    folder.mkdir(parents=True, exist_ok=True)
-    job_file = folder / "job.json"
-    job_file.write_bytes(json_from_value(assignment.job))
+    job_file, log = folder / "job.json", folder / "log.txt"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        job_file.write_bytes(json_from_value(assignment.job))
+        log.touch()
+    except OSError as problem:
+        raise write_error(job_file, problem) from None
     arguments = [str(job_file), str(folder), "{events}"]
     if channel is not None:
         arguments.append(str(channel))
-    return Child(
-        [*worker_command(assignment.python), *arguments],
-        log=folder / "log.txt",
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        memory_bytes=memory_bytes,
-        pass_fds=() if channel is None else (channel,),
-        on_line=on_line,
-    )
+    try:
+        return Child(
+            [*worker_command(assignment.python), *arguments],
+            log=log,
+            env=worker_environment(),
+            memory_bytes=memory_bytes,
+            pass_fds=() if channel is None else (channel,),
+            on_line=on_line,
+        )
+    except OSError as problem:
+        raise UnavailableError(
+            "no process can be started for the measurement", facts={"reason": problem}
+        ) from None
+
+
+def worker_environment() -> dict[str, str]:
+    """What a worker inherits; files of the working folder must not shadow libraries."""
+    return {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 
 
 def worker_command(python: str | None) -> list[str]:
     """The start of a worker's command line; another interpreter is lent this very package."""
-    if python is None or Path(python).absolute() == Path(sys.executable).absolute():
+    own = python is None or Path(python).absolute() == Path(sys.executable).absolute()
+    if own and sys.version_info >= (3, 11):  # 3.10 would import from the working folder first
         return [sys.executable, "-m", "trtbench.worker"]
     package = Path(__file__).resolve().parents[1]
-    code = _BOOTSTRAP.format(
-        needs=WORKER_NEEDS,
-        status=EXIT_NEEDS,
-        init=str(package / "__init__.py"),
-        folder=str(package),
-    )
-    return [python, "-c", code]
+    code = _BOOTSTRAP.format(init=str(package / "__init__.py"), folder=str(package))
+    return [python or sys.executable, "-c", code]
 
 
 def check_interpreter(python: str) -> None:
-    """Refuse an interpreter that is not there before anything else is done."""
-    if not (Path(python).is_file() and os.access(python, os.X_OK)):
+    """Refuse an interpreter that cannot work, before anything else is done."""
+    if shutil.which(python) is None:
+        inside = Path(python) / "bin" / "python"
+        fix = "--python PATH, or runtimes.<name>.python in trtbench.toml"
         raise UnavailableError(
             f"there is no Python interpreter at {python}",
-            fix="--python PATH, or runtimes.<name>.python in trtbench.toml",
+            fix=f"--python {inside}" if inside.is_file() else fix,
+        )
+    version, missing = _probe(python)
+    if version < OLDEST:
+        raise UnavailableError(
+            "the other interpreter is too old for a worker",
+            facts={"interpreter": python, "Python": _dotted(version), "needed": _dotted(OLDEST)},
+        )
+    if missing:
+        raise UnavailableError(
+            "the other interpreter lacks what a worker needs",
+            facts={"interpreter": python, "missing": " ".join(missing)},
+            fix=f"{python} -m pip install {' '.join(missing)}",
         )
 
 
-def _lacking(python: str, line: tuple[str, ...]) -> UnavailableError:
-    missing = (line[0] if line else "missing: unknown").removeprefix("missing: ")
-    return UnavailableError(
-        "the other interpreter lacks what a worker needs",
-        facts={"interpreter": python, "missing": missing},
-        fix=f"{python} -m pip install {missing}",
+def _probe(python: str) -> tuple[tuple[int, ...], list[str]]:
+    """Ask an interpreter, new or very old, for its version and for what it lacks."""
+    code = _PROBE.format(needs=WORKER_NEEDS, word=_WORD)
+    with tempfile.TemporaryDirectory(prefix="trtbench-python-") as folder:
+        log = Path(folder) / "log.txt"
+        try:
+            command = [python, "-c", code]
+            run_process(command, log=log, timeout_s=PROBE_S, env=worker_environment())
+            lines = tail(log)
+        except OSError as problem:
+            lines = (str(problem.strerror),)
+    for line in lines:
+        word, *facts = line.split() or [""]
+        if word == _WORD:
+            return tuple(int(part) for part in facts[0].split(".")), facts[1:]
+    raise UnavailableError(
+        f"{python} is not a Python interpreter that works",
+        facts={"it said": next(filter(None, lines), "nothing")},
     )
 
 
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
+
+
 def _job_end(ended: Exit, assignment: Assignment, *, stage: str) -> JobEnd:
-    log = assignment.folder / "log.txt"
-    if ended.status == EXIT_NEEDS and assignment.python is not None:
-        raise _lacking(assignment.python, tail(log, lines=1))
-    error_file = assignment.folder / "error.json"
-    error = None
-    if error_file.is_file():
-        error = value_from_json(error_file.read_bytes(), WorkerError, where=str(error_file))
+    folder = assignment.folder
+    error = _told(folder / "error.json")
+    if error is None and ended.status == 0 and not _left_result(folder):
+        error = WorkerError(kind="bug", message="it ended without leaving a result", stage=stage)
     return JobEnd(
         seconds=ended.seconds,
         stage=error.stage if error else stage,
@@ -160,5 +210,17 @@ def _job_end(ended: Exit, assignment: Assignment, *, stage: str) -> JobEnd:
         signal=ended.signal,
         timed_out=ended.timed_out,
         error=error,
-        log_tail=tail(log),
+        log_tail=tail(folder / "log.txt"),
     )
+
+
+def _told(path: Path) -> WorkerError | None:
+    """What the worker put in words; nothing when a full disk kept it from that."""
+    try:
+        return value_from_json(path.read_bytes(), WorkerError, where=str(path))
+    except (OSError, TrtbenchError):
+        return None
+
+
+def _left_result(folder: Path) -> bool:
+    return any(True for pattern in ("outcome.json", "*/outcome.json") for _ in folder.glob(pattern))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import secrets
@@ -18,7 +17,7 @@ import numpy as np
 from trtbench.domain.codec import json_from_value, record_from_json
 from trtbench.domain.result import FailedRun, Record, Run, RunRecord
 from trtbench.domain.samples import IterationTimes, times_from_columns
-from trtbench.errors import InputError, StoreError
+from trtbench.errors import InputError, StoreError, write_error
 
 RECORD = "run.json"
 SAMPLES = "samples.npz"
@@ -28,8 +27,6 @@ PARTIAL = ".partial-"
 After it come the process that fills it, its host, and a random part. The process also holds a lock
 on the directory, so that another container with the same host name does not take it for dead.
 """
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def new_id() -> str:
@@ -168,21 +165,6 @@ def remove_abandoned(root: Path) -> int:
             shutil.rmtree(folder, ignore_errors=True)
             removed += 1
     return removed
-
-
-def write_error(path: Path, problem: OSError) -> StoreError:
-    """Say what keeps a file from being written."""
-    if problem.errno in _FULL:
-        return StoreError(
-            "the disk is full",
-            facts={"writing": path},
-            fix="free some space, or give another place with --store or -o",
-        )
-    return StoreError(
-        f"{path} cannot be written",
-        facts={"reason": problem.strerror or problem},
-        fix="give another place with --store or -o",
-    )
 
 
 def _refuse_occupied(target: Path) -> None:

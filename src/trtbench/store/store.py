@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from trtbench.domain.result import FailedRun, Record, Run
-from trtbench.errors import StoreError, UsageError
+from trtbench.errors import StoreError, UsageError, write_error
 from trtbench.store.directory import (
     partial_directory,
     read_record,
@@ -18,7 +18,6 @@ from trtbench.store.directory import (
     remove_directory,
     run_directories,
     scratch_directory,
-    write_error,
     write_record,
 )
 from trtbench.store.index import Cached, Entry, Index, entry_from_record

@@ -17,10 +17,10 @@ from trtbench.analysis.findings import findings_from_run
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.job import BenchJob, BenchOutcome, JobEnd
-from trtbench.domain.result import Environment, FailedRun, Run, RunRecord, Scalar
+from trtbench.domain.result import Environment, FailedRun, Record, Run, RunRecord, Scalar
 from trtbench.domain.samples import IterationTimes, join_launches
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import ERROR_KINDS, JobError, TrtbenchError
+from trtbench.errors import ERROR_KINDS, JobError, StoreError, TrtbenchError, write_error
 from trtbench.executors.local import check_interpreter, run_job
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
@@ -86,12 +86,27 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
     with hold_device(spec, conduct):
         environment = read_environment(command=conduct.command, folder=Path.cwd())
         with store.new_run(run_id, output=conduct.output) as folder:
-            result = _carry_out(spec, run_id, folder, environment, conduct)
+            try:
+                result = _carry_out(spec, run_id, folder, environment, conduct)
+            except OSError as problem:
+                raise write_error(folder, problem) from None
     if isinstance(result, FailedRun):
-        store.add(result, path=target)
+        _index(store, result, target)
         raise _job_error(result, target)
-    store.add(result.record, path=target, cached=cached_from_run(result))
+    _index(store, result.record, target, cached=cached_from_run(result))
     return Run(record=result.record, times=result.times, path=target)
+
+
+def _index(store: Store, record: Record, path: Path, *, cached: Cached | None = None) -> None:
+    """Put a run that is on disk into the index; it is not lost when that cannot be done."""
+    try:
+        store.add(record, path=path, cached=cached)
+    except StoreError as problem:
+        raise StoreError(
+            "the run is on disk, but the index could not be written",
+            facts={"run": path, **problem.facts},
+            fix="trtbench runs reindex",
+        ) from None
 
 
 def cached_from_run(run: Run) -> Cached | None:
@@ -122,16 +137,18 @@ def _carry_out(
             on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
         )
         if not end.ok:
-            _raise_told(end)
+            if not launches:
+                _raise_told(end)
             return _keep_failure(end, spec, run_id, folder, environment, conduct, launches)
         launches.append(_collect(work, folder))
     contention = counters_between(before, read_counters())
     record = record_from_launches(spec, run_id, environment, contention, conduct, launches)
     times = join_launches([each.times for each in launches])
     draft = Run(record=record, times=times)
+    write_samples(folder, times)
+    write_record(folder, record)  # from here on, what was measured is kept whatever happens
     findings = findings_from_run(draft)
     run = Run(record=msgspec.structs.replace(record, findings=findings), times=times)
-    write_samples(folder, times)
     write_run_files(run, folder)
     write_record(folder, run.record)
     return run

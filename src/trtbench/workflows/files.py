@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from trtbench.domain.result import Run
+from trtbench.errors import write_error
 from trtbench.report.toolkit_files import data_files
 from trtbench.report.trtexec_files import times_json
-from trtbench.store.directory import write_error
 
 
 def write_run_files(run: Run, folder: Path) -> None:
@@ -20,4 +20,5 @@ def write_run_files(run: Run, folder: Path) -> None:
         try:
             path.write_bytes(content)
         except OSError as problem:
+            path.unlink(missing_ok=True)  # half a file would be taken for a whole one
             raise write_error(path, problem) from None
