@@ -86,7 +86,8 @@ def compare(folder: Path) -> float:
     pairs = [
         (seconds(read_with_pandas, path), seconds(read_with_trtbench, path)) for _ in range(ROUNDS)
     ]
-    pandas_s, ours_s = (statistics.median(column) for column in zip(*pairs, strict=True))
+    pandas_s = statistics.median(pair[0] for pair in pairs)
+    ours_s = statistics.median(pair[1] for pair in pairs)
     print(f"file                    {path.stat().st_size / MEGABYTE:8.1f} MB")
     print(f"json.load + DataFrame   {pandas_s * 1e3:8.1f} ms   (median of {ROUNDS})")
     print(f"trtbench                {ours_s * 1e3:8.1f} ms")

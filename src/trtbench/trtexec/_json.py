@@ -17,10 +17,15 @@ from trtbench.errors import ParseError
 _STRICT = msgspec.json.Decoder()
 _LENIENT = json.JSONDecoder(strict=False)
 """Accepts control characters within strings, which trtexec 8.6 writes into layer metadata."""
-_SPACE = re.compile(r"[\s\0]*")
+_SPACE = re.compile(r"[\s\0\ufeff]*")
 _BARE = re.compile(
     r'("(?:[^"\\]|\\.)*")|(?<![\w.])(-?)(nan|inf(?:inity)?)(?:\(ind\))?(?![\w.])', re.I
 )
+_LONE_SURROGATE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+"""Half a character, which could be read but never written again."""
 _WORDS = {"nan": "NaN", "inf": "Infinity", "infinity": "Infinity"}
 _WRAPPINGS = 3
 """How often a document may be a string that holds a document."""
@@ -61,17 +66,21 @@ def text_from_bytes(data: bytes | str, *, where: str, expected: str) -> str:
         )
     else:
         text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    if not text.strip("\0 \t\r\n\ufeff"):
+    if _SPACE.fullmatch(text):
         raise parse_error(where, what="is empty", place="byte 0", expected=expected)
     return text
 
 
-def documents_from_json(data: bytes | str, *, where: str, expected: str) -> list[object]:
-    """Read every JSON document of a file, however it is wrapped."""
+def documents_from_json(
+    data: bytes | str, *, where: str, expected: str, unwrap: bool = True
+) -> list[object]:
+    """Read every JSON document of a file, and those that strings hold unless told otherwise."""
     try:
         documents: list[object] = [_STRICT.decode(data)]
     except (msgspec.MsgspecError, ValueError, RecursionError):
         documents = list(_lenient(text_from_bytes(data, where=where, expected=expected), where))
+    if not unwrap:
+        return documents
     return [_unwrap(each, where=where, expected=expected) for each in documents]
 
 
@@ -115,6 +124,7 @@ def _json_word(match: re.Match[str]) -> str:
 
 
 def _lenient(text: str, where: str) -> Iterator[object]:
+    text = _LONE_SURROGATE.sub(r"\\ufffd", text)
     position = _skip(text, 0)
     try:
         value_from_text(text, where=where, offset=position)

@@ -34,7 +34,7 @@ def _candidates(value: object, *, depth: int) -> Iterator[Table]:
     if depth > _DEEPEST:
         return
     if isinstance(value, list):
-        yield from _rows(value, depth=depth)
+        yield from _rows(value)
         return
     if not isinstance(value, dict):
         return
@@ -44,16 +44,13 @@ def _candidates(value: object, *, depth: int) -> Iterator[Table]:
         yield from _candidates(each, depth=depth + 1)
 
 
-def _rows(values: list[object], *, depth: int) -> Iterator[Table]:
+def _rows(values: list[object]) -> Iterator[Table]:
     rows = [row for row in values if isinstance(row, dict)]
     if rows and len(rows) == len(values):
         table = Table(expected_rows=len(rows))
         for row in rows:
             table.add_row({str(key): value for key, value in row.items()})
         yield table
-    elif values and all(isinstance(each, list) for each in values[:2]):
-        for each in values:
-            yield from _candidates(each, depth=depth + 1)
 
 
 def _columns(value: dict[str, object]) -> Iterator[Table]:

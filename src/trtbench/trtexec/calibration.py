@@ -74,8 +74,8 @@ def calibration_from_text(data: bytes | str, *, where: str) -> CalibrationCache:
 
 
 def _scale(line: str, number: int, *, where: str) -> TensorScale:
-    name, colon, text = line.rpartition(": ")
-    if not colon or not _HEX.match(text.strip()):
+    name, colon, text = line.rstrip().rpartition(": ")
+    if not colon or not _HEX.match(text):
         raise _broken(where, number, "'tensor: hex', up to eight hexadecimal digits", line)
     (scale,) = struct.unpack(">f", int(text, 16).to_bytes(4, "big"))
     return TensorScale(name=name, scale=scale)

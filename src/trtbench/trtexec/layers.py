@@ -19,8 +19,8 @@ _BINDINGS = ("Bindings", "I/O Tensors")
 _DTYPES = (
     (r"bfloat16|bf16", "bf16"),
     (r"fp16|float16|half", "fp16"),
-    (r"fp8|float8\w*|e4m3\w*|e5m2\w*", "fp8"),
-    (r"fp4|float4\w*|e2m1\w*", "fp4"),
+    (r"fp8\w*|float8\w*|e4m3\w*|e5m2\w*", "fp8"),
+    (r"fp4\w*|float4\w*|e2m1\w*", "fp4"),
     (r"fp32|float32|float", "fp32"),
     (r"uint8", "uint8"),
     (r"int8", "int8"),

@@ -69,13 +69,10 @@ _CSV_KINDS: dict[str, Kind] = {
     "name,avg_time_ms,min_time_ms,max_time_ms,calls,percent_of_total": "toolkit-layers",
     "metric,min,max,mean,median,p90,p95,p99": "toolkit-torch-bench",
 }
-_NAME_KINDS: tuple[tuple[re.Pattern[str], Kind], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), kind)
-    for pattern, kind in (
-        (r"\.onnx$", "onnx"),
-        (r"\.(engine|plan|trt)$", "plan"),
-        (r"\.log$|stdout", "log"),
-    )
+_NAME_KINDS: tuple[tuple[str, Kind], ...] = (
+    (r"\.onnx$", "onnx"),
+    (r"\.(engine|plan|trt)$", "plan"),
+    (r"\.log$|stdout", "log"),
 )
 _TEXT_KINDS = frozenset({"log"})
 
@@ -131,7 +128,7 @@ def _kind_of_json(text: str, *, name: str) -> Kind:
 
 
 def _kind_of_name(name: str, *, binary: bool) -> Kind:
-    found = next((kind for pattern, kind in _NAME_KINDS if pattern.search(name)), None)
+    found = next((kind for words, kind in _NAME_KINDS if re.search(words, name, re.I)), None)
     if found is None or binary == (found in _TEXT_KINDS):
         return "unknown"
     return found

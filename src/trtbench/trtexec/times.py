@@ -25,13 +25,12 @@ from numpy.typing import NDArray
 
 from trtbench.domain.samples import Column, IterationTimes, join_launches, times_from_columns
 from trtbench.errors import ParseError
-from trtbench.trtexec._json import documents_from_json, parse_error, quoted, text_from_bytes
-from trtbench.trtexec._rows import PIECE_BYTES, ArrayReader, Table
+from trtbench.trtexec._json import parse_error
+from trtbench.trtexec._rows import Table
 from trtbench.trtexec._time_keys import KNOWN_KEYS, duration_names
-from trtbench.trtexec._time_layouts import tables_from_document
+from trtbench.trtexec._time_source import EXPECTED, tables_from_stream
 from trtbench.trtexec._time_variants import Variant, count_warmup_rows, variant_of, warmup_of
 
-EXPECTED = "the rows of trtexec --exportTimes"
 _PRINTED_DIGITS = 6
 """trtexec prints with the default precision of a C++ stream."""
 
@@ -180,15 +179,7 @@ def read_times(
     write warm-up rows. 8.4 and 8.5 have the same keys: an array that begins in the first half
     of those 200 ms shows its warm-up. If the rule leaves nothing, there was no such warm-up.
     """
-    stream = _stream(source)
-    size = _size(stream)
-    head = stream.read(PIECE_BYTES)
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n\0")
-    if start[:1] == b"[" and head[:2] not in (b"\xff\xfe", b"\xfe\xff"):
-        head = head.replace(b"\xef\xbb\xbf", b"   ", 1) if head.startswith(b"\xef") else head
-        tables = ArrayReader(stream, where=where, head=head, size=size).read()
-    else:
-        tables = _wrapped_tables(head, stream, where=where)
+    tables = tables_from_stream(_stream(source), where=where)
     arrays = tuple(_array(table, warmup_ms, where=where) for table in tables)
     if not any(len(array) for array in arrays):
         raise parse_error(where, what="has no rows", place="the whole file", expected=EXPECTED)
@@ -212,34 +203,6 @@ def _stream(source: bytes | bytearray | memoryview | BinaryIO) -> BinaryIO:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return io.BytesIO(source)
     return source
-
-
-def _size(stream: BinaryIO) -> int | None:
-    try:
-        here = stream.tell()
-        stream.seek(0, io.SEEK_END)
-        size = stream.tell()
-        stream.seek(here)
-    except (OSError, AttributeError):  # a pipe
-        return None
-    return size - here
-
-
-def _wrapped_tables(head: bytes, stream: BinaryIO, *, where: str) -> list[Table]:
-    """Read what is not simply arrays: JSON within a string, and layouts of other tools."""
-    first = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n\0")[:1]
-    if first not in (b"{", b'"') and head[:2] not in (b"\xff\xfe", b"\xfe\xff"):
-        text_from_bytes(head, where=where, expected=EXPECTED)
-        raise parse_error(
-            where,
-            what="is not a times file of trtexec",
-            place="byte 0",
-            expected=EXPECTED,
-            found=quoted(head.lstrip()),
-        )
-    data = head + stream.read()
-    documents = documents_from_json(data, where=where, expected=EXPECTED)
-    return [table for each in documents for table in tables_from_document(each, where=where)]
 
 
 def _array(table: Table, warmup_ms: float | None, *, where: str) -> TimesArray:

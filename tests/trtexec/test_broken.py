@@ -1,0 +1,179 @@
+"""Damaged files give a ParseError that names file, place and what was expected; nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+import samples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trtbench.errors import ParseError
+from trtbench.trtexec.sniff import kind_of
+
+FILES = samples.every_file()
+READERS = samples.readers()
+QUICK = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def read_or_refuse(kind: str, data: bytes) -> bool:
+    """Read; a refusal must say where and what. Any other exception fails the test."""
+    problem: ParseError | None = None
+    try:
+        READERS[kind](data)
+    except ParseError as found:
+        problem = found
+    if problem is None:
+        return True
+    assert problem.facts["file"] == "f"
+    assert problem.facts["place"]
+    assert problem.facts["expected"]
+    return False
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_cut_off_at_every_byte(name: str) -> None:
+    data, kind = FILES[name], name.split()[0]
+    assert read_or_refuse(kind, data)
+    whole = len(data.rstrip(b"\n\0")) if kind not in ("plan", "calibration") else 0
+    twice = len(data) // 2 if name == "times twice" else -1
+    for length in range(len(data)):
+        accepted = read_or_refuse(kind, data[:length])
+        if kind not in ("plan", "calibration") and length < whole:
+            assert accepted == (length in (twice, twice - 1)), length
+
+
+@pytest.mark.parametrize("name", FILES)
+@QUICK
+@given(drawn=st.data())
+def test_changed_bytes(name: str, drawn: st.DataObject) -> None:
+    data = bytearray(FILES[name])
+    for _ in range(drawn.draw(st.integers(1, 4))):
+        at = drawn.draw(st.integers(0, len(data) - 1))
+        action = drawn.draw(st.sampled_from(["set", "remove", "insert", "repeat"]))
+        byte = drawn.draw(st.sampled_from(list(b'{}[]",:\\0e.- \n\0\xff')) | st.integers(0, 255))
+        if action == "set":
+            data[at] = byte
+        elif action == "remove":
+            del data[at : at + drawn.draw(st.integers(1, 40))]
+            data = data or bytearray(b" ")
+        elif action == "insert":
+            data.insert(at, byte)
+        else:
+            data[at:at] = data[max(0, at - 50) : at]
+    read_or_refuse(name.split()[0], bytes(data))
+    kind_of(bytes(data), name="f")
+
+
+@pytest.mark.parametrize("kind", READERS)
+@QUICK
+@given(data=st.binary(max_size=200))
+def test_random_bytes(kind: str, data: bytes) -> None:
+    read_or_refuse(kind, data)
+    kind_of(data, name="f")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                ["Layers", "Name", "name", "values", "times", "timeMs", "latencyMs", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize("kind", READERS)
+@QUICK
+@given(value=JSON)
+def test_json_of_any_other_shape(kind: str, value: object) -> None:
+    read_or_refuse(kind, json.dumps(value).encode())
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("name", FILES)
+def test_the_wrong_file(kind: str, name: str) -> None:
+    if name.split()[0] != kind:
+        assert not read_or_refuse(kind, FILES[name])
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"   \n",
+        b"\0" * 1000,
+        bytes(range(256)) * 10,
+        b"[" * 200_000,
+        b'{"a":' * 200_000,
+        b'[{"latencyMs":' + b"[" * 100_000,
+        b'[{"latencyMs":' * 50_000,
+        b'"' * 10_001,
+        b'{"Layers": [' + b"{" * 50_000,
+        b'[ { "name" : "' + b'"' * 100_000,
+        b'[ { "name" : "a", "timeMs" : ' * 3_000,
+        b'[{"latencyMs": ' + b"9" * 100_000 + b"}]",
+        b'[{"name": "y", "values": [' + b"9" * 10_000 + b"]}]",
+        b"\\" * 50_000,
+        b"[" + b" " * 300_000,
+        b"[" + b"{}," * 30_000,
+        b'"\\ud800"',
+        b'"[1, 2"',
+        b"TRT-1-" + b"a" * 100_000,
+        b"\xff\xfe\x00\xd8",
+    ],
+    ids=lambda data: repr(data[:16]) + f"x{len(data)}",
+)
+def test_hostile_content_is_refused_quickly(kind: str, data: bytes) -> None:
+    begin = time.perf_counter()
+    read_or_refuse(kind, data)
+    kind_of(data, name="f")
+    assert time.perf_counter() - begin < 5
+
+
+def test_a_row_without_an_end_does_not_fill_the_memory() -> None:
+    row = b'[{"latencyMs" : 1, "x" : "' + b"y" * 4_000_000
+    with pytest.raises(ParseError) as caught:
+        READERS["times"](row)
+    assert "within" in caught.value.facts["expected"] or "}" in caught.value.facts["expected"]
+
+
+def test_the_place_of_a_bad_row_is_its_byte() -> None:
+    data = samples.times_file("8.5", rows=10)
+    at = data.index(b'"computeMs" : 2.005')
+    with pytest.raises(ParseError) as caught:
+        READERS["times"](data[:at] + b"!" + data[at:])
+    place = int(caught.value.facts["place"].split()[1].strip(","))
+    assert data.rindex(b"{", 0, at) <= place <= at
+    assert caught.value.facts["rows read"] == "5"
+
+
+# Real files, damaged
+
+
+@pytest.mark.parametrize("kind", ["times", "profile", "layers", "output", "calibration"])
+def test_real_files_cut_and_changed(kind: str, artefacts: Path) -> None:
+    draw = random.Random(kind)
+    for path in samples.artefact_files(artefacts, kind):
+        data = path.read_bytes()[:120_000]
+        for _ in range(4):
+            cut = data[: draw.randrange(len(data))]
+            accepted = read_or_refuse(kind, cut)
+            assert not accepted or kind == "calibration" or b"]\n[" in data
+            changed = bytearray(data)
+            for _ in range(3):
+                changed[draw.randrange(len(changed))] = draw.randrange(256)
+            read_or_refuse(kind, bytes(changed))

@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import io
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trtbench.errors import ParseError
+from trtbench.trtexec import _rows
+from trtbench.trtexec.times import TimesFile, read_times, times_from_file
+
+
+def read(data: bytes | str, **options: float) -> TimesFile:
+    data = data.encode() if isinstance(data, str) else data
+    return read_times(data, where="times.json", **options)
+
+
+@pytest.mark.parametrize("variant", samples.STAMPED)
+def test_every_schema_is_named_and_its_phases_are_found(variant: str) -> None:
+    file = read(samples.times_file(variant))
+    times = times_from_file(file)
+    assert file.variant == variant
+    assert file.unknown_keys == {}
+    dropped = 0 if variant == "8.5" else 20  # rows at 2.5, 12.5 ... 192.5 ms
+    assert file.warmup_rows == dropped
+    assert len(times) == 40 - dropped
+    assert times.gpu == pytest.approx([(2 + i / 1000) / 1e3 for i in range(dropped, 40)])
+    assert times.h2d == pytest.approx(0.5e-3)
+    assert times.d2h == pytest.approx(0.125e-3)
+    assert times.host is None
+    assert (times.end_to_end is not None) == (variant in ("7.0", "7.1", "8.0"))
+    assert times.start is not None
+    assert times.start[0] == 0
+    assert np.diff(times.start) == pytest.approx(0.01, abs=2e-5)
+    if variant == "7.0":
+        assert times.enqueue is None
+    else:
+        assert times.enqueue == pytest.approx(samples.ENQUEUE_MS / 1e3, abs=1e-6)
+
+
+def test_the_swapped_stamps_of_7_1_are_put_right() -> None:
+    file = read(samples.times_file("7.1"))
+    assert file.arrays[0].swapped
+    times = times_from_file(file)
+    assert times.enqueue == pytest.approx(0.25e-3, abs=1e-6)
+    spans = times.stamps["end_h2d"] - times.stamps["start_h2d"]
+    assert spans == pytest.approx(0.5e-3, abs=1e-6)
+
+
+def test_a_7_1_file_with_the_pairs_in_place_is_not_swapped() -> None:
+    rows = samples.times_rows("7.1")
+    for row in rows:
+        for end in ("start", "end"):
+            row[f"{end}EnqMs"], row[f"{end}InMs"] = row[f"{end}InMs"], row[f"{end}EnqMs"]
+    assert not read(samples.times_text(rows)).arrays[0].swapped
+
+
+def test_a_stated_warmup_is_used_instead_of_the_default() -> None:
+    data = samples.times_file("8.4")
+    assert read(data, warmup_ms=50).warmup_rows == 5
+    assert read(data, warmup_ms=0).warmup_rows == 0
+    assert read(data, warmup_ms=0).variant == "8.5"
+
+
+def test_rows_that_all_lie_within_the_assumed_warmup_are_kept() -> None:
+    file = read(samples.times_file("8.4", rows=5))
+    assert len(file) == 5
+    assert file.warmup_rows == 0
+    assert file.arrays[0].warmup_ms is None
+
+
+def test_warmup_ends_at_the_first_measured_row_as_in_trtexec() -> None:
+    rows = samples.times_rows("8.4", rows=30)
+    late = rows.pop(2)
+    assert read(samples.times_text([*rows, late])).warmup_rows == 19
+
+
+def test_arrays_in_one_file_are_launches() -> None:
+    data = samples.times_file("8.5", rows=3) + samples.times_file("8.4", rows=40)
+    file = read(data)
+    times = times_from_file(file)
+    assert [len(array) for array in file.arrays] == [3, 20]
+    assert file.variant == "mixed"
+    assert times.launch is not None
+    assert times.launch.tolist() == [0] * 3 + [1] * 20
+    assert len(times_from_file(file, array=1)) == 20
+    assert len(file.columns["computeMs"]) == 23
+
+
+def test_transfers_that_were_off_are_absent() -> None:
+    file = read(samples.times_file("8.5", transfers=False))
+    times = times_from_file(file)
+    assert times.h2d is None
+    assert times.d2h is None
+    assert not file.columns["h2dMs"].any()
+    assert times.latency is not None
+    assert times.latency == pytest.approx(times.gpu)
+
+
+def test_times_below_a_tenth_of_a_millisecond_are_taken_as_they_are() -> None:
+    data = samples.times_file("8.5").replace(b'"latencyMs" : 2.', b'"latencyMs" : 0.02')
+    times = times_from_file(read(data))
+    assert times.latency is not None
+    assert times.latency.mean() == pytest.approx(0.0000264, rel=0.01)
+
+
+@pytest.mark.parametrize("word", ["inf", "nan", "-nan", "-inf", "NaN", "Infinity", "1e999"])
+def test_values_that_are_no_numbers_are_kept_and_counted(word: str) -> None:
+    data = samples.times_file("8.5").replace(
+        b'"computeMs" : 2.003', f'"computeMs" : {word}'.encode()
+    )
+    file = read(data)
+    assert not math.isfinite(file.columns["computeMs"][3])
+    assert file.nonfinite_rows == 1
+    assert len(file) == 40
+    assert len(times_from_file(file)) == 39
+
+
+def test_unknown_keys_are_kept_and_counted() -> None:
+    rows = [{**row, "streamId": 3.0} for row in samples.times_rows("8.5", first_ms=300)]
+    file = read(samples.times_text(rows))
+    assert file.unknown_keys == {"streamId": 40}
+    assert set(file.columns["streamId"]) == {3.0}
+    nested = [{**row, "note": {"a": [1, {"b": "}]"}]}} for row in rows]
+    file = read(json.dumps(nested))
+    assert file.unknown_keys == {"streamId": 40, "note": 40}
+    assert len(file) == 40
+
+
+def test_a_key_that_some_rows_lack_is_nan_there() -> None:
+    rows = samples.times_rows("8.5", first_ms=300, rows=4)
+    del rows[2]["startEnqMs"]
+    file = read(samples.times_text(rows))
+    assert np.isnan(file.columns["startEnqMs"]).tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("indent", [None, 1, 4])
+def test_any_formatting_gives_the_same_columns(indent: int | None) -> None:
+    rows = samples.times_rows("8.5", first_ms=300)
+    expected = {key: [row[key] for row in rows] for key in rows[0]}
+    file = read(json.dumps(rows, indent=indent))
+    assert {key: column.tolist() for key, column in file.columns.items()} == expected
+
+
+def test_json_within_a_string_and_foreign_encodings() -> None:
+    text = samples.times_file("8.4").decode()
+    for data in (
+        json.dumps(text).encode(),
+        json.dumps(json.dumps(text)).encode(),
+        text.encode("utf-16"),
+        b"\xef\xbb\xbf" + text.encode(),
+        text.replace("\n", "\r\n").encode(),
+    ):
+        assert len(read(data)) == 20
+    assert len(read(json.dumps(text * 2)).arrays) == 2
+
+
+@pytest.mark.parametrize("name", ["times", "iterations", "runs"])
+def test_lists_of_rows_under_a_name(name: str) -> None:
+    rows = samples.times_rows("8.4")
+    assert len(read(json.dumps({"model": "x", name: rows}))) == 20
+
+
+@pytest.mark.parametrize("name", ["perIteration", "per_iteration", "iteration_times"])
+def test_lists_of_columns_under_a_name(name: str) -> None:
+    columns = {"latencyMs": [1.5, 2.5], "enqueue_ms": [0.1, 0.2], "gpu_compute_ms": [1, 2]}
+    times = times_from_file(read(json.dumps({name: columns})))
+    assert times.latency == pytest.approx([0.0015, 0.0025])
+    assert times.enqueue == pytest.approx([0.0001, 0.0002])
+    assert times.gpu == pytest.approx([0.001, 0.002])
+
+
+def test_texts_with_units_are_numbers() -> None:
+    data = json.dumps([{"latency": "1.5 ms"}, {"latency": "250us"}, {"latency": "0.002 s"}])
+    assert times_from_file(read(data)).latency == pytest.approx([0.0015, 0.00025, 0.002])
+
+
+def test_enqueue_resolution_grows_with_the_run() -> None:
+    early = read(samples.times_file("8.5", first_ms=201.0, rows=10))
+    late = read(samples.times_file("8.5", first_ms=5000.123, rows=10))
+    assert early.enqueue_resolution_s == pytest.approx(1e-6)
+    assert late.enqueue_resolution_s == pytest.approx(1e-5)
+    exact = json.dumps(samples.times_rows("8.5", first_ms=5000.1234567, rows=10))
+    assert read(exact).enqueue_resolution_s is None
+    assert read(samples.times_file("7.0")).enqueue_resolution_s is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name"),
+    [
+        (["0", "0.0178833", "0.00292969", "0.000976562", "9.53674e-07", "1e-05"], "small"),
+        (["5000", "12345.6", "123457", "1.23457e+06", "99999999", "123456789"], "large"),
+        (["-0.001", "-12.5", "1.0", "0.1", "100000000.25", "00.5"], "odd"),
+        (["0.123456789012", "1234567.8901234", "3.141592653589793", "7", "7.", "2.5e3"], "long"),
+    ],
+)
+def test_numbers_are_the_doubles_that_python_reads(numbers: list[str], name: str) -> None:
+    rows = [f'{{ "computeMs" : {number}, "latencyMs" : 1.5 }}' for number in numbers]
+    file = read("[\n  " + "\n, ".join(rows) + "\n]\n")
+    assert file.columns["computeMs"].tolist() == [float(number) for number in numbers]
+
+
+@settings(deadline=None)
+@given(
+    values=st.lists(st.floats(allow_nan=False, width=32) | st.floats(0, 1e4), min_size=2),
+    digits=st.sampled_from([".6g", ".3f", ".9g", ".17g", ".8f"]),
+)
+def test_any_printed_number_is_the_double_that_python_reads(
+    values: list[float], digits: str
+) -> None:
+    printed = [format(value, digits) for value in values]
+    rows = [f'{{ "latencyMs" : {number}, "x" : {number} }}' for number in printed]
+    file = read("[\n  " + "\n, ".join(rows) + "\n]\n")
+    assert file.columns["latencyMs"].tolist() == [float(number) for number in printed]
+    assert file.columns["x"].tolist() == [float(number) for number in printed]
+
+
+def test_pieces_cut_anywhere_give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = samples.times_file("8.5", rows=30) + samples.times_file("8.5", rows=20)
+    whole = read(data).columns
+    for size in (1, 7, 64, 300, 1000):
+        monkeypatch.setattr(_rows, "PIECE_BYTES", size)
+        pieces = read_times(io.BytesIO(data), where="f").columns
+        assert all((pieces[key] == whole[key]).all() for key in whole)
+
+
+def test_a_stream_that_cannot_seek_is_read() -> None:
+    class Pipe(io.RawIOBase):
+        def __init__(self, data: bytes) -> None:
+            self.left = data
+
+        def read(self, size: int = -1) -> bytes:
+            size = len(self.left) if size < 0 else min(size, 100)
+            piece, self.left = self.left[:size], self.left[size:]
+            return piece
+
+    assert len(read_times(Pipe(samples.times_file("8.5")), where="f")) == 40  # type: ignore[arg-type]
+
+
+def test_a_cut_off_file_says_how_much_was_read() -> None:
+    with pytest.raises(ParseError) as caught:
+        read(samples.times_file("8.5")[:-200])
+    assert caught.value.facts["file"] == "times.json"
+    assert caught.value.facts["rows read"] == "39"
+    assert caught.value.facts["place"].startswith("byte ")
+    assert "cut off" in caught.value.message
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc")
+def test_a_large_file_needs_little_memory(tmp_path: Path) -> None:
+    """60 MB here; benchmarks/import.py --big shows 200 MB."""
+    path = tmp_path / "times.json"
+    rows = samples.times_file("8.5", rows=5000)[2:-2]
+    with path.open("wb") as file:
+        file.write(b"[\n" + rows)
+        while file.tell() < 60e6:
+            file.write(rows.replace(b"  {", b", {", 1))
+        file.write(b"]\n")
+    script = (
+        "import sys; from trtbench.trtexec.times import read_times\n"
+        "peak = lambda: int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])\n"
+        "before = peak(); read_times(open(sys.argv[1], 'rb'), where='f')\n"
+        "print((peak() - before) * 1024)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 0.55 * path.stat().st_size
+
+
+# Real files
+
+
+def test_every_real_times_file_is_read(artefacts: Path) -> None:
+    paths = list(samples.artefact_files(artefacts, "times"))
+    assert len(paths) >= 11
+    for path in paths:
+        with path.open("rb") as file:
+            times = times_from_file(read_times(file, where=path.name))
+        assert times.gpu is not None
+        assert (times.gpu > 0).all()
+        assert times.latency is not None
+        if times.h2d is not None and times.d2h is not None:
+            assert times.latency == pytest.approx(times.h2d + times.gpu + times.d2h, rel=1e-3)
+
+
+def test_real_files_agree_with_a_json_reader(artefacts: Path) -> None:
+    for path in samples.artefact_files(artefacts, "times"):
+        if "N2_None" in path.name:
+            continue  # several arrays: not JSON as a whole
+        rows = json.loads(path.read_bytes())
+        file = read(path.read_bytes(), warmup_ms=0)
+        for key in rows[0]:
+            assert (file.columns[key] == [row[key] for row in rows]).all(), (path.name, key)
+
+
+def nearest_rank(column_ms: np.ndarray, percent: float) -> float:
+    """trtexec's own percentile."""
+    ordered = np.sort(column_ms)
+    return float(ordered[max(len(ordered) - 1 - int((1 - percent / 100) * len(ordered)), 0)])
+
+
+def queries_per_s(file: TimesFile) -> float:
+    span_ms = file.columns["endD2hMs"][-1] - file.columns["startH2dMs"][0]
+    return float(len(file) / span_ms * 1e3)
+
+
+def test_alexnet_of_10_4(artefacts: Path) -> None:
+    (path,) = artefacts.rglob("alexnet_fp16.timing.json")
+    file = read(path.read_bytes())
+    assert file.variant == "8.5"
+    assert file.warmup_rows == 0
+    assert np.median(file.columns["latencyMs"]) == pytest.approx(0.495605)
+    assert nearest_rank(file.columns["latencyMs"], 99) == pytest.approx(0.5)
+    assert queries_per_s(file) == pytest.approx(2012.22, rel=1e-4)
+    assert times_from_file(file).h2d is None
+
+
+def test_mobilenet_of_8_4(artefacts: Path) -> None:
+    (path,) = artefacts.rglob("mobilenet.qat.onnx.engine.timing.json")
+    file = read(path.read_bytes())
+    assert (file.variant, file.warmup_rows, len(file)) == ("8.4", 455, 8945 - 455)
+    found = [nearest_rank(file.columns["latencyMs"], p) for p in (90, 95, 99)]
+    assert found == pytest.approx([0.352234, 0.352295, 0.376038])
+    assert queries_per_s(file) == pytest.approx(2829.15, rel=1e-5)
+
+
+def test_seven_exports_of_7_1_in_one_file(artefacts: Path) -> None:
+    (path,) = artefacts.rglob("times_ResNet50_N2_None_int8_10.json")
+    (log,) = artefacts.rglob("raw_ResNet50_N2_None_int8_10.txt")
+    file = read(path.read_bytes())
+    assert len(file.arrays) == 7
+    assert all(array.swapped for array in file.arrays)
+    printed = log.read_text(errors="replace").split("Enqueue Time")[1:]
+    for array, text in zip(range(7), printed, strict=True):
+        enqueue = times_from_file(file, array=array).enqueue
+        assert enqueue is not None
+        median_ms = float(text.split("median: ")[1].split()[0])
+        assert np.median(enqueue) * 1e3 == pytest.approx(median_ms, abs=0.011)
