@@ -30,7 +30,14 @@ class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
     launch: int = 0
 
 
-Job = BenchJob | DuetJob
+class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):
+    """Run a model once over every item of its inputs file, batch by batch, and keep the outputs."""
+
+    spec: RunSpec
+    """``inputs.source`` holds the items, ``batch`` the size of the batches."""
+
+
+Job = BenchJob | DuetJob | InferJob
 
 
 class BenchOutcome(Value, frozen=True, kw_only=True):

@@ -217,6 +217,24 @@ class Run:
         return self.record.findings
 
 
+class Score(Value, frozen=True, kw_only=True):
+    """How right a model is by one metric, with its interval and the examples it rests on."""
+
+    metric: str
+    value: float
+    interval: Interval | None = None
+    count: int | None = None
+
+
+class Scores(Value, frozen=True, kw_only=True):
+    """The scores of one artefact: ``scores.json``; the hash says of which bytes."""
+
+    sha256: str | None
+    scores: tuple[Score, ...]
+    data: str | None = None
+    """What they were taken on."""
+
+
 VerdictKind = Literal["same", "faster", "slower", "unclear", "incomparable"]
 
 Design = Literal["duet", "launches", "apart"]

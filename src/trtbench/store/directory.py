@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.domain.codec import json_from_value, record_from_json
-from trtbench.domain.result import FailedRun, Record, Run, RunRecord
+from trtbench.domain.codec import json_from_value, record_from_json, value_from_json
+from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scores
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.errors import InputError, StoreError, write_error
 
 RECORD = "run.json"
 SAMPLES = "samples.npz"
+SCORES = "scores.json"
 PARTIAL = ".partial-"
 """Prefix of a directory that is not complete; no reader looks at it.
 
@@ -142,8 +143,24 @@ def read_run(folder: Path) -> Run | FailedRun:
     """Read a run with its samples; a failed run has none."""
     record = read_record(folder)
     if isinstance(record, RunRecord):
-        return Run(record=record, times=read_samples(folder), path=folder)
+        extra = {"scores": scores} if (scores := read_scores(folder, record)) else {}
+        return Run(record=record, times=read_samples(folder), path=folder, extra=extra)
     return record
+
+
+def read_scores(folder: Path, record: RunRecord) -> dict[str, object]:
+    """Read the scores kept beside a run; those of other bytes than it measured are refused."""
+    path = folder / SCORES
+    if not path.is_file():
+        return {}
+    kept = value_from_json(path.read_bytes(), Scores, where=str(path))
+    if kept.sha256 != record.spec.model.sha256:
+        raise InputError(
+            "the scores beside a run belong to another artefact",
+            facts={"run": record.spec.model.sha256, "scores": kept.sha256, "file": path},
+            fix="remove the file, or evaluate the model that was measured",
+        )
+    return {score.metric: score for score in kept.scores}
 
 
 def run_directories(root: Path) -> Iterator[Path]:

@@ -29,8 +29,7 @@ from trtbench.analysis.verdict import (
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Comparison, FailedRun, Run, Verdict
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import InputError, UsageError
-from trtbench.store.directory import write_error
+from trtbench.errors import InputError, UsageError, write_error
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.config import Config

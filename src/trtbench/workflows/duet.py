@@ -297,7 +297,7 @@ def _gravest_first(
 
 
 def _spec_of(job: Job) -> RunSpec:
-    return job.spec if isinstance(job, BenchJob) else job.sides[job.mine or 0]
+    return job.sides[job.mine or 0] if isinstance(job, DuetJob) else job.spec
 
 
 def paired(baseline: Run, candidate: Run) -> PairDesign | None:

@@ -16,9 +16,8 @@ from trtbench.analysis.gate_report import junit_from_results, markdown_from_resu
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import GateResult, GateRule, Run, Verdict
-from trtbench.errors import UsageError
+from trtbench.errors import UsageError, write_error
 from trtbench.host.models import sha256_of
-from trtbench.store.directory import write_error
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.compare import (

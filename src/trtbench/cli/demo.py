@@ -1,0 +1,105 @@
+"""``trtbench demo``: the whole tool on this machine, no GPU needed."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trtbench.cli._options import json_option
+
+if TYPE_CHECKING:
+    from trtbench.workflows.demo import Demo
+
+
+@click.command("demo")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default=Path("demo-report"),
+    show_default=True, help="Folder of the report and of the demo's own store.",
+)  # fmt: skip
+@json_option
+def command(output: Path, as_json: bool) -> None:
+    """Measure a small network in FP32 and INT8 on ONNX Runtime, and write a report.
+
+    \b
+    Takes about a minute, one thread of one CPU, and nothing from a network. What it measures
+    is real: both models at two batch sizes, their accuracy on images they have never seen, and
+    a comparison of the two with a verdict.
+    """
+    from trtbench.cli._screen import Talk, say
+    from trtbench.store.store import Store
+    from trtbench.workflows.bench import Conduct
+    from trtbench.workflows.config import load_config
+    from trtbench.workflows.demo import run_demo
+
+    config = load_config(store=str(output.absolute() / "store"))
+    command_line = shlex.join(["trtbench", *sys.argv[1:]])
+    with Talk("demo") as talk:
+        found = run_demo(
+            output,
+            store=Store(Path(config.store)),
+            config=config,
+            conduct=Conduct(command=command_line, listen=talk),
+        )
+    if as_json:
+        _show_json(found)
+    else:
+        _show(found)
+    report = next(path for path in found.files if path.suffix == ".md")
+    say(f"report: {report}")
+
+
+def _show(found: Demo) -> None:
+    from rich.table import Table
+
+    from trtbench.analysis.summary import summary_from_run
+    from trtbench.cli._screen import result_console
+    from trtbench.cli._verdicts import verdict_line
+    from trtbench.units import (
+        text_from_bytes,
+        text_from_fraction,
+        text_from_rate,
+        text_from_seconds,
+    )
+
+    console = result_console()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("model", "precision", "batch", "median", "p99", "throughput", "top-1", "size"):
+        left = name in ("model", "precision")
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
+    for run in found.runs:
+        spec, summary = run.record.spec, summary_from_run(run)
+        head = summary.column(summary.headline)
+        tail = head.quantile(0.99)
+        top1 = found.scores[spec.precision or "fp32"].scores[0]
+        table.add_row(
+            spec.model.name,
+            spec.precision,
+            str(spec.batch),
+            text_from_seconds(head.median),
+            text_from_seconds(tail.value) if tail.value else f"needs n={tail.needed}",
+            text_from_rate(summary.items_per_s, what="items"),
+            text_from_fraction(top1.value),
+            text_from_bytes(spec.model.size_bytes),
+        )
+    console.print(table)
+    for batch, compared in found.compared.items():
+        console.print(f"\nINT8 against FP32, batch {batch}:", style="bold")
+        for verdict in compared.comparison.verdicts[:2]:
+            console.print(verdict_line(verdict))
+
+
+def _show_json(found: Demo) -> None:
+    from trtbench.analysis.summary import summary_from_run
+    from trtbench.domain.codec import json_from_value
+
+    document = {
+        "runs": [{"run": run.record, "summary": summary_from_run(run)} for run in found.runs],
+        "scores": found.scores,
+        "comparisons": {str(batch): each.comparison for batch, each in found.compared.items()},
+        "files": [str(path) for path in found.files],
+    }
+    click.echo(json_from_value(document).decode(), nl=False)

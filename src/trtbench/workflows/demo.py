@@ -1,0 +1,164 @@
+"""The demo: a small network in FP32 and INT8 on ONNX Runtime, measured, judged and reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.classification import agreement, top_k
+from trtbench.data import demo_file
+from trtbench.domain.result import Comparison, Run, Score, Scores
+from trtbench.domain.spec import RunSpec
+from trtbench.store.store import Store
+from trtbench.workflows.bench import Conduct, run_bench
+from trtbench.workflows.compare import Asked, Compared, compare
+from trtbench.workflows.config import Config
+from trtbench.workflows.infer import infer, write_scores
+from trtbench.workflows.progress import Event
+from trtbench.workflows.report import write_report
+from trtbench.workflows.spec import run_spec
+
+MODELS = {"fp32": "digits.onnx", "int8": "digits.int8.onnx"}
+BATCHES = (1, 16)
+LAUNCHES = 3
+DURATION_S = 1.0
+PAIRS = {1: 150, 16: 30}
+"""Fewer pairs at the larger batch: a comparison rests on its launches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """What the demo found."""
+
+    runs: tuple[Run, ...]
+    scores: dict[str, Scores]
+    compared: dict[int, Compared]
+    """INT8 against FP32, by batch."""
+    files: tuple[Path, ...]
+
+
+def run_demo(folder: Path, *, store: Store, config: Config, conduct: Conduct) -> Demo:
+    """Measure both models at both batch sizes, judge them, compare them, and write the report."""
+    work = len(MODELS) * len(BATCHES) + len(MODELS) + len(BATCHES) + 1
+    steps = _Steps(conduct, work)
+    runs = {
+        (precision, batch): run_bench(
+            _spec(precision, batch, config),
+            store=store,
+            conduct=steps.next(f"{precision}, batch {batch}"),
+        )
+        for batch in BATCHES
+        for precision in MODELS
+    }
+    with store.scratch() as scratch:
+        inputs, labels = _examples(scratch)
+        scores = _scores(inputs, labels, config, store, steps)
+    for (precision, _), run in runs.items():
+        assert run.path is not None
+        write_scores(run.path, scores[precision])
+    compared = {batch: _compare(batch, config, store, steps) for batch in BATCHES}
+    steps.next("report")
+    carriers = [
+        replace(run, extra={"scores": {s.metric: s for s in scores[precision].scores}})
+        for (precision, _), run in runs.items()
+    ]
+    comparisons = [_as_runs(compared[batch], runs, batch) for batch in BATCHES]
+    files = write_report(
+        carriers, folder, title="trtbench demo", formats=("md", "json", "png"),
+        comparisons=comparisons,
+    )  # fmt: skip
+    return Demo(runs=tuple(carriers), scores=scores, compared=compared, files=tuple(files))
+
+
+class _Steps:
+    """Tells how far the demo is, and passes on what each part says in between."""
+
+    def __init__(self, conduct: Conduct, count: int) -> None:
+        self._conduct, self._count, self._done = conduct, count, -1
+
+    def next(self, text: str) -> Conduct:
+        self._done += 1
+        done = self._done
+
+        def listen(event: Event) -> None:
+            part = event.done or 0.0
+            self._conduct.listen(
+                msgspec.structs.replace(
+                    event, text=f"{text}: {event.text}", done=(done + part) / self._count
+                )
+            )
+
+        listen(Event(kind="stage", text="starting", done=0.0))
+        return replace(self._conduct, listen=listen)
+
+
+def _spec(precision: str, batch: int, config: Config, inputs: Path | None = None) -> RunSpec:
+    return run_spec(
+        demo_file(MODELS[precision]),
+        config=config,
+        runtime="onnxruntime",
+        batch=batch,
+        duration=DURATION_S,
+        launches=LAUNCHES,
+        threads=1,
+        inputs=inputs,
+        precision=precision,
+    )
+
+
+def _examples(folder: Path) -> tuple[Path, np.ndarray]:  # type: ignore[type-arg]
+    """Put the held-out images into the form the network takes."""
+    with np.load(demo_file("digits.npz")) as data:
+        images, labels = data["images"].astype(np.float32) / 255, data["labels"]
+    path = folder / "digits-inputs.npz"
+    np.savez(path, image=images)
+    return path, labels
+
+
+def _scores(
+    inputs: Path,
+    labels: np.ndarray,
+    config: Config,
+    store: Store,
+    steps: _Steps,  # type: ignore[type-arg]
+) -> dict[str, Scores]:
+    outputs = {
+        precision: infer(
+            _spec(precision, 64, config, inputs),
+            store=store,
+            conduct=steps.next(f"{precision}, accuracy"),
+        )["logits"]
+        for precision in MODELS
+    }
+    found = {}
+    for precision, logits in outputs.items():
+        scores: list[Score] = [top_k(logits, labels), top_k(logits, labels, k=5)]
+        if precision != "fp32":
+            scores.append(agreement(outputs["fp32"], logits))
+        sha256 = _spec(precision, 1, config).model.sha256
+        data = f"{len(labels)} held-out digits"
+        found[precision] = Scores(sha256=sha256, scores=tuple(scores), data=data)
+    return found
+
+
+def _compare(batch: int, config: Config, store: Store, steps: _Steps) -> Compared:
+    asked = Asked(
+        pairs=PAIRS[batch],
+        launches=10,
+        most_launches=10,
+        flags={"batch": batch, "threads": 1},
+        runtimes=("onnxruntime",),
+    )
+    names = [str(demo_file(MODELS[precision])) for precision in ("fp32", "int8")]
+    conduct = steps.next(f"int8 against fp32, batch {batch}")
+    return compare(names[0], names[1:], store=store, config=config, asked=asked, conduct=conduct)[0]
+
+
+def _as_runs(compared: Compared, runs: dict[tuple[str, int], Run], batch: int) -> Comparison:
+    """Let a comparison speak of the runs that stand in the report."""
+    return msgspec.structs.replace(
+        compared.comparison, baseline=runs["fp32", batch].id, candidate=runs["int8", batch].id
+    )

@@ -1,0 +1,49 @@
+"""Run a model over a file of items in a child process, and judge what comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.job import InferJob
+from trtbench.domain.result import Scores
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import write_error
+from trtbench.executors.local import run_job
+from trtbench.host.environment import read_environment
+from trtbench.store.directory import SCORES
+from trtbench.store.store import Store
+from trtbench.workflows.bench import PATIENCE_S, Conduct, fail_job, hold_device
+
+
+def infer(
+    spec: RunSpec, *, store: Store, conduct: Conduct | None = None
+) -> dict[str, NDArray[np.generic]]:
+    """Give a model's outputs for every item of its inputs file."""
+    conduct = conduct or Conduct()
+    with hold_device(spec, conduct), store.scratch() as folder:
+        end = run_job(
+            InferJob(spec=spec),
+            folder=folder,
+            python=conduct.python,
+            timeout_s=conduct.timeout_s or PATIENCE_S,
+            memory_bytes=conduct.memory_bytes,
+        )
+        if not end.ok:
+            environment = read_environment(command=conduct.command, folder=Path.cwd())
+            log = folder / "log.txt"
+            fail_job(end, spec, environment, store=store, conduct=conduct, log=log)
+        with np.load(folder / "outputs.npz", allow_pickle=False) as outputs:
+            return {name: outputs[name] for name in outputs.files}
+
+
+def write_scores(folder: Path, scores: Scores) -> None:
+    """Keep scores in a run directory, with the hash of the artefact they belong to."""
+    path = folder / SCORES
+    try:
+        path.write_bytes(json_from_value(scores))
+    except OSError as problem:
+        raise write_error(path, problem) from None
