@@ -31,8 +31,6 @@ GATE = 0.01
 """Effects below 1 % are not called a difference (measured: 0 of 40 000 equal pairs were)."""
 MARGIN = 0.02
 """The same means: within 2 %, interval and all."""
-MOST_LAUNCHES = 400
-"""More than this is not worth asking for."""
 
 MEANING = "99 % for the ratio over fresh launches on this machine"
 Better = Literal["low", "high"]
@@ -253,8 +251,7 @@ def _effect(baseline: Column, candidate: Column, *, design: Design) -> float:
 def _needed(estimate: Trimmed, *, half: float, gate: float, widen: float) -> int | None:
     if widen:
         return None
-    k = estimate.count * (half / math.log1p(gate)) ** 2
-    return max(estimate.count + 1, math.ceil(k)) if k <= MOST_LAUNCHES else MOST_LAUNCHES
+    return max(estimate.count + 1, math.ceil(estimate.count * (half / math.log1p(gate)) ** 2))
 
 
 def _expm1(value: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from trtbench.analysis.findings.evidence import Evidence, known
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
 from trtbench.analysis.shape import Modes, modes, worst
+from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.samples import Column
 
 TAILS = (0.9, 0.95, 0.99, 0.999)
@@ -26,10 +27,20 @@ TAILS = (0.9, 0.95, 0.99, 0.999)
 )
 def too_few(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when a number that was asked for cannot be given."""
-    if e.summary is None or not e.summary.columns:
-        return
-    head = e.summary.column(e.summary.headline)
-    missing = [q for q in head.quantiles if q.value is None and q.q in TAILS]
+    if e.summary is not None and e.summary.columns:
+        yield from _missing_percentiles(e.summary.column(e.summary.headline))
+        if 1 < e.summary.launches < at["launches"]:
+            yield _few_launches(e.summary.launches, at["launches"], concerns=e.summary.headline)
+    comparison = e.pair.comparison if e.pair else None
+    if comparison is not None and comparison.design != "apart":
+        count = len(comparison.effects)
+        if 0 < count < at["pair"]:
+            yield _few_launches(count, at["pair"], concerns=None)
+
+
+def _missing_percentiles(head: ColumnSummary) -> Iterator[Hit]:
+    missing = [quantile for quantile in head.quantiles if quantile.value is None]
+    missing = [quantile for quantile in missing if quantile.q in TAILS]
     if missing:
         names = ", ".join(quantile.name for quantile in missing)
         yield Hit(
@@ -38,24 +49,16 @@ def too_few(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy=f"--iterations {missing[-1].needed}",
             concerns=missing[0].name,
         )
-    if 1 < e.summary.launches < at["launches"]:
-        yield Hit(
-            severity="warning",
-            message=f"{e.summary.launches} launches give only a rough interval",
-            evidence={"launches": e.summary.launches},
-            remedy=f"--launches {at['launches']:.0f}",
-            concerns=e.summary.headline,
-        )
-    comparison = e.pair.comparison if e.pair else None
-    if comparison and comparison.design != "apart":
-        count = len(comparison.effects)
-        if 0 < count < at["pair"]:
-            yield Hit(
-                severity="warning",
-                message=f"{count} launches are too few for a comparison at 99 %",
-                evidence={"launches": count},
-                remedy=f"--launches {at['pair']:.0f}",
-            )
+
+
+def _few_launches(count: int, wanted: float, *, concerns: str | None) -> Hit:
+    return Hit(
+        severity="warning",
+        message=f"{count} launches give only a rough interval",
+        evidence={"launches": count},
+        remedy=f"--launches {wanted:.0f}",
+        concerns=concerns,
+    )
 
 
 @rule(

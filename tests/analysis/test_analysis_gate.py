@@ -1,0 +1,152 @@
+"""Gate rules: reading, deciding, and the files they leave."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from analysis_values import launches_of
+
+from trtbench.analysis.gate import (
+    evaluate,
+    passed,
+    rule_from_text,
+    rules_from_table,
+    slowdown_rule,
+)
+from trtbench.analysis.gate_report import (
+    junit_from_results,
+    lines_from_results,
+    markdown_from_results,
+)
+from trtbench.analysis.summary import Summary, summarize
+from trtbench.analysis.verdict import verdict_from_effects
+from trtbench.domain.samples import IterationTimes
+from trtbench.errors import UsageError
+
+
+def one_launch(n: int = 1000) -> Summary:
+    host = np.linspace(0.9e-3, 1.1e-3, n)
+    host = np.random.default_rng(0).permutation(host)
+    return summarize(IterationTimes(host=host, gpu=host / 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "statistic", "limit"),
+    [
+        ("p99<5ms", "headline", "p99", 5e-3),
+        ("p99.9 <= 5 ms", "headline", "p99.9", 5e-3),
+        ("gpu.median<=0.2ms", "gpu", "median", 2e-4),
+        ("gpu.p99.9<1ms", "gpu", "p99.9", 1e-3),
+        ("throughput>=100/s", "throughput", "median", 100.0),
+        ("items>=1kHz", "items", "median", 1000.0),
+        ("host<5ms", "host", "median", 5e-3),
+        ("cov<5%", "headline", "cov", 0.05),
+    ],
+)
+def test_rules_are_read(text: str, metric: str, statistic: str, limit: float) -> None:
+    rule = rule_from_text(text)
+    assert (rule.metric, rule.statistic) == (metric, statistic)
+    assert rule.limit == pytest.approx(limit)
+
+
+@pytest.mark.parametrize("text", ["p99", "p99=5ms", "speed<5ms", "p99<5", "throughput>=5ms"])
+def test_wrong_rules_say_what_to_type(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        rule_from_text(text)
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("median<1.01ms", "pass"),
+        ("median<0.99ms", "fail"),
+        ("p99<1.2ms", "pass"),
+        ("p99.9<1.2ms", "unclear"),
+        ("gpu.max<=0.55ms", "pass"),
+        ("throughput>=900/s", "pass"),
+        ("throughput>=1100/s", "fail"),
+        ("h2d<1ms", "unclear"),
+        ("max>=1ms", "pass"),
+    ],
+)
+def test_limits(text: str, outcome: str) -> None:
+    (result,) = evaluate([rule_from_text(text)], summary=one_launch())
+    assert result.outcome == outcome
+    assert result.message
+
+
+def test_a_limit_inside_the_interval_over_launches_is_unclear() -> None:
+    summary = summarize(launches_of([np.full(50, level) for level in (0.9e-3, 1e-3, 1.1e-3)]))
+    outcomes = evaluate(
+        [rule_from_text(text) for text in ("median<1.01ms", "median<9ms", "median<0.1ms")],
+        summary=summary,
+    )
+    assert [result.outcome for result in outcomes] == ["unclear", "pass", "fail"]
+
+
+@pytest.mark.parametrize(
+    ("effect", "outcome"), [(0.0, "pass"), (0.02, "pass"), (0.05, "fail"), (0.03, "unclear")]
+)
+def test_slowdown_against_a_baseline(effect: float, outcome: str) -> None:
+    effects = [np.log1p(effect) + 0.001 * (-1) ** k for k in range(10)]
+    verdicts = {"host": verdict_from_effects(effects)}
+    (result,) = evaluate([slowdown_rule(0.03)], verdicts=verdicts)
+    assert result.outcome == outcome
+
+
+def test_a_rate_that_falls_is_a_slowdown() -> None:
+    effects = [np.log(0.9) + 0.001 * (-1) ** k for k in range(10)]
+    verdict = verdict_from_effects(effects, metric="throughput", better="high")
+    rule = slowdown_rule(0.03, metric="throughput")
+    (result,) = evaluate([rule], verdicts={"throughput": verdict})
+    assert result.outcome == "fail"
+    assert result.value == pytest.approx(1 / 0.9 - 1, abs=1e-3)
+
+
+def test_without_a_baseline_a_slowdown_is_unclear() -> None:
+    (result,) = evaluate([slowdown_rule(0.03)], summary=one_launch())
+    assert result.outcome == "unclear"
+
+
+def test_ranges_from_a_table() -> None:
+    table = {
+        "median": ["0.9ms", "1.1ms"],
+        "throughput": ">=100/s",
+        "max_slowdown": "3%",
+        "gpu": {"p99": "<5ms", "max_slowdown": "5%"},
+    }
+    rules = rules_from_table(table, where="model.toml")
+    assert [rule.text for rule in rules] == [
+        "median>=0.9ms",
+        "median<=1.1ms",
+        "throughput>=100/s",
+        "slowdown<=3%",
+        "gpu.p99<5ms",
+        "gpu slowdown<=5%",
+    ]
+    with pytest.raises(UsageError, match=r"model\.toml: median"):
+        rules_from_table({"median": 5}, where="model.toml")
+
+
+def test_reports_hold_every_rule() -> None:
+    texts = ["median<2ms", "median<0.1ms", "p99.9<2ms"]
+    results = evaluate([rule_from_text(text) for text in texts], summary=one_launch())
+    assert [line.split()[0] for line in lines_from_results(results)] == ["pass", "FAIL", "unclear"]
+    root = ElementTree.fromstring(junit_from_results(results))
+    assert root.attrib["tests"] == "3"
+    assert root.attrib["failures"] == "2"
+    assert [case.attrib["name"] for case in root.iter("testcase")] == texts
+    lenient = ElementTree.fromstring(junit_from_results(results, on_unclear="pass"))
+    assert (lenient.attrib["failures"], lenient.attrib["skipped"]) == ("1", "1")
+    markdown = markdown_from_results(results)
+    assert "1 pass, 1 fail, 1 unclear" in markdown
+    assert markdown.count("\n|") == 5
+
+
+def test_unclear_opens_the_gate_only_when_asked() -> None:
+    results = evaluate([rule_from_text("p99.9<2ms")], summary=one_launch())
+    assert not passed(results)
+    assert passed(results, on_unclear="pass")

@@ -1,0 +1,108 @@
+"""The toolkits' own definitions, and their comparison rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from analysis_values import run, spec, stated
+
+from trtbench.analysis.deltas import TOOLKIT_000_HEADER, deltas, toolkit_000_rows
+from trtbench.analysis.summary import summarize
+from trtbench.analysis.toolkits import (
+    toolkit_000_block,
+    toolkit_000_throughput_qps,
+    toolkit_001_stats,
+    toolkit_002_stats,
+    toolkit_003_speedup,
+    trtexec_index,
+    trtexec_summary,
+)
+from trtbench.domain.samples import IterationTimes
+
+FIVE = np.array([1.0, 2, 3, 4, 10]) * 1e-3
+
+
+def test_toolkit_000_block_by_hand() -> None:
+    block = toolkit_000_block(FIVE)
+    assert block["count"] == 5
+    assert block["mean_ms"] == pytest.approx(4.0)
+    assert block["std_ms"] == pytest.approx(np.sqrt(10.0))
+    assert block["median_ms"] == pytest.approx(3.0)
+    assert list(block["percentiles_ms"]) == (
+        [
+            "p0",
+            "p1",
+            "p5",
+            "p10",
+            "p25",
+            "p50",
+            "p75",
+            "p90",
+            "p95",
+            "p97",
+            "p99",
+            "p99_5",
+            "p99_9",
+            "p100",
+        ]
+    )
+    assert block["percentiles_ms"]["p90"] == pytest.approx(7.6)
+    assert toolkit_000_block(np.array([])) == {"count": 0}
+    assert toolkit_000_throughput_qps(FIVE, batch=8) == pytest.approx(2000.0)
+
+
+def test_a_fast_engine_is_not_taken_for_seconds() -> None:
+    assert toolkit_000_block(np.full(10, 2e-5))["mean_ms"] == pytest.approx(0.02)
+
+
+def test_the_other_toolkits_by_hand() -> None:
+    assert toolkit_001_stats(FIVE)["fps"] == pytest.approx(250.0)
+    assert toolkit_001_stats(FIVE)["p99"] == pytest.approx(9.76)
+    warmed = toolkit_002_stats(np.array([1.0, *[0.1] * 9]), batch=2)
+    assert warmed == pytest.approx({"avg": 100.0, "max": 100.0, "throughput": 20.0})
+    speedup = toolkit_003_speedup(np.full(5, 0.02), np.full(5, 0.01))
+    assert speedup == pytest.approx({"speedup": 2.0, "fps_improvement_percent": 100.0})
+
+
+def test_trtexec_takes_the_maximum_for_p99_of_a_hundred() -> None:
+    assert trtexec_index(100, 99) == 99
+    assert trtexec_index(1000, 99) == 990
+    assert trtexec_summary(np.arange(1.0, 101.0))["p99"] == pytest.approx(100e3)
+
+
+def test_deltas_keep_the_unknown_unknown() -> None:
+    before = summarize(IterationTimes(host=np.full(50, 0.02), gpu=np.full(50, 0.01)))
+    after = summarize(IterationTimes(host=np.full(50, 0.03)))
+    rows = {(row.column, row.statistic): row for row in deltas(before, after)}
+    assert rows["host", "median"].ratio == pytest.approx(1.5)
+    assert rows["host", "median"].delta == pytest.approx(0.01)
+    assert rows["host", "p99"].ratio is None
+    assert rows["gpu", "median"].candidate is None
+    assert rows["gpu", "median"].delta is None
+    assert rows["throughput", "queries_per_s"].ratio == pytest.approx(2 / 3)
+
+
+def test_toolkit_000_rows_in_their_order() -> None:
+    pt = run(
+        IterationTimes(host=np.full(4, 0.002), gpu=np.full(4, 0.001)),
+        spec=spec(precision="fp32"),
+        conditions=stated(tf32=False),
+    )
+    engine = run(
+        IterationTimes(latency=np.full(4, 0.001), gpu=np.full(4, 0.0005)),
+        spec=spec(precision="fp16"),
+        reported={"throughput_qps": 1000.0},
+    )
+    rows = toolkit_000_rows(pt, engine)
+    names = [row.metric for row in rows]
+    assert names[:4] == ["dtype", "tf32", "throughput_qps", "total_host_walltime_s"]
+    assert names[4:11] == [
+        f"host_{s}" for s in ["min", "max", "mean", "median", "p90", "p95", "p99"]
+    ]
+    assert len(rows) == 4 + 4 * 7
+    cells = {row.metric: row.cells() for row in rows}
+    assert cells["tf32"] == ("tf32", "Off", "Unknown", "", "")
+    assert cells["throughput_qps"][1:] == ("500.000000", "1000.000000", "500.000000", "2.000000")
+    assert cells["host_median"][1:] == ("2.000000", "1.000000", "-1.000000", "0.500000")
+    assert cells["h2d_p99"] == ("h2d_p99", "", "", "", "")
+    assert len(TOOLKIT_000_HEADER) == len(cells["dtype"])

@@ -1,0 +1,262 @@
+"""Verdicts, their arithmetic, and what blocks them."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from analysis_values import GPU, duet, environment, launches_of, record, run, spec, stated
+from scipy import stats
+
+from trtbench.analysis.apart import compare_apart, drift_from_history, drift_from_records
+from trtbench.analysis.comparability import blocking_reasons, differences
+from trtbench.analysis.robust import (
+    detectable_effect,
+    detectable_factor,
+    difference,
+    geometric_mean,
+    holm,
+    trimmed,
+)
+from trtbench.analysis.tails import cliffs_delta, faster_share, shift_function
+from trtbench.analysis.verdict import (
+    confirm_in_cycles,
+    correct_for_many,
+    duet_comparison,
+    launch_effect,
+    tail_verdict,
+    throughput_effect,
+    verdict_from_effects,
+)
+from trtbench.domain.result import Fact, Verdict
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import TensorSpec
+
+TEN = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.50]
+
+
+def test_trimmed_mean_by_hand() -> None:
+    estimate = trimmed(TEN)
+    assert estimate is not None
+    assert estimate.mean == pytest.approx(np.mean(TEN[2:8]))
+    winsorised = [0.03] * 3 + [0.04, 0.05, 0.06, 0.07] + [0.08] * 3
+    assert estimate.error == pytest.approx(np.std(winsorised, ddof=1) / (0.6 * math.sqrt(10)))
+    assert estimate.df == 5
+    half = stats.t.ppf(0.995, 5) * estimate.error
+    assert estimate.interval() == pytest.approx((estimate.mean - half, estimate.mean + half))
+
+
+def test_four_launches_are_not_trimmed() -> None:
+    estimate = trimmed([0.1, 0.2, 0.3, 0.4])
+    assert estimate is not None
+    t, p = stats.ttest_1samp([0.1, 0.2, 0.3, 0.4], 0.0)
+    assert estimate.mean / estimate.error == pytest.approx(t)
+    assert estimate.p == pytest.approx(p)
+
+
+def test_unpaired_difference_is_welch_without_trimming() -> None:
+    before, after = [1.0, 1.1, 0.9, 1.05], [1.3, 1.2, 1.6, 1.5]
+    estimate = difference(before, after)
+    assert estimate is not None
+    assert estimate.p == pytest.approx(stats.ttest_ind(after, before, equal_var=False).pvalue)
+
+
+@pytest.mark.parametrize(
+    ("effects", "kind"),
+    [
+        ([0.03 + e for e in (-0.002, 0.0, 0.001, 0.002) * 3], "slower"),
+        ([-0.03 + e for e in (-0.002, 0.0, 0.001, 0.002) * 3], "faster"),
+        ([0.001 * (-1) ** k for k in range(10)], "same"),
+        ([0.006 + 0.0005 * (-1) ** k for k in range(10)], "same"),
+        ([0.05 * (-1) ** k for k in range(10)], "unclear"),
+        ([0.04], "unclear"),
+        ([], "unclear"),
+    ],
+)
+def test_kinds(effects: list[float], kind: str) -> None:
+    assert verdict_from_effects(effects).kind == kind
+
+
+def test_more_throughput_is_faster() -> None:
+    effects = [0.05 + 0.001 * (-1) ** k for k in range(10)]
+    assert verdict_from_effects(effects, metric="throughput", better="high").kind == "faster"
+    assert throughput_effect(np.array([2.0, 2]), np.array([1.0, 1])) == pytest.approx(math.log(2))
+
+
+def test_unclear_says_how_many_launches_it_needs() -> None:
+    effects = [0.03 * (-1) ** k for k in range(10)]
+    verdict = verdict_from_effects(effects)
+    assert verdict.interval is not None
+    half = math.log(verdict.interval.high / verdict.interval.low) / 2
+    assert verdict.launches_needed == math.ceil(10 * (half / math.log(1.01)) ** 2)
+
+
+def test_the_effect_of_a_launch_is_the_median_of_its_pairs() -> None:
+    baseline, candidate = np.array([1.0, 2, 4]), np.array([1.1, 2.0, 40])
+    assert launch_effect(baseline, candidate) == pytest.approx(math.log(1.1))
+
+
+def test_a_clock_effect_is_withdrawn() -> None:
+    effects = [0.05 + 0.001 * (-1) ** k for k in range(10)]
+    verdict = verdict_from_effects(effects, metric="gpu")
+    slower_clock = [math.exp(-0.05)] * 10
+    assert confirm_in_cycles(verdict, effects, clock_ratios=slower_clock).kind == "unclear"
+    assert confirm_in_cycles(verdict, effects, clock_ratios=[1.0] * 10).kind == "slower"
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+
+
+def test_many_candidates_are_corrected() -> None:
+    shaky = Verdict(
+        metric="host", kind="slower", ratio=1.02, interval=None, reason="r", launches=10, p=0.008
+    )
+    sure = msgspec.structs.replace(shaky, p=1e-6)
+    corrected = correct_for_many([shaky, sure, shaky])
+    assert [verdict.kind for verdict in corrected] == ["unclear", "slower", "unclear"]
+    assert "3 comparisons" in corrected[0].reason
+
+
+def test_geometric_mean_of_ratios() -> None:
+    mean = geometric_mean([[math.log(2.0)] * 6, [math.log(0.5)] * 6])
+    assert mean == pytest.approx((1.0, 1.0, 1.0))
+
+
+def test_detectable_effect_shrinks_with_launches() -> None:
+    assert detectable_factor(10) == 1.70
+    assert detectable_factor(5) > detectable_factor(7) > detectable_factor(10)
+    assert detectable_factor(160) == pytest.approx(detectable_factor(40) / 2)
+    effects = np.random.default_rng(0).normal(scale=0.003, size=10).tolist()
+    found = detectable_effect(effects)
+    assert found is not None
+    assert 0.002 < found < 0.01
+
+
+def test_effect_sizes_on_pairs() -> None:
+    pairs = [(np.array([1.0, 2, 3, 4]), np.array([2.0, 1, 4, 4]))]
+    assert faster_share(pairs) == pytest.approx(0.375)
+    assert cliffs_delta(pairs) == pytest.approx(0.25)
+
+
+def test_shift_function_sees_a_slower_tail_only() -> None:
+    random = np.random.default_rng(3)
+    pairs = duet(random, launches=10, launch_sd=0.0)
+    slow_tail = [(a, np.where(b > np.quantile(b, 0.85), b * 1.5, b)) for a, b in pairs]
+    shift = {point.q: point for point in shift_function(slow_tail)}
+    assert shift[0.95].differs
+    assert not shift[0.3].differs
+    assert tail_verdict(slow_tail, 0.95).kind == "slower"
+    assert tail_verdict(pairs[:3], 0.99).kind == "unclear"
+
+
+def test_a_comparison_holds_all_verdicts() -> None:
+    comparison = duet_comparison(
+        duet(np.random.default_rng(1), effect=0.05), baseline="a", candidate="b"
+    )
+    assert [v.metric for v in comparison.verdicts] == ["host", "throughput", "p90", "p99"]
+    assert comparison.verdict("host").kind == "slower"
+    assert comparison.verdict("throughput").kind == "slower"
+    assert comparison.faster_share is not None
+    assert comparison.faster_share < 0.5
+    assert len(comparison.effects) == 10
+
+
+def test_runs_apart_are_only_as_good_as_drift() -> None:
+    random = np.random.default_rng(0)
+
+    def measured(level: float, launches: int) -> IterationTimes:
+        return launches_of([level * (1 + 0.01 * random.random(50)) for _ in range(launches)])
+
+    base = run(measured(1.0, 5))
+    near = compare_apart(base, run(measured(1.2, 5))).verdict("host")
+    assert (near.kind, near.design) == ("unclear", "apart")
+    assert "drift" in str(near.interval)
+    assert compare_apart(base, run(measured(2.0, 5))).verdict("host").kind == "slower"
+    single = compare_apart(run(measured(1.0, 1)), run(measured(1.0, 1))).verdict("host")
+    assert single.kind == "unclear"
+    assert "one launch" in single.reason
+    history = drift_from_history([1.0, 1.001, 0.999, 1.0005, 0.9995, 1.0])
+    assert history is not None
+    assert history.bound < 0.01
+    known = compare_apart(base, run(measured(1.2, 5)), drift=history).verdict("host")
+    assert known.kind == "slower"
+    same = compare_apart(base, run(measured(1.0, 5)), drift=history).verdict("host")
+    assert same.kind == "same"
+    assert drift_from_history([1.0, 1.1]) is None
+
+
+def test_graphs_on_a_gpu_drift_little() -> None:
+    gpu = record(environment=environment(gpus=(GPU,)), conditions=stated(cuda_graph=True))
+    plain = record(environment=environment(gpus=(GPU,)), conditions=stated(cuda_graph=False))
+    assert drift_from_records(gpu, gpu, metric="gpu").bound == 0.01
+    assert drift_from_records(gpu, plain, metric="gpu").bound == 0.30
+    assert drift_from_records(record(), record(), metric="host").bound == 0.40
+
+
+BIG = (TensorSpec(name="x", dtype="float32", shape=(1, 3, 16, 16)),)
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("inputs", {"inputs": BIG}),
+        ("batch", {"spec": spec(batch=8)}),
+        ("protocol", {"spec": spec(protocol="pipeline")}),
+        ("tf32", {"conditions": stated(tf32=True, cuda_graph=False, transfers=True)}),
+        ("cuda_graph", {"conditions": stated(tf32=False, cuda_graph=True, transfers=True)}),
+        ("transfers", {"conditions": stated(tf32=False, cuda_graph=False, transfers=False)}),
+        ("host", {"environment": environment(host="elsewhere", gpus=(GPU,))}),
+        (
+            "gpu_power_limit_w",
+            {"environment": environment(gpus=(msgspec.structs.replace(GPU, power_limit_w=400.0),))},
+        ),
+        (
+            "clock",
+            {"environment": environment(gpus=(msgspec.structs.replace(GPU, sm_clock_hz=1.5e9),))},
+        ),
+    ],
+)
+def test_what_blocks_a_ratio(key: str, changes: dict[str, object]) -> None:
+    common = {
+        "environment": environment(gpus=(GPU,)),
+        "conditions": stated(tf32=False, cuda_graph=False, transfers=True),
+    }
+    baseline, candidate = record(**common), record(**{**common, **changes})
+    found = differences(baseline, candidate)
+    assert [each.key for each in found if each.blocking] == [key]
+    assert blocking_reasons(found, metric="host") is not None
+    accepted = differences(baseline, candidate, accept=[key])
+    assert blocking_reasons(accepted, metric="host") is None
+    times = IterationTimes(host=np.ones(50))
+    sides = [run(times, **common), run(times, **{**common, **changes})]
+    verdict = compare_apart(*sides).verdict("host")
+    assert verdict.kind == "incomparable"
+    assert verdict.ratio is None
+
+
+def test_alike_runs_may_be_compared() -> None:
+    assert differences(record(), record()) == ()
+
+
+def test_unknown_conditions_are_named_and_do_not_block() -> None:
+    unknown = record(conditions={"tf32": Fact(value=None, source="unknown")})
+    found = differences(record(conditions=stated(tf32=True)), unknown)
+    assert [(each.key, each.blocking) for each in found] == [("tf32", False)]
+
+
+def test_implied_conditions_say_so() -> None:
+    implied = record(conditions={"cuda_graph": Fact(value=True, source="implied")})
+    (found,) = differences(record(conditions=stated(cuda_graph=False)), implied)
+    assert found.blocking
+    assert "implies" in found.message
+
+
+def test_transfers_do_not_block_gpu_times() -> None:
+    found = differences(
+        record(conditions=stated(transfers=True)), record(conditions=stated(transfers=False))
+    )
+    assert blocking_reasons(found, metric="gpu") is None
+    assert blocking_reasons(found, metric="host") is not None
