@@ -82,6 +82,13 @@ class JobError(TrtbenchError):
     """The last lines the process wrote."""
 
 
+class ProgramError(JobError):
+    """A program that a job started (trtexec) did not do what it was started for."""
+
+    program_status: int | None = None
+    """The exit status of the program itself; below zero, the number of the signal that ended it."""
+
+
 class BrokenRuleError(TrtbenchError):
     """A gate or a tolerance does not hold."""
 
@@ -98,6 +105,7 @@ ERROR_KINDS: Mapping[str, type[TrtbenchError]] = {
         UnavailableError,
         StoreError,
         JobError,
+        ProgramError,
         BrokenRuleError,
     )
 }

@@ -16,12 +16,20 @@ import msgspec
 import numpy as np
 
 from trtbench.domain.codec import job_from_json, json_from_value
-from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, InferJob, WorkerError
+from trtbench.domain.job import (
+    BenchJob,
+    BenchOutcome,
+    BuildJob,
+    DuetJob,
+    InferJob,
+    WorkerError,
+)
 from trtbench.domain.samples import IterationTimes
-from trtbench.errors import FULL, TrtbenchError
+from trtbench.errors import FULL, ProgramError, TrtbenchError
 from trtbench.registry import Registry
 
 RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
+BUILDERS = Registry("trtbench.build.builders", noun="builder")
 
 EXIT_TOLD = 3
 """The worker put what went wrong into ``error.json``."""
@@ -57,6 +65,8 @@ def main(arguments: list[str]) -> int:
             _duet(job, folder=folder, events=events, channel=channel)
         elif isinstance(job, InferJob):
             _infer(job, folder=folder, events=events)
+        elif isinstance(job, BuildJob):
+            _build(job, folder=folder, events=events)
         else:
             _bench(job, folder=folder, events=events)
     except TrtbenchError as problem:
@@ -96,6 +106,13 @@ def _infer(job: InferJob, *, folder: Path, events: Events) -> None:
     np.savez(folder / "outputs.npz", **outputs)  # type: ignore[arg-type]
 
 
+def _build(job: BuildJob, *, folder: Path, events: Events) -> None:
+    builder = BUILDERS.load(job.spec.runtime)
+    outcome = builder.build(job.spec, folder=folder, stage=events)
+    events("save")
+    (folder / "outcome.json").write_bytes(json_from_value(outcome))
+
+
 def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path) -> None:
     np.savez(folder / "samples.npz", **dict(times.columns()))  # type: ignore[arg-type]
     (folder / "outcome.json").write_bytes(json_from_value(_signed(outcome)))
@@ -104,9 +121,9 @@ def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path) -> None:
 def _signed(outcome: BenchOutcome) -> BenchOutcome:
     from trtbench.host.versions import library_versions
 
-    return msgspec.structs.replace(
-        outcome, versions=library_versions(), python=sys.version.split()[0]
-    )
+    # What the runtime says of itself counts: trtexec may belong to another TensorRT than Python.
+    versions = {**library_versions(), **outcome.versions}
+    return msgspec.structs.replace(outcome, versions=versions, python=sys.version.split()[0])
 
 
 def _worker_error(problem: TrtbenchError, *, stage: str) -> WorkerError:
@@ -116,6 +133,8 @@ def _worker_error(problem: TrtbenchError, *, stage: str) -> WorkerError:
         facts=problem.facts,
         fix=problem.fix,
         stage=stage,
+        program_status=problem.program_status if isinstance(problem, ProgramError) else None,
+        log_tail=problem.log_tail if isinstance(problem, ProgramError) else (),
     )
 
 

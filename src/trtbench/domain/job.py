@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from trtbench.domain.result import Fact, LaunchFacts
-from trtbench.domain.spec import RunSpec, TensorSpec, Value
+from trtbench.domain.result import Fact, LaunchFacts, Scalar
+from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
 
-STAGES = ("start", "load", "first", "warm-up", "measure", "profile", "save")
+STAGES = ("start", "load", "first", "warm-up", "measure", "profile", "build", "save")
 """What a worker does, in order; a failure is recorded with the stage it happened in."""
 
 
@@ -37,7 +37,14 @@ class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):
     """``inputs.source`` holds the items, ``batch`` the size of the batches."""
 
 
-Job = BenchJob | DuetJob | InferJob
+class BuildJob(Value, frozen=True, kw_only=True, tag="build", tag_field="job"):
+    """Build one engine."""
+
+    spec: BuildSpec
+    """``output`` lies in the folder of the job; whoever gave the job puts it in its place."""
+
+
+Job = BenchJob | DuetJob | InferJob | BuildJob
 
 
 class BenchOutcome(Value, frozen=True, kw_only=True):
@@ -50,6 +57,25 @@ class BenchOutcome(Value, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     python: str | None = None
     notes: tuple[str, ...] = ()
+    reported: dict[str, Scalar] = {}
+    """What a program that measured (trtexec) printed, as printed, and its command."""
+
+
+class BuildOutcome(Value, frozen=True, kw_only=True):
+    """What building left beside the engine: ``outcome.json``."""
+
+    command: str | None = None
+    """The command line of the program that built, where there was one."""
+    version: str | None = None
+    """Of the TensorRT that built."""
+    build_s: float | None = None
+    conditions: dict[str, Fact] = {}
+    """Typing, precisions and the like, as far as the builder tells."""
+    facts: dict[str, Scalar] = {}
+    """What the builder tells about the engine: sizes, memory, times."""
+    files: dict[str, str] = {}
+    """Files in the folder of the job, by what is added to the engine's name for them."""
+    notes: tuple[str, ...] = ()
 
 
 class WorkerError(Value, frozen=True, kw_only=True):
@@ -61,6 +87,10 @@ class WorkerError(Value, frozen=True, kw_only=True):
     facts: dict[str, str] = {}
     fix: str | None = None
     stage: str = "start"
+    program_status: int | None = None
+    """Exit status of a program the worker started; below zero, the signal that ended it."""
+    log_tail: tuple[str, ...] = ()
+    """The last lines of that program; empty when the worker's own say it all."""
 
 
 class JobEnd(Value, frozen=True, kw_only=True):
@@ -73,6 +103,7 @@ class JobEnd(Value, frozen=True, kw_only=True):
     timed_out: bool = False
     error: WorkerError | None = None
     log_tail: tuple[str, ...] = ()
+    program_status: int | None = None
 
     @property
     def ok(self) -> bool:

@@ -189,6 +189,8 @@ class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"
     reason: str
     exit_status: int | None = None
     signal: str | None = None
+    program_status: int | None = None
+    """Exit status of the program that measured (trtexec); below zero, the signal that ended it."""
     log_tail: tuple[str, ...] = ()
 
 

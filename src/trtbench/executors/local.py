@@ -23,6 +23,9 @@ OLDEST = (3, 10)
 PROBE_S = 60.0
 """Starting Python and importing numpy from a cold disk takes seconds; longer is a hang."""
 
+_RESULTS = ("outcome.json", "*/outcome.json", "outputs.npz")
+"""What a job that has done its work leaves in its folder."""
+
 _BOOTSTRAP = """
 import importlib.util as u, sys
 if sys.path[:1] == ['']: del sys.path[0]
@@ -210,7 +213,8 @@ def _job_end(ended: Exit, assignment: Assignment, *, stage: str) -> JobEnd:
         signal=ended.signal,
         timed_out=ended.timed_out,
         error=error,
-        log_tail=tail(folder / "log.txt"),
+        log_tail=(error.log_tail if error else ()) or tail(folder / "log.txt"),
+        program_status=error.program_status if error else None,
     )
 
 
@@ -223,4 +227,4 @@ def _told(path: Path) -> WorkerError | None:
 
 
 def _left_result(folder: Path) -> bool:
-    return any(True for pattern in ("outcome.json", "*/outcome.json") for _ in folder.glob(pattern))
+    return any(True for pattern in _RESULTS for _ in folder.glob(pattern))

@@ -9,18 +9,30 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from trtbench.domain.codec import json_from_value, record_from_json, value_from_json
 from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scores
-from trtbench.domain.samples import IterationTimes, times_from_columns
+from trtbench.domain.samples import (
+    EngineGraph,
+    IterationTimes,
+    LayerProfile,
+    times_from_columns,
+)
 from trtbench.errors import InputError, StoreError, write_error
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.profile import profiles_from_json
+
+T = TypeVar("T")
 
 RECORD = "run.json"
 SAMPLES = "samples.npz"
+PROFILE = "profile.json"
+GRAPH = "graph.json"
 SCORES = "scores.json"
 PARTIAL = ".partial-"
 """Prefix of a directory that is not complete; no reader looks at it.
@@ -140,12 +152,28 @@ def read_samples(folder: Path) -> IterationTimes:
 
 
 def read_run(folder: Path) -> Run | FailedRun:
-    """Read a run with its samples; a failed run has none."""
+    """Read a run with its samples and layers; a failed run has none."""
     record = read_record(folder)
     if isinstance(record, RunRecord):
-        extra = {"scores": scores} if (scores := read_scores(folder, record)) else {}
-        return Run(record=record, times=read_samples(folder), path=folder, extra=extra)
+        scores = read_scores(folder, record)
+        extra: dict[str, object] = {"scores": scores} if scores else {}
+        layers, graph = read_layers(folder)
+        times = read_samples(folder)
+        return Run(record=record, times=times, path=folder, layers=layers, graph=graph, extra=extra)
     return record
+
+
+def read_layers(folder: Path) -> tuple[LayerProfile | None, EngineGraph | None]:
+    """Read layer times and layer information where a run has them; damaged ones are left out."""
+    profiles = _parsed(folder / PROFILE, profiles_from_json)
+    return profiles[0] if profiles else None, _parsed(folder / GRAPH, graph_from_json)
+
+
+def _parsed(path: Path, parse: Callable[..., T]) -> T | None:
+    try:
+        return parse(path.read_bytes(), where=str(path))
+    except (OSError, InputError):
+        return None
 
 
 def read_scores(folder: Path, record: RunRecord) -> dict[str, object]:

@@ -7,7 +7,7 @@ import datetime
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,7 +26,13 @@ from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
 from trtbench.host.locks import hold
 from trtbench.registry import Registry
-from trtbench.store.directory import new_id, read_samples, write_record, write_samples
+from trtbench.store.directory import (
+    new_id,
+    read_layers,
+    read_samples,
+    write_record,
+    write_samples,
+)
 from trtbench.store.index import Cached
 from trtbench.store.store import Store
 from trtbench.units import text_from_seconds
@@ -50,7 +56,7 @@ _STAGE_TEXT = {
     "save": "saving",
 }
 _WORK_FILES = {"job.json", "outcome.json", "samples.npz", "log.txt", "error.json"}
-_RECORDED = {"bug", "memory", "StoreError"}
+_RECORDED = {"bug", "memory", "StoreError", "ProgramError"}
 """Worker errors that are failures of a run, not of what was asked for."""
 
 _SIGNAL_HINTS = {
@@ -94,7 +100,7 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
         _index(store, result, target)
         raise _job_error(result, target)
     _index(store, result.record, target, cached=cached_from_run(result))
-    return Run(record=result.record, times=result.times, path=target)
+    return replace(result, path=target)
 
 
 def _index(store: Store, record: Record, path: Path, *, cached: Cached | None = None) -> None:
@@ -140,15 +146,16 @@ def _carry_out(
             if not launches:
                 _raise_told(end)
             return _keep_failure(end, spec, run_id, folder, environment, conduct, launches)
-        launches.append(_collect(work, folder))
+        launches.append(_collect(work, folder, number=number, several=spec.launches > 1))
     contention = counters_between(before, read_counters())
     record = record_from_launches(spec, run_id, environment, contention, conduct, launches)
     times = join_launches([each.times for each in launches])
-    draft = Run(record=record, times=times)
+    layers, graph = read_layers(folder)
+    draft = Run(record=record, times=times, path=folder, layers=layers, graph=graph)
     write_samples(folder, times)
     write_record(folder, record)  # from here on, what was measured is kept whatever happens
     findings = findings_from_run(draft)
-    run = Run(record=msgspec.structs.replace(record, findings=findings), times=times)
+    run = replace(draft, record=msgspec.structs.replace(record, findings=findings))
     write_run_files(run, folder)
     write_record(folder, run.record)
     return run
@@ -189,7 +196,7 @@ def _event(stage: str, launch: int, spec: RunSpec) -> Event:
     return Event(kind="stage", text=text, done=done, seconds=seconds)
 
 
-def _collect(work: Path, folder: Path) -> Launch:
+def _collect(work: Path, folder: Path, *, number: int = 0, several: bool = False) -> Launch:
     """Take over a launch's files and clear its folder."""
     path = work / "outcome.json"
     launch = Launch(
@@ -197,11 +204,22 @@ def _collect(work: Path, folder: Path) -> Launch:
         times=read_samples(work),
     )
     _append_log(work, folder)
-    for file in work.iterdir():
-        if file.name not in _WORK_FILES:
-            file.replace(folder / file.name)
+    _keep_files(work, folder, number=number, several=several)
     shutil.rmtree(work)
     return launch
+
+
+def _keep_files(work: Path, folder: Path, *, number: int, several: bool) -> None:
+    """Move what a runtime left; of several launches each has its number in the names.
+
+    The first one's stand for all, but for the times: those of all launches are written later.
+    """
+    for file in work.iterdir():
+        if file.name in _WORK_FILES:
+            continue
+        stem, _, rest = file.name.partition(".")
+        numbered = several and (number > 0 or file.name == "times.json")
+        file.replace(folder / (f"{stem}.{number}.{rest}" if numbered else file.name))
 
 
 def _append_log(work: Path, folder: Path) -> None:
@@ -234,6 +252,7 @@ def record_from_launches(
         outputs=first.outputs,
         launches=tuple(each.outcome.facts for each in launches),
         conditions=first.conditions,
+        reported=first.reported,
         notes=tuple(dict.fromkeys(note for each in launches for note in each.outcome.notes)),
     )
 
@@ -286,6 +305,7 @@ def _keep_failure(
     work = folder / f"launch-{len(launches)}"
     with contextlib.suppress(OSError):  # the disk may be what failed
         _append_log(work, folder)
+        _keep_files(work, folder, number=len(launches), several=bool(launches))
     shutil.rmtree(work, ignore_errors=True)
     if launches:
         write_samples(folder, join_launches([each.times for each in launches]))
@@ -307,6 +327,7 @@ def _failed_run(
         reason=_reason(end),
         exit_status=end.exit_status,
         signal=end.signal,
+        program_status=end.program_status,
         log_tail=end.log_tail,
     )
 

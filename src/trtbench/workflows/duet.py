@@ -15,7 +15,7 @@ import numpy as np
 
 from trtbench.analysis.findings import findings_from_run
 from trtbench.domain.codec import value_from_json
-from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
+from trtbench.domain.job import BenchJob, BenchOutcome, BuildJob, DuetJob, Job, JobEnd
 from trtbench.domain.result import DuetRef, Environment, Run, Scalar
 from trtbench.domain.samples import Column, join_launches
 from trtbench.domain.spec import Length, RunSpec, Warmup
@@ -297,6 +297,8 @@ def _gravest_first(
 
 
 def _spec_of(job: Job) -> RunSpec:
+    if isinstance(job, BuildJob):
+        raise TypeError("a build is no side of a duet")
     return job.sides[job.mine or 0] if isinstance(job, DuetJob) else job.spec
 
 
