@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ _Z = 1.959963984540054
 """Two-sided 95 % of the normal distribution."""
 
 
-def rank_of_label(scores: NDArray[np.floating], labels: NDArray[np.integer]) -> NDArray[np.int64]:
+def rank_of_label(scores: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
     """The place of each label among the scores, 1 for the best; ties go to the lower class."""
     own = np.take_along_axis(scores, labels[:, None], axis=1)
     better = scores > own
@@ -22,7 +23,7 @@ def rank_of_label(scores: NDArray[np.floating], labels: NDArray[np.integer]) -> 
     return np.asarray(1 + (better | earlier).sum(axis=1), np.int64)
 
 
-def top_k(scores: NDArray[np.floating], labels: NDArray[np.integer], *, k: int = 1) -> Score:
+def top_k(scores: NDArray[Any], labels: NDArray[Any], *, k: int = 1) -> Score:
     """Share of examples whose label is among the k best, with Wilson's interval."""
     hits = int((rank_of_label(scores, labels) <= k).sum())
     return Score(
@@ -33,7 +34,7 @@ def top_k(scores: NDArray[np.floating], labels: NDArray[np.integer], *, k: int =
     )
 
 
-def agreement(first: NDArray[np.floating], second: NDArray[np.floating]) -> Score:
+def agreement(first: NDArray[Any], second: NDArray[Any]) -> Score:
     """Share of examples for which two models name the same class."""
     same = int((first.argmax(axis=1) == second.argmax(axis=1)).sum())
     return Score(

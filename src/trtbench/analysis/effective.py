@@ -15,6 +15,9 @@ from trtbench.domain.samples import Column
 BLOCK = 1 << 16
 """Longer series are correlated block by block: lags beyond this are looked at only if needed."""
 
+BINS = 1 << 15
+"""Indicators of longer series are summed into this many bins."""
+
 
 @dataclass(frozen=True)
 class Effective:
@@ -37,6 +40,29 @@ def effective_samples(column: Column, *, order: np.ndarray | None = None) -> Eff
         return Effective(float(n), 1.0)
     tau = max(1.0, _geyer_tau(ranks))
     return Effective(n / tau, tau)
+
+
+def effective_samples_at(column: Column, threshold: float) -> float:
+    """Count effective samples for the share of samples below a threshold.
+
+    What decides how well a percentile is known is whether its exceedances come in clusters. A
+    slow drift of the level says little about rare, scattered disturbances, and the other way
+    round, so each percentile has a count of its own. Sums over bins keep it fast: the variance
+    of a sum is that of its bins and their correlation.
+    """
+    n = len(column)
+    below = column <= threshold
+    share = float(below.mean())
+    if n < 4 or not 0 < share < 1:
+        return float(n)
+    width = max(1, n // BINS)
+    bins = n // width
+    sums = below[: bins * width].reshape(bins, width).sum(axis=1, dtype=np.float64)
+    spread = float(sums.var())
+    if spread == 0:
+        return float(n)
+    tau = _geyer_tau(sums) * spread / (width * share * (1 - share))
+    return n / max(1.0, tau)
 
 
 def average_ranks(column: Column, *, order: np.ndarray | None = None) -> Column:

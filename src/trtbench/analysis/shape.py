@@ -1,4 +1,4 @@
-"""The shape of a distribution: two modes, and the worst samples."""
+"""The shape of a distribution: two modes, the worst samples, and the steps of its clock."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trtbench.domain.samples import Column
+
+RESOLUTION_S = 1e-10
+"""Times are compared in tenths of nanoseconds: below that floating point makes differences."""
 
 
 @dataclass(frozen=True)
@@ -59,3 +62,14 @@ def worst(column: Column, *, count: int = 5) -> list[int]:
     count = min(count, len(column))
     found = np.argpartition(column, len(column) - count)[len(column) - count :]
     return [int(index) for index in found[np.argsort(-column[found], kind="stable")]]
+
+
+def quantum(column: Column) -> tuple[float | None, float]:
+    """Give the step in which values move, and the share of the commonest value."""
+    if len(column) < 20:
+        return None, 0.0
+    values, counts = np.unique(np.round(column / RESOLUTION_S), return_counts=True)
+    equal = float(counts.max()) / len(column)
+    if len(values) < 2 or len(values) > len(column) / 2:
+        return None, equal
+    return float(np.diff(values).min()) * RESOLUTION_S, equal

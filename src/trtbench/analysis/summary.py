@@ -8,12 +8,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtbench.analysis.distributions import interval_ranks, samples_needed, t_quantile
-from trtbench.analysis.effective import effective_samples
+from trtbench.analysis.effective import effective_samples, effective_samples_at
 from trtbench.domain.result import Interval, Run
 from trtbench.domain.samples import Column, IterationTimes
 from trtbench.domain.spec import Value
 
-__all__ = ["QUANTILES", "ColumnSummary", "Interval", "Quantile", "Summary", "summarize"]
+__all__ = [
+    "QUANTILES",
+    "ColumnSummary",
+    "Interval",
+    "Quantile",
+    "Summary",
+    "launch_interval",
+    "nearest_rank",
+    "summarize",
+    "summary_from_run",
+]
 
 QUANTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 0.999)
 
@@ -35,6 +45,8 @@ class Quantile(Value, frozen=True, kw_only=True):
     interval: Interval | None
     needed: int | None
     """Samples needed, at this correlation, before the percentile is shown."""
+    effective: float | None = None
+    """Independent samples for this percentile: exceedances in clusters count less."""
 
     @property
     def name(self) -> str:
@@ -143,23 +155,20 @@ def summary_from_run(run: Run) -> Summary:
 
 def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
     """Compute the statistics of one column, given launch by launch."""
-    launches = [part[np.isfinite(part)] for part in launches]
-    orders = [np.argsort(part) for part in launches]
-    effective = [
-        effective_samples(part, order=order).count
-        for part, order in zip(launches, orders, strict=True)
-    ]
-    parts = [part[order] for part, order in zip(launches, orders, strict=True)]
-    ordered = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+    parts = [_Part(column[np.isfinite(column)]) for column in launches]
+    ordered = parts[0].ordered
+    if len(parts) > 1:
+        ordered = np.sort(np.concatenate([part.ordered for part in parts]))
     if not len(ordered):
         return _empty(name)
     mean = float(ordered.mean())
     std = float(ordered.std(ddof=1)) if len(ordered) > 1 else math.nan
     median = _middle(ordered)
+    quantiles = tuple(_quantile(q, ordered, parts) for q in QUANTILES)
     return ColumnSummary(
         column=name,
         count=len(ordered),
-        effective=sum(effective),
+        effective=sum(part.effective for part in parts),
         min=float(ordered[0]),
         max=float(ordered[-1]),
         median=median,
@@ -167,9 +176,25 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
         std=std,
         mad=_middle(np.sort(np.abs(ordered - median))),
         cov=std / mean if mean else math.nan,
-        quantiles=tuple(_quantile(q, ordered, parts, effective) for q in QUANTILES),
-        median_interval=_interval(0.5, ordered, parts, effective),
+        quantiles=quantiles,
+        median_interval=_interval(0.5, parts, effective=_effective_at(0.5, parts)),
     )
+
+
+class _Part:
+    """One launch: its samples in order of time and of size."""
+
+    def __init__(self, column: Column) -> None:
+        order = np.argsort(column)
+        self.column = column
+        self.ordered: Column = column[order]
+        self.effective = effective_samples(column, order=order).count
+
+    def at(self, q: float) -> float:
+        """Give the median as usual, and every other quantile by nearest rank."""
+        if q == 0.5:
+            return _middle(self.ordered)
+        return float(self.ordered[rank(len(self.ordered), q) - 1])
 
 
 def nearest_rank(sorted_or_raw: Column, q: float) -> float:
@@ -226,32 +251,47 @@ def _device_span(times: IterationTimes) -> float | None:
     return total if total > 0 else None
 
 
-def _quantile(
-    q: float, ordered: Column, parts: Sequence[Column], effective: Sequence[float]
-) -> Quantile:
+def _quantile(q: float, ordered: Column, parts: Sequence[_Part]) -> Quantile:
     needed = samples_needed(q)
+    effective = _effective_at(q, parts)
     total = sum(effective)
     if total < needed:
         return Quantile(
-            q=q, value=None, interval=None, needed=math.ceil(needed * len(ordered) / total)
+            q=q,
+            value=None,
+            interval=None,
+            needed=math.ceil(needed * len(ordered) / total),
+            effective=total,
         )
-    value = float(ordered[rank(len(ordered), q) - 1])
-    return Quantile(q=q, value=value, interval=_interval(q, ordered, parts, effective), needed=None)
+    return Quantile(
+        q=q,
+        value=float(ordered[rank(len(ordered), q) - 1]),
+        interval=_interval(q, parts, effective=effective),
+        needed=None,
+        effective=total,
+    )
 
 
-def _interval(
-    q: float, ordered: Column, parts: Sequence[Column], effective: Sequence[float]
-) -> Interval | None:
-    if len(parts) > 1:
-        if q != 0.5 and min(effective) < samples_needed(q):
+def _effective_at(q: float, parts: Sequence[_Part]) -> list[float]:
+    # Without enough samples even if independent, clusters need not be looked for.
+    total = sum(len(part.column) for part in parts)
+    if total < samples_needed(q):
+        return [float(len(part.column)) for part in parts]
+    return [
+        effective_samples_at(part.column, part.at(q)) if len(part.column) else 0.0 for part in parts
+    ]
+
+
+def _interval(q: float, parts: Sequence[_Part], *, effective: Sequence[float]) -> Interval | None:
+    if len(parts) == 1:
+        if effective[0] < LEAST_EFFECTIVE:
             return None
-        if any(not len(part) for part in parts):
-            return None
-        values = [_middle(p) if q == 0.5 else float(p[rank(len(p), q) - 1]) for p in parts]
-        return launch_interval(values)
-    if effective[0] < LEAST_EFFECTIVE:
+        return order_interval(parts[0].ordered, q, effective=effective[0])
+    if any(not len(part.column) for part in parts):
         return None
-    return order_interval(ordered, q, effective=effective[0])
+    if q != 0.5 and min(effective) < samples_needed(q):
+        return None
+    return launch_interval([part.at(q) for part in parts])
 
 
 def order_interval(

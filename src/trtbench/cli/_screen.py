@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 PIPE_COLUMNS = 160
 """Width of tables that go to a file or a pipe, where nothing should be folded."""
+
+PLAIN_S = 2.0
+"""Seconds between lines of progress where there is no terminal."""
 
 _STYLES = {"note": "dim", "warning": "yellow", "error": "bold red"}
 _TITLES = {
@@ -53,6 +58,7 @@ class Talk:
 
         self._console = Console(stderr=True, highlight=False)
         self._title = title
+        self._spoke = -math.inf
         self._bar = self._progress() if self._console.is_terminal else None
         self._task = self._bar.add_task(title, total=1.0) if self._bar else None
 
@@ -84,7 +90,10 @@ class Talk:
         self._bar.refresh()
 
     def _line(self, event: Event) -> None:
-        if event.kind == "stage":
+        """Write a line now and then: a log wants to know what is going on, not every step."""
+        now = time.monotonic()
+        if event.kind == "stage" and now - self._spoke >= PLAIN_S:
+            self._spoke = now
             length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
             self._console.print(f"{self._title}: {event.text}{length}", markup=False)
 

@@ -119,4 +119,3 @@ def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
             facts={"bytes": have, "expected": f"{want} ({tensor.dtype} {_shape_text(shape)})"},
         )
     return np.fromfile(path, dtype).reshape(shape)
-

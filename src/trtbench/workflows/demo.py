@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.analysis.classification import agreement, top_k
 from trtbench.data import demo_file
@@ -109,7 +110,7 @@ def _spec(precision: str, batch: int, config: Config, inputs: Path | None = None
     )
 
 
-def _examples(folder: Path) -> tuple[Path, np.ndarray]:  # type: ignore[type-arg]
+def _examples(folder: Path) -> tuple[Path, NDArray[np.integer]]:
     """Put the held-out images into the form the network takes."""
     with np.load(demo_file("digits.npz")) as data:
         images, labels = data["images"].astype(np.float32) / 255, data["labels"]
@@ -120,10 +121,10 @@ def _examples(folder: Path) -> tuple[Path, np.ndarray]:  # type: ignore[type-arg
 
 def _scores(
     inputs: Path,
-    labels: np.ndarray,
+    labels: NDArray[np.integer],
     config: Config,
     store: Store,
-    steps: _Steps,  # type: ignore[type-arg]
+    steps: _Steps,
 ) -> dict[str, Scores]:
     outputs = {
         precision: infer(

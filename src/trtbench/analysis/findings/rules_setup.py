@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
+from trtbench.analysis.shape import quantum
 from trtbench.domain.samples import EngineGraph
 
 SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
@@ -248,10 +249,11 @@ def warm_caches(e: Evidence, at: Limits) -> Iterator[Hit]:
     "H44",
     "imported numbers",
     severity="warning",
-    when="an imported run without its version or effective flags, or longer than {duration:.0f} s "
-    "(steps of its float32 clock exceed 1 µs)",
+    when="an imported run without its version or effective flags, longer than {duration:.0f} s "
+    "(steps of its float32 clock exceed 1 µs), or with enqueue times in steps above {step:.0%}",
     source="trtexec's source: float32 milliseconds since start",
     duration=16,
+    step=0.05,
 )
 def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when an imported number lacks what it takes to compare it."""
@@ -270,12 +272,28 @@ def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
             evidence={"unknown": ", ".join(missing)},
             remedy="import the log too: trtbench import times.json --log trtexec.log",
         )
+    yield from _coarse_enqueue(e, at)
     duration = _duration(e)
     if duration is not None and duration > at["duration"]:
         yield Hit(
             message=f"trtexec ran for {duration:.0f} s: its time stamps have steps above 1 µs",
             evidence={"duration_s": rounded(duration)},
             remedy="use its durations, never differences of its stamps",
+            concerns="enqueue",
+        )
+
+
+def _coarse_enqueue(e: Evidence, at: Limits) -> Iterator[Hit]:
+    column = e.times.enqueue if e.times is not None else None
+    median = e.median("enqueue")
+    if column is None or not median:
+        return
+    step, _ = quantum(column)
+    if step and step > at["step"] * median:
+        yield Hit(
+            message=f"enqueue times are differences of printed stamps: steps of {step / median:.0%}",
+            evidence={"step_us": rounded(step * 1e6), "median_us": rounded(median * 1e6)},
+            remedy="read no more than their order of magnitude",
             concerns="enqueue",
         )
 

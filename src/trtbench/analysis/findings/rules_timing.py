@@ -8,10 +8,7 @@ import numpy as np
 
 from trtbench.analysis.findings.evidence import Evidence, known
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
-from trtbench.domain.samples import Column
-
-RESOLUTION_S = 1e-10
-"""Times are compared in tenths of nanoseconds: below that floating point makes differences."""
+from trtbench.analysis.shape import quantum
 
 
 @rule(
@@ -132,11 +129,12 @@ def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
     "too close to the clock's resolution",
     severity="warning",
     when="median below {floor:.0f} times the timer's floor, or more than {equal:.0%} equal values "
-    "in steps above {quantum:.1%} of the median",
+    "in steps above {quantum:.1%} of the median (columns above {share:.0%} of the headline)",
     source="pyperf; CUDA events 0.5 µs; trtexec's float32",
     floor=100,
     equal=0.05,
     quantum=0.005,
+    share=0.05,
 )
 def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when the clock is too coarse for what it measures."""
@@ -149,12 +147,19 @@ def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy="measure a larger --batch, so that one query lasts longer",
             concerns="host",
         )
-    if e.times is None:
+    if e.times is None or e.summary is None:
         return
+    least = at["share"] * (e.median(e.summary.headline) or 0.0)
     for name, column in e.times.durations().items():
         step, equal = quantum(column)
         median = e.median(name)
-        if median and step and equal > at["equal"] and step > at["quantum"] * median:
+        if (
+            median
+            and median > least
+            and step
+            and equal > at["equal"]
+            and step > at["quantum"] * median
+        ):
             yield Hit(
                 message=f"{name} moves in steps of {step * 1e6:.2g} µs, "
                 f"{step / median:.1%} of its median",
@@ -162,17 +167,6 @@ def timer_floor(e: Evidence, at: Limits) -> Iterator[Hit]:
                 remedy="use --protocol gpu with more --iterations, or a larger --batch",
                 concerns=name,
             )
-
-
-def quantum(column: Column) -> tuple[float | None, float]:
-    """Give the step in which values move, and the share of the commonest value."""
-    if len(column) < 20:
-        return None, 0.0
-    values, counts = np.unique(np.round(column / RESOLUTION_S), return_counts=True)
-    equal = float(counts.max()) / len(column)
-    if len(values) < 2 or len(values) > len(column) / 2:
-        return None, equal
-    return float(np.diff(values).min()) * RESOLUTION_S, equal
 
 
 @rule(
