@@ -48,7 +48,7 @@ def test_trimmed_mean_by_hand() -> None:
     assert estimate.interval() == pytest.approx((estimate.mean - half, estimate.mean + half))
 
 
-def test_four_launches_are_not_trimmed() -> None:
+def test_few_launches_are_not_trimmed() -> None:
     estimate = trimmed([0.1, 0.2, 0.3, 0.4])
     assert estimate is not None
     t, p = stats.ttest_1samp([0.1, 0.2, 0.3, 0.4], 0.0)
@@ -127,7 +127,7 @@ def test_geometric_mean_of_ratios() -> None:
 
 def test_detectable_effect_shrinks_with_launches() -> None:
     assert detectable_factor(10) == 1.70
-    assert detectable_factor(5) > detectable_factor(7) > detectable_factor(10)
+    assert detectable_factor(5) > detectable_factor(10) > detectable_factor(12)
     assert detectable_factor(160) == pytest.approx(detectable_factor(40) / 2)
     effects = np.random.default_rng(0).normal(scale=0.003, size=10).tolist()
     found = detectable_effect(effects)

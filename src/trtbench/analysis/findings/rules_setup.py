@@ -291,7 +291,7 @@ def _coarse_enqueue(e: Evidence, at: Limits) -> Iterator[Hit]:
     step, _ = quantum(column)
     if step and step > at["step"] * median:
         yield Hit(
-            message=f"enqueue times are differences of printed stamps: steps of {step / median:.0%}",
+            message=f"enqueue times come from printed stamps, in steps of {step / median:.0%}",
             evidence={"step_us": rounded(step * 1e6), "median_us": rounded(median * 1e6)},
             remedy="read no more than their order of magnitude",
             concerns="enqueue",

@@ -1,0 +1,67 @@
+"""What the analysis says of times files from real machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from analysis_values import run
+
+from trtbench.analysis.findings import findings_from_run
+from trtbench.analysis.steady import segment
+from trtbench.analysis.summary import summarize
+from trtbench.domain.result import Run
+from trtbench.trtexec.times import read_times, times_from_file
+
+H200 = "h200__trtexec-8.6.0"
+
+
+def real(folder: Path, name: str) -> Run:
+    path = folder / name
+    times = times_from_file(read_times(path.read_bytes(), where=path.name))
+    return run(times, provenance="imported")
+
+
+def found(measured: Run) -> set[str]:
+    return {finding.code for finding in findings_from_run(measured)}
+
+
+def test_without_a_graph_the_host_decides_and_the_level_wanders(artefacts: Path) -> None:
+    plain = real(artefacts, f"{H200}/resnet18_fp16_load.times.json")
+    graph = real(artefacts, f"{H200}/resnet18_fp16_load_cudagraph.times.json")
+    assert "H20" in found(plain)
+    assert "H20" not in found(graph)
+    wandered = segment(plain.times.durations()["gpu"])
+    assert wandered.kind != "flat"
+    assert wandered.largest_change > 0.05
+
+
+def test_throughput_is_what_trtexec_defines(artefacts: Path) -> None:
+    graph = real(artefacts, f"{H200}/resnet18_fp16_load_cudagraph.times.json")
+    summary = summarize(graph.times)
+    assert summary.throughput_from == "device stamps"
+    assert summary.queries_per_s is not None
+    stamps = graph.times.stamps
+    span = stamps["end_d2h"].max() - stamps["start_h2d"].min()
+    assert summary.queries_per_s == pytest.approx(len(graph.times) / span)
+
+
+def test_seventeen_thousand_samples_may_be_worth_very_few(artefacts: Path) -> None:
+    graph = real(artefacts, f"{H200}/resnet18_fp16_load_cudagraph.times.json")
+    summary = summarize(graph.times).column("latency")
+    assert summary.count > 17_000
+    assert summary.effective < 100
+    assert "H19" in found(graph)
+
+
+def test_every_file_is_judged_without_failing(artefacts: Path) -> None:
+    files = sorted(artefacts.rglob("*.timing.json"))
+    assert files
+    for path in files:
+        measured = real(path.parent, path.name)
+        assert "H14" in found(measured)
+        for column in summarize(measured.times).columns:
+            shown = [q.value for q in column.quantiles if q.value is not None]
+            assert shown == sorted(shown)
+            assert np.isfinite([column.median, column.mad, column.effective]).all()
