@@ -362,6 +362,7 @@ def severity(evidence: Evidence, code: str) -> str | None:
         (lambda: gpu_told(looks(1980, 1930)), "H05", "note"),
         (lambda: gpu_told(looks(1980, 1800)), "H05", "warning"),
         (lambda: gpu_told(looks(1300, 1300)), "H05", "error"),
+        (lambda: spans(host=1.5, gpu=1.0, h2d=0.4, d2h=0.4), "H02", "error"),
         (lambda: batches(6.1), "H02", "warning"),
         (lambda: batches(1020.0), "H02", None),
         (lambda: clock_floor(1e-4), "H12", "warning"),

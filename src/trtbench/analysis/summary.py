@@ -318,7 +318,8 @@ def _middle(ordered: Column) -> float:
 
 
 def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
+    # Beyond this a ratio says only that nothing is known, and infinity has no JSON form.
+    return math.exp(min(value, 690.0))
 
 
 def _empty(name: str) -> ColumnSummary:

@@ -31,6 +31,8 @@ GATE = 0.01
 """Effects below 1 % are not called a difference (measured: 0 of 40 000 equal pairs were)."""
 MARGIN = 0.02
 """The same means: within 2 %, interval and all."""
+WIDEST = math.log(1e6)
+"""An interval that reaches a millionfold says that nothing is known; more would be noise."""
 
 MEANING = "99 % for the ratio over fresh launches on this machine"
 Better = Literal["low", "high"]
@@ -131,7 +133,7 @@ def decide(
 
 def ratio_interval(low: float, high: float, *, level: float = LEVEL, meaning: str) -> Interval:
     """Give the interval of a ratio from that of its logarithm."""
-    return Interval(low=math.exp(low), high=1 + _expm1(high), level=level, meaning=meaning)
+    return Interval(low=1 + _expm1(low), high=1 + _expm1(high), level=level, meaning=meaning)
 
 
 def duet_comparison(
@@ -255,4 +257,4 @@ def _needed(estimate: Trimmed, *, half: float, gate: float, widen: float) -> int
 
 
 def _expm1(value: float) -> float:
-    return math.expm1(value) if value < 700 else math.inf
+    return math.expm1(min(max(value, -WIDEST), WIDEST))

@@ -1,0 +1,40 @@
+"""How long to measure."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from trtbench.analysis.plan import half_width, iterations_per_launch, launches_needed
+from trtbench.analysis.summary import launch_interval
+
+
+def test_half_width_is_that_of_the_interval_over_launches() -> None:
+    medians = [1.0, 1.02, 0.99, 1.01, 1.0]
+    interval = launch_interval(medians)
+    assert interval is not None
+    width = half_width(medians)
+    assert width == pytest.approx(math.log(interval.high / interval.low) / 2)
+    assert half_width([1.0]) is None
+
+
+def test_launches_needed_grow_with_the_square_of_the_width() -> None:
+    medians = [1.0, 1.02, 0.98, 1.01, 0.99]
+    width = half_width(medians)
+    assert width is not None
+    assert launches_needed(medians, target=width / 2) == 20
+    assert launches_needed(medians, target=1.0) == 5
+    assert launches_needed([1.0]) is None
+
+
+def test_a_launch_is_as_long_as_it_is_worth() -> None:
+    random = np.random.default_rng(0)
+    parts = [np.exp(0.16 * random.normal() + 0.30 * random.normal(size=450)) for _ in range(200)]
+    count = iterations_per_launch(parts, launch_cost_s=0.35, iteration_cost_s=0.7e-3)
+    expected = math.sqrt(0.35 / 0.7e-3) * 0.30 / 0.16
+    assert count == pytest.approx(expected, rel=0.15)
+    alike = [np.exp(0.3 * random.normal(size=450)) for _ in range(2)]
+    found = iterations_per_launch(alike, launch_cost_s=0.35, iteration_cost_s=1e-3)
+    assert found is None or found > 100
