@@ -44,7 +44,7 @@ def _missing_percentiles(head: ColumnSummary) -> Iterator[Hit]:
     if missing:
         names = ", ".join(quantile.name for quantile in missing)
         yield Hit(
-            message=f"{names} not shown: {head.count} samples in clusters are too few",
+            message=f"{names} not shown: {head.count} samples, as correlated as these, are too few",
             evidence={quantile.name: quantile.needed for quantile in missing},
             remedy=f"--iterations {missing[-1].needed}",
             concerns=missing[0].name,
