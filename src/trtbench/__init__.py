@@ -5,4 +5,93 @@ Importing this package loads nothing heavy; each public name is imported when it
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from trtbench.analysis.summary import Summary, summarize
+    from trtbench.api import (
+        bench,
+        compare,
+        doctor,
+        gate,
+        load,
+        report,
+        runs,
+        summary,
+    )
+    from trtbench.domain.result import (
+        Comparison,
+        Environment,
+        FailedRun,
+        Finding,
+        GateResult,
+        Run,
+        Verdict,
+    )
+    from trtbench.domain.samples import IterationTimes
+    from trtbench.domain.spec import ModelRef, RunSpec
+    from trtbench.errors import TrtbenchError
+
+_HOMES = {
+    "bench": "trtbench.api",
+    "compare": "trtbench.api",
+    "doctor": "trtbench.api",
+    "gate": "trtbench.api",
+    "load": "trtbench.api",
+    "report": "trtbench.api",
+    "runs": "trtbench.api",
+    "summary": "trtbench.api",
+    "Comparison": "trtbench.domain.result",
+    "Environment": "trtbench.domain.result",
+    "FailedRun": "trtbench.domain.result",
+    "Finding": "trtbench.domain.result",
+    "GateResult": "trtbench.domain.result",
+    "IterationTimes": "trtbench.domain.samples",
+    "ModelRef": "trtbench.domain.spec",
+    "Run": "trtbench.domain.result",
+    "RunSpec": "trtbench.domain.spec",
+    "Summary": "trtbench.analysis.summary",
+    "TrtbenchError": "trtbench.errors",
+    "Verdict": "trtbench.domain.result",
+    "summarize": "trtbench.analysis.summary",
+}
+
+__all__ = [
+    "Comparison",
+    "Environment",
+    "FailedRun",
+    "Finding",
+    "GateResult",
+    "IterationTimes",
+    "ModelRef",
+    "Run",
+    "RunSpec",
+    "Summary",
+    "TrtbenchError",
+    "Verdict",
+    "bench",
+    "compare",
+    "doctor",
+    "gate",
+    "load",
+    "report",
+    "runs",
+    "summarize",
+    "summary",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'trtbench' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from trtbench.domain.samples import (
     EngineGraph,
     IterationTimes,
@@ -217,6 +219,20 @@ class Run:
     @property
     def findings(self) -> tuple[Finding, ...]:
         return self.record.findings
+
+    def __str__(self) -> str:
+        """What was measured, the median of every column, and what the tool thinks of it."""
+        spec = self.record.spec
+        lines = [f"{spec.model.name} on {spec.runtime}, batch {self.record.items_per_query}"]
+        for name, column in self.times.durations().items():
+            if len(column):
+                low, mid, high = (float(v) * 1e3 for v in np.quantile(column, (0.0, 0.5, 1.0)))
+                lines.append(
+                    f"  {name:<10} median {mid:.4g} ms, {low:.4g} to {high:.4g} ms, n={len(column)}"
+                )
+        lines += [f"  {each.severity} {each.code}: {each.message}" for each in self.findings]
+        lines.append(f"  run {self.id}" + (f" in {self.path}" if self.path else ""))
+        return "\n".join(lines)
 
 
 class Score(Value, frozen=True, kw_only=True):

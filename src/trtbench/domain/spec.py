@@ -16,6 +16,8 @@ server    open-loop arrivals; latency counts from the scheduled start
 first     load, first inference, time to steady
 """
 
+CudaGraph = Literal["off", "on", "auto"]
+
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]
 
 ModelFormat = Literal["onnx", "engine", "torch", "unknown"]
@@ -101,7 +103,7 @@ class RunSpec(Value, frozen=True, kw_only=True):
     launches: int = 1
     """Fresh processes; only the spread over launches says how repeatable a number is."""
     streams: int = 1
-    cuda_graph: Literal["off", "on", "auto"] = "off"
+    cuda_graph: CudaGraph = "off"
     transfers: bool = True
     spin_wait: bool = False
     gap_s: float = 0.0
