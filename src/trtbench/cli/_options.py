@@ -34,6 +34,12 @@ dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
 )
 
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]),
+    help="Precision that a weakly typed builder may use.",
+)
+
 measure_options = stack(
     click.option("-r", "--runtime", metavar="NAME", help="What executes the model."),
     click.option(
@@ -61,6 +67,34 @@ measure_options = stack(
     click.option("--seed", type=int, default=0, show_default=True, help="Of random inputs."),
     click.option("--threads", type=int, help="Threads within an operator (CPU runtimes)."),
     click.option("--device", metavar="NAME", help="cpu, cuda:0, ..."),
+    click.option(
+        "--protocol",
+        type=click.Choice(["serve", "pipeline", "gpu"]),
+        help="How queries follow one another (default: serve; trtexec: pipeline).",
+    ),
+    click.option(
+        "--cuda-graph",
+        type=click.Choice(["off", "on", "auto"]),
+        help="Launch queries as a CUDA graph (default: off).",
+    ),
+    click.option(
+        "--transfers/--no-transfers", default=True, help="Copy inputs and outputs each time."
+    ),
+    click.option("--spin-wait", is_flag=True, help="Wait for the GPU by spinning."),
+    click.option("--streams", type=int, default=1, show_default=True, help="Queries at a time."),
+    click.option("--gap", metavar="TIME", help="Rest between queries, e.g. 5ms."),
+    precision_option,
+    click.option(
+        "--profile/--no-profile",
+        default=None,
+        help="Time single layers too (default: as the runtime does; trtexec: yes).",
+    ),
+    click.option(
+        "--separate-profile-run/--no-separate-profile-run",
+        default=True,
+        show_default=True,
+        help="Time layers in a pass of their own.",
+    ),
     click.option(
         "--opt",
         "options",

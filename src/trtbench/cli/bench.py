@@ -32,6 +32,15 @@ _SPEC_FLAGS = (
     "seed",
     "threads",
     "device",
+    "protocol",
+    "cuda_graph",
+    "transfers",
+    "spin_wait",
+    "streams",
+    "gap",
+    "precision",
+    "profile",
+    "separate_profile_run",
 )
 
 
@@ -55,6 +64,7 @@ def command(**flags: Any) -> None:
       trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s --launches 5
       trtbench bench model.onnx --inputs data.npz --threads 2 --tag nightly --json
       trtbench bench model.onnx --python ~/envs/ort-1.20/bin/python
+      trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
     """
     from trtbench.store.store import Store
     from trtbench.workflows.bench import run_bench
@@ -63,7 +73,7 @@ def command(**flags: Any) -> None:
     config = load_config(store=flags["store"])
     spec = spec_from_flags(flags, config)
     if flags["dry_run"]:
-        _show_plan(spec)
+        show_plan(spec, as_json=flags["as_json"])
         return
     from trtbench.cli._screen import Talk, say
 
@@ -71,6 +81,8 @@ def command(**flags: Any) -> None:
     with Talk(spec.model.name) as talk:
         run = run_bench(spec, store=store, conduct=conduct_from_flags(flags, config, spec, talk))
     _show(run, as_json=flags["as_json"])
+    for note in run.record.notes:
+        say(f"note: {note}")
     say(f"run {run.id} in {run.path}")
 
 
@@ -116,14 +128,21 @@ def conduct_from_flags(flags: dict[str, Any], config: Any, spec: Any, talk: Any)
     )
 
 
-def _show_plan(spec: Any) -> None:
+def show_plan(spec: Any, *, as_json: bool) -> None:
+    """Print the job, and the commands it would run where there are any."""
     from trtbench.domain.codec import json_from_value
     from trtbench.domain.job import BenchJob
     from trtbench.workflows.spec import RUNTIMES
 
-    click.echo(json_from_value(BenchJob(spec=spec)).decode(), nl=False)
     describe = getattr(RUNTIMES.load(spec.runtime), "command_lines", None)
-    for line in describe(spec) if describe else ():
+    lines = describe(spec) if describe else []
+    job = BenchJob(spec=spec)
+    if as_json:
+        document = {"job": job, "commands": [line for line in lines if line[:1] != "#"]}
+        click.echo(json_from_value(document).decode(), nl=False)
+        return
+    click.echo(json_from_value(job).decode(), nl=False)
+    for line in lines:
         click.echo(line)
 
 

@@ -137,6 +137,16 @@ def _check(spec: RunSpec) -> None:
             "ONNX Runtime is measured one query at a time (protocol serve, one stream, no graph)",
             facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
         )
+    refused = {
+        "--profile": spec.profile,
+        "--no-transfers": not spec.transfers,
+        "--spin-wait": spec.spin_wait,
+        "--gap": spec.gap_s > 0,
+        "--precision": spec.precision is not None,
+    }
+    for flag, given in refused.items():
+        if given:
+            raise UsageError(f"the runtime onnxruntime cannot do {flag}", fix=f"leave {flag} out")
 
 
 def _session_options(onnxruntime: Any, spec: RunSpec) -> Any:

@@ -255,7 +255,7 @@ def compared_from_duet(duet: Duet, asked: Asked) -> Compared:
 
 def duet_spec(name: str, runtime: str | None, *, config: Config, asked: Asked) -> RunSpec:
     """Settle one side; without a word about warm-up it is short and fixed."""
-    spec = run_spec(name, config=config, runtime=runtime, **asked.flags)
+    spec = run_spec(name, config=config, runtime=runtime, profile=False, **asked.flags)
     if asked.flags.get("warmup") is None and asked.flags.get("warmup_iterations") is None:
         spec = msgspec.structs.replace(spec, warmup=WARMUP)
     return spec
@@ -284,7 +284,7 @@ def _against_stored(
     if known.record.spec.batch is not None and flags.get("batch") is None:
         flags["batch"] = known.record.spec.batch
     runtime = runtimes[fresh]
-    spec = run_spec(names[fresh], config=config, runtime=runtime, **flags)
+    spec = run_spec(names[fresh], config=config, runtime=runtime, profile=False, **flags)
     python = pythons[fresh] or config.python_for(spec.runtime)
     run = run_bench(spec, store=store, conduct=replace(conduct, python=python))
     runs = (run, known) if fresh == 0 else (known, run)

@@ -170,7 +170,7 @@ def _once(
 def _bench(candidate: str, config: Config, store: Store, asked: Asked, conduct: Conduct) -> Run:
     flags = {"launches": ALONE_LAUNCHES, **{k: v for k, v in asked.flags.items() if v is not None}}
     runtime = asked.runtimes[-1] if asked.runtimes else None
-    spec = run_spec(candidate, config=config, runtime=runtime, **flags)
+    spec = run_spec(candidate, config=config, runtime=runtime, profile=False, **flags)
     return run_bench(spec, store=store, conduct=conduct)
 
 

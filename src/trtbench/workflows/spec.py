@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
 
-from trtbench.domain.spec import InputSpec, Length, RunSpec, Warmup
+from trtbench.domain.spec import CudaGraph, InputSpec, Length, Protocol, RunSpec, Warmup
 from trtbench.errors import UsageError
 from trtbench.host.models import model_ref
 from trtbench.registry import Registry
@@ -41,6 +42,12 @@ def run_spec(
     launches: int | None = None,
     device: str | None = None,
     options: Mapping[str, str] | None = None,
+    protocol: Protocol | None = None,
+    cuda_graph: CudaGraph | None = None,
+    transfers: bool = True,
+    gap: Duration | None = None,
+    streams: int = 1,
+    profile: bool | None = None,
     **rest: Any,
 ) -> RunSpec:
     """Settle a run: flags first, then configuration, then defaults."""
@@ -53,8 +60,13 @@ def run_spec(
             facts={"runtimes": ", ".join(RUNTIMES.names())},
             fix="say which with -r",
         )
-    _refuse_format(name, reference.format, reference.name)
-    _refuse_numbers(batch=batch, iterations=iterations, launches=launches, threads=threads)
+    module = _refuse_format(name, reference.format, reference.name)
+    _refuse_numbers(
+        batch=batch, iterations=iterations, launches=launches, threads=threads, streams=streams
+    )
+    default: Protocol = getattr(module, "DEFAULT_PROTOCOL", "serve")
+    chosen = protocol or default
+    _refuse_contradiction(chosen, cuda_graph)
     return RunSpec(
         model=reference,
         runtime=name,
@@ -69,6 +81,12 @@ def run_spec(
         threads=threads or defaults.threads,
         device=device or defaults.device,
         options={**config.options_for(name), **(options or {})},
+        protocol=chosen,
+        cuda_graph=cuda_graph or ("on" if chosen == "gpu" else "off"),
+        transfers=transfers and chosen != "gpu",
+        gap_s=seconds(gap) if gap is not None else 0.0,
+        streams=streams,
+        profile=getattr(module, "DEFAULT_PROFILE", False) if profile is None else profile,
         **rest,
     )
 
@@ -78,11 +96,20 @@ def seconds(value: Duration) -> float:
     return seconds_from_text(value) if isinstance(value, str) else float(value)
 
 
-def _refuse_format(runtime: str, model_format: str, name: str) -> None:
+def _refuse_contradiction(protocol: Protocol, cuda_graph: CudaGraph | None) -> None:
+    """The protocol ``gpu`` is a CUDA graph without transfers; one without a graph is another."""
+    if protocol == "gpu" and cuda_graph == "off":
+        raise UsageError(
+            "the protocol gpu is measured with a CUDA graph",
+            fix="--protocol pipeline --no-transfers, or leave --cuda-graph out",
+        )
+
+
+def _refuse_format(runtime: str, model_format: str, name: str) -> ModuleType:
     module = RUNTIMES.load(runtime)
     formats = getattr(module, "FORMATS", ())
     if model_format == "unknown" or model_format in formats:
-        return
+        return module
     raise UsageError(
         f"the runtime {runtime} does not execute {model_format} files",
         facts={"file": name, "it executes": ", ".join(formats)},

@@ -1,0 +1,275 @@
+"""Runs engines with NVIDIA's trtexec, a program: its files are the measurement, its log the facts.
+
+Success needs the files: trtexec also ends with status 0 when it has only printed its help.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+
+from trtbench.domain.job import BenchOutcome
+from trtbench.domain.result import Fact, LaunchFacts, Scalar
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import Protocol, RunSpec
+from trtbench.errors import ParseError, ProgramError, UnavailableError, UsageError
+from trtbench.host.process import Exit
+from trtbench.host.programs import (
+    INSTALL,
+    ended_how,
+    help_text,
+    run_logged,
+    status_of,
+    trtexec_binary,
+)
+from trtbench.host.tools import find_trtexec
+from trtbench.runtimes._session import Stage
+from trtbench.trtexec.command import (
+    Abilities,
+    abilities_from_help,
+    abilities_of_version,
+    bench_command,
+    text_from_command,
+)
+from trtbench.trtexec.conditions import conditions_from_log
+from trtbench.trtexec.failure import failure, last_run
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.profile import profile_from_json
+from trtbench.trtexec.reported import reported_from_log, tensors_from_log
+from trtbench.trtexec.times import read_times, times_from_file
+
+FORMATS = ("engine", "onnx")
+TAKES_ARGUMENTS = True
+DEFAULT_PROTOCOL: Protocol = "pipeline"
+"""What trtexec does unless it is told otherwise; it cannot do ``serve``."""
+DEFAULT_PROFILE = True
+"""Layers are timed too, in a pass of their own."""
+
+OPTIONS = {
+    "binary": "path of trtexec (default: on PATH, or where NVIDIA's packages put it)",
+    "version": "TensorRT version to write commands for where trtexec is not installed",
+    "avg_runs": "runs per line of averages in the log (default: 10)",
+    "percentile": "percentiles that trtexec prints (default: 90,95,99)",
+    "sleep_time": "milliseconds between enqueuing and computing (default: 0)",
+    "load_inputs": "raw inputs as NAME:FILE, comma separated (default: random)",
+    "plugins": "plugin libraries, comma separated",
+    "verbose": "on or off: everything TensorRT has to say in the log (default: off)",
+    "typing": "strong: the types of the ONNX file hold (default: as the version does)",
+}
+"""What ``--opt key=value`` may set."""
+
+LOG = "trtexec_stdout.log"
+ASSUMED = "10.9"
+"""Version to write a command for when there is nobody to ask."""
+
+_OURS = ("version",)
+
+
+def available() -> str | None:
+    return None if find_trtexec() else "trtexec is not on PATH nor where NVIDIA's packages put it"
+
+
+def fix() -> str | None:
+    return INSTALL
+
+
+def device(spec: RunSpec) -> str:
+    return spec.device or "cuda:0"
+
+
+def command_lines(spec: RunSpec) -> list[str]:
+    """Give what would be run, ready to paste; files go to the working folder."""
+    abilities, binary, note = _assumed(spec)
+    command = bench_command(_passed_on(spec), binary=binary, abilities=abilities, folder=".")
+    return [*([note] if note else []), text_from_command(command)]
+
+
+def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
+    """Measure one launch; trtexec's files and its log stay in the folder."""
+    stage("load")
+    binary = trtexec_binary(spec.options.get("binary"))
+    abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
+    _check(spec, abilities)
+    command = bench_command(_passed_on(spec), binary=binary, abilities=abilities, folder=folder)
+    log = folder / LOG
+    end = run_logged(command, log=log, on_text=Progress(spec, stage))
+    data = log.read_bytes()
+    _demand_success(end, data, spec, folder)
+    times = _times(spec, folder, data, end)
+    run = last_run(data, where=LOG)
+    outcome = _outcome(spec, run, abilities, command, folder)
+    return outcome, times
+
+
+class Progress:
+    """Names the stages of a trtexec that runs: by its log, and by time where that is silent."""
+
+    def __init__(self, spec: RunSpec, stage: Stage) -> None:
+        self._stage = stage
+        self._warmup_s = spec.warmup.floor.seconds or 0.0
+        self._profiles = spec.profile
+        self._reached = "load"
+        self._started: float | None = None
+        self._rest = ""
+
+    def __call__(self, text: str) -> None:
+        self._rest = self._rest[-200:] + text
+        if self._started is None and "Starting inference" in self._rest:
+            self._started = time.monotonic()
+            self._enter("warm-up")
+        if self._reached == "warm-up" and self._measures():
+            self._enter("measure")
+        summarised = "Explanations of the performance" in self._rest
+        if self._reached == "measure" and summarised and self._profiles:
+            self._enter("profile")
+
+    def _measures(self) -> bool:
+        begun = self._started is not None and time.monotonic() - self._started >= self._warmup_s
+        return begun or "Timing trace has" in self._rest
+
+    def _enter(self, stage: str) -> None:
+        self._reached = stage
+        self._stage(stage)
+
+
+def _passed_on(spec: RunSpec) -> RunSpec:
+    """Leave out the options that are not trtexec's to know."""
+    kept = {key: value for key, value in spec.options.items() if key not in _OURS}
+    return msgspec.structs.replace(spec, options=kept)
+
+
+def _assumed(spec: RunSpec) -> tuple[Abilities, str, str | None]:
+    """Settle which trtexec a command is written for: the one named, the one here, or a guess."""
+    given = spec.options.get("version")
+    if given is not None:
+        binary = spec.options.get("binary") or str(find_trtexec() or "trtexec")
+        return abilities_of_version(given), binary, f"# for TensorRT {given}, as asked for"
+    try:
+        binary = trtexec_binary(spec.options.get("binary"))
+    except UnavailableError:
+        note = f"# trtexec is not installed here: for TensorRT {ASSUMED} (--opt version=11.1)"
+        return abilities_of_version(ASSUMED), spec.options.get("binary") or "trtexec", note
+    return abilities_from_help(help_text(binary), where=f"{binary} --help"), binary, None
+
+
+def _check(spec: RunSpec, abilities: Abilities) -> None:
+    given, found = spec.options.get("version"), abilities.version
+    if given and found and not f"{found}.".startswith(f"{given}."):
+        raise UsageError(
+            f"trtexec here belongs to TensorRT {found}, not {given}",
+            fix="leave --opt version out, or name another trtexec with --opt binary=PATH",
+        )
+    withheld = spec.profile and not spec.separate_profile_run and abilities.at_least(8, 4)
+    if withheld:
+        raise UsageError(
+            "with the profiler in the timed run, trtexec from TensorRT 8.4 on reports no times",
+            facts={"trtexec": f"TensorRT {found}"},
+            fix="leave the separate profile run on, or --no-profile",
+        )
+
+
+def _demand_success(end: Exit, data: bytes, spec: RunSpec, folder: Path) -> None:
+    """Refuse a run that did not leave what it was started for."""
+    run = last_run(data, where=LOG)
+    passed = run is not None and run.outcome == "passed"
+    if end.status != 0:
+        although = " although its log says PASSED" if passed else ""
+        raise failure(f"trtexec {ended_how(end)}{although}", data=data, status=status_of(end))
+    if run is not None and run.outcome == "failed":
+        raise failure("trtexec ended with status 0, but its log says FAILED", data=data, status=0)
+    wanted = ["times.json", *(["profile.json"] if spec.profile else [])]
+    missing = [name for name in wanted if not _has_content(folder / name)]
+    if missing:
+        raise failure(
+            f"trtexec ended with status 0 and did not write {' and '.join(missing)}",
+            data=data,
+            status=0,
+        )
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _times(spec: RunSpec, folder: Path, data: bytes, end: Exit) -> IterationTimes:
+    """Read all files that trtexec wrote; a damaged one is its failure, not the user's."""
+    warmup_ms = (spec.warmup.floor.seconds or 0.0) * 1e3
+    try:
+        with open(folder / "times.json", "rb") as file:
+            times = times_from_file(read_times(file, where="times.json", warmup_ms=warmup_ms))
+        if spec.profile:
+            profile_from_json((folder / "profile.json").read_bytes(), where="profile.json")
+        if _has_content(folder / "graph.json"):
+            graph_from_json((folder / "graph.json").read_bytes(), where="graph.json")
+    except ParseError as problem:
+        raise _unreadable(problem, data, end) from None
+    return times
+
+
+def _unreadable(problem: ParseError, data: bytes, end: Exit) -> ProgramError:
+    return failure(
+        f"trtexec wrote a file that cannot be read: {problem.message}",
+        data=data,
+        status=status_of(end),
+        facts=dict(problem.facts),
+    )
+
+
+def _outcome(
+    spec: RunSpec, run: LogRun | None, abilities: Abilities, command: list[str], folder: Path
+) -> BenchOutcome:
+    text = text_from_command(command)
+    reported: dict[str, Scalar] = {"command": text, "binary": command[0]}
+    if run is None:
+        note = "the log of trtexec could not be understood: conditions are those asked for"
+        return BenchOutcome(
+            facts=LaunchFacts(), reported=reported, notes=(*_notes(spec, None, folder), note)
+        )
+    version = run.version or abilities.version
+    return BenchOutcome(
+        facts=_facts(spec, run),
+        inputs=tensors_from_log(run, outputs=False),
+        outputs=tensors_from_log(run, outputs=True),
+        conditions=conditions_from_log(run),
+        versions={"tensorrt": version} if version else {},
+        notes=_notes(spec, run, folder),
+        reported={**reported_from_log(run), **reported},
+    )
+
+
+def _facts(spec: RunSpec, run: LogRun) -> LaunchFacts:
+    loaded = [t for t in (run.facts.load_s, run.facts.deserialize_s) if t is not None]
+    return LaunchFacts(
+        load_s=sum(loaded) if loaded else None,
+        warmup_s=spec.warmup.floor.seconds,
+        warmup_iterations=run.warmup_queries,
+        wall_s=run.summary.wall_s if run.summary else run.trace_s,
+    )
+
+
+def _notes(spec: RunSpec, run: LogRun | None, folder: Path) -> tuple[str, ...]:
+    """Say what a reader of the numbers should know."""
+    notes = []
+    if spec.model.format == "onnx":
+        notes.append("trtexec built an engine from the ONNX file for this run and did not keep it")
+    if spec.batch is not None:
+        notes.append(_batch_note(spec.batch, run))
+    if spec.profile and not _has_content(folder / "graph.json"):
+        notes.append("trtexec wrote no layer information")
+    if run is None:
+        return tuple(notes)
+    if conditions_from_log(run)["cuda_graph_fell_back"] == Fact(value=True):
+        notes.append("the CUDA graph could not be captured: trtexec measured without one")
+    notes += [f"trtexec warns: {m.text}" for m in run.messages if m.level == "W" and m.code]
+    return tuple(notes)
+
+
+def _batch_note(batch: int, run: LogRun | None) -> str:
+    known = conditions_from_log(run)["batch"].value if run is not None else None
+    note = f"batch {batch} is recorded and not passed on to trtexec: shapes decide what runs"
+    if known is not None and known != batch:
+        note += f"; the engine ran with batch {known}"
+    return note

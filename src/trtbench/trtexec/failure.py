@@ -1,0 +1,46 @@
+"""Why a run of trtexec is worth nothing, in words, from its log and how it ended."""
+
+from __future__ import annotations
+
+from trtbench.errors import ParseError, ProgramError
+from trtbench.trtexec.log import LogMessage, LogRun, log_from_text
+
+LAST_LINES = 20
+
+_AFTERMATH = ("set-up-failed", "deserialize-failed")
+"""What trtexec says after it has said what is wrong."""
+
+
+def last_run(data: bytes, *, where: str) -> LogRun | None:
+    """Read the last run of a log; ``None`` when nothing in it is trtexec's."""
+    try:
+        return log_from_text(data, where=where)[-1]
+    except ParseError:
+        return None
+
+
+def failure(
+    message: str, *, data: bytes, status: int | None, facts: dict[str, object] | None = None
+) -> ProgramError:
+    """Make the error: what happened, what trtexec says about it, and the end of its log."""
+    run = last_run(data, where="the log")
+    cause = _cause(run) if run is not None else None
+    told: dict[str, object] = {"status": status, **(facts or {})}
+    if cause is not None:
+        told["trtexec says"] = cause.text
+        if cause.meaning:
+            told["meaning"] = cause.meaning
+    short = cause.meaning or cause.text if cause else None
+    error = ProgramError(f"{message}: {short}" if short else message, facts=told)
+    error.program_status = status
+    text = data.decode("utf-8", "replace")
+    error.log_tail = tuple(line.rstrip() for line in text.splitlines()[-LAST_LINES:])
+    return error
+
+
+def _cause(run: LogRun) -> LogMessage | None:
+    """Give the error that explains most: the first one known, before what only follows from it."""
+    errors = [each for each in run.messages if each.level in ("E", "F")]
+    known = [each for each in errors if each.code is not None]
+    telling = [each for each in known if each.code not in _AFTERMATH]
+    return next(iter(telling or errors), None)
