@@ -14,7 +14,7 @@ from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import Fact, LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Protocol, RunSpec
-from trtbench.errors import ParseError, ProgramError, UnavailableError, UsageError
+from trtbench.errors import ParseError, ProgramError, UsageError
 from trtbench.host.process import Exit
 from trtbench.host.programs import (
     INSTALL,
@@ -29,7 +29,6 @@ from trtbench.runtimes._session import Stage
 from trtbench.trtexec.command import (
     Abilities,
     abilities_from_help,
-    abilities_of_version,
     bench_command,
     text_from_command,
 )
@@ -40,6 +39,7 @@ from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.profile import profile_from_json
 from trtbench.trtexec.reported import reported_from_log, tensors_from_log
 from trtbench.trtexec.times import read_times, times_from_file
+from trtbench.trtexec.written_for import target_from_options
 
 FORMATS = ("engine", "onnx")
 TAKES_ARGUMENTS = True
@@ -62,8 +62,6 @@ OPTIONS = {
 """What ``--opt key=value`` may set."""
 
 LOG = "trtexec_stdout.log"
-ASSUMED = "10.9"
-"""Version to write a command for when there is nobody to ask."""
 
 _OURS = ("version",)
 
@@ -82,9 +80,12 @@ def device(spec: RunSpec) -> str:
 
 def command_lines(spec: RunSpec) -> list[str]:
     """Give what would be run, ready to paste; files go to the working folder."""
-    abilities, binary, note = _assumed(spec)
-    command = bench_command(_passed_on(spec), binary=binary, abilities=abilities, folder=".")
-    return [*([note] if note else []), text_from_command(command)]
+    target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
+    _check(spec, target.abilities)
+    command = bench_command(
+        _passed_on(spec), binary=target.binary, abilities=target.abilities, folder="."
+    )
+    return [*([target.note] if target.note else []), text_from_command(command)]
 
 
 def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
@@ -139,20 +140,6 @@ def _passed_on(spec: RunSpec) -> RunSpec:
     """Leave out the options that are not trtexec's to know."""
     kept = {key: value for key, value in spec.options.items() if key not in _OURS}
     return msgspec.structs.replace(spec, options=kept)
-
-
-def _assumed(spec: RunSpec) -> tuple[Abilities, str, str | None]:
-    """Settle which trtexec a command is written for: the one named, the one here, or a guess."""
-    given = spec.options.get("version")
-    if given is not None:
-        binary = spec.options.get("binary") or str(find_trtexec() or "trtexec")
-        return abilities_of_version(given), binary, f"# for TensorRT {given}, as asked for"
-    try:
-        binary = trtexec_binary(spec.options.get("binary"))
-    except UnavailableError:
-        note = f"# trtexec is not installed here: for TensorRT {ASSUMED} (--opt version=11.1)"
-        return abilities_of_version(ASSUMED), spec.options.get("binary") or "trtexec", note
-    return abilities_from_help(help_text(binary), where=f"{binary} --help"), binary, None
 
 
 def _check(spec: RunSpec, abilities: Abilities) -> None:

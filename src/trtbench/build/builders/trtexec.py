@@ -1,0 +1,156 @@
+"""Builds engines with NVIDIA's trtexec; success needs an engine, not only status 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.job import BuildOutcome
+from trtbench.domain.result import Scalar
+from trtbench.domain.spec import BuildSpec
+from trtbench.errors import ParseError
+from trtbench.host.process import Exit
+from trtbench.host.programs import (
+    INSTALL,
+    ended_how,
+    help_text,
+    run_logged,
+    status_of,
+    trtexec_binary,
+)
+from trtbench.host.tools import find_trtexec
+from trtbench.trtexec.command import (
+    Abilities,
+    abilities_from_help,
+    build_command,
+    text_from_command,
+)
+from trtbench.trtexec.conditions import conditions_from_log
+from trtbench.trtexec.failure import failure, last_run
+from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.metadata import build_metadata_from_log
+from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
+from trtbench.trtexec.written_for import target_from_options
+
+Stage = Callable[[str], None]
+
+OPTIONS = {
+    "binary": "path of trtexec (default: on PATH, or where NVIDIA's packages put it)",
+    "version": "TensorRT version to write commands for where trtexec is not installed",
+    "typing": "strong: the types of the ONNX file hold",
+    "sparsity": "disable, enable or force",
+    "avg_timing": "how often a tactic is timed",
+    "tempdir": "folder for temporary files",
+}
+"""What ``--opt key=value`` may set."""
+
+LOG = "build.log"
+METADATA = "build.metadata.json"
+GRAPH = "graph.json"
+
+
+def available() -> str | None:
+    return None if find_trtexec() else "trtexec is not on PATH nor where NVIDIA's packages put it"
+
+
+def fix() -> str | None:
+    return INSTALL
+
+
+def device(spec: BuildSpec) -> str:
+    """Building times kernels, so it needs the device for itself."""
+    given = [each for each in spec.extra_args if each.startswith("--device=")]
+    return f"cuda:{given[-1].partition('=')[2]}" if given else "cuda:0"
+
+
+def command_lines(spec: BuildSpec) -> list[str]:
+    """Give what would be run, ready to paste; layer information goes beside the engine."""
+    target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
+    folder = Path(spec.output).parent
+    command = build_command(
+        _passed_on(spec), binary=target.binary, abilities=target.abilities, folder=folder
+    )
+    beside = f"{spec.output}.{GRAPH}"
+    named = [each.replace(str(folder / GRAPH), beside) for each in command]
+    return [*([target.note] if target.note else []), text_from_command(named)]
+
+
+def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
+    """Build one engine; its log, metadata and layers are left in the folder."""
+    stage("load")
+    binary = trtexec_binary(spec.options.get("binary"))
+    abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
+    command = build_command(_passed_on(spec), binary=binary, abilities=abilities, folder=folder)
+    log = folder / LOG
+    end = run_logged(command, log=log, on_text=_Progress(stage))
+    data = log.read_bytes()
+    _demand_success(end, data, Path(spec.output))
+    run = last_run(data, where=LOG)
+    if run is not None:
+        document = json_from_value(build_metadata_from_log(run))
+        (folder / METADATA).write_bytes(document)
+    return _outcome(run, abilities, command, folder)
+
+
+class _Progress:
+    """Tells when parsing is over and building begins."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._builds = False
+        self._rest = ""
+
+    def __call__(self, text: str) -> None:
+        self._rest = self._rest[-200:] + text
+        if not self._builds and "Finished parsing network model" in self._rest:
+            self._builds = True
+            self._stage("build")
+
+
+def _passed_on(spec: BuildSpec) -> BuildSpec:
+    kept = {key: value for key, value in spec.options.items() if key != "version"}
+    return msgspec.structs.replace(spec, options=kept)
+
+
+def _demand_success(end: Exit, data: bytes, engine: Path) -> None:
+    if end.status != 0:
+        raise failure(f"trtexec {ended_how(end)}", data=data, status=status_of(end))
+    if not engine.is_file() or engine.stat().st_size == 0:
+        message = "trtexec ended with status 0 and did not write the engine"
+        raise failure(message, data=data, status=0)
+    with open(engine, "rb") as file:
+        head = file.read(HEADER_BYTES)
+    try:
+        plan_from_bytes(head, where=engine.name)
+    except ParseError as problem:
+        raise failure(f"trtexec wrote no engine: {problem.message}", data=data, status=0) from None
+
+
+def _outcome(
+    run: LogRun | None, abilities: Abilities, command: list[str], folder: Path
+) -> BuildOutcome:
+    names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
+    files = {ending: name for ending, name in names.items() if (folder / name).is_file()}
+    text = text_from_command(command)
+    if run is None:
+        note = "the log of trtexec could not be understood"
+        return BuildOutcome(command=text, version=abilities.version, files=files, notes=(note,))
+    facts: dict[str, Scalar] = {
+        name: value
+        for name, value in msgspec.structs.asdict(run.facts).items()
+        if isinstance(value, int | float | str) and value is not False
+    }
+    conditions = conditions_from_log(run)
+    warnings = [each for each in run.messages if each.level == "W" and each.meaning]
+    return BuildOutcome(
+        command=text,
+        version=run.version or abilities.version,
+        build_s=run.facts.build_s,
+        conditions={name: conditions[name] for name in ("typing", "precision", "tf32")},
+        facts=facts,
+        files=files,
+        notes=tuple(f"trtexec warns: {each.text}: {each.meaning}" for each in warnings),
+    )

@@ -1,0 +1,195 @@
+"""``trtbench build``: an engine from an ONNX file."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtbench.cli._options import (
+    dry_run_option,
+    json_option,
+    pairs_from_flags,
+    precision_option,
+    shapes_from_flags,
+    stack,
+)
+
+if TYPE_CHECKING:
+    from trtbench.domain.artefact import Artefact
+    from trtbench.domain.spec import BuildSpec
+    from trtbench.workflows.bench import Conduct
+    from trtbench.workflows.progress import Listener
+
+
+def _shape_option(end: str, what: str) -> Any:
+    return click.option(
+        f"--shape-{end}",
+        f"shapes_{end}",
+        multiple=True,
+        metavar="NAME:1x3x224x224",
+        help=f"{what} of one input; repeat for several.",
+    )
+
+
+build_options = stack(
+    click.option(
+        "-r", "--runtime", "builder", metavar="NAME", help="What builds (default trtexec)."
+    ),
+    precision_option,
+    _shape_option("min", "Least shape"),
+    _shape_option("opt", "Shape to optimise for"),
+    _shape_option("max", "Largest shape"),
+    click.option("--workspace", metavar="SIZE", help="Limit of scratch memory, e.g. 4GiB."),
+    click.option("--optimization-level", type=click.IntRange(0, 5), help="0 (quick) to 5."),
+    click.option(
+        "--timing-cache",
+        metavar="FILE",
+        help="Timings of kernels to reuse and add to (default: beside the engine).",
+    ),
+    click.option(
+        "--no-timing-cache", is_flag=True, help="Time every kernel anew and keep nothing."
+    ),
+    click.option("--calibration-cache", metavar="FILE", help="Scales for INT8 (TensorRT 5 to 10)."),
+    click.option("--version-compatible", is_flag=True, help="Let later TensorRT versions load it."),
+    click.option("--hardware-compatible", is_flag=True, help="Let other GPUs (Ampere+) run it."),
+    click.option("--strip-weights", is_flag=True, help="Leave weights out of the engine."),
+    click.option("--refit", is_flag=True, help="Let weights be replaced later."),
+    click.option("--plugin", "plugins", multiple=True, metavar="FILE", help="Plugin library."),
+    click.option("--dla-core", type=int, help="Build for this deep learning accelerator."),
+    click.option("--verbose", is_flag=True, help="Everything the builder has to say in the log."),
+    click.option(
+        "--opt",
+        "options",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An option of the builder itself; repeat for several.",
+    ),
+    click.option("--python", metavar="PATH", help="Build in another Python interpreter."),
+    click.option("--timeout", metavar="TIME", help="Give up after this long."),
+    click.option("--no-wait", is_flag=True, help="Fail at once when the device is in use."),
+)
+
+_SPEC_FLAGS = (
+    "output",
+    "builder",
+    "precision",
+    "optimization_level",
+    "calibration_cache",
+    "version_compatible",
+    "hardware_compatible",
+    "strip_weights",
+    "refit",
+    "dla_core",
+    "verbose",
+)
+
+
+@click.command("build")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("extra", nargs=-1, type=click.UNPROCESSED)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The engine to write.")
+@build_options
+@json_option
+@dry_run_option
+def command(**flags: Any) -> None:
+    """Build an engine from MODEL, an ONNX file, in a fresh process.
+
+    Beside the engine lie its log, what the log tells, its layers, the timing cache, and
+    ``<engine>.json`` with its hash, its settings and the command. A build that fails or is
+    interrupted leaves no engine. What follows ``--`` is passed on to builders that are programs.
+
+    \b
+    Examples:
+      trtbench build model.onnx -o model.engine --precision fp16
+      trtbench build model.onnx --shape-min x:1x3x224x224 --shape-max x:8x3x224x224
+      trtbench build model.onnx --workspace 4GiB --dry-run
+    """
+    from trtbench.workflows.build import run_build
+
+    spec, config = _spec(flags)
+    if flags["dry_run"]:
+        _show_plan(spec, as_json=flags["as_json"])
+        return
+    from trtbench.cli._screen import Talk, say
+
+    with Talk(Path(spec.output).name) as talk:
+        artefact = run_build(spec, conduct=_conduct(flags, config, spec, talk))
+    _show(artefact, as_json=flags["as_json"])
+    for note in artefact.notes:
+        say(f"note: {note}")
+
+
+def _spec(flags: dict[str, Any]) -> tuple[BuildSpec, Any]:
+    from trtbench.units import bytes_from_text
+    from trtbench.workflows.build import build_spec
+    from trtbench.workflows.config import load_config
+
+    config = load_config()
+    spec = build_spec(
+        flags["model"],
+        config=config,
+        shapes_min=shapes_from_flags(flags["shapes_min"]),
+        shapes_opt=shapes_from_flags(flags["shapes_opt"]),
+        shapes_max=shapes_from_flags(flags["shapes_max"]),
+        workspace_bytes=bytes_from_text(flags["workspace"]) if flags["workspace"] else None,
+        timing_cache=False if flags["no_timing_cache"] else flags["timing_cache"],
+        plugins=tuple(flags["plugins"]),
+        options=pairs_from_flags(flags["options"]),
+        extra_args=tuple(flags["extra"]),
+        **{name: flags[name] for name in _SPEC_FLAGS},
+    )
+    return spec, config
+
+
+def _conduct(flags: dict[str, Any], config: Any, spec: BuildSpec, talk: Listener) -> Conduct:
+    from trtbench.units import seconds_from_text
+    from trtbench.workflows.bench import Conduct
+
+    return Conduct(
+        python=flags["python"] or config.python_for(spec.runtime),
+        timeout_s=seconds_from_text(flags["timeout"]) if flags["timeout"] else None,
+        wait=not flags["no_wait"],
+        command=shlex.join(["trtbench", *sys.argv[1:]]),
+        listen=talk,
+    )
+
+
+def _show_plan(spec: BuildSpec, *, as_json: bool) -> None:
+    from trtbench.domain.codec import json_from_value
+    from trtbench.domain.job import BuildJob
+    from trtbench.workflows.build import BUILDERS
+
+    describe = getattr(BUILDERS.load(spec.runtime), "command_lines", None)
+    lines = describe(spec) if describe else []
+    job = BuildJob(spec=spec)
+    if as_json:
+        document = {"job": job, "commands": [line for line in lines if line[:1] != "#"]}
+        click.echo(json_from_value(document).decode(), nl=False)
+        return
+    click.echo(json_from_value(job).decode(), nl=False)
+    for line in lines:
+        click.echo(line)
+
+
+def _show(artefact: Artefact, *, as_json: bool) -> None:
+    from trtbench.domain.codec import json_from_value
+    from trtbench.units import text_from_bytes, text_from_seconds
+
+    if as_json:
+        click.echo(json_from_value(artefact).decode(), nl=False)
+        return
+    facts = {
+        "engine": artefact.path,
+        "size": f"{text_from_bytes(artefact.size_bytes)}, sha256 {artefact.sha256[:12]}",
+        "TensorRT": artefact.tensorrt or "unknown",
+        "precision": artefact.spec.precision,
+        "built in": f"{text_from_seconds(artefact.build_s)} "
+        f"(with everything {text_from_seconds(artefact.wall_s)})",
+        "beside it": ", ".join(artefact.files) or "nothing",
+    }
+    for name, value in facts.items():
+        click.echo(f"{name:<10} {value}")

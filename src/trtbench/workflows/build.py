@@ -1,0 +1,262 @@
+"""Build an engine: made under another name, and in its place only when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.job import BuildJob, BuildOutcome, JobEnd
+from trtbench.domain.result import Environment
+from trtbench.domain.spec import BuildSpec, ShapeProfile
+from trtbench.errors import (
+    ERROR_KINDS,
+    JobError,
+    ParseError,
+    TrtbenchError,
+    UsageError,
+    write_error,
+)
+from trtbench.executors.local import check_interpreter, run_job
+from trtbench.host.environment import read_environment
+from trtbench.host.locks import hold
+from trtbench.host.models import model_ref, sha256_of
+from trtbench.registry import Registry
+from trtbench.store.directory import remove_abandoned, scratch_directory
+from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
+from trtbench.units import text_from_seconds
+from trtbench.workflows.bench import TICK_S, Conduct, now
+from trtbench.workflows.config import Config
+from trtbench.workflows.progress import Event
+
+BUILDERS = Registry("trtbench.build.builders", noun="builder")
+
+DEFAULT_BUILDER = "trtexec"
+PATIENCE_S = 6 * 3600.0
+"""Large networks at a high optimization level take hours; longer counts as hung."""
+
+LOG = ".build.log"
+CACHE = ".timing.cache"
+
+_STAGE_TEXT = {"load": "parsing", "build": "building", "save": "saving"}
+_STAGE_PART = {"load": 0.02, "build": 0.1, "save": 0.98}
+_RECORDED = {"bug", "memory", "StoreError", "ProgramError"}
+"""Errors of the work itself; others are about what was asked for and are passed on as they are."""
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def build_spec(
+    model: str | Path,
+    *,
+    config: Config,
+    output: str | Path | None = None,
+    builder: str | None = None,
+    shapes_min: Shapes | None = None,
+    shapes_opt: Shapes | None = None,
+    shapes_max: Shapes | None = None,
+    timing_cache: str | Path | bool | None = None,
+    options: Mapping[str, str] | None = None,
+    **rest: Any,
+) -> BuildSpec:
+    """Settle a build; the timing cache lies beside the engine unless told otherwise."""
+    reference = model_ref(Path(model))
+    name = builder or DEFAULT_BUILDER
+    BUILDERS.load(name)
+    if reference.format not in ("onnx", "unknown"):
+        raise UsageError(
+            "engines are built from ONNX files",
+            facts={"file": reference.name, "format": reference.format},
+        )
+    engine = Path(output or Path(model).with_suffix(".engine")).absolute()
+    if engine == Path(reference.path):
+        raise UsageError("the engine would overwrite the model", fix="-o model.engine")
+    cache = f"{engine}{CACHE}" if timing_cache is None or timing_cache is True else timing_cache
+    return BuildSpec(
+        model=reference,
+        output=str(engine),
+        runtime=name,
+        shapes=profiles_from_shapes(shapes_min or {}, shapes_opt or {}, shapes_max or {}),
+        timing_cache=str(Path(cache).absolute()) if cache else None,
+        options={**config.options_for(name), **(options or {})},
+        **{key: value for key, value in rest.items() if value is not None},
+    )
+
+
+def profiles_from_shapes(least: Shapes, best: Shapes, most: Shapes) -> dict[str, ShapeProfile]:
+    """Put ranges together; what is not given is taken from its nearest neighbour."""
+    profiles = {}
+    for name in dict.fromkeys([*least, *best, *most]):
+        opt = tuple(best.get(name) or most.get(name) or least[name])
+        low, high = tuple(least.get(name) or opt), tuple(most.get(name) or opt)
+        fits = len(low) == len(opt) == len(high) and all(
+            a <= b <= c for a, b, c in zip(low, opt, high, strict=True)
+        )
+        if not fits:
+            shown = {"min": low, "opt": opt, "max": high}
+            raise UsageError(
+                f"the shapes of {name!r} do not rise from min over opt to max",
+                facts={key: "x".join(map(str, dims)) for key, dims in shown.items()},
+            )
+        profiles[name] = ShapeProfile(min=low, opt=opt, max=high)
+    return profiles
+
+
+def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:
+    """Build an engine in a child process; a build that fails leaves its log and no engine."""
+    conduct = conduct or Conduct()
+    if conduct.python is not None:
+        check_interpreter(conduct.python)
+    engine = Path(spec.output)
+    device = BUILDERS.load(spec.runtime).device(spec)
+    environment = read_environment(command=conduct.command, folder=Path.cwd())
+    try:
+        engine.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(engine.parent)
+        with (
+            hold(
+                device, what=conduct.command or f"trtbench build {engine.name}", wait=conduct.wait
+            ),
+            scratch_directory(engine.parent) as folder,
+        ):
+            return _carry_out(spec, folder, environment, conduct)
+    except OSError as problem:
+        raise write_error(engine, problem) from None
+
+
+def _carry_out(
+    spec: BuildSpec, folder: Path, environment: Environment, conduct: Conduct
+) -> Artefact:
+    engine = Path(spec.output)
+    inner = _inside(spec, folder)
+    end = run_job(
+        BuildJob(spec=inner),
+        folder=folder,
+        python=conduct.python,
+        timeout_s=conduct.timeout_s or PATIENCE_S,
+        memory_bytes=conduct.memory_bytes,
+        on_stage=lambda stage: conduct.listen(_event(stage)),
+        tick_s=TICK_S,
+        on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
+    )
+    if not end.ok:
+        raise _failure(end, spec, folder)
+    path = folder / "outcome.json"
+    outcome = value_from_json(path.read_bytes(), BuildOutcome, where=str(path))
+    artefact = _artefact(spec, Path(inner.output), outcome, end, environment, folder)
+    _put_in_place(spec, inner, outcome, folder)
+    beside = engine.with_name(f"{engine.name}.json")
+    beside.write_bytes(json_from_value(artefact))
+    return artefact
+
+
+def _inside(spec: BuildSpec, folder: Path) -> BuildSpec:
+    """Have the engine and the timing cache written in the scratch folder."""
+    inner = msgspec.structs.replace(spec, output=str(folder / Path(spec.output).name))
+    if spec.timing_cache is None:
+        return inner
+    cache = folder / "timing.cache"
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(spec.timing_cache, cache)
+    return msgspec.structs.replace(inner, timing_cache=str(cache))
+
+
+def _put_in_place(spec: BuildSpec, inner: BuildSpec, outcome: BuildOutcome, folder: Path) -> None:
+    """Move what was made to where it belongs, the engine last."""
+    engine = Path(spec.output)
+    for ending, name in outcome.files.items():
+        (folder / name).replace(engine.with_name(engine.name + ending))
+    if spec.timing_cache and inner.timing_cache and Path(inner.timing_cache).is_file():
+        target = Path(spec.timing_cache)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(inner.timing_cache, target)
+    Path(inner.output).replace(engine)
+
+
+def _artefact(
+    spec: BuildSpec,
+    made: Path,
+    outcome: BuildOutcome,
+    end: JobEnd,
+    environment: Environment,
+    folder: Path,
+) -> Artefact:
+    engine = Path(spec.output)
+    return Artefact(
+        path=str(engine),
+        filename=engine.name,
+        size_bytes=made.stat().st_size,
+        sha256=sha256_of(made),
+        created=now(),
+        spec=spec,
+        tensorrt=outcome.version,
+        plan=_plan_version(made),
+        command=_with_final_names(outcome.command, spec, folder),
+        build_s=outcome.build_s,
+        wall_s=end.seconds,
+        gpus=environment.gpus,
+        host=environment.host,
+        conditions=outcome.conditions,
+        facts=outcome.facts,
+        files=tuple(engine.name + ending for ending in outcome.files),
+        notes=outcome.notes,
+    )
+
+
+def _plan_version(engine: Path) -> str | None:
+    with open(engine, "rb") as file:
+        head = file.read(HEADER_BYTES)
+    try:
+        return plan_from_bytes(head, where=engine.name).version
+    except ParseError:
+        return None
+
+
+def _with_final_names(command: str | None, spec: BuildSpec, folder: Path) -> str | None:
+    """Have the command name the files where they are, not where they were made."""
+    if command is None:
+        return None
+    if spec.timing_cache:
+        command = command.replace(str(folder / "timing.cache"), spec.timing_cache)
+    command = command.replace(str(folder / "graph.json"), f"{spec.output}.graph.json")
+    return command.replace(str(folder), str(Path(spec.output).parent))
+
+
+def _event(stage: str) -> Event:
+    text = _STAGE_TEXT.get(stage, stage)
+    return Event(kind="stage", text=text, done=_STAGE_PART.get(stage, 0.0))
+
+
+def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
+    """Keep the log of a build that failed and say why it did."""
+    told = end.error
+    if told is not None and told.kind not in _RECORDED:
+        kind = ERROR_KINDS.get(told.kind, TrtbenchError)
+        return kind(told.message, facts=told.facts, fix=told.fix)
+    kept = Path(spec.output + LOG)
+    with contextlib.suppress(OSError):
+        source = folder / "build.log"
+        shutil.copyfile(source if source.is_file() else folder / "log.txt", kept)
+    facts: dict[str, object] = {"model": spec.model.name, "builder": spec.runtime}
+    facts |= told.facts if told is not None else {}
+    error = JobError(
+        f"the engine was not built: {_reason(end)}",
+        facts={**facts, "stage": end.stage, "log": kept},
+        fix=f"look into {kept}",
+    )
+    error.log_tail = end.log_tail
+    return error
+
+
+def _reason(end: JobEnd) -> str:
+    if end.timed_out:
+        return f"no end after {text_from_seconds(end.seconds, digits=3)}: stopped"
+    if end.signal is not None:
+        return f"ended by {end.signal}"
+    return end.error.message if end.error else f"ended with exit status {end.exit_status}"
