@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from importlib import metadata
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from trtbench.errors import UnavailableError, UsageError, near_miss
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 
 class Registry:
@@ -64,6 +67,8 @@ class Registry:
         }
 
     def _entry_points(self) -> dict[str, metadata.EntryPoint]:
+        from importlib import metadata  # slow to import, and only needed for other packages
+
         return {entry.name: entry for entry in metadata.entry_points(group=self.group)}
 
     def _unknown(self, name: str) -> UsageError:

@@ -84,7 +84,7 @@ def _bench(job: BenchJob, *, folder: Path, events: Events) -> None:
     runtime = RUNTIMES.load(job.spec.runtime)
     outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
     events("save")
-    _save(outcome, times, folder)
+    _save(outcome, times, folder, launch=job.launch)
 
 
 def _duet(job: DuetJob, *, folder: Path, events: Events, channel: int | None) -> None:
@@ -95,7 +95,7 @@ def _duet(job: DuetJob, *, folder: Path, events: Events, channel: int | None) ->
     events("save")
     for side, (outcome, times) in results.items():
         (folder / f"side-{side}").mkdir()
-        _save(outcome, times, folder / f"side-{side}")
+        _save(outcome, times, folder / f"side-{side}", launch=job.launch)
 
 
 def _infer(job: InferJob, *, folder: Path, events: Events) -> None:
@@ -113,9 +113,11 @@ def _build(job: BuildJob, *, folder: Path, events: Events) -> None:
     (folder / "outcome.json").write_bytes(json_from_value(outcome))
 
 
-def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path) -> None:
+def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path, *, launch: int) -> None:
+    """Keep a launch; only the first of a run is asked for the versions of its libraries."""
     np.savez(folder / "samples.npz", **dict(times.columns()))  # type: ignore[arg-type]
-    (folder / "outcome.json").write_bytes(json_from_value(_signed(outcome)))
+    signed = _signed(outcome) if launch == 0 else outcome
+    (folder / "outcome.json").write_bytes(json_from_value(signed))
 
 
 def _signed(outcome: BenchOutcome) -> BenchOutcome:
@@ -155,4 +157,7 @@ def _tell(folder: Path, error: WorkerError) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # everything is on disk: taking native libraries apart only costs time

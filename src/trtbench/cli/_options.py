@@ -148,7 +148,7 @@ pair_options = stack(
     click.option(
         "--pairs",
         type=click.IntRange(min=10),
-        default=150,
+        default=100,
         show_default=True,
         help="Iterations of each side per launch, in turn.",
     ),

@@ -24,7 +24,7 @@ class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
     sides: tuple[RunSpec, RunSpec]
     mine: Literal[0, 1] | None = None
     """The side this process runs, in lock-step with another one; ``None`` runs both here."""
-    pairs: int = 150
+    pairs: int = 100
     seed: int = 0
     """Of the order within the pairs."""
     launch: int = 0

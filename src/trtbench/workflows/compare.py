@@ -33,7 +33,7 @@ from trtbench.errors import InputError, UsageError, write_error
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.config import Config
-from trtbench.workflows.duet import WARMUP, Duet, Mode, Sides, paired, pairs_of
+from trtbench.workflows.duet import PAIRS, WARMUP, Duet, Mode, Sides, paired, pairs_of
 from trtbench.workflows.spec import run_spec
 
 LAUNCHES = 10
@@ -61,7 +61,7 @@ class Asked:
 
     launches: int = LAUNCHES
     most_launches: int = MOST_LAUNCHES
-    pairs: int = 150
+    pairs: int = PAIRS
     mode: Mode = "auto"
     margin: float = MARGIN
     accept: Collection[str] = ()

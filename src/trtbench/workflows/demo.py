@@ -26,7 +26,7 @@ MODELS = {"fp32": "digits.onnx", "int8": "digits.int8.onnx"}
 BATCHES = (1, 16)
 LAUNCHES = 3
 DURATION_S = 1.0
-PAIRS = {1: 150, 16: 30}
+PAIRS = {1: 100, 16: 30}
 """Fewer pairs at the larger batch: a comparison rests on its launches."""
 
 

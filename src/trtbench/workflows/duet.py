@@ -48,7 +48,10 @@ PairDesign = Literal["duet", "launches"]
 INTERFERENCE_LIMIT = 0.05
 """How far taking turns may move a side from its time alone before the design is changed."""
 
-WARMUP = Warmup(floor=Length(seconds=0.1), until_steady=False)
+PAIRS = 100
+"""Pairs per launch: more iterations in one launch hardly help, more launches do."""
+
+WARMUP = Warmup(floor=Length(seconds=0.06), until_steady=False)
 """Short and fixed: what drifts, drifts for both sides."""
 
 
@@ -75,7 +78,7 @@ class Duet:
         store: Store,
         conduct: Conduct,
         mode: Mode = "auto",
-        pairs: int = 150,
+        pairs: int = PAIRS,
         seed: int = 0,
     ) -> None:
         for python in sides.pythons:
