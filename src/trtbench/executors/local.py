@@ -213,9 +213,15 @@ def _job_end(ended: Exit, assignment: Assignment, *, stage: str) -> JobEnd:
         signal=ended.signal,
         timed_out=ended.timed_out,
         error=error,
-        log_tail=(error.log_tail if error else ()) or tail(folder / "log.txt"),
+        log_tail=(error.log_tail if error else ()) or _log_tail(folder),
         program_status=error.program_status if error else None,
     )
+
+
+def _log_tail(folder: Path) -> tuple[str, ...]:
+    """The last lines of the worker, or of the program it had started when it was ended."""
+    logs = [folder / "log.txt", *sorted(folder.glob("*.log"))]
+    return next((lines for log in logs if (lines := tail(log))), ())
 
 
 def _told(path: Path) -> WorkerError | None:

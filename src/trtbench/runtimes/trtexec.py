@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from trtbench.domain.job import BenchOutcome
-from trtbench.domain.result import Fact, LaunchFacts, Scalar
+from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Protocol, RunSpec
 from trtbench.errors import ParseError, ProgramError, UsageError
@@ -248,10 +248,9 @@ def _notes(spec: RunSpec, run: LogRun | None, folder: Path) -> tuple[str, ...]:
         notes.append("trtexec wrote no layer information")
     if run is None:
         return tuple(notes)
-    if conditions_from_log(run)["cuda_graph_fell_back"] == Fact(value=True):
-        notes.append("the CUDA graph could not be captured: trtexec measured without one")
-    notes += [f"trtexec warns: {m.text}" for m in run.messages if m.level == "W" and m.code]
-    return tuple(notes)
+    warnings = [each.meaning for each in run.messages if each.level == "W" and each.meaning]
+    notes += [f"trtexec warns: {meaning}" for meaning in warnings]
+    return tuple(dict.fromkeys(notes))
 
 
 def _batch_note(batch: int, run: LogRun | None) -> str:

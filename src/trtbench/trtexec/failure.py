@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from trtbench.errors import ParseError, ProgramError
 from trtbench.trtexec.log import LogMessage, LogRun, log_from_text
 
 LAST_LINES = 20
+
+_LOOK_BYTES = 1 << 16
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _AFTERMATH = ("set-up-failed", "deserialize-failed")
 """What trtexec says after it has said what is wrong."""
@@ -33,9 +38,15 @@ def failure(
     short = cause.meaning or cause.text if cause else None
     error = ProgramError(f"{message}: {short}" if short else message, facts=told)
     error.program_status = status
-    text = data.decode("utf-8", "replace")
-    error.log_tail = tuple(line.rstrip() for line in text.splitlines()[-LAST_LINES:])
+    error.log_tail = last_lines(data)
     return error
+
+
+def last_lines(data: bytes) -> tuple[str, ...]:
+    """Give the end of a log, without what would upset a terminal."""
+    lines = data[-_LOOK_BYTES:].decode("utf-8", "replace").split("\n")
+    shown = [_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line.rstrip()) for line in lines]
+    return tuple(shown[:-1] if not shown[-1] else shown)[-LAST_LINES:]
 
 
 def _cause(run: LogRun) -> LogMessage | None:

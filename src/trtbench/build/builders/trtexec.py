@@ -144,7 +144,11 @@ def _outcome(
         if isinstance(value, int | float | str) and value is not False
     }
     conditions = conditions_from_log(run)
-    warnings = [each for each in run.messages if each.level == "W" and each.meaning]
+    warnings = [
+        each.meaning
+        for each in run.messages
+        if each.level == "W" and each.meaning and each.code != "timing-cache-new"
+    ]
     return BuildOutcome(
         command=text,
         version=run.version or abilities.version,
@@ -152,5 +156,5 @@ def _outcome(
         conditions={name: conditions[name] for name in ("typing", "precision", "tf32")},
         facts=facts,
         files=files,
-        notes=tuple(f"trtexec warns: {each.text}: {each.meaning}" for each in warnings),
+        notes=tuple(f"trtexec warns: {meaning}" for meaning in dict.fromkeys(warnings)),
     )
