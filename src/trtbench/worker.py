@@ -20,8 +20,12 @@ from trtbench.domain.job import (
     BenchJob,
     BenchOutcome,
     BuildJob,
+    ConversionJob,
     DuetJob,
+    ExportJob,
     InferJob,
+    QuantizeJob,
+    VerifyJob,
     WorkerError,
 )
 from trtbench.domain.samples import IterationTimes
@@ -67,6 +71,8 @@ def main(arguments: list[str]) -> int:
             _infer(job, folder=folder, events=events)
         elif isinstance(job, BuildJob):
             _build(job, folder=folder, events=events)
+        elif isinstance(job, (ExportJob, QuantizeJob, VerifyJob)):
+            _convert(job, folder=folder, events=events)
         else:
             _bench(job, folder=folder, events=events)
     except TrtbenchError as problem:
@@ -109,6 +115,14 @@ def _infer(job: InferJob, *, folder: Path, events: Events) -> None:
 def _build(job: BuildJob, *, folder: Path, events: Events) -> None:
     builder = BUILDERS.load(job.spec.runtime)
     outcome = builder.build(job.spec, folder=folder, stage=events)
+    events("save")
+    (folder / "outcome.json").write_bytes(json_from_value(outcome))
+
+
+def _convert(job: ConversionJob, *, folder: Path, events: Events) -> None:
+    from trtbench.build.onnx_jobs import convert
+
+    outcome = convert(job, folder=folder, stage=events)
     events("save")
     (folder / "outcome.json").write_bytes(json_from_value(outcome))
 
@@ -158,6 +172,7 @@ def _tell(folder: Path, error: WorkerError) -> None:
 
 if __name__ == "__main__":
     status = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # the log may lie on a full disk
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(status)  # everything is on disk: taking native libraries apart only costs time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from trtbench.domain.conversion import ExportSpec, QuantSpec, VerifySpec
 from trtbench.domain.result import Fact, LaunchFacts, Scalar
 from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
 
@@ -44,7 +45,26 @@ class BuildJob(Value, frozen=True, kw_only=True, tag="build", tag_field="job"):
     """``output`` lies in the folder of the job; whoever gave the job puts it in its place."""
 
 
-Job = BenchJob | DuetJob | InferJob | BuildJob
+class ExportJob(Value, frozen=True, kw_only=True, tag="export", tag_field="job"):
+    """Make an ONNX file from a PyTorch model, and keep its inputs and outputs for one call."""
+
+    spec: ExportSpec
+
+
+class QuantizeJob(Value, frozen=True, kw_only=True, tag="quantize", tag_field="job"):
+    """Make an ONNX file with other types from another one."""
+
+    spec: QuantSpec
+
+
+class VerifyJob(Value, frozen=True, kw_only=True, tag="verify", tag_field="job"):
+    """Run an ONNX file and compare its outputs with those of a reference."""
+
+    spec: VerifySpec
+
+
+ConversionJob = ExportJob | QuantizeJob | VerifyJob
+Job = BenchJob | DuetJob | InferJob | BuildJob | ConversionJob
 
 
 class BenchOutcome(Value, frozen=True, kw_only=True):
