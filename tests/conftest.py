@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,3 +18,63 @@ def artefacts() -> Path:
     if not folder.is_dir():
         pytest.skip("no artefacts beside this checkout")
     return folder
+
+
+class Standin:
+    """The stand-in for trtexec, on the search path, told how to behave by the environment."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self._monkeypatch = monkeypatch
+        self.binary = folder / "bin" / "trtexec"
+        self.binary.parent.mkdir()
+        program = Path(__file__).resolve().parent / "standin" / "trtexec"
+        # This interpreter has numpy; whatever `env python3` finds may not.
+        self.binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
+        self.binary.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{self.binary.parent}{os.pathsep}{os.environ['PATH']}")
+        self.pidfile = folder / "trtexec.pid"
+        monkeypatch.setenv("STANDIN_PIDFILE", str(self.pidfile))
+        self.version("10.9.0")
+
+    def version(self, version: str) -> None:
+        self._monkeypatch.setenv("STANDIN_VERSION", version)
+        self._version = version
+
+    def behave(self, *words: str, pause_s: float = 0.0) -> None:
+        self._monkeypatch.setenv("STANDIN_BEHAVIOUR", ",".join(words))
+        self._monkeypatch.setenv("STANDIN_PAUSE", str(pause_s))
+
+    def engine(self, *, detailed: bool = True) -> Path:
+        """Make an engine as the stand-in of the version at hand saves it."""
+        path = self.folder / f"net-{self._version}.engine"
+        numbers = bytes(int(part) for part in self._version.split("."))
+        facts = {"detailed": detailed, "shape": "1x3x8x8"}
+        head = b"ftrt" + (1).to_bytes(4, "little") + bytes(16) + numbers + bytes([34])
+        path.write_bytes(head.ljust(64, b"\0") + json.dumps(facts).encode())
+        return path
+
+    def onnx(self, content: bytes = b"\x08\x08 a model") -> Path:
+        path = self.folder / "net.onnx"
+        path.write_bytes(content)
+        return path
+
+    def alive(self) -> bool:
+        """Look whether the stand-in that was started last still runs."""
+        try:
+            state = Path(f"/proc/{self.pidfile.read_text()}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return state.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.fixture
+def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
+    """A stand-in trtexec on PATH, with locks and stores of the test's own."""
+    home = tmp_path / "standin"
+    home.mkdir()
+    monkeypatch.setenv("TMPDIR", str(home))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    return Standin(home, monkeypatch)

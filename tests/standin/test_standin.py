@@ -1,0 +1,149 @@
+"""The stand-in is honest: our parsers read its files, and its log says what the files hold."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trtbench.trtexec.abilities import SINCE, abilities_from_help, abilities_of_version
+from trtbench.trtexec.conditions import conditions_from_log
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.log import LogRun, log_from_text
+from trtbench.trtexec.profile import profile_from_json
+from trtbench.trtexec.statistics import text_from_number, trtexec_statistics
+from trtbench.trtexec.times import read_times
+
+VERSIONS = ("8.6.1", "10.9.0", "11.1.0")
+
+
+def call(trtexec: Any, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [str(trtexec.binary), *arguments], capture_output=True, text=True, errors="replace"
+    )
+    assert not done.stderr
+    return done.returncode, done.stdout
+
+
+def run(trtexec: Any, folder: Path, *arguments: str) -> LogRun:
+    status, text = call(
+        trtexec,
+        f"--loadEngine={trtexec.engine()}",
+        "--duration=0.1",
+        "--warmUp=50",
+        f"--exportTimes={folder / 't.json'}",
+        *arguments,
+    )
+    assert status == 0, text
+    return log_from_text(text, where="log")[0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_log_prints_what_the_times_file_gives(
+    version: str, trtexec: Any, tmp_path: Path
+) -> None:
+    trtexec.version(version)
+    log = run(trtexec, tmp_path)
+    data = (tmp_path / "t.json").read_bytes()
+    columns = read_times(data, where="t.json", warmup_ms=50).columns
+    ours = trtexec_statistics(columns)
+    assert log.version == version
+    assert log.outcome == "passed"
+    assert log.queries == ours.rows == len(columns["computeMs"])
+    assert log.summary is not None
+    assert text_from_number(ours.throughput_qps) == f"{log.summary.throughput_qps:.6g}"
+    for label, metric in ours.metrics.items():
+        printed = log.summary.metrics[label]
+        for name in ("min_ms", "max_ms", "mean_ms", "median_ms"):
+            assert text_from_number(getattr(metric, name)) == f"{getattr(printed, name):.6g}"
+        assert {k: float(text_from_number(v)) for k, v in metric.percentiles_ms.items()} == (
+            printed.percentiles_ms
+        )
+    assert log.unknown_count == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_profile_and_layers_are_read(version: str, trtexec: Any, tmp_path: Path) -> None:
+    trtexec.version(version)
+    files = {name: tmp_path / f"{name}.json" for name in ("profile", "graph")}
+    log = run(
+        trtexec,
+        tmp_path,
+        "--dumpProfile",
+        "--separateProfileRun",
+        f"--exportProfile={files['profile']}",
+        f"--exportLayerInfo={files['graph']}",
+    )
+    profile = profile_from_json(files["profile"].read_bytes(), where="p")
+    graph = graph_from_json(files["graph"].read_bytes(), where="g")
+    assert profile.count == log.queries
+    assert [each.name for each in profile.layers] == [each.name for each in graph.layers]
+    assert log.profile is not None
+    shown = [each.name for each in profile.layers if each.total_s]
+    assert [each.name for each in log.profile.layers] == shown
+    assert sum(each.share or 0 for each in profile.layers) == pytest.approx(1)
+    assert graph.detailed
+    assert graph.io_tensors == ("input", "output")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_its_help_lists_the_flags_of_the_version(version: str, trtexec: Any) -> None:
+    trtexec.version(version)
+    status, text = call(trtexec, "--help")
+    found, known = abilities_from_help(text), abilities_of_version(version)
+    assert status == 0
+    assert found.version == version
+    assert {f for f in SINCE if found.has(f)} == {f for f in SINCE if known.has(f)}
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("8.6.1", (True, False, False)),
+        ("10.9.0", (True, False, False)),
+        ("11.1.0", (False, True, True)),
+    ],
+)
+def test_defaults_are_those_of_the_version(
+    version: str, expected: tuple[bool, ...], trtexec: Any, tmp_path: Path
+) -> None:
+    trtexec.version(version)
+    conditions = conditions_from_log(run(trtexec, tmp_path))
+    names = ("transfers", "cuda_graph", "spin_wait")
+    assert tuple(conditions[name].value for name in names) == expected
+    columns = read_times((tmp_path / "t.json").read_bytes(), where="t", warmup_ms=50).columns
+    assert bool(columns["h2dMs"].any()) is expected[0]
+
+
+def test_flags_of_another_version_are_unknown(trtexec: Any) -> None:
+    trtexec.version("11.1.0")
+    status, text = call(trtexec, f"--loadEngine={trtexec.engine()}", "--fp16")
+    log = log_from_text(text, where="log")[0]
+    assert status == 1
+    assert log.outcome == "failed"
+    assert log.message("unknown-option") is not None
+
+
+def test_the_same_seed_gives_the_same_times(trtexec: Any, tmp_path: Path) -> None:
+    texts = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        run(trtexec, folder)
+        texts.append((folder / "t.json").read_bytes())
+    assert texts[0] == texts[1]
+
+
+def test_a_profile_in_the_timed_run_withholds_the_times(trtexec: Any, tmp_path: Path) -> None:
+    log = run(trtexec, tmp_path, "--dumpProfile")
+    assert log.timing_withheld
+    assert not (tmp_path / "t.json").exists()
+
+
+def test_an_engine_of_another_version_is_refused(trtexec: Any) -> None:
+    engine = trtexec.engine()
+    trtexec.version("8.6.1")
+    status, text = call(trtexec, f"--loadEngine={engine}")
+    assert status == 1
+    assert log_from_text(text, where="log")[0].message("version-mismatch") is not None
