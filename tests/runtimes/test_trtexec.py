@@ -1,0 +1,227 @@
+"""The runtime trtexec against a stand-in: the same experiment everywhere, and every failure."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from trtbench.domain.job import BenchOutcome
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import Length, RunSpec, Warmup
+from trtbench.errors import ProgramError, UnavailableError, UsageError
+from trtbench.host.models import model_ref
+from trtbench.runtimes import trtexec as runtime
+from trtbench.trtexec.profile import profile_from_json
+from trtbench.trtexec.statistics import text_from_number, trtexec_statistics
+from trtbench.trtexec.times import read_times
+
+VERSIONS = ("8.6.1", "10.9.0", "11.1.0")
+FAILURES = {
+    "fail": (1, "not enough free memory"),
+    "crash": (-11, "SIGSEGV"),
+    "garbage": (0, "did not write times.json and profile.json"),
+    "silent": (0, "did not write times.json and profile.json"),
+    "truncate": (0, "times.json is cut off"),
+    "late": (1, "although its log says PASSED"),
+}
+
+
+def spec_for(path: Path, **changes: Any) -> RunSpec:
+    spec = RunSpec(
+        model=model_ref(path),
+        runtime="trtexec",
+        protocol="pipeline",
+        profile=True,
+        warmup=Warmup(floor=Length(seconds=0.05)),
+        stop=Length(seconds=0.1, iterations=10),
+    )
+    return msgspec.structs.replace(spec, **changes)
+
+
+def bench(trtexec: Any, **changes: Any) -> tuple[BenchOutcome, IterationTimes, list[str], Path]:
+    folder = Path(trtexec.folder) / "launch"
+    folder.mkdir(exist_ok=True)
+    stages: list[str] = []
+    path = changes.pop("path", None) or trtexec.engine()
+    outcome, times = runtime.bench(spec_for(path, **changes), folder=folder, stage=stages.append)
+    return outcome, times, stages, folder
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_run_keeps_what_trtexec_wrote_and_said(version: str, trtexec: Any) -> None:
+    trtexec.version(version)
+    outcome, times, stages, folder = bench(trtexec)
+    columns = read_times((folder / "times.json").read_bytes(), where="t", warmup_ms=50).columns
+    theirs = trtexec_statistics(columns)
+    assert times.headline == "latency"
+    assert times.latency is not None
+    assert times.gpu is not None
+    assert len(times) == theirs.rows
+    most = theirs.metrics["GPU Compute Time"].max_ms
+    assert times.gpu.max() * 1e3 == pytest.approx(most, rel=1e-5)
+    assert outcome.reported["throughput_qps"] == float(text_from_number(theirs.throughput_qps))
+    assert outcome.reported["total_host_walltime_s"] == outcome.facts.wall_s
+    assert outcome.versions == {"tensorrt": version}
+    assert [t.name for t in outcome.inputs] == ["input"]
+    assert outcome.inputs[0].shape == (1, 3, 8, 8)
+    assert stages[0] == "load"
+    assert profile_from_json((folder / "profile.json").read_bytes(), where="p").layers
+    first, second, *rest = (folder / "trtexec_stdout.log").read_text().splitlines()
+    assert first.startswith("# trtbench")
+    assert second == outcome.reported["command"]
+    assert rest[0].startswith("&&&& RUNNING")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"transfers": True, "cuda_graph": "off", "spin_wait": False},
+        {"transfers": False, "cuda_graph": "on", "spin_wait": True},
+        {"transfers": True, "cuda_graph": "on", "spin_wait": False, "streams": 2},
+        {"protocol": "gpu", "transfers": False, "cuda_graph": "on"},
+    ],
+)
+def test_the_same_spec_is_the_same_experiment_on_every_version(
+    asked: dict[str, Any], trtexec: Any
+) -> None:
+    found = []
+    for version in VERSIONS:
+        trtexec.version(version)
+        outcome, times, _, _ = bench(trtexec, profile=False, **asked)
+        names = ("transfers", "cuda_graph", "spin_wait", "streams")
+        assert all(outcome.conditions[name].source == "stated" for name in names)
+        facts = {name: outcome.conditions[name].value for name in names}
+        assert facts["transfers"] is asked["transfers"]
+        assert facts["cuda_graph"] is (asked["cuda_graph"] == "on")
+        assert facts["streams"] == asked.get("streams", 1)
+        assert (times.h2d is not None) is asked["transfers"]
+        assert times.latency is not None
+        found.append((facts, times.latency.tobytes()))
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("behaviour", FAILURES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_failures_say_what_happened(behaviour: str, version: str, trtexec: Any) -> None:
+    trtexec.version(version)
+    trtexec.behave(behaviour)
+    status, words = FAILURES[behaviour]
+    with pytest.raises(ProgramError) as caught:
+        bench(trtexec)
+    assert caught.value.program_status == status
+    assert words in caught.value.message
+    assert 0 < len(caught.value.log_tail) <= 20
+    assert all(line.isprintable() for line in caught.value.log_tail)
+    assert (trtexec.folder / "launch" / "trtexec_stdout.log").is_file()
+
+
+def test_an_unknown_flag_after_the_dashes_is_trtexecs_failure(trtexec: Any) -> None:
+    with pytest.raises(ProgramError, match="does not know a flag") as caught:
+        bench(trtexec, extra_args=("--bogus=1",))
+    assert caught.value.facts["trtexec says"] == "Unknown option: --bogus 1"
+
+
+def test_an_engine_of_another_version_is_explained(trtexec: Any) -> None:
+    engine = trtexec.engine()
+    trtexec.version("11.1.0")
+    with pytest.raises(ProgramError, match="another version of TensorRT"):
+        bench(trtexec, path=engine)
+
+
+def test_a_graph_that_cannot_be_captured_is_told(trtexec: Any) -> None:
+    trtexec.behave("no-graph")
+    outcome, _, _, _ = bench(trtexec, cuda_graph="on")
+    assert outcome.conditions["cuda_graph"].value is False
+    assert outcome.conditions["cuda_graph_fell_back"].value is True
+    assert any("went on without one" in note for note in outcome.notes)
+
+
+def test_stages_follow_the_log(trtexec: Any) -> None:
+    trtexec.behave(pause_s=0.6)
+    _, _, stages, _ = bench(trtexec)
+    assert stages == ["load", "warm-up", "measure", "profile"]
+
+
+def test_without_a_profile_only_times_are_demanded(trtexec: Any) -> None:
+    outcome, _, stages, folder = bench(trtexec, profile=False)
+    assert sorted(path.name for path in folder.iterdir()) == ["times.json", "trtexec_stdout.log"]
+    assert "profile" not in stages
+    assert "--exportProfile" not in str(outcome.reported["command"])
+
+
+def test_a_profile_within_the_timed_run_is_refused_before_anything_runs(trtexec: Any) -> None:
+    with pytest.raises(UsageError, match="reports no times"):
+        bench(trtexec, separate_profile_run=False)
+    assert not (trtexec.folder / "launch" / "trtexec_stdout.log").exists()
+
+
+def test_a_batch_is_recorded_and_not_forwarded(trtexec: Any) -> None:
+    outcome, _, _, _ = bench(trtexec, batch=4, profile=False)
+    assert "--batch" not in str(outcome.reported["command"])
+    assert outcome.notes[0].endswith("the engine ran with batch 1")
+
+
+def test_shapes_options_and_arguments_reach_trtexec(trtexec: Any) -> None:
+    outcome, _, _, _ = bench(
+        trtexec,
+        shapes={"input": (2, 3, 8, 8)},
+        options={"avg_runs": "20", "percentile": "50,99.9"},
+        extra_args=("--useManagedMemory",),
+        profile=False,
+    )
+    assert outcome.inputs[0].shape == (2, 3, 8, 8)
+    assert outcome.conditions["batch"].value == 2
+    assert "gpu_compute_time_p99.9_ms" in outcome.reported
+    words = shlex.split(str(outcome.reported["command"]))
+    assert {"--shapes=input:2x3x8x8", "--avgRuns=20"} < set(words)
+    assert words[-1] == "--useManagedMemory"
+
+
+def test_onnx_is_built_and_run_in_one_go(trtexec: Any) -> None:
+    outcome, times, _, _ = bench(trtexec, path=trtexec.onnx(), precision="fp16")
+    assert len(times) > 0
+    assert "--fp16" in str(outcome.reported["command"])
+    assert any("built an engine" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize("problem", ["missing", "not a program", "fails", "no help"])
+def test_a_binary_that_is_none_is_unavailable(problem: str, trtexec: Any, tmp_path: Path) -> None:
+    fake = tmp_path / "fake"
+    texts = {"not a program": "\x7fELF nonsense", "fails": "#!/bin/sh\nexit 3\n"}
+    if problem != "missing":
+        fake.write_text(texts.get(problem, "#!/bin/sh\necho hello\n"))
+        fake.chmod(0o755)
+    kind = UnavailableError if problem != "no help" else Exception
+    with pytest.raises(kind) as caught:
+        bench(trtexec, options={"binary": str(fake)})
+    assert str(fake) in str(caught.value)
+
+
+def test_a_version_that_is_not_the_one_here_is_refused(trtexec: Any) -> None:
+    with pytest.raises(UsageError, match=r"belongs to TensorRT 10\.9\.0, not 11\.1"):
+        bench(trtexec, options={"version": "11.1"})
+
+
+def test_commands_can_be_shown_without_trtexec(
+    monkeypatch: pytest.MonkeyPatch, trtexec: Any, tmp_path: Path
+) -> None:
+    spec = spec_for(trtexec.engine())
+    here = runtime.command_lines(spec)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("trtbench.host.tools.TRTEXEC_FOLDERS", ())
+    monkeypatch.setattr("trtbench.host.programs.find_trtexec", lambda: None)
+    note, assumed = runtime.command_lines(spec)
+    assert "not installed here" in note
+    assert shlex.split(assumed)[1:] == shlex.split(here[0])[1:]
+    eleven = msgspec.structs.replace(spec, options={"version": "11.1"})
+    assert "--noCudaGraph" in runtime.command_lines(eleven)[1]
+
+
+def test_the_command_that_is_shown_is_the_one_that_runs(trtexec: Any) -> None:
+    outcome, _, _, folder = bench(trtexec)
+    shown = runtime.command_lines(spec_for(trtexec.engine()))[0]
+    assert str(outcome.reported["command"]).replace(f"{folder}/", "") == shown
