@@ -175,6 +175,15 @@ def _show_plan(spec: BuildSpec, *, as_json: bool) -> None:
         click.echo(line)
 
 
+def _precision(artefact: Artefact) -> str:
+    """What was built, with the word ``weak`` where the builder chose by itself."""
+    facts = artefact.conditions
+    built = facts["precision"].value if "precision" in facts else None
+    shown = str(built or artefact.spec.precision or "fp32")
+    weak = "typing" in facts and facts["typing"].value == "weak"
+    return f"{shown} (weak: the builder chooses)" if weak else shown
+
+
 def _show(artefact: Artefact, *, as_json: bool) -> None:
     from trtbench.domain.codec import json_from_value
     from trtbench.units import text_from_bytes, text_from_seconds
@@ -186,7 +195,7 @@ def _show(artefact: Artefact, *, as_json: bool) -> None:
         "engine": artefact.path,
         "size": f"{text_from_bytes(artefact.size_bytes)}, sha256 {artefact.sha256[:12]}",
         "TensorRT": artefact.tensorrt or "unknown",
-        "precision": artefact.spec.precision,
+        "precision": _precision(artefact),
         "built in": f"{text_from_seconds(artefact.build_s)} "
         f"(with everything {text_from_seconds(artefact.wall_s)})",
         "beside it": ", ".join(artefact.files) or "nothing",

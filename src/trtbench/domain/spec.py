@@ -126,11 +126,17 @@ class BuildSpec(Value, frozen=True, kw_only=True):
     model: ModelRef
     output: str
     runtime: str = "tensorrt"
-    precision: Precision = "fp32"
+    precision: Precision | None = None
+    """``None``: as the model's own types say; FP32, without TF32, where they say nothing."""
     shapes: dict[str, ShapeProfile] = {}
+    more_profiles: tuple[dict[str, ShapeProfile], ...] = ()
+    """Further optimization profiles; an input they leave out is as in ``shapes``."""
     workspace_bytes: int | None = None
     optimization_level: int | None = None
     timing_cache: str | None = None
+    calibration: str | None = None
+    """Data for INT8: an ``.npz`` of arrays by input name, or ``random``."""
+    calibration_method: Literal["entropy2", "minmax"] = "entropy2"
     calibration_cache: str | None = None
     version_compatible: bool = False
     hardware_compatible: bool = False
@@ -138,6 +144,8 @@ class BuildSpec(Value, frozen=True, kw_only=True):
     refit: bool = False
     plugins: tuple[str, ...] = ()
     dla_core: int | None = None
+    targets: tuple[str, ...] = ()
+    """GPUs to build for, as ``sm_86``; empty leaves it to the builder (TensorRT-RTX only)."""
     detailed_layers: bool = True
     """Ask for detailed layer information, so that the engine can be explained later."""
     verbose: bool = False

@@ -66,7 +66,7 @@ def _precision(spec: BuildSpec, *, abilities: Abilities) -> list[str]:
             return calibration
         flag = abilities.require("--stronglyTyped", what="a strongly typed network")
         return [flag, *calibration]
-    weak = precision_flags(spec.precision, model=spec.model.path, abilities=abilities)
+    weak = precision_flags(spec.precision or "fp32", model=spec.model.path, abilities=abilities)
     return weak + calibration
 
 
