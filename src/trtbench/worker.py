@@ -50,10 +50,17 @@ class Events:
 
     def __call__(self, stage: str) -> None:
         self.stage = stage
+        self._write(stage.encode())
+
+    def tell(self, error: WorkerError) -> None:
+        """Say what went wrong where no file could be written."""
+        self._write(msgspec.json.encode(error))
+
+    def _write(self, line: bytes) -> None:
         if self.descriptor is None:
             return
         try:
-            os.write(self.descriptor, f"{stage}\n".encode())
+            os.write(self.descriptor, line + b"\n")
         except OSError:  # the parent no longer listens; the kernel will end this process
             self.descriptor = None
 
@@ -76,12 +83,12 @@ def main(arguments: list[str]) -> int:
         else:
             _bench(job, folder=folder, events=events)
     except TrtbenchError as problem:
-        _tell(folder, _worker_error(problem, stage=events.stage))
+        _tell(folder, _worker_error(problem, stage=events.stage), events)
         return EXIT_TOLD
     except (Exception, SystemExit) as problem:
         with contextlib.suppress(OSError):
             traceback.print_exc()
-        _tell(folder, _failure(problem, stage=events.stage))
+        _tell(folder, _failure(problem, stage=events.stage), events)
         return EXIT_TOLD
     return 0
 
@@ -163,11 +170,13 @@ def _failure(problem: Exception | SystemExit, *, stage: str) -> WorkerError:
     return WorkerError(kind="bug", message=repr(problem), stage=stage)
 
 
-def _tell(folder: Path, error: WorkerError) -> None:
+def _tell(folder: Path, error: WorkerError, events: Events) -> None:
     with contextlib.suppress(OSError):  # a full disk keeps one or the other from being written
         sys.stderr.write(f"{error.kind} in stage {error.stage}: {error.message}\n")
-    with contextlib.suppress(OSError):
+    try:
         (folder / "error.json").write_bytes(json_from_value(error))
+    except OSError:
+        events.tell(error)
 
 
 if __name__ == "__main__":

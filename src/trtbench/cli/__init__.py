@@ -86,7 +86,9 @@ def trtbench() -> None:
 
 def main() -> None:
     """Run the command line and leave with the right status."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP on purpose
+            signal.signal(number, _terminate)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -91,22 +91,34 @@ def run_jobs(
     on_tick: Callable[[], None] | None = None,
 ) -> list[JobEnd]:
     """Do several jobs at the same time, each in a fresh process."""
-    stages = [["start"] for _ in assignments]
+    heard = [_Heard() for _ in assignments]
     starts = [
         partial(_start, each, memory_bytes=memory_bytes, on_line=partial(_note, mine, on_stage))
-        for each, mine in zip(assignments, stages, strict=True)
+        for each, mine in zip(assignments, heard, strict=True)
     ]
     exits = run_together(starts, timeout_s=timeout_s, tick_s=tick_s, on_tick=on_tick)
     return [
-        _job_end(ended, each, stage=mine[-1])
-        for ended, each, mine in zip(exits, assignments, stages, strict=True)
+        _job_end(ended, each, heard=mine)
+        for ended, each, mine in zip(exits, assignments, heard, strict=True)
     ]
 
 
-def _note(stages: list[str], on_stage: Callable[[str], None] | None, stage: str) -> None:
-    stages.append(stage)
+@dataclass
+class _Heard:
+    """What a worker said over its pipe."""
+
+    stage: str = "start"
+    error: WorkerError | None = None
+
+
+def _note(heard: _Heard, on_stage: Callable[[str], None] | None, line: str) -> None:
+    """Take in the name of a stage, or an error that could not be written to a file."""
+    if line.startswith("{"):
+        heard.error = value_from_json(line, WorkerError, where="the worker's pipe")
+        return
+    heard.stage = line
     if on_stage is not None:
-        on_stage(stage)
+        on_stage(line)
 
 
 def _start(
@@ -201,9 +213,10 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
 
 
-def _job_end(ended: Exit, assignment: Assignment, *, stage: str) -> JobEnd:
+def _job_end(ended: Exit, assignment: Assignment, *, heard: _Heard) -> JobEnd:
     folder = assignment.folder
-    error = _told(folder / "error.json")
+    stage = heard.stage
+    error = _told(folder / "error.json") or heard.error
     if error is None and ended.status == 0 and not _left_result(folder):
         error = WorkerError(kind="bug", message="it ended without leaving a result", stage=stage)
     return JobEnd(

@@ -16,19 +16,28 @@ import msgspec
 from trtbench.analysis.findings import findings_from_run
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import value_from_json
-from trtbench.domain.job import BenchJob, BenchOutcome, JobEnd
+from trtbench.domain.job import BenchJob, BenchOutcome, JobEnd, WorkerError
 from trtbench.domain.result import Environment, FailedRun, Record, Run, RunRecord, Scalar
 from trtbench.domain.samples import IterationTimes, join_launches
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import ERROR_KINDS, JobError, StoreError, TrtbenchError, write_error
+from trtbench.errors import (
+    ERROR_KINDS,
+    InputError,
+    JobError,
+    StoreError,
+    TrtbenchError,
+    write_error,
+)
 from trtbench.executors.local import check_interpreter, run_job
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
 from trtbench.host.locks import hold
 from trtbench.registry import Registry
 from trtbench.store.directory import (
+    RECORD,
     new_id,
     read_layers,
+    read_record,
     read_samples,
     write_record,
     write_samples,
@@ -91,16 +100,42 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
     target = store.directory(run_id, output=conduct.output)
     with hold_device(spec, conduct):
         environment = read_environment(command=conduct.command, folder=Path.cwd())
-        with store.new_run(run_id, output=conduct.output) as folder:
-            try:
-                result = _carry_out(spec, run_id, folder, environment, conduct)
-            except OSError as problem:
-                raise write_error(folder, problem) from None
+        result = _fill(spec, run_id, environment, store, conduct)
     if isinstance(result, FailedRun):
         _index(store, result, target)
         raise _job_error(result, target)
     _index(store, result.record, target, cached=cached_from_run(result))
     return replace(result, path=target)
+
+
+def _fill(
+    spec: RunSpec, run_id: str, environment: Environment, store: Store, conduct: Conduct
+) -> Run | FailedRun:
+    """Carry a run out in a folder of its own; the store learns of one that cannot be written."""
+    begun = False
+    try:
+        with store.new_run(run_id, output=conduct.output) as folder:
+            begun = True
+            return _carry_out(spec, run_id, folder, environment, conduct, store)
+    except (StoreError, OSError) as problem:
+        target = store.directory(run_id, output=conduct.output)
+        error = write_error(target, problem) if isinstance(problem, OSError) else problem
+        if begun:
+            told = WorkerError(kind="StoreError", message=error.message)
+            end = JobEnd(seconds=0.0, stage="save", error=told)
+            _leave_trace(_failed_run(end, spec, run_id, environment, conduct), target, store)
+        raise error from None
+
+
+def _leave_trace(failed: FailedRun, target: Path, store: Store) -> None:
+    """Index what was kept of a run, or record its loss, as far as a full disk lets us."""
+    with contextlib.suppress(StoreError, InputError):
+        if (target / RECORD).is_file():
+            store.add(read_record(target), path=target)
+            return
+        with store.new_run(failed.id) as folder:
+            write_record(folder, failed)
+        store.add(failed, path=store.directory(failed.id))
 
 
 def _index(store: Store, record: Record, path: Path, *, cached: Cached | None = None) -> None:
@@ -125,7 +160,12 @@ def cached_from_run(run: Run) -> Cached | None:
 
 
 def _carry_out(
-    spec: RunSpec, run_id: str, folder: Path, environment: Environment, conduct: Conduct
+    spec: RunSpec,
+    run_id: str,
+    folder: Path,
+    environment: Environment,
+    conduct: Conduct,
+    store: Store,
 ) -> Run | FailedRun:
     """Fill a run's folder, launch by launch; what was measured stays even when a launch fails."""
     launches: list[Launch] = []
@@ -151,7 +191,9 @@ def _carry_out(
     record = record_from_launches(spec, run_id, environment, contention, conduct, launches)
     times = join_launches([each.times for each in launches])
     layers, graph = read_layers(folder)
-    draft = Run(record=record, times=times, path=folder, layers=layers, graph=graph)
+    target = store.directory(run_id, output=conduct.output)
+    record = _with_final_names(record, folder / "launch-0", target)
+    draft = Run(record=record, times=times, path=target, layers=layers, graph=graph)
     write_samples(folder, times)
     write_record(folder, record)  # from here on, what was measured is kept whatever happens
     findings = findings_from_run(draft)
@@ -159,6 +201,15 @@ def _carry_out(
     write_run_files(run, folder)
     write_record(folder, run.record)
     return run
+
+
+def _with_final_names(record: RunRecord, work: Path, target: Path) -> RunRecord:
+    """Have a program's command name the files where they are kept, not where they were made."""
+    command = record.reported.get("command")
+    if not isinstance(command, str):
+        return record
+    reported = {**record.reported, "command": command.replace(str(work), str(target))}
+    return msgspec.structs.replace(record, reported=reported)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,7 +356,8 @@ def _keep_failure(
     work = folder / f"launch-{len(launches)}"
     with contextlib.suppress(OSError):  # the disk may be what failed
         _append_log(work, folder)
-        _keep_files(work, folder, number=len(launches), several=bool(launches))
+        if end.error is None or end.error.kind != "StoreError":
+            _keep_files(work, folder, number=len(launches), several=bool(launches))
     shutil.rmtree(work, ignore_errors=True)
     if launches:
         write_samples(folder, join_launches([each.times for each in launches]))
@@ -343,15 +395,18 @@ def _reason(end: JobEnd) -> str:
 
 
 def _job_error(failed: FailedRun, path: Path) -> JobError:
+    program = {"its status": failed.program_status} if failed.program_status is not None else {}
+    log = next(path.glob("*.log"), path / "log.txt")
     error = JobError(
         f"the measurement did not finish: {failed.reason}",
         facts={
             "model": failed.spec.model.name,
             "runtime": failed.spec.runtime,
             "stage": failed.stage,
+            **program,
             "record": path,
         },
-        fix=f"look into {path / 'log.txt'}" if failed.log_tail else None,
+        fix=f"look into {log}" if failed.log_tail else None,
     )
     error.log_tail = failed.log_tail
     return error

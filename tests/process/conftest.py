@@ -1,0 +1,170 @@
+"""A command line to start for real, and a runtime that misbehaves on demand."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+import models
+from trtbench.domain.result import FailedRun
+from trtbench.store.store import Store
+
+HERE = Path(__file__).resolve().parent
+PLUGIN = HERE / "plugin"
+
+
+@pytest.fixture(scope="session")
+def plugin_folder(tmp_path_factory) -> Path:
+    """The plug-in package, really built and installed into a folder of its own."""
+    target = tmp_path_factory.mktemp("installed")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    command += ["--no-build-isolation", "--target", str(target), str(PLUGIN)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"pip cannot install the plug-in here: {done.stderr.strip()[-300:]}")
+    return target
+
+
+def wait_for(condition: Callable[[], bool], *, within_s: float = 20.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+@dataclass
+class Result:
+    status: int
+    out: str
+    err: str
+
+    def json(self) -> dict:
+        return json.loads(self.out)
+
+
+@dataclass
+class Started:
+    """A command that runs; its talk goes to a file, so that nobody has to read it."""
+
+    process: subprocess.Popen
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def said(self, text: str) -> bool:
+        return text in self.log.read_text()
+
+    def send(self, number: int) -> Result:
+        self.process.send_signal(number)
+        return self.result()
+
+    def result(self, *, within_s: float = 60.0) -> Result:
+        out, _ = self.process.communicate(timeout=within_s)
+        return Result(status=self.process.returncode, out=out, err=self.log.read_text())
+
+
+@dataclass
+class Bench:
+    """Starts ``python -m trtbench`` in a world of its own: store, locks and configuration."""
+
+    folder: Path
+    environment: dict[str, str]
+    model: Path
+    started: list[Started] = field(default_factory=list)
+
+    @property
+    def store(self) -> Store:
+        return Store(self.folder / "store")
+
+    def command(self, *arguments: object) -> list[str]:
+        return [sys.executable, "-m", "trtbench", *map(str, arguments)]
+
+    def bench_arguments(self, behaviour: str | None, *flags: object) -> list[object]:
+        chosen = [] if behaviour is None else ["-r", "misbehaving", "--opt", f"do={behaviour}"]
+        quick = ["--batch", 1, "--warmup", "10ms", "--no-until-steady"]
+        length = [] if "--duration" in flags else ["--duration", "50ms"]
+        return ["bench", self.model, *chosen, *quick, *length, *flags]
+
+    def start(self, *arguments: object, **popen: object) -> Started:
+        log = self.folder / f"stderr-{len(self.started)}.txt"
+        with open(log, "w") as sink:
+            process = subprocess.Popen(
+                self.command(*arguments),
+                env=self.environment,
+                cwd=self.folder,
+                stdout=subprocess.PIPE,
+                stderr=sink,
+                text=True,
+                **popen,
+            )
+        self.started.append(Started(process, log))
+        return self.started[-1]
+
+    def run(self, *arguments: object, **popen: object) -> Result:
+        return self.start(*arguments, **popen).result()
+
+    def bench(self, behaviour: str | None, *flags: object, **popen: object) -> Result:
+        return self.run(*self.bench_arguments(behaviour, *flags), **popen)
+
+    def last_failure(self) -> FailedRun:
+        entry = self.store.index.find(kind="failed", limit=1)[0]
+        failed = self.store.load(entry.id)
+        assert isinstance(failed, FailedRun)
+        return failed
+
+    def workers(self) -> list[psutil.Process]:
+        """Processes of this world that are alive: their environment names its folder."""
+        return [each for each in psutil.process_iter() if self._is_ours(each)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
+                return False
+            return process.environ().get("TRTBENCH_TEST_WORLD") == str(self.folder)
+        except psutil.Error:
+            return False
+
+    def wait_until_at_work(self) -> None:
+        """Wait until the misbehaving runtime has begun to."""
+        ready = self.model.with_suffix(".ready")
+        wait_for(ready.exists)
+        ready.unlink()
+
+    def wait_until_quiet(self, *, within_s: float = 5.0) -> list[psutil.Process]:
+        deadline = time.monotonic() + within_s
+        while (left := self.workers()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return left
+
+    def unfinished(self) -> list[str]:
+        runs = self.folder / "store" / "runs"
+        return [each.name for each in runs.iterdir() if each.name.startswith(".")]
+
+
+@pytest.fixture
+def world(tmp_path, plugin_folder) -> Bench:
+    (tmp_path / "tmp").mkdir()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(plugin_folder),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "TRTBENCH_STORE": str(tmp_path / "store"),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "TRTBENCH_TEST_WORLD": str(tmp_path),
+    }
+    made = Bench(tmp_path, environment, models.tiny_model(tmp_path / "tiny.onnx"))
+    yield made
+    for process in made.workers():  # only what this world started, should a test have failed
+        process.kill()

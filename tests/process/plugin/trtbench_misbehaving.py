@@ -1,0 +1,148 @@
+"""A runtime of another package: works, or fails in the way ``--opt do=...`` says.
+
+``--opt launch=1`` misbehaves in that launch only, counted by a file beside the model.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.domain.job import BenchOutcome
+from trtbench.domain.result import LaunchFacts
+from trtbench.domain.samples import IterationTimes
+
+FORMATS = ("onnx",)
+
+
+def available() -> str | None:
+    return None
+
+
+def fix() -> str | None:
+    return None
+
+
+def device(spec) -> str:
+    return spec.device or "misbehaving"
+
+
+def bench(spec, *, folder, stage):
+    stage("load")
+    stage("measure")
+    behaviour = spec.options.get("do", "work")
+    Path(spec.model.path).with_suffix(".ready").touch()
+    if _is_turn(spec):
+        globals()[f"do_{behaviour}"](spec, folder)
+    host = np.linspace(1e-3, 2e-3, 40)
+    times = IterationTimes(host=host, start=np.cumsum(host))
+    return BenchOutcome(facts=LaunchFacts(wall_s=float(host.sum()))), times
+
+
+def _is_turn(spec) -> bool:
+    if "launch" not in spec.options:
+        return True
+    counter = Path(spec.model.path).with_suffix(".count")
+    done = int(counter.read_text()) if counter.exists() else 0
+    counter.write_text(str(done + 1))
+    return done == int(spec.options["launch"])
+
+
+def do_work(spec, folder):
+    print("all is well")
+
+
+def do_sleep(spec, folder):
+    time.sleep(spec.stop.seconds)
+
+
+def do_wait(spec, folder):
+    """Go on when a file appears beside the model."""
+    while not Path(spec.model.path).with_suffix(".go").exists():
+        time.sleep(0.02)
+
+
+def do_kill(spec, folder):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def do_segfault(spec, folder):
+    ctypes.string_at(0)
+
+
+def do_hang(spec, folder):
+    print("hanging")
+    while True:
+        time.sleep(1)
+
+
+def do_stubborn(spec, folder):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    do_hang(spec, folder)
+
+
+def do_eat(spec, folder):
+    kept = []
+    while True:
+        kept.append(np.empty(16_000_000))  # the limit is on addresses: no need to touch them
+
+
+def do_raise(spec, folder):
+    raise ZeroDivisionError("a bug in the runtime")
+
+
+def do_exit(spec, folder):
+    sys.exit(0)
+
+
+def do_vanish(spec, folder):
+    os._exit(0)
+
+
+def do_chatter(spec, folder):
+    for number in range(10_000):
+        print("line", number)
+    os.abort()
+
+
+def do_deaf(spec, folder):
+    """Close every descriptor above stderr, the events pipe among them."""
+    os.closerange(3, 256)
+
+
+def do_fork(spec, folder):
+    """Leave a grandchild that keeps running."""
+    if not os.fork():
+        time.sleep(60)
+        os._exit(0)
+
+
+def do_spawn(spec, folder):
+    """Leave a program that keeps running, and hang."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    do_hang(spec, folder)
+
+
+def do_fill(spec, folder):
+    """Write until the disk is full."""
+    with open(folder / "large.bin", "wb") as file:
+        while True:
+            file.write(bytes(1 << 16))
+
+
+def do_large(spec, folder):
+    """Leave a file of a known size for the run directory."""
+    (folder / "large.bin").write_bytes(bytes(int(spec.options["bytes"])))
+
+
+def do_refuse(spec, folder):
+    from trtbench.errors import InputError
+
+    raise InputError("the model is not to my taste", facts={"taste": "bitter"}, fix="add sugar")

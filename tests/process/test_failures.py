@@ -1,0 +1,365 @@
+"""Every way a measurement can break, done for real on the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from trtbench.domain.result import FailedRun, Run
+from trtbench.store.directory import read_run, read_samples, run_directories
+
+pytestmark = pytest.mark.process
+
+
+def test_a_runtime_of_another_package_is_used_by_name(world):
+    result = world.bench("work", "--json", "--tag", "plugin")
+    assert result.status == 0, result.err
+    document = result.json()
+    assert document["run"]["spec"]["runtime"] == "misbehaving"
+    run = world.store.load("tag:plugin")
+    assert isinstance(run, Run)
+    assert np.median(run.times.host) == pytest.approx(1.5e-3)
+    assert "all is well" in (run.path / "log.txt").read_text()
+
+
+def test_a_plugin_that_cannot_be_imported_is_named(world):
+    result = world.run("bench", world.model, "-r", "broken-import")
+    assert result.status == 4
+    assert "error: the runtime 'broken-import' cannot be imported" in result.err
+    assert "trtbench-misbehaving" in result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "flags", "signal_name", "status", "words"),
+    [
+        ("kill", (), "SIGKILL", None, "memory runs out"),
+        ("segfault", (), "SIGSEGV", None, "crash in native code"),
+        ("chatter", (), "SIGABRT", None, "native code gave up"),
+        ("raise", (), None, 3, "a bug in the runtime"),
+        ("exit", (), None, 3, "SystemExit"),
+        ("vanish", (), None, 0, "without leaving a result"),
+        ("hang", ("--timeout", "1s"), "SIGTERM", None, "no end after"),
+        ("eat", ("--memory-limit", "3GiB"), None, 3, "out of memory"),
+    ],
+)
+def test_a_failure_is_on_record(world, behaviour, flags, signal_name, status, words):
+    good = world.bench("work", "--json").json()["run"]["id"]
+    result = world.bench(behaviour, *flags, "--tag", "bad")
+    assert result.status == 1
+    assert "error: the measurement did not finish" in result.err
+    assert words in result.err
+    failed = world.last_failure()
+    assert (failed.stage, failed.signal, failed.exit_status) == ("measure", signal_name, status)
+    assert words in failed.reason
+    assert failed.tags == ("bad",)
+    assert failed.spec.runtime == "misbehaving"
+    assert failed.environment.host
+    assert isinstance(world.store.load(good), Run), "what was measured before is lost"
+    assert world.wait_until_quiet() == []
+    assert world.unfinished() == []
+
+
+def test_the_last_twenty_lines_of_the_log_are_kept_and_shown(world):
+    result = world.bench("chatter")
+    expected = tuple(f"line {number}" for number in range(9980, 10_000))
+    failed = world.last_failure()
+    assert failed.log_tail == expected
+    assert "  | line 9999\n" in result.err
+    assert "line 9979" not in result.err
+    log = world.store.resolve("last") / "log.txt"
+    assert len(log.read_text().splitlines()) == 10_000
+
+
+def test_a_bug_in_the_runtime_has_its_traceback_in_the_log(world):
+    world.bench("raise")
+    tail = "\n".join(world.last_failure().log_tail)
+    assert "Traceback" in tail
+    assert "ZeroDivisionError: a bug in the runtime" in tail
+
+
+def test_an_error_in_words_from_the_runtime_is_passed_on_and_not_recorded(world):
+    result = world.bench("refuse")
+    assert result.status == 1
+    assert result.err.endswith(
+        "error: the model is not to my taste\n  taste   bitter\nfix: add sugar\n"
+    )
+    assert world.store.index.find() == []
+    assert world.unfinished() == []
+
+
+def test_a_hang_that_ignores_sigterm_is_killed(world):
+    began = time.monotonic()
+    result = world.bench("stubborn", "--timeout", "1s")
+    assert result.status == 1
+    assert time.monotonic() - began < 15
+    assert world.last_failure().signal == "SIGKILL"
+    assert world.wait_until_quiet() == []
+
+
+def test_grandchildren_do_not_outlive_the_job(world):
+    assert world.bench("fork").status == 0
+    assert world.wait_until_quiet(within_s=2) == []
+    assert world.bench("spawn", "--timeout", "1s").status == 1
+    assert world.wait_until_quiet(within_s=2) == []
+
+
+def test_a_runtime_that_closes_the_events_pipe_still_measures(world):
+    assert world.bench("deaf").status == 0
+
+
+@pytest.mark.parametrize("behaviour", ["kill", "raise", "refuse"])
+def test_a_failure_in_the_second_launch_keeps_the_first(world, behaviour):
+    result = world.bench(behaviour, "--launches", "3", "--opt", "launch=1")
+    assert result.status == 1
+    failed = world.last_failure()
+    assert failed.stage == "measure"
+    folder = world.store.resolve(failed.id)
+    kept = read_samples(folder)
+    assert len(kept) == 40
+    assert set(kept.launch) == {0}
+    assert sorted(each.name for each in folder.iterdir()) == ["log.txt", "run.json", "samples.npz"]
+
+
+def test_out_of_memory_under_a_limit_of_the_shell(world):
+    limit = 3 << 30
+
+    def ulimit():
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    result = world.bench("eat", preexec_fn=ulimit)
+    assert result.status == 1, result.err
+    assert world.last_failure().reason == "out of memory"
+    again = world.bench("eat", "--memory-limit", "64GiB", preexec_fn=ulimit)
+    assert again.status == 1, again.err
+    assert world.last_failure().reason == "out of memory"
+
+
+@pytest.mark.parametrize("limit", ["1MiB", "60MiB"])
+def test_a_limit_too_small_to_start_is_a_failure_and_not_a_traceback(world, limit):
+    result = world.bench(None, "--memory-limit", limit)
+    assert result.status in (1, 4), result.err
+    assert "error:" in result.err
+
+
+# --- the parent ------------------------------------------------------------------------------
+
+
+def wait_for(condition, *, within_s=20.0):
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def measuring(world, *flags, behaviour="hang", **popen):
+    started = world.start(*world.bench_arguments(behaviour, *flags), **popen)
+    world.wait_until_at_work()
+    assert len(world.workers()) == 2
+    return started
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_parent_leaves_no_orphan_and_nothing_half_done(world, number):
+    result = measuring(world).send(number)
+    assert result.status == 130
+    assert "interrupted" in result.err
+    assert "Traceback" not in result.err
+    assert world.wait_until_quiet() == []
+    assert world.unfinished() == []
+    assert world.store.index.find() == []
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_whole_group_of_the_parent(world):
+    started = measuring(world, start_new_session=True)
+    os.killpg(started.pid, signal.SIGINT)
+    result = started.result()
+    assert (result.status, "Traceback" in result.err) == (130, False)
+    assert world.wait_until_quiet() == []
+
+
+def test_an_interrupt_with_an_output_folder_leaves_nothing_there(world):
+    result = measuring(world, "-o", world.folder / "results" / "mine").send(signal.SIGINT)
+    assert result.status == 130
+    assert list((world.folder / "results").iterdir()) == []
+
+
+def test_an_interrupt_while_waiting_for_the_device(world):
+    holder = measuring(world)
+    waiting = world.start(*world.bench_arguments("work"))
+    wait_for(lambda: waiting.said("waiting for"))
+    assert waiting.send(signal.SIGINT).status == 130
+    assert holder.send(signal.SIGINT).status == 130
+
+
+def test_a_killed_parent_takes_the_child_along_and_the_next_use_clears_up(world):
+    assert measuring(world).send(signal.SIGKILL).status == -signal.SIGKILL
+    assert world.wait_until_quiet() == []
+    assert len(world.unfinished()) == 1
+    assert world.run("runs").status == 0
+    assert world.unfinished() == []
+    assert world.bench("work").status == 0, "the lock was not released"
+
+
+def test_a_hangup_is_ignored_under_nohup(world):
+    def nohup():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    started = measuring(world, "--duration", "500ms", behaviour="sleep", preexec_fn=nohup)
+    assert started.send(signal.SIGHUP).status == 0
+
+
+# --- two at once -----------------------------------------------------------------------------
+
+
+def test_the_second_of_two_waits_and_says_for_whom(world):
+    first = measuring(world, behaviour="wait")
+    second = world.start(*world.bench_arguments("work", "--tag", "second"))
+    told = f"waiting for misbehaving, held by process {first.pid} (trtbench bench"
+    wait_for(lambda: second.said(told))
+    world.model.with_suffix(".go").touch()
+    assert first.result().status == 0
+    assert second.result().status == 0
+    assert len(world.store.index.find()) == 2
+    assert world.store.load("last").record.tags == ("second",)
+
+
+def test_no_wait_fails_at_once_while_another_device_is_free(world):
+    first = measuring(world)
+    refused = world.bench("work", "--no-wait")
+    assert refused.status == 4
+    assert "is being measured by another process" in refused.err
+    assert f"process {first.pid}" in refused.err
+    assert "--no-wait" in refused.err
+    assert world.bench("work", "--no-wait", "--device", "another").status == 0
+    assert first.send(signal.SIGINT).status == 130
+    assert world.bench("work", "--no-wait").status == 0
+
+
+def test_a_lock_that_cannot_be_taken_is_said(world):
+    (world.folder / "tmp" / "trtbench-locks").write_text("in the way")
+    result = world.bench("work")
+    assert result.status == 4
+    assert "error: no lock can be taken for the device misbehaving" in result.err
+
+
+# --- a full disk -----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def small_disk(folder, size):
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or not shutil.which("mount"):
+        pytest.skip("a small disk can only be mounted by root")
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder):
+    with contextlib.suppress(OSError), open(folder / "filler", "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+def test_a_disk_that_fills_up_while_measuring_leaves_the_record_of_it(world):
+    with small_disk(world.folder / "store", "1m"):
+        good = world.bench("work", "--json").json()["run"]["id"]
+        result = world.bench("fill")
+        assert result.status == 1
+        assert "Traceback (most recent call last)" not in result.err.split("error:")[1]
+        assert "the disk is full" in result.err
+        failed = world.last_failure()
+        assert (failed.stage, failed.reason) == ("measure", "the disk is full")
+        assert isinstance(world.store.load(good), Run)
+        assert world.unfinished() == []
+        assert world.bench("work").status == 0
+
+
+def test_a_disk_that_is_full_from_the_start(world):
+    with small_disk(world.folder / "store", "1m") as disk:
+        good = world.bench("work", "--json").json()["run"]["id"]
+        fill(disk)
+        result = world.bench("work")
+        assert result.status == 1
+        assert "error: the disk is full" in result.err
+        assert "Traceback" not in result.err
+        (disk / "filler").unlink()
+        assert isinstance(world.store.load(good), Run)
+        assert world.unfinished() == []
+
+
+def test_a_new_store_on_a_full_disk(world):
+    with small_disk(world.folder / "store", "64k") as disk:
+        fill(disk)
+        result = world.bench("work")
+        assert result.status == 1
+        assert "error:" in result.err
+        assert "full" in result.err
+        assert "Traceback" not in result.err
+
+
+def test_whatever_room_is_left_no_half_run_is_seen(world):
+    """The disk fills up at another step each time: job, log, samples, record, derived files."""
+    with small_disk(world.folder / "store", "1m") as disk:
+        assert world.bench("work").status == 0
+        filler = disk / "filler"
+        statuses = []
+        for pages in (1, 4, 7, 11):
+            before = {folder.name for folder in run_directories(world.store.runs)}
+            fill(disk)
+            os.truncate(filler, filler.stat().st_size - 4096 * pages)
+            result = world.bench("work")
+            filler.unlink()
+            statuses.append(result.status)
+            assert "Traceback" not in result.err
+            assert result.status == 0 or "full" in result.err
+            assert world.unfinished() == []
+            after = {folder.name for folder in run_directories(world.store.runs)}
+            assert before <= after
+            for name in after:
+                assert isinstance(read_run(world.store.runs / name), Run | FailedRun)
+        assert set(statuses) <= {0, 1}
+        assert 1 in statuses
+
+
+def test_a_full_output_folder_is_recorded_in_the_store(world):
+    with small_disk(world.folder / "out", "256k") as disk:
+        result = world.bench("fill", "-o", disk / "mine")
+        assert result.status == 1
+        assert "the disk is full" in result.err
+        failed = world.last_failure()
+        assert failed.reason == "the disk is full"
+        assert world.store.resolve(failed.id) == disk / "mine"
+        fill(disk)
+        again = world.bench("work", "-o", disk / "other")
+        assert again.status == 1
+        assert "error: the disk is full" in again.err
+        assert "Traceback" not in again.err
+
+
+# --- asleep ----------------------------------------------------------------------------------
+
+
+def test_the_parent_sleeps_while_the_child_measures(world):
+    started = measuring(world, "--duration", "2500ms", behaviour="sleep")
+    parent = psutil.Process(started.pid)
+    before = parent.cpu_times()
+    time.sleep(2.0)
+    after = parent.cpu_times()
+    assert started.result().status == 0
+    used = after.user + after.system - before.user - before.system
+    assert used <= 0.03, f"the parent used {used:.3f} s of the processor in 2 s"
