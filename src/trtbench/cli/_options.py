@@ -69,8 +69,16 @@ measure_options = stack(
     click.option("--device", metavar="NAME", help="cpu, cuda:0, ..."),
     click.option(
         "--protocol",
-        type=click.Choice(["serve", "pipeline", "gpu"]),
+        type=click.Choice(["serve", "pipeline", "gpu", "server", "first"]),
         help="How queries follow one another (default: serve; trtexec: pipeline).",
+    ),
+    click.option("--rate", metavar="RATE", help="Arrivals of the protocol server, e.g. 500/s."),
+    click.option(
+        "--arrivals",
+        type=click.Choice(["poisson", "constant"]),
+        default="poisson",
+        show_default=True,
+        help="How they are spread in time.",
     ),
     click.option(
         "--cuda-graph",
@@ -83,6 +91,27 @@ measure_options = stack(
     click.option("--spin-wait", is_flag=True, help="Wait for the GPU by spinning."),
     click.option("--streams", type=int, default=1, show_default=True, help="Queries at a time."),
     click.option("--gap", metavar="TIME", help="Rest between queries, e.g. 5ms."),
+    click.option(
+        "--profile-index",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Optimization profile of the engine.",
+    ),
+    click.option(
+        "--telemetry",
+        is_flag=False,
+        flag_value="100ms",
+        metavar="[TIME]",
+        help="Look at the GPU this often (100ms), in a pass of its own after the measurement.",
+    ),
+    click.option(
+        "--lock-clocks",
+        is_flag=False,
+        flag_value="base",
+        metavar="[base|max|MHZ]",
+        help="Lock the GPU's clock while measuring (needs root), and free it afterwards.",
+    ),
     precision_option,
     click.option(
         "--profile/--no-profile",

@@ -38,6 +38,11 @@ _SPEC_FLAGS = (
     "spin_wait",
     "streams",
     "gap",
+    "rate",
+    "arrivals",
+    "profile_index",
+    "telemetry",
+    "lock_clocks",
     "precision",
     "profile",
     "separate_profile_run",
@@ -62,6 +67,8 @@ def command(**flags: Any) -> None:
     Examples:
       trtbench bench model.onnx --batch 8
       trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s --launches 5
+      trtbench bench model.onnx --protocol server --rate 200/s
+      trtbench bench model.engine --cuda-graph on --telemetry
       trtbench bench model.onnx --inputs data.npz --threads 2 --tag nightly --json
       trtbench bench model.onnx --python ~/envs/ort-1.20/bin/python
       trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory

@@ -6,6 +6,7 @@ from typing import Literal
 
 from trtbench.domain.conversion import ExportSpec, QuantSpec, VerifySpec
 from trtbench.domain.result import Fact, LaunchFacts, Scalar
+from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
 
 STAGES = ("start", "load", "first", "warm-up", "measure", "profile", "build", "save")
@@ -79,6 +80,10 @@ class BenchOutcome(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     reported: dict[str, Scalar] = {}
     """What a program that measured (trtexec) printed, as printed, and its command."""
+    evidence: dict[str, Scalar] = {}
+    """What findings look at beside the samples; becomes the ``facts`` of the record."""
+    layers: LayerProfile | None = None
+    """Times of single layers, where a pass of its own took them."""
 
 
 class BuildOutcome(Value, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ first     load, first inference, time to steady
 
 CudaGraph = Literal["off", "on", "auto"]
 
+Arrivals = Literal["poisson", "constant"]
+
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]
 
 ModelFormat = Literal["onnx", "engine", "torch", "unknown"]
@@ -108,6 +110,14 @@ class RunSpec(Value, frozen=True, kw_only=True):
     spin_wait: bool = False
     gap_s: float = 0.0
     rate_hz: float | None = None
+    arrivals: Arrivals = "poisson"
+    """How queries of the protocol server arrive at this rate."""
+    profile_index: int = 0
+    """Which of an engine's optimization profiles runs."""
+    telemetry_s: float | None = None
+    """Look at the GPU this often, in a pass of its own; ``None`` does not look."""
+    lock_clocks: str | None = None
+    """Lock the GPU's clock while measuring: ``base``, ``max`` or megahertz."""
     profile: bool = False
     """Also time single layers, in a pass of its own."""
     separate_profile_run: bool = True

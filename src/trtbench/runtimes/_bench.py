@@ -1,6 +1,6 @@
-"""The timed loop for sessions that complete a query before they return.
+"""The timed loop and what surrounds it: loading, the first query, warming up.
 
-Warm-up first, at least as long as asked, then until two windows agree; then the measurement, with
+Warm-up lasts at least as long as asked, then until two windows agree; then the measurement, with
 nothing in the loop but the clock, the call, and two stores.
 """
 
@@ -15,24 +15,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.steady import WarmupWatch
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import LaunchFacts
-from trtbench.domain.samples import IterationTimes
+from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.runtimes._session import (
     Session,
+    Spans,
     Stage,
     refuse_if_out_of_memory,
     resolve_inputs,
 )
 
 _NS = 1e-9
+
+Stamps = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""When calls began and ended, in nanoseconds of the host's clock."""
 _FLOOR_PROBES = 2000
 
 
@@ -55,31 +58,12 @@ class WarmupResult:
 class Prepared:
     """A session that has run once and is ready to be timed."""
 
+    session: Session
     step: Callable[[], object]
     load_s: float
     first_s: float
     outcome: BenchOutcome
-
-
-def bench_session(
-    open_session: Callable[[RunSpec], Session], spec: RunSpec, *, stage: Stage
-) -> tuple[BenchOutcome, IterationTimes]:
-    """Load, run once, warm up, measure: one launch of a run."""
-    stage("load")
-    prepared = prepare(open_session, spec)
-    stage("warm-up")
-    warm = warm_up(prepared.step, spec.warmup)
-    stage("measure")
-    times, facts = measure(prepared.step, spec.stop)
-    facts = msgspec.structs.replace(
-        facts,
-        load_s=prepared.load_s,
-        first_s=prepared.first_s,
-        warmup_s=warm.seconds,
-        warmup_iterations=warm.iterations,
-        steady=warm.steady,
-    )
-    return msgspec.structs.replace(prepared.outcome, facts=facts), times
+    spans: Spans | None = None
 
 
 def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepared:
@@ -89,16 +73,29 @@ def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepar
     load_s = time.perf_counter() - began
     settled, arrays = resolve_inputs(session.inputs, spec)
     session.bind(arrays)
-    step = session.step()
-    first_s = _first(step)
+    first = getattr(session, "first", None)
+    if first is not None:
+        first_s = _first(first)
+        step = session.step()
+    else:
+        step = session.step()
+        first_s = _first(step)
     outcome = BenchOutcome(
         facts=LaunchFacts(),
         inputs=settled,
         outputs=session.outputs,
         conditions=session.conditions,
         notes=session.notes,
+        evidence=getattr(session, "evidence", {}),
     )
-    return Prepared(step=step, load_s=load_s, first_s=first_s, outcome=outcome)
+    return Prepared(
+        session=session,
+        step=step,
+        load_s=load_s,
+        first_s=first_s,
+        outcome=outcome,
+        spans=getattr(session, "spans", None),
+    )
 
 
 def _first(step: Callable[[], object]) -> float:
@@ -133,34 +130,78 @@ def warm_up(step: Callable[[], object], warmup: Warmup) -> WarmupResult:
     )
 
 
-def measure(step: Callable[[], object], stop: Length) -> tuple[IterationTimes, LaunchFacts]:
+def measure(
+    step: Callable[[], object],
+    stop: Length,
+    *,
+    spans: Spans | None = None,
+    pause: Callable[[], None] | None = None,
+) -> tuple[IterationTimes, LaunchFacts]:
     """Time calls until every limit that is set has been reached."""
+    after = _between(spans, pause)
+    if spans is not None:
+        spans.clear()
+
+    def loop() -> Stamps:
+        stamps = timed_loop(step, stop) if after is None else spaced_loop(step, stop, after)
+        if spans is not None:
+            spans.drain()
+        return stamps
+
+    (starts, ends), facts = watched(loop)
+    return times_from_stamps(starts, ends, spans), facts
+
+
+def watched(loop: Callable[[], Stamps]) -> tuple[Stamps, LaunchFacts]:
+    """Run a timed loop without garbage collection, and tell what it cost the process."""
     floor_s = timer_floor_s()
     gc.collect()
     gc.disable()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     try:
-        starts, ends = timed_loop(step, stop)
+        starts, ends = loop()
+        end = time.perf_counter_ns()
     finally:
         gc.enable()
     used = resource.getrusage(resource.RUSAGE_SELF)
-    times = IterationTimes(
-        host=np.asarray((ends - starts) * _NS, np.float64),
-        start=np.asarray((starts - starts[0]) * _NS, np.float64),
-    )
     facts = LaunchFacts(
-        wall_s=float(ends[-1] - starts[0]) * _NS,
+        wall_s=float(end - starts[0]) * _NS,
         timer_floor_s=floor_s,
         involuntary_switches=used.ru_nivcsw - usage.ru_nivcsw,
         cpu_s=(used.ru_utime + used.ru_stime) - (usage.ru_utime + usage.ru_stime),
         peak_memory_bytes=used.ru_maxrss * 1024,
     )
-    return times, facts
+    return (starts, ends), facts
 
 
-def timed_loop(
-    step: Callable[[], object], stop: Length
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def times_from_stamps(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], spans: Spans | None
+) -> IterationTimes:
+    """Put the host's clock and the spans of the device together."""
+    columns: dict[str, NDArray[np.generic]] = dict(spans.columns()) if spans else {}
+    if spans is not None and spans.overlapping:
+        return times_from_columns(columns)  # the host saw calls, which are not queries
+    columns["host"] = np.asarray((ends - starts) * _NS, np.float64)
+    columns["start"] = np.asarray((starts - starts[0]) * _NS, np.float64)
+    return times_from_columns(columns)
+
+
+def _between(spans: Spans | None, pause: Callable[[], None] | None) -> Callable[[], None] | None:
+    """What is done after each call, outside the clock."""
+    if spans is None or spans.overlapping:
+        return pause
+    take = spans.take
+    if pause is None:
+        return take
+
+    def both() -> None:
+        take()
+        pause()
+
+    return both
+
+
+def timed_loop(step: Callable[[], object], stop: Length) -> Stamps:
     """Give the nanoseconds before and after each call, as the clock told them."""
     clock = time.perf_counter_ns
     starts, ends = array("q"), array("q")
@@ -174,6 +215,27 @@ def timed_loop(
         after = clock()
         push_start(before)
         push_end(after)
+        count += 1
+        if count >= least and after >= deadline:
+            break
+    return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
+
+
+def spaced_loop(step: Callable[[], object], stop: Length, between: Callable[[], None]) -> Stamps:
+    """The same with something to do between calls, which is not timed."""
+    clock = time.perf_counter_ns
+    starts, ends = array("q"), array("q")
+    push_start, push_end = starts.append, ends.append
+    least = stop.iterations or 1
+    deadline = clock() + int((stop.seconds or 0.0) * 1e9)
+    count = 0
+    while True:
+        before = clock()
+        step()
+        after = clock()
+        push_start(before)
+        push_end(after)
+        between()
         count += 1
         if count >= least and after >= deadline:
             break

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import random_inputs
 from trtbench.domain.result import Fact
+from trtbench.domain.samples import Column
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec
 from trtbench.errors import InputError, UsageError, near_miss
 from trtbench.host.arrays import read_arrays
@@ -21,8 +22,32 @@ Stage = Callable[[str], None]
 """Told the name of each stage as it begins."""
 
 
+class Spans(Protocol):
+    """What a session can tell of its queries beside the time its caller sees."""
+
+    overlapping: bool
+    """Several queries are in flight: a call of ``step`` is not one query."""
+
+    def take(self) -> None:
+        """Keep the spans of the query just completed; called outside the clock."""
+
+    def drain(self) -> None:
+        """Wait for every query in flight."""
+
+    def clear(self) -> None:
+        """Forget all queries so far."""
+
+    def columns(self) -> dict[str, Column]:
+        """Give what was kept, in seconds, one row per query."""
+
+
 class Session(Protocol):
-    """A loaded model that can be run again and again on the inputs bound to it."""
+    """A loaded model that can be run again and again on the inputs bound to it.
+
+    A session may also have ``spans`` (after ``step``), ``first()`` (the first query, where ``step``
+    needs one before it can be made), ``evidence`` (facts for the findings), ``profile_layers()``
+    and ``close()``.
+    """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]

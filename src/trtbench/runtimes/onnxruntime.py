@@ -16,8 +16,8 @@ from trtbench.domain.result import Fact
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
-from trtbench.runtimes._bench import bench_session
 from trtbench.runtimes._onnx_problems import explain_load_failure
+from trtbench.runtimes._protocols import SERIAL, bench_session
 from trtbench.runtimes._session import Arrays, Stage, refuse_if_out_of_memory
 
 FORMATS = ("onnx",)
@@ -132,16 +132,16 @@ def _check(spec: RunSpec) -> None:
                 facts=OPTIONS,
                 fix=f"--opt {guess}={spec.options[key]}" if guess else None,
             )
-    if spec.protocol != "serve" or spec.cuda_graph == "on" or spec.streams != 1:
+    if spec.protocol not in SERIAL or spec.cuda_graph == "on" or spec.streams != 1:
         raise UsageError(
-            "ONNX Runtime is measured one query at a time (protocol serve, one stream, no graph)",
+            "ONNX Runtime is measured one query at a time "
+            f"(protocol {', '.join(SERIAL)}; one stream, no graph)",
             facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
         )
     refused = {
         "--profile": spec.profile,
         "--no-transfers": not spec.transfers,
         "--spin-wait": spec.spin_wait,
-        "--gap": spec.gap_s > 0,
         "--precision": spec.precision is not None,
     }
     for flag, given in refused.items():

@@ -45,6 +45,7 @@ from trtbench.store.directory import (
 from trtbench.store.index import Cached
 from trtbench.store.store import Store
 from trtbench.units import text_from_seconds
+from trtbench.workflows.evidence import evidence_of_launches
 from trtbench.workflows.files import write_run_files
 from trtbench.workflows.progress import Event, Listener, silent
 
@@ -305,6 +306,7 @@ def record_from_launches(
         conditions=first.conditions,
         reported=first.reported,
         notes=tuple(dict.fromkeys(note for each in launches for note in each.outcome.notes)),
+        facts=evidence_of_launches([each.outcome.evidence for each in launches]),
     )
 
 

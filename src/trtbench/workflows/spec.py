@@ -13,7 +13,7 @@ from trtbench.domain.spec import CudaGraph, InputSpec, Length, Protocol, RunSpec
 from trtbench.errors import UsageError
 from trtbench.host.models import model_ref
 from trtbench.registry import Registry
-from trtbench.units import seconds_from_text
+from trtbench.units import hertz_from_text, seconds_from_text
 from trtbench.workflows.config import Config
 
 RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
@@ -47,6 +47,9 @@ def run_spec(
     transfers: bool = True,
     gap: Duration | None = None,
     streams: int = 1,
+    rate: str | float | None = None,
+    telemetry: Duration | None = None,
+    lock_clocks: str | None = None,
     profile: bool | None = None,
     **rest: Any,
 ) -> RunSpec:
@@ -86,6 +89,9 @@ def run_spec(
         transfers=transfers and chosen != "gpu",
         gap_s=seconds(gap) if gap is not None else 0.0,
         streams=streams,
+        rate_hz=_rate(rate),
+        telemetry_s=seconds(telemetry) if telemetry is not None else None,
+        lock_clocks=_clock(lock_clocks),
         profile=getattr(module, "DEFAULT_PROFILE", False) if profile is None else profile,
         **rest,
     )
@@ -94,6 +100,19 @@ def run_spec(
 def seconds(value: Duration) -> float:
     """Take a number as seconds, and a text with its unit."""
     return seconds_from_text(value) if isinstance(value, str) else float(value)
+
+
+def _rate(value: str | float | None) -> float | None:
+    rate = hertz_from_text(value) if isinstance(value, str) else value
+    if rate is not None and rate <= 0:
+        raise UsageError("a rate of arrivals is above zero", fix="--rate 100/s")
+    return rate
+
+
+def _clock(value: str | None) -> str | None:
+    if value is None or value in ("base", "max") or value.isdigit():
+        return value
+    raise UsageError(f"--lock-clocks {value} cannot be read", fix="base, max, or 1500 (in MHz)")
 
 
 def _refuse_contradiction(protocol: Protocol, cuda_graph: CudaGraph | None) -> None:

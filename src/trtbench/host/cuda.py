@@ -1,0 +1,322 @@
+"""The one door to CUDA: memory, streams, events, copies and graphs of one device.
+
+Speaks to ``cuda.bindings.runtime``; does not know what is computed. Every return code is looked at,
+and whatever was made is freed at the end. Calls for a timed loop are bound beforehand: what is left
+for the loop is the call itself and the look at its answer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.spec import Value
+from trtbench.errors import JobError, UnavailableError
+
+MODULES = ("cuda.bindings.runtime", "cuda.cudart")
+"""The second is the name before cuda-python 13."""
+
+INSTALL = "pip install 'cuda-bindings==12.9.*' (or 13.* where the driver speaks CUDA 13)"
+
+SPIN, BLOCKING_EVENT = 1, 1
+"""cudaDeviceScheduleSpin and cudaEventBlockingSync."""
+FLAGS_ARE_VALID = 1
+"""cudaInitDeviceFlagsAreValid."""
+NON_BLOCKING = 1
+"""cudaStreamNonBlocking: no hidden waiting for the default stream."""
+CAPTURE_THREAD_LOCAL = "cudaStreamCaptureModeThreadLocal"
+
+_NO_MEMORY = 2
+_TOO_OLD, _NO_DEVICE = 35, 100
+
+Call = Callable[[], None]
+
+
+class CudaError(JobError):
+    """A CUDA call failed; the process cannot be trusted to go on."""
+
+
+class CaptureError(CudaError):
+    """A CUDA graph could not be made of what was enqueued."""
+
+
+class DeviceFacts(Value, frozen=True, kw_only=True):
+    """What CUDA tells about a device."""
+
+    name: str
+    compute_capability: str
+    sm_count: int
+    memory_bytes: int
+    l2_bytes: int
+    integrated: bool
+
+
+class Cuda:
+    """One device with all that was made on it; close it, or use it as a context."""
+
+    def __init__(self, api: Any, *, device: int = 0, spin: bool = False) -> None:
+        self._api = api
+        self._free: list[Call] = []
+        self.device = device
+        self.spin = spin
+        self._check_device()
+        self._choose(device, SPIN if spin else 0)
+
+    def __enter__(self) -> Cuda:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free everything, last made first; a device that is broken already cannot be helped."""
+        with suppress(CudaError):
+            self.call("cudaDeviceSynchronize")
+        while self._free:
+            with suppress(CudaError):
+                self._free.pop()()
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call a function of the runtime once; gives what it answers beside its code."""
+        code, *answers = getattr(self._api, name)(*arguments)
+        if code:
+            self._fail(name, code)
+        return answers[0] if len(answers) == 1 else tuple(answers)
+
+    def prepared(self, name: str, *arguments: Any) -> Call:
+        """Bind a call for the loop."""
+        function = partial(getattr(self._api, name), *arguments)
+        fail = partial(self._fail, name)
+
+        def call() -> None:
+            code = function()[0]
+            if code:
+                fail(code)
+
+        return call
+
+    def malloc(self, size: int) -> int:
+        """Allocate device memory."""
+        try:
+            address = self.call("cudaMalloc", size)
+        except CudaError:
+            self._forget_error()
+            free, total = self.memory()
+            raise no_memory(size, free=free, total=total) from None
+        self._free.append(self.prepared("cudaFree", address))
+        return int(address)
+
+    def pinned(self, size: int) -> NDArray[np.uint8]:
+        """Allocate page-locked host memory, as bytes."""
+        address = self.call("cudaMallocHost", size)
+        self._free.append(self.prepared("cudaFreeHost", address))
+        block = (ctypes.c_uint8 * size).from_address(int(address))
+        return np.frombuffer(memoryview(block), np.uint8)
+
+    def stream(self) -> Any:
+        """Make a stream that does not wait for the default one."""
+        stream = self.call("cudaStreamCreateWithFlags", NON_BLOCKING)
+        self._free.append(self.prepared("cudaStreamDestroy", stream))
+        return stream
+
+    def event(self) -> Any:
+        """Make an event with a time; waiting for it spins or blocks as the device was opened."""
+        event = self.call("cudaEventCreateWithFlags", 0 if self.spin else BLOCKING_EVENT)
+        self._free.append(self.prepared("cudaEventDestroy", event))
+        return event
+
+    def record(self, event: Any, stream: Any) -> Call:
+        return self.prepared("cudaEventRecord", event, stream)
+
+    def wait(self, event: Any) -> Call:
+        """The host waits for an event."""
+        return self.prepared("cudaEventSynchronize", event)
+
+    def hold_back(self, stream: Any, event: Any) -> Call:
+        """A stream waits for an event of another."""
+        return self.prepared("cudaStreamWaitEvent", stream, event, 0)
+
+    def synchronize(self, stream: Any) -> None:
+        self.call("cudaStreamSynchronize", stream)
+
+    def copy_in(self, device: int, host: NDArray[np.uint8], stream: Any) -> Call:
+        kind = self._api.cudaMemcpyKind.cudaMemcpyHostToDevice
+        size = host.nbytes
+        return self.prepared("cudaMemcpyAsync", device, host.ctypes.data, size, kind, stream)
+
+    def copy_out(self, host: NDArray[np.uint8], device: int, stream: Any) -> Call:
+        kind = self._api.cudaMemcpyKind.cudaMemcpyDeviceToHost
+        size = host.nbytes
+        return self.prepared("cudaMemcpyAsync", host.ctypes.data, device, size, kind, stream)
+
+    def clear(self, device: int, size: int, stream: Any, *, value: int = 0) -> None:
+        """Fill device memory with one byte."""
+        self.call("cudaMemsetAsync", device, value, size, stream)
+
+    def span(self, begin: Any, end: Any) -> Callable[[], float]:
+        """Bind the reading of the seconds between two events that have happened."""
+        function = partial(self._api.cudaEventElapsedTime, begin, end)
+        fail = partial(self._fail, "cudaEventElapsedTime")
+
+        def read() -> float:
+            code, milliseconds = function()
+            if code:
+                fail(code)
+            return float(milliseconds) * 1e-3
+
+        return read
+
+    def capture(self, stream: Any, enqueue: Callable[[], object]) -> Call:
+        """Record what is enqueued as a graph; gives its launch."""
+        mode = getattr(self._api.cudaStreamCaptureMode, CAPTURE_THREAD_LOCAL)
+        self.call("cudaStreamBeginCapture", stream, mode)
+        try:
+            refused = enqueue() is False
+        finally:
+            code, graph = self._api.cudaStreamEndCapture(stream)
+        if code or refused:
+            self._forget_error()
+            raise CaptureError(
+                "the work cannot be captured in a CUDA graph",
+                facts={"reason": self._text(code) if code else "enqueuing was refused"},
+            )
+        launched = self.call("cudaGraphInstantiate", graph, 0)
+        self._free.append(self.prepared("cudaGraphExecDestroy", launched))
+        self.call("cudaGraphDestroy", graph)
+        return self.prepared("cudaGraphLaunch", launched, stream)
+
+    def memory(self) -> tuple[int, int]:
+        """Give free and total bytes of the device."""
+        free, total = self.call("cudaMemGetInfo")
+        return int(free), int(total)
+
+    def facts(self) -> DeviceFacts:
+        told = self.call("cudaGetDeviceProperties", self.device)
+        name = told.name.decode() if isinstance(told.name, bytes) else str(told.name)
+        return DeviceFacts(
+            name=name.rstrip("\0"),
+            compute_capability=f"{told.major}.{told.minor}",
+            sm_count=int(told.multiProcessorCount),
+            memory_bytes=int(told.totalGlobalMem),
+            l2_bytes=int(told.l2CacheSize),
+            integrated=bool(told.integrated),
+        )
+
+    def _check_device(self) -> None:
+        code, count = self._api.cudaGetDeviceCount()
+        if code:
+            raise _no_device(int(code), self._text(code), self._driver())
+        if self.device >= count:
+            raise UnavailableError(
+                f"there is no device cuda:{self.device}",
+                facts={"devices": ", ".join(f"cuda:{index}" for index in range(count)) or "none"},
+                fix="--device cuda:0" if count else None,
+            )
+
+    def _choose(self, device: int, flags: int) -> None:
+        """Set how the host waits before the context exists, then make it."""
+        if hasattr(self._api, "cudaInitDevice"):
+            self.call("cudaInitDevice", device, flags, FLAGS_ARE_VALID)
+            self.call("cudaSetDevice", device)
+            return
+        self.call("cudaSetDevice", device)
+        self.call("cudaSetDeviceFlags", flags)
+
+    def _driver(self) -> int:
+        code, version = self._api.cudaDriverGetVersion()
+        return 0 if code else int(version)
+
+    def _fail(self, name: str, code: Any) -> NoReturn:
+        raise CudaError(
+            f"CUDA failed: {self._text(code)}",
+            facts={"call": name, "error": f"{getattr(code, 'name', 'cudaError')} ({int(code)})"},
+        )
+
+    def _forget_error(self) -> None:
+        """Take back the error that CUDA keeps for the next who asks."""
+        self._api.cudaGetLastError()
+
+    def _text(self, code: Any) -> str:
+        told, text = self._api.cudaGetErrorString(code)
+        if told or text is None:
+            return f"error {int(code)}"
+        return text.decode() if isinstance(text, bytes) else str(text)
+
+
+def open_cuda(device: str | None = None, *, spin: bool = False, api: Any = None) -> Cuda:
+    """Open a device by its name (``cuda:0``); says in words why that cannot be."""
+    return Cuda(api or runtime_module(), device=index_of(device), spin=spin)
+
+
+def runtime_module() -> Any:
+    """Import the bindings, by the name they have here."""
+    reason = "not installed"
+    for name in MODULES:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+        except Exception as problem:  # a broken library behind it fails in many ways
+            reason = str(problem)
+    raise UnavailableError(
+        "CUDA cannot be used from Python here", facts={"cuda-bindings": reason}, fix=INSTALL
+    )
+
+
+def index_of(device: str | None) -> int:
+    """Read the number of ``cuda:1``; the first device when none is named."""
+    name, _, number = (device or "cuda:0").partition(":")
+    if name not in ("cuda", "gpu") or not (number or "0").isdigit():
+        raise UnavailableError(f"{device} is not a CUDA device", fix="--device cuda:0")
+    return int(number or 0)
+
+
+def cuda_problem(*, api: Any = None) -> str | None:
+    """Say in a few words why no CUDA device can be used; ``None`` when one can."""
+    try:
+        module = api or runtime_module()
+        code, count = module.cudaGetDeviceCount()
+    except UnavailableError as problem:
+        return problem.message
+    if code:
+        return _words(int(code), "")
+    return None if count else "there is no CUDA device"
+
+
+def no_memory(needed: int, *, free: int, total: int) -> UnavailableError:
+    """The error for work that does not fit on the device."""
+    return UnavailableError(
+        "not enough GPU memory",
+        facts={
+            "needed": f"{needed / 2**20:.1f} MiB",
+            "free": f"{free / 2**20:.1f} MiB of {total / 2**20:.0f} MiB",
+        },
+        fix="a smaller --batch or fewer --streams; nvidia-smi shows who else holds memory",
+    )
+
+
+def is_out_of_memory(code: Any) -> bool:
+    return int(code) == _NO_MEMORY
+
+
+def _no_device(code: int, text: str, driver: int) -> UnavailableError:
+    facts = {"CUDA": text}
+    if driver:
+        facts["driver"] = f"speaks CUDA {driver // 1000}.{driver % 1000 // 10}"
+    fix = "install a newer NVIDIA driver, or older cuda-bindings (12.9.*)" if driver else None
+    return UnavailableError(_words(code, text), facts=facts, fix=fix or "install an NVIDIA driver")
+
+
+def _words(code: int, text: str) -> str:
+    known = {
+        _TOO_OLD: "no NVIDIA driver, or one too old for this CUDA",
+        _NO_DEVICE: "there is no CUDA device",
+    }
+    return known.get(code, f"CUDA does not start: {text or f'error {code}'}")

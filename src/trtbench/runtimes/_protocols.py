@@ -1,0 +1,190 @@
+"""How queries follow one another: one launch of a run, by the protocol that was asked for."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.steady import WarmupWatch
+from trtbench.domain.job import BenchOutcome
+from trtbench.domain.result import Fact, LaunchFacts
+from trtbench.domain.samples import IterationTimes, times_from_columns
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import UsageError
+from trtbench.runtimes._bench import (
+    Prepared,
+    Stamps,
+    WarmupResult,
+    measure,
+    prepare,
+    timer_floor_s,
+    times_from_stamps,
+    warm_up,
+    watched,
+)
+from trtbench.runtimes._server import LEAD_NS, arrivals, load_evidence, open_loop
+from trtbench.runtimes._session import Session, Stage
+
+SERIAL = ("serve", "server", "first")
+"""Protocols that any session can do whose step is a complete query."""
+
+Result = tuple[BenchOutcome, IterationTimes]
+
+
+def bench_session(
+    open_session: Callable[[RunSpec], Session], spec: RunSpec, *, stage: Stage
+) -> Result:
+    """Load, run once, warm up, measure, profile: one launch of a run."""
+    check_protocol(spec)
+    stage("load")
+    prepared = prepare(open_session, spec)
+    try:
+        outcome, times = _PROTOCOLS[spec.protocol](prepared, spec, stage)
+        if spec.profile:
+            outcome = _profiled(prepared.session, outcome, stage)
+        return outcome, times
+    finally:
+        close = getattr(prepared.session, "close", None)
+        if close is not None:
+            close()
+
+
+def check_protocol(spec: RunSpec) -> None:
+    """Refuse combinations that have no meaning, whatever the runtime."""
+    if spec.protocol == "server" and not spec.rate_hz:
+        raise UsageError("the protocol server needs a rate of arrivals", fix="--rate 100/s")
+    if spec.rate_hz and spec.protocol != "server":
+        raise UsageError(
+            f"the protocol {spec.protocol} has no rate: a query follows the one before",
+            fix=f"--protocol server --rate {spec.rate_hz:g}/s",
+        )
+    alone = spec.protocol in ("server", "first")
+    if alone and spec.streams > 1:
+        raise UsageError(
+            f"the protocol {spec.protocol} has one query at a time", fix="leave --streams out"
+        )
+    if spec.gap_s and (spec.protocol != "serve" or spec.streams > 1):
+        raise UsageError(
+            "a gap needs queries one at a time: --protocol serve, one stream",
+            fix="leave --gap out, or --protocol serve",
+        )
+
+
+def _closed(prepared: Prepared, spec: RunSpec, stage: Stage) -> Result:
+    """The next query follows the one before, or its gap."""
+    stage("warm-up")
+    warm = warm_up(prepared.step, spec.warmup)
+    stage("measure")
+    pause = _pause(spec.gap_s, seed=spec.inputs.seed) if spec.gap_s else None
+    times, facts = measure(prepared.step, spec.stop, spans=prepared.spans, pause=pause)
+    return _outcome(prepared, facts, warm), times
+
+
+def _server(prepared: Prepared, spec: RunSpec, stage: Stage) -> Result:
+    """Queries arrive by a schedule; latency counts from the scheduled start."""
+    stage("warm-up")
+    warm = warm_up(prepared.step, spec.warmup)
+    assert spec.rate_hz is not None
+    due = arrivals(spec.rate_hz, spec.stop, kind=spec.arrivals, seed=spec.inputs.seed)
+    stage("measure")
+    spans = prepared.spans
+    if spans is not None:
+        spans.clear()
+    take = spans.take if spans is not None else None
+    begin = [0]
+
+    def loop() -> Stamps:
+        begin[0] = time.perf_counter_ns() + LEAD_NS
+        return open_loop(prepared.step, due + begin[0], after=take)
+
+    (starts, ends), facts = watched(loop)
+    evidence, columns = load_evidence(
+        scheduled=due + begin[0], starts=starts, ends=ends, rate_hz=spec.rate_hz
+    )
+    told = times_from_stamps(starts, ends, spans)
+    table = {**dict(told.columns()), **columns}
+    outcome = _outcome(prepared, facts, warm)
+    outcome = msgspec.structs.replace(
+        outcome,
+        evidence={**outcome.evidence, **evidence},
+        conditions={**outcome.conditions, "arrivals": Fact(value=spec.arrivals)},
+    )
+    return outcome, times_from_columns(table)
+
+
+def _first(prepared: Prepared, spec: RunSpec, stage: Stage) -> Result:
+    """Every query from the first on, until they are steady; nothing is left out."""
+    stage("measure")
+    watch = WarmupWatch(msgspec.structs.replace(spec.warmup, until_steady=True))
+    clock = time.perf_counter_ns
+    starts, ends = array("q"), array("q")
+    while not watch.done:
+        before = clock()
+        prepared.step()
+        after = clock()
+        starts.append(before)
+        ends.append(after)
+        watch.add((after - before) * 1e-9)
+    began, ended = np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
+    host = np.concatenate([[prepared.first_s], (ended - began) * 1e-9])
+    start = np.concatenate([[0.0], prepared.first_s + (began - began[0]) * 1e-9])
+    facts = LaunchFacts(wall_s=float(start[-1] + host[-1]), timer_floor_s=timer_floor_s())
+    warm = WarmupResult(seconds=float(host.sum()), iterations=len(host), steady=bool(watch.steady))
+    outcome = _outcome(prepared, facts, warm)
+    evidence = {**outcome.evidence, "time_to_steady_s": float(prepared.load_s + host.sum())}
+    return msgspec.structs.replace(outcome, evidence=evidence), IterationTimes(
+        host=host, start=start
+    )
+
+
+_PROTOCOLS: dict[str, Callable[[Prepared, RunSpec, Stage], Result]] = {
+    "serve": _closed,
+    "pipeline": _closed,
+    "gpu": _closed,
+    "server": _server,
+    "first": _first,
+}
+
+
+def _pause(mean_s: float, *, seed: int) -> Callable[[], None]:
+    """Rest for a random while with this mean; a fixed one would fall in step with the machine."""
+    generator = np.random.default_rng([seed, 7])
+    rests: Iterator[float] = iter(())
+    sleep = time.sleep
+
+    def pause() -> None:
+        nonlocal rests
+        rest = next(rests, None)
+        if rest is None:
+            rests = iter(generator.exponential(mean_s, 1000).tolist())
+            rest = next(rests)
+        sleep(rest)
+
+    return pause
+
+
+def _outcome(prepared: Prepared, facts: LaunchFacts, warm: WarmupResult) -> BenchOutcome:
+    facts = msgspec.structs.replace(
+        facts,
+        load_s=prepared.load_s,
+        first_s=prepared.first_s,
+        warmup_s=warm.seconds,
+        warmup_iterations=warm.iterations,
+        steady=warm.steady,
+    )
+    return msgspec.structs.replace(prepared.outcome, facts=facts)
+
+
+def _profiled(session: Session, outcome: BenchOutcome, stage: Stage) -> BenchOutcome:
+    """Time single layers in a pass of its own, where the session can."""
+    profile = getattr(session, "profile_layers", None)
+    if profile is None:
+        raise UsageError("this runtime cannot time single layers", fix="leave --profile out")
+    stage("profile")
+    layers, gpu_s = profile()
+    facts = msgspec.structs.replace(outcome.facts, profiled_gpu_s=gpu_s)
+    return msgspec.structs.replace(outcome, layers=layers, facts=facts)

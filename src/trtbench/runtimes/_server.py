@@ -1,0 +1,119 @@
+"""Open-loop load: queries arrive when they are due, whether or not the one before is done.
+
+There is one server and one queue. Latency counts from the moment a query was due, so that waiting
+is not hidden; what the sender itself came late by is told apart from what the queue cost.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.distributions import t_quantile
+from trtbench.domain.result import Scalar
+from trtbench.domain.samples import Column
+from trtbench.domain.spec import Length
+
+Arrivals = Literal["poisson", "constant"]
+Nanoseconds = NDArray[np.int64]
+
+SPIN_NS = 200_000
+"""Sleeping is exact to some 50 µs; the rest of the wait is spent looking at the clock."""
+LEAD_NS = 2_000_000
+"""Time between the decision to begin and the first arrival."""
+LATE_SHARE = 0.05
+LATE_MOST_S = 100e-6
+LATE_LEAST_S = 10e-6
+"""A query is late when sent 5 % of the median service after it could be, at most 100 µs."""
+GROWTH_BLOCKS = 20
+GROWTH_LEVEL = 0.99
+
+
+def arrivals(
+    rate_hz: float, stop: Length, *, kind: Arrivals = "poisson", seed: int = 0
+) -> Nanoseconds:
+    """Draw the whole schedule beforehand: the same seed gives the same to every candidate."""
+    count = max(stop.iterations or 1, round(rate_hz * (stop.seconds or 0.0)))
+    if kind == "constant":
+        due = np.arange(count) / rate_hz
+    else:
+        gaps = np.random.default_rng([seed, 11]).exponential(1 / rate_hz, count)
+        due = np.cumsum(gaps) - gaps[0]
+    return np.asarray(due * 1e9, np.int64)
+
+
+def open_loop(
+    step: Callable[[], object], due: Nanoseconds, *, after: Callable[[], None] | None = None
+) -> tuple[Nanoseconds, Nanoseconds]:
+    """Send every query when it is due by the clock, or at once when that has passed.
+
+    Gives when each was sent and when it was done.
+    """
+    clock, sleep = time.perf_counter_ns, time.sleep
+    starts, ends = array("q"), array("q")
+    push_start, push_end = starts.append, ends.append
+    for target in due.tolist():
+        rest = target - clock()
+        if rest > SPIN_NS:
+            sleep((rest - SPIN_NS) * 1e-9)
+        while clock() < target:
+            pass
+        before = clock()
+        step()
+        done = clock()
+        push_start(before)
+        push_end(done)
+        if after is not None:
+            after()
+    return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
+
+
+def load_evidence(
+    *, scheduled: Nanoseconds, starts: Nanoseconds, ends: Nanoseconds, rate_hz: float
+) -> tuple[dict[str, Scalar], dict[str, Column]]:
+    """Tell how the loop went, and give latency by the schedule; all stamps share an origin."""
+    latency, wait, service = (
+        np.asarray(stamps * 1e-9, np.float64)
+        for stamps in (ends - scheduled, starts - scheduled, ends - starts)
+    )
+    free = np.concatenate([[scheduled[0]], ends[:-1]])
+    lag = (starts - np.maximum(scheduled, free)) * 1e-9
+    limit = min(LATE_MOST_S, max(LATE_LEAST_S, LATE_SHARE * float(np.median(service))))
+    span = float(scheduled[-1] - scheduled[0]) * 1e-9 + 1 / rate_hz
+    took = float(max(ends[-1] - scheduled[0], scheduled[-1] - scheduled[0])) * 1e-9
+    count = len(scheduled)
+    evidence: dict[str, Scalar] = {
+        "offered_hz": count / span,
+        "achieved_hz": count / max(took, span),
+        "late_share": float(np.mean(lag > limit)),
+        "queue_grows": queue_grows(wait, service=float(np.median(service))),
+        "busy_share": float(service.sum() / max(took, span)),
+    }
+    columns: dict[str, Column] = {
+        "host": latency,
+        "start": (scheduled - scheduled[0]) * 1e-9,
+        "dispatch": (starts - scheduled[0]) * 1e-9,
+    }
+    return evidence, columns
+
+
+def queue_grows(wait: Column, *, service: float) -> bool | None:
+    """Tell whether waiting rises along the run, at 99 % and by more than one service.
+
+    Waits of neighbours depend on one another, so the slope is judged on means of blocks.
+    """
+    if len(wait) < 2 * GROWTH_BLOCKS:
+        return None
+    means = np.array([block.mean() for block in np.array_split(wait, GROWTH_BLOCKS)])
+    place = np.arange(GROWTH_BLOCKS) - (GROWTH_BLOCKS - 1) / 2
+    slope = float(place @ means / (place @ place))
+    rest = means - means.mean() - slope * place
+    error = float(np.sqrt(rest @ rest / (GROWTH_BLOCKS - 2) / (place @ place)))
+    if slope * GROWTH_BLOCKS <= service:
+        return False
+    return slope > t_quantile(GROWTH_LEVEL, df=GROWTH_BLOCKS - 2) * error
