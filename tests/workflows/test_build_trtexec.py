@@ -1,0 +1,177 @@
+"""Builds with trtexec: a whole engine with everything beside it, or none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.spec import BuildSpec, ShapeProfile
+from trtbench.errors import InputError, JobError, UsageError
+from trtbench.host.models import sha256_of
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.workflows.bench import Conduct
+from trtbench.workflows.build import build_spec, profiles_from_shapes, run_build
+from trtbench.workflows.config import load_config
+from trtbench.workflows.progress import Event
+
+VERSIONS = ("8.6.1", "10.9.0", "11.1.0")
+BESIDE = [".build.log", ".build.metadata.json", ".graph.json", ".json", ".timing.cache"]
+
+
+def spec_for(trtexec: Any, **changes: Any) -> BuildSpec:
+    changes.setdefault("output", trtexec.folder / "out" / "net.engine")
+    model = changes.pop("model", None) or trtexec.onnx()
+    return build_spec(model, config=load_config(), **changes)
+
+
+def build(trtexec: Any, *, conduct: Conduct | None = None, **changes: Any) -> Artefact:
+    return run_build(spec_for(trtexec, **changes), conduct=conduct)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_build_leaves_the_engine_and_what_belongs_to_it(version: str, trtexec: Any) -> None:
+    trtexec.version(version)
+    stages: list[Event] = []
+    artefact = build(
+        trtexec,
+        conduct=Conduct(listen=stages.append),
+        shapes_min={"input": (1, 3, 8, 8)},
+        shapes_opt={"input": (2, 3, 8, 8)},
+        workspace_bytes=1 << 30,
+    )
+    engine = Path(artefact.path)
+    assert names_in(engine.parent) == sorted(engine.name + end for end in ["", *BESIDE])
+    assert artefact.sha256 == sha256_of(engine)
+    assert artefact.tensorrt == version
+    assert (artefact.plan or "").startswith(version)
+    assert artefact.build_s == 1.25
+    metadata = json.loads(Path(f"{engine}.build.metadata.json").read_bytes())
+    assert metadata["build_options"]["Memory Pools"] == "workspace: 1024 MiB, dlaSRAM: default"
+    assert metadata["build_options"]["Input build shape"] == "input=1x3x8x8+2x3x8x8+2x3x8x8"
+    assert metadata["trtexec"]["outcome"] == "passed"
+    assert graph_from_json(Path(f"{engine}.graph.json").read_bytes(), where="g").detailed
+    described = json.loads(Path(f"{engine}.json").read_bytes())
+    assert described["sha256"] == artefact.sha256
+    assert described["spec"]["workspace_bytes"] == 1 << 30
+    assert f"--saveEngine={engine}" in described["command"]
+    assert ".partial-" not in json.dumps(described)
+    assert stages[0].text == "parsing"
+
+
+def test_an_engine_that_was_built_can_be_measured(trtexec: Any) -> None:
+    from trtbench.store.store import Store
+    from trtbench.workflows.bench import run_bench
+    from trtbench.workflows.spec import run_spec
+
+    artefact = build(trtexec)
+    spec = run_spec(artefact.path, config=load_config(), warmup=0.05, duration=0.05)
+    run = run_bench(spec, store=Store(trtexec.folder / "runs"))
+    assert run.record.spec.model.sha256 == artefact.sha256
+    assert run.record.spec.protocol == "pipeline"
+    assert run.graph is not None
+    assert run.graph.detailed
+    assert run.layers is not None
+
+
+def test_the_timing_cache_is_kept_and_used_again(trtexec: Any) -> None:
+    cache = trtexec.folder / "shared.cache"
+    build(trtexec, timing_cache=cache)
+    first = cache.read_bytes()
+    again = build(trtexec, timing_cache=cache)
+    assert len(cache.read_bytes()) > len(first)
+    assert again.facts["timing_cache_loaded_bytes"] == len(first)
+
+
+def test_no_timing_cache_when_none_is_wanted(trtexec: Any) -> None:
+    artefact = build(trtexec, timing_cache=False)
+    assert "timingCacheFile" not in (artefact.command or "")
+    assert not Path(f"{artefact.path}.timing.cache").exists()
+
+
+@pytest.mark.parametrize("behaviour", ["no-build", "silent", "garbage", "late"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_build_that_fails_leaves_no_engine(behaviour: str, version: str, trtexec: Any) -> None:
+    trtexec.version(version)
+    trtexec.behave(behaviour)
+    with pytest.raises(JobError, match="the engine was not built") as caught:
+        build(trtexec)
+    assert names_in(trtexec.folder / "out") == ["net.engine.build.log"]
+    assert 0 < len(caught.value.log_tail) <= 20
+    if behaviour == "no-build":
+        assert "Could not find any implementation" in caught.value.message
+        assert caught.value.facts["status"] == "1"
+
+
+def test_a_model_that_cannot_be_parsed_is_explained(trtexec: Any) -> None:
+    with pytest.raises(JobError, match="could not be read by the parser"):
+        build(trtexec, model=trtexec.onnx(b"broken"))
+
+
+def test_an_old_engine_survives_a_build_that_fails(trtexec: Any) -> None:
+    artefact = build(trtexec)
+    before = {name: (trtexec.folder / "out" / name).read_bytes() for name in ("net.engine",)}
+    trtexec.behave("no-build")
+    with pytest.raises(JobError):
+        build(trtexec)
+    assert Path(artefact.path).read_bytes() == before["net.engine"]
+    assert json.loads(Path(f"{artefact.path}.json").read_bytes())["sha256"] == artefact.sha256
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("behaviour", [("half",), ("half", "deaf")])
+def test_a_build_that_hangs_is_ended_and_leaves_nothing(
+    behaviour: tuple[str, ...], trtexec: Any
+) -> None:
+    trtexec.behave(*behaviour)
+    with pytest.raises(JobError, match="no end after") as caught:
+        build(trtexec, conduct=Conduct(timeout_s=1.5))
+    assert names_in(trtexec.folder / "out") == ["net.engine.build.log"]
+    assert any("Engine built in" in line for line in caught.value.log_tail)
+    assert not trtexec.alive()
+
+
+@pytest.mark.parametrize(
+    ("version", "changes", "words"),
+    [
+        ("11.1.0", {"precision": "fp16"}, "strongly typed"),
+        ("8.6.1", {"strip_weights": True}, "cannot be expressed"),
+        ("8.6.1", {"precision": "bf16"}, "cannot be expressed"),
+        ("10.9.0", {"options": {"spasity": "force"}}, "no option"),
+    ],
+)
+def test_what_a_version_cannot_do_is_said_before_anything_runs(
+    version: str, changes: dict[str, Any], words: str, trtexec: Any
+) -> None:
+    trtexec.version(version)
+    with pytest.raises(UsageError, match=words):
+        build(trtexec, **changes)
+    assert names_in(trtexec.folder / "out") == []
+
+
+def test_only_onnx_is_built(trtexec: Any) -> None:
+    with pytest.raises(UsageError, match="from ONNX"):
+        spec_for(trtexec, model=trtexec.engine())
+    with pytest.raises(InputError, match="there is no file"):
+        spec_for(trtexec, model=trtexec.folder / "nut.onnx")
+    with pytest.raises(UsageError, match="overwrite"):
+        spec_for(trtexec, output=trtexec.onnx())
+    with pytest.raises(UsageError, match="no builder called 'trtexek'"):
+        spec_for(trtexec, builder="trtexek")
+
+
+def test_shapes_are_filled_in_from_their_neighbours() -> None:
+    found = profiles_from_shapes({"a": (1, 3)}, {"b": (2, 3)}, {"a": (8, 3)})
+    assert found["a"] == ShapeProfile(min=(1, 3), opt=(8, 3), max=(8, 3))
+    assert found["b"] == ShapeProfile(min=(2, 3), opt=(2, 3), max=(2, 3))
+    with pytest.raises(UsageError, match="do not rise"):
+        profiles_from_shapes({"a": (4, 3)}, {"a": (2, 3)}, {})
+    with pytest.raises(UsageError, match="do not rise"):
+        profiles_from_shapes({"a": (4, 3, 1)}, {"a": (4, 3)}, {})
