@@ -71,7 +71,7 @@ def test_a_run_keeps_what_trtexec_wrote_and_said(version: str, trtexec: Any) -> 
     assert stages[0] == "load"
     assert profile_from_json((folder / "profile.json").read_bytes(), where="p").layers
     first, second, *rest = (folder / "trtexec_stdout.log").read_text().splitlines()
-    assert first.startswith("# trtbench")
+    assert first == "# run by trtbench:"
     assert second == outcome.reported["command"]
     assert rest[0].startswith("&&&& RUNNING")
 

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trtbench import __version__
 from trtbench.errors import UnavailableError
 from trtbench.host.process import Exit, run_process
 from trtbench.host.tools import TRTEXEC_FOLDERS, find_trtexec
@@ -77,7 +76,7 @@ def run_logged(
     ``on_text`` is told what the program has written since the last look.
     """
     with open(log, "a", encoding="utf-8") as file:
-        file.write(f"# trtbench {__version__}\n{shlex.join(command)}\n")
+        file.write(f"# run by trtbench:\n{shlex.join(command)}\n")
     seen = [log.stat().st_size]
 
     def look() -> None:
