@@ -232,6 +232,7 @@ def test_bench_dry_run_prints_a_command_to_paste(
         (("--warmup-iterations", "50"), "warms up for a time"),
         (("--opt", "avgruns=3"), "no option"),
         (("--streams", "0"), "at least 1"),
+        (("--profile-index", "1", "--opt", "version=8.6"), "TensorRT 10.0 or later"),
         (("--no-separate-profile-run",), "reports no times"),
     ],
 )

@@ -46,6 +46,7 @@ FLAGS: dict[str, Flag] = {
     ),
     **_flags("Inference", 8, 11, value=False, names="exposeDMA threads useManagedMemory"),
     **_flags("Inference", 8, 10, value=True, names="streams"),
+    **_flags("Inference", 10, 11, value=True, names="useProfile"),
     **_flags(
         "Inference",
         8,

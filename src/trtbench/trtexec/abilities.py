@@ -71,6 +71,7 @@ SINCE: dict[str, tuple[str, str | None]] = {
     "--bf16": ("10.0", "10.99"),
     "--stronglyTyped": ("10.0", "10.99"),
     "--stripWeights": ("10.0", None),
+    "--useProfile": ("10.0", None),
     "--includeDataTransfers": ("11.0", None),
     "--noCudaGraph": ("11.0", None),
     "--noSpinWait": ("11.0", None),

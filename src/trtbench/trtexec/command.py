@@ -186,6 +186,9 @@ def _state(spec: RunSpec, *, abilities: Abilities) -> list[str]:
     if spec.streams != 1:
         name = "--infStreams" if abilities.has("--infStreams") else "--streams"
         flags.append(f"{abilities.require(name, what='several streams')}={spec.streams}")
+    if spec.profile_index:
+        what = "another optimization profile than the first"
+        flags.append(f"{abilities.require('--useProfile', what=what)}={spec.profile_index}")
     return flags
 
 
