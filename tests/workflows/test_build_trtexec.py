@@ -145,6 +145,8 @@ def test_a_build_that_hangs_is_ended_and_leaves_nothing(
         ("8.6.1", {"strip_weights": True}, "cannot be expressed"),
         ("8.6.1", {"precision": "bf16"}, "cannot be expressed"),
         ("10.9.0", {"options": {"spasity": "force"}}, "no option"),
+        ("10.9.0", {"calibration": "random"}, "calibration with data"),
+        ("10.9.0", {"targets": ("sm_86",)}, "other GPUs"),
     ],
 )
 def test_what_a_version_cannot_do_is_said_before_anything_runs(

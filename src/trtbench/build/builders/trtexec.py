@@ -11,7 +11,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BuildOutcome
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import BuildSpec
-from trtbench.errors import ParseError
+from trtbench.errors import ParseError, UsageError
 from trtbench.host.process import Exit
 from trtbench.host.programs import (
     INSTALL,
@@ -111,6 +111,15 @@ class _Progress:
 
 
 def _passed_on(spec: BuildSpec) -> BuildSpec:
+    """Refuse what trtexec has no words for; leave out the options that are not its to know."""
+    refused = {
+        "several optimization profiles": spec.more_profiles,
+        "calibration with data": spec.calibration,
+        "other GPUs as targets": spec.targets,
+    }
+    for what, given in refused.items():
+        if given:
+            raise UsageError(f"trtexec cannot be asked for {what}", facts={"asked for": given})
     kept = {key: value for key, value in spec.options.items() if key != "version"}
     return msgspec.structs.replace(spec, options=kept)
 
