@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +18,24 @@ from trtbench.errors import InputError, near_miss
 
 RAW_SUFFIXES = (".bin", ".raw", ".dat")
 
+_DAMAGE = (
+    ValueError,
+    OSError,
+    EOFError,
+    SyntaxError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What numpy and zipfile raise on files that are not whole."""
+
 
 def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
     """Read one array per input, checked against its type and rank."""
-    if not source.exists():
-        raise InputError(f"there are no inputs at {source}", fix="give an .npz, .npy or a folder")
+    refuse_missing(source)
     if source.is_dir():
         arrays = {tensor.name: _raw(source, tensor) for tensor in tensors}
     elif source.suffix == ".npy":
@@ -31,6 +47,19 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
     return arrays
 
 
+def refuse_missing(source: Path) -> None:
+    """Refuse inputs that are not there, with the near miss."""
+    if source.exists():
+        return
+    folder = source.parent
+    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    guess = near_miss(source.name, names)
+    raise InputError(
+        f"there are no inputs at {source}",
+        fix=f"--inputs {folder / guess}" if guess else "give an .npz, an .npy or a folder",
+    )
+
+
 def check_array(array: NDArray[np.generic], tensor: TensorSpec, *, where: str) -> None:
     """Refuse an array whose type, rank or fixed dimensions are not the input's."""
     wanted = tensor.shape
@@ -39,7 +68,8 @@ def check_array(array: NDArray[np.generic], tensor: TensorSpec, *, where: str) -
         "given": f"{array.dtype} {_shape_text(array.shape)}",
         "from": where,
     }
-    if str(array.dtype) != tensor.dtype:
+    is_text = tensor.dtype == "str" and array.dtype.kind == "U"
+    if str(array.dtype) != tensor.dtype and not is_text:
         raise InputError(
             f"the input {tensor.name!r} has the wrong type",
             facts=facts,
@@ -69,14 +99,18 @@ def _only(tensors: Sequence[TensorSpec], source: Path) -> TensorSpec:
 def _load(source: Path) -> NDArray[np.generic]:
     try:
         array = np.load(source, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as problem:
-        raise InputError(f"{source} cannot be read: {problem}") from None
+    except _DAMAGE as problem:
+        raise InputError(f"{source} cannot be read", facts={"reason": problem}) from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{source} does not hold one array", fix="name it .npz")
     return array
 
 
 def _npz(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
+    if not zipfile.is_zipfile(source):
+        raise InputError(
+            f"{source} is not an .npz file, or cut short", fix="np.savez('inputs.npz', name=array)"
+        )
     try:
         with np.load(source, allow_pickle=False) as archive:
             names = list(archive.files)
@@ -84,8 +118,8 @@ def _npz(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.ge
                 if tensor.name not in names:
                     raise _missing(tensor.name, names, source)
             return {tensor.name: archive[tensor.name] for tensor in tensors}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as problem:
-        raise InputError(f"{source} is not an .npz file: {problem}") from None
+    except _DAMAGE as problem:
+        raise InputError(f"{source} cannot be read", facts={"reason": problem}) from None
 
 
 def _missing(name: str, names: list[str], source: Path) -> InputError:
@@ -105,17 +139,36 @@ def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
             f"there is no file for the input {tensor.name!r}",
             facts={"folder": folder, "looked for": " ".join(each.name for each in candidates)},
         )
-    if not tensor.is_static:
+    item, dtype = tensor.shape[1:], _dtype(tensor)
+    if not all(isinstance(dim, int) and dim >= 0 for dim in item):
         raise InputError(
             f"the shape of the input {tensor.name!r} must be known to read raw bytes",
             fix=f"--shape {tensor.name}:{_shape_text(tensor.shape)} with numbers",
         )
-    shape = tuple(int(dim) for dim in tensor.shape if isinstance(dim, int))
-    dtype = np.dtype(tensor.dtype)
-    have, want = path.stat().st_size, dtype.itemsize * math.prod(shape)
-    if have != want:
+    fixed = tuple(int(dim) for dim in item if isinstance(dim, int))
+    have, size = path.stat().st_size, dtype.itemsize * math.prod(fixed)
+    lead = tensor.shape[0] if tensor.shape else 1
+    whole = isinstance(lead, int) and lead >= 0
+    count = lead if isinstance(lead, int) and whole else have // size if size else 0
+    if have != size * count:
+        wanted = f"{size * count} ({tensor.dtype} {_shape_text(tensor.shape)})"
         raise InputError(
             f"{path.name} has the wrong size",
-            facts={"bytes": have, "expected": f"{want} ({tensor.dtype} {_shape_text(shape)})"},
+            facts={"bytes": have, "expected": wanted if whole else f"a multiple of {size}"},
         )
-    return np.fromfile(path, dtype).reshape(shape)
+    return np.fromfile(path, dtype).reshape((count, *fixed) if tensor.shape else ())
+
+
+def _dtype(tensor: TensorSpec) -> np.dtype[Any]:
+    """numpy's type of an input; some types of ONNX have none."""
+    try:
+        found = np.dtype(tensor.dtype)
+    except TypeError:
+        found = np.dtype(object)
+    if found.kind in "OU":
+        raise InputError(
+            f"the input {tensor.name!r} cannot be read from raw bytes",
+            facts={"type": tensor.dtype},
+            fix="give it as .npz",
+        )
+    return found

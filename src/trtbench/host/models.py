@@ -26,17 +26,18 @@ _CHUNK = 1 << 20
 
 def model_ref(path: Path) -> ModelRef:
     """Describe a model file; one that is not there is an error with the near miss."""
-    if not path.exists():
+    if not _exists(path):
         raise _missing(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder, not a model file")
+    if not path.is_file():  # a pipe or a device would be read forever
+        kind = "folder" if path.is_dir() else "device or pipe"
+        raise InputError(f"{path} is a {kind}, not a model file", fix=_inside(path))
     try:
         facts = path.stat()
         digest = sha256_of(path)
     except OSError as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     if facts.st_size == 0:
-        raise InputError(f"{path} is empty")
+        raise InputError(f"{path} is empty", fix="copy or export the model again")
     changed = datetime.datetime.fromtimestamp(facts.st_mtime).astimezone()
     return ModelRef(
         path=str(path.absolute()),
@@ -67,10 +68,29 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name no file can have
+        return False
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [each.name for each in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def _inside(folder: Path) -> str | None:
+    """Suggest the first model in a folder that was given instead of a file."""
+    found = sorted(name for name in _names(folder) if Path(name).suffix.lower() in SUFFIXES)
+    return f"did you mean {folder / found[0]}?" if found else None
+
+
 def _missing(path: Path) -> InputError:
     folder = path.parent
-    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
-    guess = near_miss(path.name, names)
+    guess = near_miss(path.name, _names(folder))
     return InputError(
         f"there is no file {path}",
         facts={} if folder.is_dir() else {"folder": f"{folder} does not exist"},

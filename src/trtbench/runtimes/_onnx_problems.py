@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from importlib import util
 from pathlib import Path
+from typing import Any
 
 from trtbench.errors import InputError, TrtbenchError
 
 _MODEL_BYTES = re.compile(rb"^[\x08\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x72\xa2]")
 """An ONNX file is a protobuf message: its first byte is the tag of one of ModelProto's fields."""
+
+_DAMAGED = re.compile(
+    r"Protobuf parsing failed|INVALID_PROTOBUF|ModelProto does not have a graph|Missing opset"
+)
 
 _UNSUPPORTED = re.compile(
     r"(?:Could not find an implementation for|is not a registered function/op"
@@ -20,25 +26,27 @@ def explain_load_failure(path: str, reason: str) -> TrtbenchError:
     """Turn ONNX Runtime's message into an error that names the file and the way out."""
     first = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
     facts = {"file": path, "reason": first}
-    external = missing_external_data(path)
-    if external:
-        return InputError(
-            "the model keeps its weights in another file, which is not there",
-            facts={"file": path, "missing": external},
-            fix=f"put {Path(external).name} beside the model",
-        )
     if not looks_like_onnx(path):
-        return InputError(f"{Path(path).name} is not an ONNX file", facts=facts)
+        return InputError(
+            f"{Path(path).name} is not an ONNX file",
+            facts={"file": path, "it begins": _beginning(path)},
+            fix="git lfs pull" if _is_lfs_pointer(path) else None,
+        )
+    external = external_data_problem(path)
+    if external is not None:
+        return external
     if re.search(r"is not a registered function/op|Could not find an implementation", reason):
         return InputError(
             "the model uses an operator that ONNX Runtime does not have",
             facts={"file": path, "operator": _operator(reason)},
             fix="run it on another runtime, or export it with standard operators",
         )
-    if re.search(
-        r"Protobuf parsing failed|INVALID_PROTOBUF|ModelProto does not have a graph", reason
-    ):
-        return InputError(f"{Path(path).name} is damaged or cut short", facts=facts)
+    if _is_damaged(path, reason):
+        return InputError(
+            f"{Path(path).name} is damaged or cut short",
+            facts=facts,
+            fix="copy or export the model again",
+        )
     if re.search(r"opset|IR version|ir_version", reason):
         return InputError(
             "the model is newer than ONNX Runtime here",
@@ -52,25 +60,63 @@ def looks_like_onnx(path: str) -> bool:
     """Tell from its first byte whether a file can be an ONNX model at all."""
     with open(path, "rb") as file:
         head = file.read(64)
-    text = head.decode("ascii", "ignore")
-    return bool(_MODEL_BYTES.match(head)) and not (len(text) == len(head) and text.isprintable())
+    return bool(_MODEL_BYTES.match(head)) and not _is_text(head)
 
 
-def missing_external_data(path: str) -> str | None:
-    """Name the first file of external weights that is not there."""
+def _is_text(head: bytes) -> bool:
+    text = head.decode("utf-8", "ignore")
+    return len(text.encode()) >= len(head) - 3 and all(c.isprintable() or c.isspace() for c in text)
+
+
+def _beginning(path: str) -> str:
+    with open(path, "rb") as file:
+        return repr(file.read(24))[2:-1]
+
+
+def _is_lfs_pointer(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(24) == b"version https://git-lfs."
+
+
+def _is_damaged(path: str, reason: str) -> bool:
+    """Whether parts are missing; the interpreter that measures may have no onnx to look with."""
+    if util.find_spec("onnx") is None:
+        return bool(_DAMAGED.search(reason))
+    model = parsed(path)
+    return model is None or not model.graph.node or not model.opset_import
+
+
+def parsed(path: str) -> Any | None:
+    """The model as onnx reads it, without its weights; ``None`` when it cannot be read."""
     try:
         import onnx
-        from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
-        model = onnx.load(path, load_external_data=False)
-    except Exception:  # a file that cannot be parsed is judged elsewhere
+        return onnx.load(path, load_external_data=False)
+    except Exception:  # protobuf and onnx meet damage with several kinds of exception
         return None
-    folder = Path(path).parent
-    for tensor in model.graph.initializer:
-        if uses_external_data(tensor):
-            location = folder / ExternalDataInfo(tensor).location
-            if not location.is_file():
-                return str(location)
+
+
+def external_data_problem(path: str) -> TrtbenchError | None:
+    """Say which file of external weights is not there, or not whole."""
+    model = parsed(path)
+    for tensor in model.graph.initializer if model is not None else ():
+        facts = {entry.key: entry.value for entry in tensor.external_data}
+        if "location" not in facts:
+            continue
+        weights = Path(path).parent / facts["location"]
+        end = int(facts.get("offset", 0)) + int(facts.get("length", 0))
+        if not weights.is_file():
+            return InputError(
+                "the model keeps its weights in another file, which is not there",
+                facts={"file": path, "missing": weights},
+                fix=f"put {weights.name} beside the model",
+            )
+        if weights.stat().st_size < end:
+            return InputError(
+                f"{weights.name}, which holds the model's weights, is cut short",
+                facts={"file": weights, "bytes": weights.stat().st_size, "needed": end},
+                fix="copy or export the model again",
+            )
     return None
 
 

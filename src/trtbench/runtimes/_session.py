@@ -78,9 +78,10 @@ def resolve_inputs(
 ) -> tuple[tuple[TensorSpec, ...], Arrays]:
     """Settle every input's shape and give arrays for it, from a file or at random."""
     _check_names(tensors, spec)
+    _demand_room_for_batch(tensors, spec)
     settled = tuple(_with_shape(tensor, spec) for tensor in tensors)
     if spec.inputs.source is not None:
-        arrays = _batched(read_arrays(Path(spec.inputs.source), settled), spec.batch)
+        arrays = _items_from_file(settled, spec)
         filled = tuple(
             TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=arrays[tensor.name].shape)
             for tensor in settled
@@ -109,17 +110,24 @@ def _with_shape(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
     if given is not None:
         return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=_fit(tensor, given))
     shape = tensor.shape
-    if spec.batch is None or not shape:
-        return tensor
-    if not isinstance(shape[0], int):
+    if spec.batch is not None and shape and _is_open(shape[0]):
         shape = (spec.batch, *shape[1:])
-    elif shape[0] != spec.batch and len(tensor.shape) > 1:
-        raise InputError(
-            f"the batch of the input {tensor.name!r} is fixed at {shape[0]}",
-            facts={"asked for": f"--batch {spec.batch}", "shape": _text(tensor)},
-            fix=f"--batch {shape[0]}, or export the model with a dynamic batch",
-        )
     return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
+
+
+def _demand_room_for_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
+    """Refuse a batch that no input can take: all leading dimensions are fixed at another value."""
+    leading = {t.name: t.shape[0] for t in tensors if t.shape and t.name not in spec.shapes}
+    if spec.batch is None or not leading:
+        return
+    if any(_is_open(dim) or dim == spec.batch for dim in leading.values()):
+        return
+    name, fixed = next(iter(leading.items()))
+    raise InputError(
+        f"the batch of the input {name!r} is fixed at {fixed}",
+        facts={"asked for": f"--batch {spec.batch}", "shape": _text_by(tensors, name)},
+        fix=f"--batch {fixed}, or export the model with a dynamic batch",
+    )
 
 
 def _fit(tensor: TensorSpec, given: tuple[int, ...]) -> tuple[int, ...]:
@@ -176,17 +184,28 @@ def _text_by(tensors: tuple[TensorSpec, ...], name: str) -> str:
     return next(_text(tensor) for tensor in tensors if tensor.name == name)
 
 
-def _batched(arrays: Arrays, batch: int | None) -> Arrays:
-    """Cut every array to the batch, so that one file of items serves every batch size."""
-    if batch is None:
-        return arrays
-    for name, array in arrays.items():
-        if array.ndim and len(array) < batch:
+def _items_from_file(settled: tuple[TensorSpec, ...], spec: RunSpec) -> Arrays:
+    """Read arrays and cut them to the batch, so that one file of items serves every batch size."""
+    assert spec.inputs.source is not None
+    cut = {t.name for t in settled if _takes_batch(t, spec)}
+    loose = [
+        TensorSpec(name=t.name, dtype=t.dtype, shape=(None, *t.shape[1:])) if t.name in cut else t
+        for t in settled
+    ]
+    arrays = read_arrays(Path(spec.inputs.source), loose)
+    for name in cut:
+        if len(arrays[name]) < (spec.batch or 0):
             raise InputError(
-                f"{name!r} holds {len(array)} items, fewer than one batch of {batch}",
-                fix=f"--batch {len(array)}",
+                f"{name!r} holds {len(arrays[name])} items, fewer than one batch of {spec.batch}",
+                fix=f"--batch {len(arrays[name])}" if len(arrays[name]) else None,
             )
-    return {name: array[:batch] if array.ndim else array for name, array in arrays.items()}
+    return {name: array[: spec.batch] if name in cut else array for name, array in arrays.items()}
+
+
+def _takes_batch(tensor: TensorSpec, spec: RunSpec) -> bool:
+    if spec.batch is None or not tensor.shape or tensor.name in spec.shapes:
+        return False
+    return tensor.shape[0] == spec.batch
 
 
 def _random(tensors: tuple[TensorSpec, ...], inputs: InputSpec) -> Arrays:

@@ -26,6 +26,7 @@ from trtbench.errors import (
     JobError,
     StoreError,
     TrtbenchError,
+    UsageError,
     write_error,
 )
 from trtbench.executors.local import check_interpreter, run_job
@@ -90,6 +91,12 @@ class Conduct:
     tags: tuple[str, ...] = ()
     output: Path | None = None
     listen: Listener = field(default=silent)
+
+    def __post_init__(self) -> None:
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise UsageError("a timeout of 0 s lets nothing be measured", fix="--timeout 10min")
+        if self.memory_bytes is not None and self.memory_bytes <= 0:
+            raise UsageError("a memory limit of 0 B lets nothing start", fix="--memory-limit 8GiB")
 
 
 def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -91,19 +92,29 @@ def load_config(*, folder: Path | None = None, store: str | None = None) -> Conf
     if store is not None:
         merged["store"], origins["store"] = store, "flag"
     if "store" not in merged:
-        merged["store"], origins["store"] = str(user_data_folder()), "default"
+        merged["store"], origins["store"] = str(_default_store()), "default"
     return _config(merged, origins)
 
 
 def user_data_folder() -> Path:
     """Where runs are kept when nothing else is said."""
-    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(base) / "trtbench"
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "trtbench"
 
 
 def user_config_file() -> Path:
-    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(base) / "trtbench" / "config.toml"
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "trtbench" / "config.toml"
+
+
+def _default_store() -> Path:
+    try:
+        return user_data_folder()
+    except RuntimeError:  # a container's made-up user has no home
+        raise UsageError(
+            "there is no home folder to keep runs in",
+            fix=f"--store DIR, or {STORE_VARIABLE}=DIR in the environment",
+        ) from None
 
 
 def project_file(folder: Path) -> Path | None:
@@ -115,7 +126,9 @@ def project_file(folder: Path) -> Path | None:
 
 
 def _files(folder: Path) -> list[Path]:
-    candidates = [user_config_file(), project_file(folder.absolute())]
+    candidates = [project_file(folder.absolute())]
+    with contextlib.suppress(RuntimeError):  # no home, no settings in it
+        candidates.insert(0, user_config_file())
     return [path for path in candidates if path is not None and path.is_file()]
 
 
@@ -126,8 +139,12 @@ def _read(path: Path) -> ConfigFile:
         import tomli as tomllib
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as problem:
-        raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as problem:
+        raise UsageError(
+            f"{path} cannot be read",
+            facts={"reason": problem},
+            fix="correct it; it is written in TOML",
+        ) from None
     try:
         return msgspec.convert(raw, type=ConfigFile)
     except msgspec.ValidationError as problem:

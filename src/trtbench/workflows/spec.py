@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,7 @@ import msgspec
 
 from trtbench.domain.spec import CudaGraph, InputSpec, Length, Protocol, RunSpec, Warmup
 from trtbench.errors import UsageError
+from trtbench.host.arrays import refuse_missing
 from trtbench.host.models import model_ref
 from trtbench.registry import Registry
 from trtbench.units import hertz_from_text, seconds_from_text
@@ -65,8 +67,14 @@ def run_spec(
         )
     module = _refuse_format(name, reference.format, reference.name)
     _refuse_numbers(
-        batch=batch, iterations=iterations, launches=launches, threads=threads, streams=streams
+        batch=batch,
+        iterations=iterations if iterations is not None else defaults.iterations,
+        launches=launches if launches is not None else defaults.launches,
+        threads=threads if threads is not None else defaults.threads,
+        streams=streams,
     )
+    _refuse_numbers(least=0, seed=seed, warmup_iterations=warmup_iterations)
+    _refuse_shapes(shapes or {})
     default: Protocol = getattr(module, "DEFAULT_PROTOCOL", "serve")
     chosen = protocol or default
     _refuse_contradiction(chosen, cuda_graph)
@@ -75,9 +83,7 @@ def run_spec(
         runtime=name,
         shapes={key: tuple(shape) for key, shape in (shapes or {}).items()},
         batch=batch,
-        inputs=InputSpec(
-            source=str(Path(inputs).absolute()) if inputs is not None else None, seed=seed
-        ),
+        inputs=InputSpec(source=_source(inputs), seed=seed),
         warmup=_warmup(warmup or defaults.warmup, warmup_iterations, until_steady=until_steady),
         stop=_stop(duration, iterations, config),
         launches=launches or defaults.launches or 1,
@@ -99,7 +105,19 @@ def run_spec(
 
 def seconds(value: Duration) -> float:
     """Take a number as seconds, and a text with its unit."""
-    return seconds_from_text(value) if isinstance(value, str) else float(value)
+    number = seconds_from_text(value) if isinstance(value, str) else float(value)
+    if not 0 <= number < math.inf:
+        raise UsageError(f"a length of {number} s has no meaning", fix="write it like 500ms or 3s")
+    return number
+
+
+def _source(inputs: str | Path | None) -> str | None:
+    """Where inputs come from, which must be there before anything is started."""
+    if inputs is None:
+        return None
+    source = Path(inputs).absolute()
+    refuse_missing(source)
+    return str(source)
 
 
 def _rate(value: str | float | None) -> float | None:
@@ -136,10 +154,22 @@ def _refuse_format(runtime: str, model_format: str, name: str) -> ModuleType:
     )
 
 
-def _refuse_numbers(**numbers: int | None) -> None:
+def _refuse_numbers(*, least: int = 1, **numbers: int | None) -> None:
     for name, number in numbers.items():
-        if number is not None and number < 1:
-            raise UsageError(f"--{name} must be at least 1, not {number}")
+        if number is not None and number < least:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{flag} must be at least {least}, not {number}", fix=f"{flag} {least}"
+            )
+
+
+def _refuse_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
+    for name, shape in shapes.items():
+        if any(dim < 1 for dim in shape):
+            text = "x".join(str(dim) for dim in shape)
+            raise UsageError(
+                f"the shape {text} of {name!r} holds nothing", fix="give dimensions of at least 1"
+            )
 
 
 def _warmup(length: Duration | None, iterations: int | None, *, until_steady: bool) -> Warmup:
@@ -157,6 +187,7 @@ def _stop(duration: Duration | None, iterations: int | None, config: Config) -> 
         duration, iterations = config.defaults.duration, config.defaults.iterations
     if duration is None and iterations is None:
         return Length(seconds=3.0, iterations=10)
-    return Length(
-        seconds=seconds(duration) if duration is not None else None, iterations=iterations
-    )
+    length = seconds(duration) if duration is not None else None
+    if not length and iterations is None:
+        raise UsageError("a duration of 0 s measures nothing", fix="--duration 3s")
+    return Length(seconds=length, iterations=iterations)

@@ -1,0 +1,262 @@
+"""Inputs drawn at random with sense, or read from files, cut to the batch, and refused in words."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from trtbench.analysis.inputs import random_inputs
+from trtbench.domain.spec import InputSpec, ModelRef, RunSpec, TensorSpec
+from trtbench.errors import InputError, TrtbenchError, UsageError
+from trtbench.runtimes._session import resolve_inputs
+
+IMAGE = TensorSpec(name="image", dtype="float32", shape=("batch", 3, 4, 4))
+IDS = TensorSpec(name="input_ids", dtype="int64", shape=("batch", "sequence"))
+MASK = TensorSpec(name="attention_mask", dtype="int64", shape=("batch", "sequence"))
+SWITCH = TensorSpec(name="use_scale", dtype="bool", shape=(1,))
+
+
+def spec(**kw) -> RunSpec:
+    source, seed = kw.pop("source", None), kw.pop("seed", 0)
+    inputs = InputSpec(source=str(source) if source else None, seed=seed)
+    model = ModelRef(path="/m.onnx", format="onnx")
+    return RunSpec(model=model, runtime="onnxruntime", inputs=inputs, **kw)
+
+
+def resolve(*tensors: TensorSpec, **kw):
+    return resolve_inputs(tensors, spec(**kw))
+
+
+def draw(name: str, dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
+    return random_inputs((TensorSpec(name=name, dtype=dtype, shape=shape),), seed=seed)[name]
+
+
+# --- drawn at random -------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_values_and_another_others():
+    _, first = resolve(IMAGE, IDS, batch=2, shapes={"input_ids": (2, 8)})
+    _, again = resolve(IMAGE, IDS, batch=2, shapes={"input_ids": (2, 8)})
+    _, other = resolve(IMAGE, IDS, batch=2, shapes={"input_ids": (2, 8)}, seed=1)
+    for name in ("image", "input_ids"):
+        assert (first[name] == again[name]).all()
+        assert (first[name] != other[name]).any()
+
+
+def test_two_inputs_alike_do_not_get_the_same_values():
+    assert (draw("left", "float32", 100) != draw("right", "float32", 100)).any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_floats_vary_and_are_not_zeros(dtype):
+    values = draw("x", dtype, 1000)
+    assert values.dtype == dtype
+    assert np.isfinite(values).all()
+    assert 0 <= values.min() < 0.1 < 0.9 < values.max() <= 1
+    assert (values == 0).mean() < 0.01
+
+
+def test_integers_and_booleans_get_what_their_names_suggest():
+    assert (draw("attention_mask", "int64", 4, 8) == 1).all()
+    assert (draw("token_type_ids", "int64", 4, 8) == 0).all()
+    assert draw("position_ids", "int64", 2, 5).tolist() == [[0, 1, 2, 3, 4]] * 2
+    assert draw("flag", "bool", 3).all()
+    ids = draw("input_ids", "int64", 10_000)
+    assert 0 <= ids.min() < 50
+    assert 900 < ids.max() < 1000
+    pixels = draw("pixels", "uint8", 10_000)
+    assert (pixels.min(), pixels.max()) == (0, 255)
+    assert draw("x", "int8", 10_000).max() == 127
+    assert (draw("lengths", "int32", 2) == 1).all()
+
+
+def test_a_scalar_and_a_type_numpy_does_not_have():
+    assert draw("x", "float32").shape == ()
+    for dtype in ("bfloat16", "str"):
+        with pytest.raises(InputError, match="random inputs cannot be drawn") as caught:
+            resolve(TensorSpec(name="x", dtype=dtype, shape=(1,)))
+        assert "--inputs" in caught.value.fix
+
+
+# --- shapes ----------------------------------------------------------------------------------
+
+
+def test_dynamic_dimensions_are_asked_for_by_name():
+    with pytest.raises(UsageError, match="dynamic dimensions need a value") as caught:
+        resolve(IDS, MASK, SWITCH)
+    assert "'batch', 'sequence'" in caught.value.facts["input_ids"]
+    assert caught.value.fix == "--shape input_ids:1x1 --shape attention_mask:1x1"
+    with pytest.raises(UsageError) as caught:
+        resolve(IMAGE)
+    assert caught.value.fix == "--batch 1 (or --shape image:1x3x4x4)"
+    with pytest.raises(UsageError) as caught:
+        resolve(TensorSpec(name="x", dtype="float32", shape=(1, None)))
+    assert "dimension 1" in caught.value.facts["x"]
+
+
+def test_the_fix_that_is_offered_works():
+    settled, _ = resolve(IDS, MASK, SWITCH, shapes={"input_ids": (1, 1), "attention_mask": (1, 1)})
+    assert [tensor.shape for tensor in settled] == [(1, 1), (1, 1), (1,)]
+
+
+def test_wrong_name_rank_and_fixed_dimension():
+    with pytest.raises(InputError, match="no input called 'imagee'") as caught:
+        resolve(IMAGE, IDS, shapes={"imagee": (1, 3, 4, 4)})
+    assert caught.value.fix == "--shape image:1x3x4x4"
+    with pytest.raises(InputError, match="wrong rank"):
+        resolve(IMAGE, shapes={"image": (1, 3, 4)})
+    with pytest.raises(InputError, match="3 is fixed"):
+        resolve(IMAGE, shapes={"image": (1, 4, 4, 4)})
+
+
+def test_a_batch_goes_to_every_dynamic_leading_dimension_and_leaves_the_others():
+    settled, _ = resolve(IMAGE, SWITCH, batch=5)
+    assert [tensor.shape for tensor in settled] == [(5, 3, 4, 4), (1,)]
+    fixed = TensorSpec(name="boxes", dtype="float32", shape=(1, 4))
+    assert resolve(IMAGE, fixed, batch=5)[0][1].shape == (1, 4)
+    with pytest.raises(InputError, match="fixed at 1") as caught:
+        resolve(fixed, batch=5)
+    assert "--batch 1" in caught.value.fix
+
+
+# --- from files ------------------------------------------------------------------------------
+
+IMAGES = np.arange(10 * 48, dtype=np.float32).reshape(10, 3, 4, 4)
+
+
+def write(folder, kind: str, array: np.ndarray, name: str = "image"):
+    if kind == "npz":
+        np.savez(folder / "data.npz", **{name: array})
+    elif kind == "npy":
+        np.save(folder / "data.npy", array)
+    else:
+        (folder / "data").mkdir(exist_ok=True)
+        array.tofile(folder / "data" / f"{name}.{kind}")
+    return folder / ("data" if kind in ("bin", "raw", "dat") else f"data.{kind}")
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "bin", "raw", "dat"])
+def test_every_kind_of_file_is_read_and_cut_to_the_batch(tmp_path, kind):
+    source = write(tmp_path, kind, IMAGES)
+    for batch in (1, 4, 10):
+        settled, arrays = resolve(IMAGE, source=source, batch=batch)
+        assert (arrays["image"] == IMAGES[:batch]).all()
+        assert settled[0].shape == (batch, 3, 4, 4)
+    settled, arrays = resolve(IMAGE, source=source)
+    assert settled[0].shape == (10, 3, 4, 4)
+    with pytest.raises(InputError, match="holds 10 items, fewer than one batch of 11") as caught:
+        resolve(IMAGE, source=source, batch=11)
+    assert caught.value.fix == "--batch 10"
+
+
+def test_a_file_of_items_serves_a_model_with_a_fixed_batch(tmp_path):
+    source = write(tmp_path, "npz", IMAGES)
+    fixed = TensorSpec(name="image", dtype="float32", shape=(2, 3, 4, 4))
+    assert (resolve(fixed, source=source, batch=2)[1]["image"] == IMAGES[:2]).all()
+
+
+def test_inputs_that_do_not_take_the_batch_are_not_cut(tmp_path):
+    np.savez(tmp_path / "d.npz", image=IMAGES, use_scale=np.array([True]))
+    _, arrays = resolve(IMAGE, SWITCH, source=tmp_path / "d.npz", batch=3)
+    assert (len(arrays["image"]), len(arrays["use_scale"])) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (IMAGES.astype(np.float64), "wrong type"),
+        (IMAGES.astype(">f4"), "wrong type"),
+        (IMAGES.reshape(10, -1), "wrong rank"),
+        (IMAGES.reshape(10, 3, 2, 8), "wrong shape"),
+    ],
+)
+def test_wrong_type_rank_and_shape(tmp_path, array, words):
+    with pytest.raises(InputError, match=words) as caught:
+        resolve(IMAGE, source=write(tmp_path, "npz", array))
+    assert caught.value.facts["input"] == "image: float32 batchx3x4x4"
+    assert str(array.dtype) in caught.value.facts["given"]
+
+
+def test_a_missing_array_names_the_near_miss(tmp_path):
+    with pytest.raises(InputError, match="no array for the input 'image'") as caught:
+        resolve(IMAGE, source=write(tmp_path, "npz", IMAGES, name="images"))
+    assert caught.value.fix == "rename 'images' to 'image'"
+    with pytest.raises(InputError) as caught:
+        resolve(IMAGE, source=write(tmp_path, "npz", IMAGES, name="zzz"))
+    assert caught.value.fix == "add an array called 'image'"
+
+
+def test_a_missing_file_names_the_near_miss(tmp_path):
+    write(tmp_path, "npz", IMAGES)
+    with pytest.raises(InputError, match="there are no inputs at") as caught:
+        resolve(IMAGE, source=tmp_path / "dataa.npz")
+    assert caught.value.fix == f"--inputs {tmp_path / 'data.npz'}"
+
+
+def test_one_array_for_several_inputs(tmp_path):
+    with pytest.raises(InputError, match="several inputs") as caught:
+        resolve(IMAGE, IDS, source=write(tmp_path, "npy", IMAGES))
+    assert "savez" in caught.value.fix
+
+
+def test_raw_bytes_need_a_shape_a_size_and_a_type(tmp_path):
+    source = write(tmp_path, "bin", IMAGES[:, :, :3])
+    with pytest.raises(InputError, match="wrong size") as caught:
+        resolve(IMAGE, source=source)
+    assert caught.value.facts["expected"] == "a multiple of 192"
+    with pytest.raises(InputError, match="wrong size") as caught:
+        resolve(IMAGE, source=source, shapes={"image": (2, 3, 4, 4)})
+    assert "384" in caught.value.facts["expected"]
+    (tmp_path / "data" / "input_ids.bin").write_bytes(b"12345678")
+    with pytest.raises(InputError, match="must be known"):
+        resolve(IDS, source=source)
+    with pytest.raises(InputError, match="no file for the input 'attention_mask'"):
+        resolve(MASK, source=source)
+    (tmp_path / "data" / "x.bin").write_bytes(b"12345678")
+    with pytest.raises(InputError, match="cannot be read from raw bytes"):
+        resolve(TensorSpec(name="x", dtype="float8_unheard", shape=(4,)), source=source)
+
+
+def test_a_scalar_from_raw_bytes(tmp_path):
+    source = write(tmp_path, "bin", np.float32(2.5).reshape(()), name="x")
+    _, arrays = resolve(TensorSpec(name="x", dtype="float32", shape=()), source=source)
+    assert arrays["x"].shape == ()
+    assert arrays["x"] == 2.5
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.npy", "data.txt", "data"])
+@pytest.mark.parametrize("data", [b"", b"hello\n", b"PK\x03\x04", b"\x93NUMPY", b"\x80\x04N."])
+def test_files_that_are_something_else(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError):
+        resolve(IMAGE, source=tmp_path / name)
+
+
+def test_objects_that_would_have_to_be_unpickled_are_refused(tmp_path):
+    np.savez(tmp_path / "d.npz", image=np.array([{}], dtype=object))
+    with pytest.raises(InputError, match="cannot be read"):
+        resolve(IMAGE, source=tmp_path / "d.npz")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed, np.save])
+def test_damaged_files_are_an_error_in_words_or_read(tmp_path, save):
+    name = "d.npy" if save is np.save else "d.npz"
+    save(tmp_path / name, IMAGES) if save is np.save else save(tmp_path / name, image=IMAGES)
+    good = (tmp_path / name).read_bytes()
+    generator = random.Random(0)
+    refused = 0
+    for _ in range(150):
+        data = bytearray(good)
+        if generator.random() < 0.4:
+            del data[generator.randrange(len(data)) :]
+        for _ in range(generator.choice([0, 1, 30])):
+            if data:
+                data[generator.randrange(len(data))] = generator.randrange(256)
+        (tmp_path / name).write_bytes(data)
+        try:
+            resolve(IMAGE, source=tmp_path / name)
+        except (TrtbenchError, MemoryError):
+            refused += 1
+    assert refused > 40
