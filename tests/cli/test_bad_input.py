@@ -1,0 +1,332 @@
+"""What a user sees who asks for something that cannot be: never a traceback, always a way out."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import models
+from trtbench.cli import run
+
+
+@pytest.fixture
+def say(tmp_path, monkeypatch, capsys):
+    """Type a command in a world of its own; gives the status and what came out on each side."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path)
+    models.tiny_model(tmp_path / "tiny.onnx")
+
+    def say(*arguments: object) -> tuple[int, str, str]:
+        status = run([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return status, out, err
+
+    return say
+
+
+QUICK = ("--warmup", "1ms", "--no-until-steady", "--duration", "20ms", "--threads", "1")
+
+
+def bench(say, *arguments: object) -> tuple[int, str, str]:
+    return say("bench", *arguments, *QUICK)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message", "fix"),
+    [
+        (["tinny.onnx"], 1, "there is no file tinny.onnx", "did you mean tiny.onnx?"),
+        (["no/such/m.onnx"], 1, "there is no file no/such/m.onnx", None),
+        (["x" * 5000 + ".onnx"], 1, "there is no file xxx", None),
+        (["."], 1, "is a folder, not a model file", "did you mean empty.onnx?"),
+        (["/dev/zero"], 1, "is a device or pipe, not a model file", None),
+        (["empty.onnx"], 1, "empty.onnx is empty", "export the model again"),
+        (["tiny.onnx", "-r", "onxruntime"], 2, "no runtime called 'onxruntime'", "onnxruntime?"),
+        (["tiny.onnx", "--warmup", "500"], 2, "'500' has no unit", "500ms or 3s"),
+        (["tiny.onnx", "--duration", "3sec"], 2, "unknown unit 'sec'", "3"),
+        (["tiny.onnx", "--duration", "-3s"], 2, "not negative", None),
+        (["tiny.onnx", "--duration", "soon"], 2, "'soon' is not a duration", "500ms or 3s"),
+        (["tiny.onnx", "--duration", "0s"], 2, "measures nothing", "--duration 3s"),
+        (["tiny.onnx", "--timeout", "0s"], 2, "lets nothing be measured", "--timeout 10min"),
+        (["tiny.onnx", "--memory-limit", "4G"], 2, "unknown unit 'G'", "4G"),
+        (["tiny.onnx", "--memory-limit", "0GiB"], 2, "lets nothing start", "8GiB"),
+        (["tiny.onnx", "--batch", "0"], 2, "--batch must be at least 1, not 0", "--batch 1"),
+        (["tiny.onnx", "--batch", "many"], 2, "'many' is not a valid integer", "--help"),
+        (["tiny.onnx", "--iterations", "-5"], 2, "--iterations must be at least 1", None),
+        (["tiny.onnx", "--launches", "0"], 2, "--launches must be at least 1", None),
+        (["tiny.onnx", "--threads", "0"], 2, "--threads must be at least 1", None),
+        (["tiny.onnx", "--seed", "-1"], 2, "--seed must be at least 0", None),
+        (["tiny.onnx", "--warmup-iterations", "-1"], 2, "--warmup-iterations must be", None),
+        (["tiny.onnx", "--shape", "x"], 2, "--shape x cannot be read", "input:1x3x224x224"),
+        (["tiny.onnx", "--shape", "x:0x16"], 2, "holds nothing", "at least 1"),
+        (["tiny.onnx", "--opt", "spinning"], 2, "--opt spinning cannot be read", None),
+        (["tiny.onnx", "--inputs", "daat.npz"], 1, "there are no inputs", "data.npz"),
+        (["tiny.onnx", "--python", "/no/python"], 4, "no Python interpreter at", "--python PATH"),
+        (["tiny.onnx", "--python", "/bin/true"], 4, "is not a Python interpreter", None),
+        (["tiny.onnx", "--python", "tiny.onnx"], 4, "no Python interpreter at", None),
+        (["tiny.onnx", "--batc", "1"], 2, "No such option", "--help"),
+        ([], 2, "Missing argument 'MODEL'", "--help"),
+    ],
+)
+def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
+    Path("empty.onnx").touch()
+    np.savez("data.npz", x=np.zeros((1, 16), np.float32))
+    got, out, err = say("bench", *arguments)
+    assert (got, out) == (status, "")
+    first, *rest = err.splitlines()
+    assert first.startswith("error: ")
+    assert message in first
+    if fix:
+        assert rest[-1].startswith("fix: ")
+        assert fix in rest[-1]
+    assert not list(Path("store").glob("runs/*")), "something was left behind"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message", "fix"),
+    [
+        ([], 2, "dynamic dimensions need a value", "--batch 1 (or --shape x:1x16)"),
+        (["--shape", "z:1x16"], 1, "no input called 'z'", "--shape x:1x16"),
+        (["--shape", "x:1"], 1, "wrong rank", None),
+        (["--shape", "x:1x17"], 1, "16 is fixed", None),
+        (["--batch", 1, "--opt", "spining=on"], 2, "no option 'spining'", "--opt spinning=on"),
+        (["--inputs", "wrong.npz"], 1, "the input 'x' has the wrong type", "astype('float32')"),
+    ],
+)
+def test_what_only_the_worker_can_know_is_passed_on(say, arguments, status, message, fix):
+    np.savez("wrong.npz", x=np.zeros((1, 16)))
+    got, out, err = bench(say, "tiny.onnx", *arguments)
+    assert (got, out) == (status, "")
+    assert f"error: {message}" in err or message in err.split("error: ")[1].splitlines()[0]
+    if fix:
+        assert fix in err.split("fix: ")[1]
+    assert not list(Path("store").glob("runs/*")), "something was left behind"
+
+
+def test_models_that_cannot_be_loaded(say, tmp_path):
+    models.truncate(models.conv_model(tmp_path / "cut.onnx"))
+    models.external_data_path(models.external_data_model(tmp_path / "parts.onnx")).unlink()
+    models.unsupported_operator_model(tmp_path / "strange.onnx")
+    Path("text.onnx").write_text("I am a text\n")
+    expected = {
+        "cut.onnx": "error: cut.onnx is damaged or cut short",
+        "parts.onnx": "error: the model keeps its weights in another file, which is not there",
+        "strange.onnx": "error: the model uses an operator that ONNX Runtime does not have",
+        "text.onnx": "error: text.onnx is not an ONNX file",
+    }
+    for name, words in expected.items():
+        status, out, err = bench(say, name, "--batch", 1)
+        assert (status, out) == (1, "")
+        assert words in err
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "raw"])
+def test_inputs_from_files_are_measured(say, kind):
+    array = np.random.default_rng(0).random((6, 16), np.float32)
+    if kind == "npz":
+        np.savez("data.npz", x=array)
+    elif kind == "npy":
+        np.save("data.npy", array)
+    else:
+        Path("data.raw").mkdir()
+        array.tofile("data.raw/x.bin")
+    status, out, err = bench(say, "tiny.onnx", "--inputs", f"data.{kind}", "--batch", 4, "--json")
+    assert status == 0, err
+    record = json.loads(out)["run"]
+    assert record["inputs"][0]["shape"] == [4, 16]
+    assert record["spec"]["inputs"]["source"] == str(Path(f"data.{kind}").absolute())
+
+
+# --- the store -------------------------------------------------------------------------------
+
+
+def test_a_store_that_cannot_be_written(say):
+    Path("file").touch()
+    for place in ("file", "file/below", "/proc/nowhere"):
+        for command in (["bench", "tiny.onnx", "--batch", 1], ["runs"]):
+            status, out, err = say(*command, "--store", place)
+            assert (status, out) == (1, "")
+            assert "cannot be written" in err
+            assert "fix: give another place with --store" in err
+
+
+def test_an_output_folder_that_is_taken(say):
+    Path("taken").mkdir()
+    Path("taken/thesis.txt").touch()
+    status, _, err = bench(say, "tiny.onnx", "--batch", 1, "-o", "taken")
+    assert status == 1
+    assert "taken exists and is not empty" in err
+    status, _, err = bench(say, "tiny.onnx", "--batch", 1, "-o", "tiny.onnx/below")
+    assert status == 1
+    assert "cannot be written" in err
+
+
+def test_a_store_of_a_newer_version_and_a_damaged_one(say):
+    assert say("runs")[0] == 0
+    with sqlite3.connect("store/index.sqlite") as connection:
+        connection.execute("UPDATE trtbench_schema SET version = 99")
+    status, _, err = say("runs")
+    assert status == 1
+    assert "error: the store was written by a newer trtbench" in err
+    assert "fix: pip install --upgrade trtbench" in err
+    Path("store/index.sqlite").write_bytes(b"not a database" * 100)
+    status, _, err = say("runs")
+    assert status == 1
+    assert "error: the index of the store cannot be used" in err
+    assert "reindex" in err
+
+
+def test_a_configuration_with_a_typo(say):
+    Path("trtbench.toml").write_text("[default]\nthreads = 2\n")
+    status, _, err = say("runs")
+    assert status == 2
+    assert "trtbench.toml has a setting that cannot be used" in err
+    assert "did you mean defaults?" in err
+
+
+# --- runs ------------------------------------------------------------------------------------
+
+
+def test_looking_after_runs(say, tmp_path, monkeypatch):
+    assert bench(say, "tiny.onnx", "--batch", 1, "--tag", "first", "--tag", "both")[0] == 0
+    models.tiny_model(tmp_path / "other.onnx")
+    assert bench(say, "other.onnx", "--batch", 2, "--tag", "both", "-o", "outside/mine")[0] == 0
+
+    def listed(*flags: object) -> list[str]:
+        status, out, err = say("runs", "--json", *flags)
+        assert status == 0, err
+        return [entry["model"] for entry in json.loads(out)]
+
+    assert listed() == ["other.onnx", "tiny.onnx"]
+    assert listed("--model", "TINY") == ["tiny.onnx"]
+    assert listed("--tag", "first") == ["tiny.onnx"]
+    assert listed("-r", "onnxruntime", "--since", "today", "--until", "today") == listed()
+    assert listed("-r", "torch") == listed("--until", "yesterday") == listed("--failed") == []
+    assert listed("--limit", 1) == ["other.onnx"]
+    status, out, _ = say("runs")
+    assert status == 0
+    assert "tiny.onnx" in out
+    assert say("runs", "path", "last")[1] == f"{tmp_path / 'outside' / 'mine'}\n"
+    assert "tiny.onnx" in say("runs", "show", "tag:first")[1]
+    assert json.loads(say("runs", "show", "tag:first", "--json")[1])["run"]["tags"] == [
+        "first",
+        "both",
+    ]
+    assert say("runs", "tag", "tag:first", "renamed")[0] == 0
+    assert say("runs", "tag", "tag:renamed", "first", "--remove")[0] == 0
+    assert (listed("--tag", "first"), listed("--tag", "renamed")) == ([], ["tiny.onnx"])
+
+    Path("outside").rename("moved")
+    status, _, err = say("runs", "show", "last")
+    assert status == 1
+    assert "the run's directory is gone" in err
+    assert "fix: trtbench runs reindex" in err
+    assert say("runs", "reindex", "moved")[0] == 0
+    assert say("runs", "path", "last")[1] == f"{tmp_path / 'moved' / 'mine'}\n"
+    Path("store").rename("elsewhere")
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "elsewhere"))
+    assert listed() == ["other.onnx", "tiny.onnx"]
+    Path("elsewhere/index.sqlite").unlink()
+    assert say("runs", "reindex", "moved")[0] == 0
+    assert listed("--tag", "both") == ["other.onnx", "tiny.onnx"]
+
+    assert say("runs", "rm", "--yes", "tag:renamed")[0] == 0
+    assert listed() == ["other.onnx"]
+    assert not list(Path("elsewhere/runs").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["show", "nothing"], 2, "there is no run 'nothing'"),
+        (["show"], 2, "there is no run 'last'"),
+        (["path", "tag:none"], 2, "there is no run 'tag:none'"),
+        (["rm", "-y", "zzz"], 2, "there is no run 'zzz'"),
+        (["show", "."], 1, "is not a run directory"),
+        (["reindex", "empty"], 2, "there is no run directory in empty"),
+        (["--since", "someday"], 2, "'someday' is not a day"),
+        (["dance"], 2, "dance"),
+    ],
+)
+def test_runs_that_are_not_there(say, arguments, status, message):
+    Path("empty").mkdir()
+    got, out, err = say("runs", *arguments)
+    assert (got, out) == (status, "")
+    assert message in err
+
+
+def test_damaged_runs(say):
+    assert bench(say, "tiny.onnx", "--batch", 1)[0] == 0
+    folder = next(iter(Path("store/runs").iterdir()))
+    samples = folder / "samples.npz"
+    samples.write_bytes(samples.read_bytes()[:200])
+    status, _, err = say("runs", "show", "last")
+    assert (status, "samples.npz is damaged" in err) == (1, True)
+    record = json.loads((folder / "run.json").read_bytes())
+    (folder / "run.json").write_text(json.dumps({**record, "schema": 99}))
+    status, _, err = say("runs", "show", "last")
+    assert (status, "was written by a newer trtbench" in err) == (1, True)
+    (folder / "run.json").write_text("{")
+    status, _, err = say("runs", "reindex")
+    assert status == 1
+    assert f"not indexed: {folder.name}" in err
+
+
+# --- other interpreters ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bare_venv(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False)
+    return folder
+
+
+def test_an_interpreter_that_lacks_msgspec(say, bare_venv):
+    python = bare_venv / "bin" / "python"
+    status, _, err = bench(say, "tiny.onnx", "--batch", 1, "--python", python)
+    assert status == 4
+    assert "error: the other interpreter lacks what a worker needs" in err
+    assert f"fix: {python} -m pip install msgspec numpy" in err
+    status, _, err = bench(say, "tiny.onnx", "--batch", 1, "--python", bare_venv)
+    assert status == 4
+    assert f"fix: --python {python}" in err
+
+
+def test_another_interpreter_is_lent_this_package(say, tmp_path):
+    """An environment with the libraries but without trtbench, as another one would be."""
+    venv.create(tmp_path / "other", with_pip=False)
+    python = tmp_path / "other" / "bin" / "python"
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    for package in ("msgspec", "numpy", "onnxruntime"):
+        found = Path(__import__(package).__file__).parent
+        for each in found.parent.glob(f"{package}*"):
+            (libraries / each.name).symlink_to(each)
+    site = next((tmp_path / "other").glob("lib/python*/site-packages"))
+    (site / "lent.pth").write_text(f"{libraries}\n")
+    probe = subprocess.run([python, "-c", "import trtbench"], cwd="/", capture_output=True)
+    assert probe.returncode != 0, "trtbench can be imported there: nothing would be shown"
+    status, out, err = bench(say, "tiny.onnx", "--batch", 1, "--python", python, "--json")
+    assert status == 0, err
+    environment = json.loads(out)["run"]["environment"]
+    assert environment["python"] == sys.version.split()[0]
+    assert set(environment["versions"]) >= {"numpy", "onnxruntime"}
+    assert "scipy" not in environment["versions"]
+
+
+def test_files_of_the_working_folder_do_not_shadow_libraries(say):
+    for name in ("numpy", "queue", "random", "msgspec", "onnxruntime", "trtbench"):
+        Path(f"{name}.py").write_text("raise SystemExit('the wrong module was imported')\n")
+    status, _, err = bench(say, "tiny.onnx", "--batch", 1)
+    assert status == 0, err
