@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
+import msgspec
 import numpy as np
 
 from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.distributions import t_quantile
+from trtbench.analysis.reported import reported_columns, reported_rate, reported_s
 from trtbench.analysis.robust import LEVEL
 from trtbench.analysis.robust import difference as trimmed_difference
 from trtbench.analysis.summary import nearest_rank, summary_from_run
@@ -37,6 +39,8 @@ ENQUEUE_DRIFT = 0.30
 """GPU work launched call by call wanders by 10 to 30 % between runs."""
 GRAPH_DRIFT = 0.01
 """Fresh processes with a CUDA graph repeat within 0.2 %; five times that for other days."""
+ENQUEUE_STEP = 0.1
+"""Coarsest step of enqueue times that are compared, as a part of the shortest median."""
 FEWEST_IN_HISTORY = 5
 """Sessions that must be on record before their spread replaces the table."""
 
@@ -88,18 +92,17 @@ def compare_apart(
     found = differences(baseline.record, candidate.record, accept=accept)
     verdicts: list[Verdict] = []
     for metric in metrics or _shared_metrics(baseline, candidate):
-        reason = blocking_reasons(found, metric=metric)
+        reason = blocking_reasons(found, metric=metric) or _too_coarse(metric, baseline, candidate)
         if reason is not None:
             verdicts.append(incomparable(metric, reason=reason))
             continue
         bound = drift or drift_from_records(baseline.record, candidate.record, metric=metric)
         sides = _launch_values(baseline, metric), _launch_values(candidate, metric)
         better: Better = "high" if metric == "throughput" else "low"
-        verdicts.append(
-            verdict_apart(
-                *sides, metric=metric, drift=bound, better=better, gate=gate, margin=margin
-            )
+        verdict = verdict_apart(
+            *sides, metric=metric, drift=bound, better=better, gate=gate, margin=margin
         )
+        verdicts.append(_as_printed(verdict, baseline, candidate))
     return Comparison(
         baseline=baseline.id, candidate=candidate.id, design="apart", verdicts=tuple(verdicts)
     )
@@ -164,12 +167,40 @@ def _single(
     )
 
 
+def _too_coarse(metric: str, *runs: Run) -> str | None:
+    """Refuse enqueue times that a file of rounded stamps gives in steps as long as themselves."""
+    steps = [run.record.facts.get("enqueue_resolution_s") for run in runs]
+    step = max((each for each in steps if isinstance(each, float)), default=None)
+    if metric != "enqueue" or step is None:
+        return None
+    shortest = min((min(_launch_values(run, metric), default=0.0) for run in runs), default=0.0)
+    if step <= ENQUEUE_STEP * shortest:
+        return None
+    return f"enqueue times are known in steps of {step * 1e6:g} µs only"
+
+
+def _as_printed(verdict: Verdict, baseline: Run, candidate: Run) -> Verdict:
+    """Say it when a side has no samples, so that its number is one that another tool printed."""
+    sides = (("baseline", baseline), ("candidate", candidate))
+    printed = [side for side, run in sides if not len(run.times)]
+    if not printed or verdict.ratio is None:
+        return verdict
+    reason = f"{verdict.reason}; {' and '.join(printed)} as printed, without samples"
+    return msgspec.structs.replace(verdict, reason=reason)
+
+
 def _shared_metrics(baseline: Run, candidate: Run) -> list[str]:
-    shared = [name for name in baseline.times.durations() if name in candidate.times.durations()]
+    shared = [name for name in _columns(baseline) if name in _columns(candidate)]
     return [*(shared or [baseline.times.headline]), "throughput"]
 
 
+def _columns(run: Run) -> tuple[str, ...]:
+    return tuple(run.times.durations()) if len(run.times) else reported_columns(run.record)
+
+
 def _launch_values(run: Run, metric: str) -> list[float]:
+    if not len(run.times):
+        return _printed_values(run, metric)
     if metric == "throughput":
         return _launch_rates(run)
     if metric.startswith("p") and metric[1:].replace(".", "").isdigit():
@@ -178,6 +209,18 @@ def _launch_values(run: Run, metric: str) -> list[float]:
     if metric not in run.times.durations():
         return []
     return [float(np.median(part)) for part in run.times.by_launch(metric) if len(part)]
+
+
+def _printed_values(run: Run, metric: str) -> list[float]:
+    """Give what another tool printed; it is one launch whatever it was made of."""
+    if metric == "throughput":
+        value = reported_rate(run.record)
+    elif metric.startswith("p") and metric[1:].replace(".", "").isdigit():
+        columns = reported_columns(run.record)
+        value = reported_s(run.record, columns[0], metric) if columns else None
+    else:
+        value = reported_s(run.record, metric)
+    return [] if value is None else [value]
 
 
 def _launch_rates(run: Run) -> list[float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from trtbench.domain.result import Fact, Gpu, RunRecord, Scalar
+from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord
 from trtbench.domain.spec import Value
 
 CLOCK_TOLERANCE = 0.01
@@ -85,7 +85,7 @@ def _inputs(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
             yield _difference(
                 "inputs", _shapes(a), _shapes(b), "one side does not tell its input shapes"
             )
-    elif _signature(a) != _signature(b):
+    elif not _same_inputs(a, b):
         message = f"input shapes or types differ: {_shapes(a)} against {_shapes(b)}"
         yield _difference("inputs", _shapes(a), _shapes(b), message, blocking=True)
     if (a.spec.batch or 1) != (b.spec.batch or 1):
@@ -94,7 +94,11 @@ def _inputs(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
 
 
 def _protocol(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
-    if a.spec.protocol != b.spec.protocol:
+    told = [record.conditions.get("protocol") for record in (a, b)]
+    if any(fact is not None and fact.source == "unknown" for fact in told):
+        message = "nobody recorded the protocol on one side"
+        yield _difference("protocol", _text(told[0]), _text(told[1]), message)
+    elif a.spec.protocol != b.spec.protocol:
         message = f"different protocols: {a.spec.protocol} against {b.spec.protocol}"
         yield _difference("protocol", a.spec.protocol, b.spec.protocol, message, blocking=True)
     for key, what in (("gap_s", "gaps between queries"), ("rate_hz", "rates of arrival")):
@@ -130,7 +134,10 @@ def _machine(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
     left, right = a.environment, b.environment
     for key, what in (("host", "machines"), ("cpu", "processors"), ("cpu_cores", "core counts")):
         one, other = getattr(left, key), getattr(right, key)
-        if one is not None and other is not None and one != other:
+        if UNKNOWN in (one, other):
+            message = "nobody recorded the machine" + ("" if one == other else " on one side")
+            yield _difference(key, one, other, message)
+        elif one is not None and other is not None and one != other:
             message = f"different {what}: {one} against {other}"
             yield _difference(key, one, other, message, blocking=True)
     if a.spec.threads != b.spec.threads and a.spec.runtime == b.spec.runtime:
@@ -183,8 +190,13 @@ def _accepted(each: Difference) -> Difference:
     return _difference(each.key, each.baseline, each.candidate, f"{each.message} (accepted)")
 
 
-def _signature(record: RunRecord) -> list[tuple[str, tuple[Scalar, ...]]]:
-    return [(each.dtype, tuple(each.shape)) for each in record.inputs]
+def _same_inputs(a: RunRecord, b: RunRecord) -> bool:
+    """Say whether shapes and types are the same; a type that nobody recorded fits any."""
+    if len(a.inputs) != len(b.inputs):
+        return False
+    pairs = list(zip(a.inputs, b.inputs, strict=True))
+    types_fit = all(x.dtype == y.dtype or UNKNOWN in (x.dtype, y.dtype) for x, y in pairs)
+    return types_fit and all(x.shape == y.shape for x, y in pairs)
 
 
 def _shapes(record: RunRecord) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trtbench.analysis.reported import reported_statistics
 from trtbench.analysis.summary import ColumnSummary, Summary, summary_from_run
 from trtbench.analysis.toolkits import TOOLKIT_000_COMPARED, toolkit_000_pt_metrics
 from trtbench.domain.result import Run
@@ -119,7 +120,12 @@ def _metrics(run: Run, column: str) -> dict[str, float]:
     if values is None and column == "host":
         # trtexec has no host time; the toolkit shows its latency in these rows.
         values = run.times.latency
-    return {} if values is None or not len(values) else toolkit_000_pt_metrics(values)
+    if values is not None and len(values):
+        return toolkit_000_pt_metrics(values)
+    printed = reported_statistics(run.record, column)
+    if not printed and column == "host":
+        printed = reported_statistics(run.record, "latency")
+    return {name: value * 1e3 for name, value in printed.items()}
 
 
 def _rate(run: Run) -> float | None:

@@ -120,7 +120,7 @@ def show_run(run: Run, summary: Summary) -> None:
     """Print a finished run: what, the numbers, how sure, and what the tool thinks of it."""
     console = result_console()
     console.print(title_of(run), style="bold", markup=False)
-    console.print(statistics_table(summary))
+    show_statistics(console, run, summary)
     for line in facts_of(run, summary):
         console.print(line, markup=False)
     show_findings(console, run.findings)
@@ -147,6 +147,14 @@ def title_of(run: Run) -> str:
     return " · ".join(part for part in [*parts, f"protocol {record.spec.protocol}"] if part)
 
 
+def show_statistics(console: Console, run: Run, summary: Summary) -> None:
+    """Print a run's statistics or, without samples, the numbers another tool printed."""
+    if summary.columns:
+        console.print(statistics_table(summary))
+    else:
+        _show_reported(console, run)
+
+
 def statistics_table(summary: Summary) -> Table:
     """The statistics of every column that was measured, in people's units."""
     from rich.table import Table
@@ -159,6 +167,29 @@ def statistics_table(summary: Summary) -> Table:
     for column in summary.columns:
         table.add_row(_TITLES.get(column.column, column.column), *_cells(column))
     return table
+
+
+def _show_reported(console: Console, run: Run) -> None:
+    """Print the numbers another tool printed, marked as such, of a run without samples."""
+    from rich.table import Table
+
+    from trtbench.analysis.reported import reported_rate, reported_statistics
+
+    rows = {name: reported_statistics(run.record, name) for name in _TITLES}
+    names = list(dict.fromkeys(name for found in rows.values() for name in found))
+    console.print("no samples" + ("; as reported by the tool that measured:" if names else ""))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("", *names):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for column, found in rows.items():
+        if found:
+            cells = (text_from_seconds(found.get(name)) for name in names)
+            table.add_row(_TITLES[column], *cells)
+    if names:
+        console.print(table)
+    rate = reported_rate(run.record)
+    if rate is not None:
+        console.print(f"throughput   {text_from_rate(rate, what='queries')} (reported)")
 
 
 def _cells(column: ColumnSummary) -> list[str]:
@@ -190,7 +221,7 @@ def facts_of(run: Run, summary: Summary) -> Iterable[str]:
             f"repeats      median {text_from_seconds(low)} to {text_from_seconds(high)} over "
             f"{summary.launches} launches ({summary.interval.meaning})"
         )
-    else:
+    elif summary.columns:
         yield f"repeats      {summary.repeatability}"
     facts = run.record.launches[0] if run.record.launches else None
     if facts is not None and facts.first_s is not None:
@@ -203,6 +234,21 @@ def facts_of(run: Run, summary: Summary) -> Iterable[str]:
     size_bytes = run.record.spec.model.size_bytes
     if size_bytes:
         yield f"model        {text_from_bytes(size_bytes)}, sha256 {_short(run)}"
+    if run.record.provenance == "imported":
+        yield from _origin(run)
+
+
+def _origin(run: Run) -> Iterable[str]:
+    """Where an imported run came from, and how each condition is known."""
+    record = run.record
+    names = [path.replace("\\", "/").rsplit("/", 1)[-1] for path in record.sources]
+    yield f"imported     from {', '.join(names)}"
+    for source in ("stated", "implied", "unknown"):
+        facts = {k: f.value for k, f in record.conditions.items() if f.source == source}
+        told = (k if source == "unknown" else f"{k} {v}" for k, v in facts.items())
+        if facts:
+            yield f"{source:<12} {', '.join(word.replace('_', ' ') for word in told)}"
+    yield from (f"note         {note}" for note in record.notes)
 
 
 def _short(run: Run) -> str:

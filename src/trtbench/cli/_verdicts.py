@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtbench.cli._screen import result_console, show_findings, statistics_table, title_of
+from trtbench.cli._screen import result_console, show_findings, show_statistics, title_of
 from trtbench.units import text_from_fraction, text_from_seconds
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def show_comparison(compared: Compared, *, selftest: bool = False) -> None:
     console = result_console()
     for name, run in (("baseline", compared.baseline), ("candidate", compared.candidate)):
         console.print(f"{name:<10} {title_of(run)}", style="bold", markup=False)
-        console.print(statistics_table(summary_from_run(run)))
+        show_statistics(console, run, summary_from_run(run))
     comparison = compared.comparison
     console.print(
         f"measured   {_DESIGNS.get(compared.mode, compared.mode)}, "

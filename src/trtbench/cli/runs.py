@@ -141,12 +141,20 @@ def _json(value: object) -> None:
     click.echo(json_from_value(value).decode(), nl=False)
 
 
+def _median(entry: Entry) -> str:
+    """Mark a median that was printed by another tool and could not be computed here."""
+    from trtbench.units import text_from_seconds
+
+    text = text_from_seconds(entry.median_s)
+    return f"{text} (reported)" if entry.samples == 0 and entry.median_s is not None else text
+
+
 def _table(entries: list[Entry], *, limit: int) -> None:
     from rich.table import Table
     from rich.text import Text
 
     from trtbench.cli._screen import result_console, say
-    from trtbench.units import text_from_rate, text_from_seconds
+    from trtbench.units import text_from_rate
 
     if not entries:
         say("no runs; measure one with: trtbench bench model.onnx")
@@ -166,7 +174,7 @@ def _table(entries: list[Entry], *, limit: int) -> None:
             entry.runtime,
             entry.precision or "",
             str(entry.batch or ""),
-            "failed" if failed else text_from_seconds(entry.median_s),
+            "failed" if failed else _median(entry),
             "" if failed else text_from_rate(entry.items_per_s, what="items"),
             str(entry.warnings or ""),
             ", ".join(entry.tags),

@@ -76,6 +76,10 @@ class Gpu(Value, frozen=True, kw_only=True):
     pcie_width_max: int | None = None
 
 
+UNKNOWN = "unknown"
+"""Host and system of a run that was imported from files which do not tell."""
+
+
 class Environment(Value, frozen=True, kw_only=True):
     """Where a run took place; what could not be read is ``None``."""
 

@@ -162,7 +162,7 @@ def run_config(run: Run) -> dict[str, object]:
     warmup = spec.warmup.floor.seconds
     graph = record.conditions.get("cuda_graph")
     return {
-        "timestamp_iso": record.created,
+        "timestamp_iso": record.facts.get("measured_at") or record.created,
         "batch": record.items_per_query,
         "iterations": spec.stop.iterations,
         "warmup": None if warmup is None else warmup * 1e3,

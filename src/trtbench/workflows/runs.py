@@ -6,9 +6,11 @@ import datetime
 import re
 from pathlib import Path
 
+from trtbench.analysis.reported import reported_headline
+from trtbench.domain.result import Run
 from trtbench.errors import UsageError
 from trtbench.store.directory import RECORD, read_record
-from trtbench.store.index import Entry
+from trtbench.store.index import Cached, Entry
 from trtbench.store.store import Store
 from trtbench.workflows.bench import cached_from_run
 
@@ -61,7 +63,22 @@ def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> tuple[int, in
     for folder in folders:
         for run in _runs_below(folder):
             store.add(read_record(run), path=run.absolute())
-    return store.reindex(cached_from_run)
+    return store.reindex(describe_run)
+
+
+def describe_run(run: Run) -> Cached | None:
+    """What the index keeps of a run; without samples, the median that another tool printed."""
+    if len(run.times):
+        return cached_from_run(run)
+    printed = reported_headline(run.record)
+    rate = run.record.facts.get("items_per_s")
+    if printed is None or printed.statistic != "median":
+        return None
+    return Cached(
+        samples=0,
+        median_s=printed.seconds,
+        items_per_s=float(rate) if isinstance(rate, (int, float)) else None,
+    )
 
 
 def _runs_below(folder: Path) -> list[Path]:

@@ -270,7 +270,7 @@ def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
         yield Hit(
             message=f"imported, and nobody recorded {', '.join(missing) or 'the version'}",
             evidence={"unknown": ", ".join(missing)},
-            remedy="import the log too: trtbench import times.json --log trtexec.log",
+            remedy="import the log too: trtbench import times.json trtexec.log",
         )
     yield from _coarse_enqueue(e, at)
     duration = _duration(e)
