@@ -1,0 +1,158 @@
+"""Which files are meant, and what kind each is."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from trtbench.domain.spec import Value
+from trtbench.errors import InputError, near_miss
+from trtbench.host.models import sha256_of
+from trtbench.store.directory import RECORD
+from trtbench.trtexec.sniff import HEAD_BYTES, kind_of
+
+_GLOB = re.compile(r"[*?\[]")
+_ROLES = (
+    "export",
+    "times|timings?|trace",
+    "profile|profiling|layer_?latency",
+    "graph|layer_?info|layers?|engine_?info|engine_?inspector|inspector",
+    "output_?diff|outputs?",
+    "build|metadata|engine_?metadata|run_?config",
+    "trtexec|stdout|stderr|log|raw",
+    "summary|percentiles|per_?layer_?times?|(?:latency|enqueue|compute|end_to_end)_?series",
+    "latency_?percentiles|bench_?pt_?result|calib|calibration|int8cache",
+)
+_ROLE = "|".join(_ROLES)
+_BEFORE = re.compile(rf"(?:{_ROLE})(?:[._-]+|\Z)", re.IGNORECASE)
+_AFTER = re.compile(rf"(?:[._-]+|\A)(?:{_ROLE})\Z", re.IGNORECASE)
+_RUN_TOGETHER = re.compile(r"[._-]export(?:Times|Profile|LayerInfo|Output)\Z", re.IGNORECASE)
+_ENDINGS = re.compile(r"\.(?:json|csv|log|txt|cache|int8cache|profile)\Z", re.IGNORECASE)
+_MODEL_ENDINGS = re.compile(r"\.(?:engine|plan|trt|onnx|pt|pth)\Z", re.IGNORECASE)
+
+_KINDS_BY_NAME = {
+    "engine_metadata.json": "toolkit-engine-metadata",
+    "run_config.json": "toolkit-run-config",
+}
+_DEVICE = re.compile(rb'\s*\[\s*\{\s*"Name"\s*:.{1,200}"ComputeCapability"', re.DOTALL)
+"""Attributes of a device, as TREx keeps them beside an engine."""
+
+
+class Unused(Value, frozen=True, kw_only=True):
+    """A file that became no part of a run, and why."""
+
+    path: str
+    kind: str
+    reason: str
+    named: bool = False
+    """Whether the user named this very file."""
+    broken: bool = False
+    """Whether the file is damaged, as against one that has nothing to tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One file that was asked about."""
+
+    path: Path
+    kind: str
+    named: bool
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    @property
+    def key(self) -> str:
+        """What the file's name says beside the part it plays; empty for ``times.json``."""
+        return key_of(self.path.name)
+
+    @cached_property
+    def sha256(self) -> str:
+        return sha256_of(self.path)
+
+
+def key_of(name: str) -> str:
+    """Take words like ``times``, ``profile`` or ``stdout`` off a file's name, and its endings."""
+    text = _ENDINGS.sub("", name)
+    before = None
+    while text != before:
+        before = text
+        text = _RUN_TOGETHER.sub("", text)
+        text = _AFTER.sub("", _BEFORE.sub("", text, count=1) if _BEFORE.match(text) else text)
+    for _ in range(2):  # net.onnx.engine
+        text = _MODEL_ENDINGS.sub("", text)
+    return text.strip("._-")
+
+
+def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], list[Unused]]:
+    """List every file once, with whether it was named itself; folders are searched."""
+    found: dict[Path, tuple[Path, bool]] = {}
+    left: list[Unused] = []
+    for text in paths:
+        for path, named in _given(text):
+            if path.is_dir():
+                for each in _below(path, left):
+                    found.setdefault(each.resolve(), (each, False))
+            else:
+                found[path.resolve()] = (path, named)
+    return list(found.values()), left
+
+
+def found_from_path(path: Path, *, named: bool) -> Found:
+    """Tell what kind of file it is by its first bytes, then by its name."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as problem:
+        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+    kind: str = kind_of(head, name=path.name)
+    if kind == "unknown":
+        kind = _KINDS_BY_NAME.get(path.name.lower(), kind)
+        kind = "device" if _DEVICE.match(head) else kind
+    return Found(path=path, kind=kind if head.strip() else "empty", named=named)
+
+
+def _given(text: str) -> Iterator[tuple[Path, bool]]:
+    path = Path(text).expanduser()
+    if path.exists():
+        yield path, path.is_file()
+        return
+    # Path.glob takes no absolute pattern.
+    pattern = str(path)
+    matches = sorted(glob.glob(pattern, recursive=True)) if _GLOB.search(text) else []  # noqa: PTH207
+    if not matches:
+        raise _nothing(text, path)
+    yield from ((Path(each), False) for each in matches)
+
+
+def _below(folder: Path, left: list[Unused]) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        if RECORD in names:
+            reason = "a run of trtbench already; to list it: trtbench runs reindex FOLDER"
+            left.append(Unused(path=str(here), kind="run directory", reason=reason))
+            folders.clear()
+            continue
+        for name in sorted(each for each in folders if each.startswith(".")):
+            reason = "a hidden folder, not looked into"
+            left.append(Unused(path=str(here / name), kind="folder", reason=reason))
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        yield from (here / name for name in sorted(names) if (here / name).is_file())
+
+
+def _nothing(text: str, path: Path) -> InputError:
+    if _GLOB.search(text):
+        return InputError(f"no file matches {text}")
+    folder = path.parent
+    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    guess = near_miss(path.name, names)
+    return InputError(
+        f"there is no file or folder {text}",
+        fix=f"trtbench import {folder / guess}" if guess else None,
+    )

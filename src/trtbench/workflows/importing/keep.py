@@ -1,0 +1,196 @@
+"""Imported runs on disk: the originals byte for byte, and beside them what is derived."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.result import FailedRun, Run
+from trtbench.errors import write_error
+from trtbench.report.toolkit_files import data_files, write_toolkit_files
+from trtbench.report.trtexec_files import profile_json, times_json
+from trtbench.store.directory import new_id, write_record, write_samples
+from trtbench.store.store import Store
+from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
+from trtbench.workflows.importing.look import Part, data_of
+from trtbench.workflows.importing.match import Draft
+from trtbench.workflows.runs import describe_run
+
+ORIGIN = "import.json"
+"""Where a run came from: its files with their hashes, by which it is known again."""
+
+LOG = "trtexec_stdout.log"
+
+_IDENTITY = ("times", "log", "failed_log", "profile", "torch", "torch_csv")
+"""What makes a run the same run; a new summary beside it does not make it another."""
+
+_COPIES = {
+    "times": "times.json",
+    "profile": "profile.json",
+    "graph": "graph.json",
+    "output": "output.json",
+    "calibration": "calibration.cache",
+    "build_log": "build.log",
+    "build_metadata": "build.metadata.json",
+    "profile_metadata": "profile.metadata.json",
+    "torch": "bench_pt_result.json",
+    "torch_csv": "bench_pt_result.csv",
+}
+
+
+def identity_of(draft: Draft) -> str:
+    """Hash what a run was made of."""
+    parts = [part for slot, part in draft.parts.items() if slot in _IDENTITY]
+    parts = parts or list(draft.parts.values())
+    lines = sorted(f"{part.index} {part.file.sha256}" for part in parts)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def identities_in(store: Store) -> dict[str, str]:
+    """Give the ids of the imported runs of a store, by what they were made of."""
+    found = {}
+    for entry in store.index.find():
+        if entry.provenance != "imported" and entry.kind != "failed":
+            continue
+        with contextlib.suppress(OSError, msgspec.MsgspecError, AttributeError):
+            origin = msgspec.json.decode((store.path(entry) / ORIGIN).read_bytes())
+            found[str(origin.get("sha256"))] = entry.id
+    return found
+
+
+def free_id(store: Store) -> str:
+    """Make an id that no run has; many runs are imported within one second."""
+    while (store.directory(run_id := new_id())).exists():
+        continue
+    return run_id
+
+
+def keep_run(run: Run, draft: Draft, *, store: Store, pictures: bool) -> Run:
+    """Write a run with all its files, and put it into the index."""
+    path = store.directory(run.id)
+    kept = Run(record=run.record, times=run.times, path=path, layers=run.layers, graph=run.graph)
+    with store.new_run(run.id) as folder, _writing(folder):
+        _copy_originals(draft, folder)
+        write_samples(folder, run.times)
+        for name, content in _derived(kept, draft, pictures=pictures):
+            if not (folder / name).exists():
+                (folder / name).write_bytes(content)
+        write_record(folder, run.record)
+    store.add(run.record, path=path, cached=describe_run(run))
+    return kept
+
+
+def keep_failure(failed: FailedRun, draft: Draft, *, store: Store) -> Path:
+    """Write the record of a run that did not finish, with its log."""
+    path = store.directory(failed.id)
+    with store.new_run(failed.id) as folder, _writing(folder):
+        _copy_originals(draft, folder)
+        (folder / ORIGIN).write_bytes(json_from_value(origin_of(draft)))
+        write_record(folder, failed)
+    store.add(failed, path=path)
+    return path
+
+
+def write_toolkit_folder(run: Run, draft: Draft, folder: Path) -> list[Path]:
+    """Write all files toolkit 000 lists into a folder; files a run was made of stay as they are."""
+    sources = {part.file.path.resolve() for part in draft.parts.values()}
+    with _writing(folder), contextlib.ExitStack() as stack:
+        scratch = folder / ".trtbench-import"
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        written = []
+        for path in write_toolkit_files(run, scratch):
+            target = folder / path.name
+            if target.resolve() not in sources:
+                path.replace(target)
+                written.append(target)
+        return written
+
+
+def origin_of(draft: Draft) -> dict[str, object]:
+    """Describe the files of a run."""
+    sources = [
+        {
+            "path": str(part.file.path.absolute()),
+            "sha256": part.file.sha256,
+            "kind": part.file.kind,
+            "as": slot,
+            **({"part": part.index, "of": part.of} if part.of > 1 else {}),
+        }
+        for slot, part in draft.parts.items()
+    ]
+    return {"sha256": identity_of(draft), "sources": sources}
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+
+
+def _copy_originals(draft: Draft, folder: Path) -> None:
+    for slot, name in _COPIES.items():
+        part = draft.parts.get(slot)
+        if part is not None and part.of == 1:
+            shutil.copyfile(part.file.path, folder / name)
+    for slot in ("log", "failed_log"):
+        part = draft.parts.get(slot)
+        if part is None:
+            continue
+        if part.file.kind != "log":  # metadata that stands for a log
+            shutil.copyfile(part.file.path, folder / "profile.metadata.json")
+        elif part.of == 1:
+            shutil.copyfile(part.file.path, folder / LOG)
+        else:
+            (folder / LOG).write_bytes(_lines_of(part))
+
+
+def _lines_of(part: Part) -> bytes:
+    """Cut the lines of one run out of a log of several."""
+    from trtbench.trtexec.log import log_from_text
+
+    data = data_of(part.file)
+    begins = [run.line for run in log_from_text(data, where=str(part.file.path))]
+    lines = data.splitlines(keepends=True)
+    begin = 0 if part.index == 0 else begins[part.index] - 1
+    end = begins[part.index + 1] - 1 if part.index + 1 < len(begins) else len(lines)
+    return b"".join(lines[begin:end])
+
+
+def _derived(run: Run, draft: Draft, *, pictures: bool) -> Iterator[tuple[str, bytes]]:
+    """Give the files that are made anew, one by one: series of long runs are large."""
+    yield from data_files(run).items()
+    if len(run.times) and run.times.stamps:
+        yield "times.json", times_json(run.times)
+    if run.layers is not None:
+        yield "profile.json", profile_json(run.layers)
+        if pictures and any(layer.average_s > 0 for layer in run.layers.layers):
+            yield "per_layer_time.png", layer_picture(run)
+    log = draft.parts.get("log")
+    if log is not None and log.file.kind == "log":
+        yield from _metadata(log.value, draft)
+    yield ORIGIN, json_from_value(origin_of(draft))
+
+
+def _metadata(log: LogRun, draft: Draft) -> Iterator[tuple[str, bytes]]:
+    built: Any = draft.parts["build_log"].value if "build_log" in draft.parts else log
+    yield "build.metadata.json", json_from_value(build_metadata_from_log(built))
+    yield "profile.metadata.json", json_from_value(profile_metadata_from_log(log))
+
+
+def layer_picture(run: Run) -> bytes:
+    """Draw ``per_layer_time.png``."""
+    from trtbench.report.renderers.png import png_bytes
+    from trtbench.report.sections.layers import layers_figure
+
+    assert run.layers is not None
+    return png_bytes(layers_figure(run.layers))

@@ -1,0 +1,236 @@
+"""What a file holds, told briefly: enough to see which files belong together."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trtbench.domain.samples import Column
+from trtbench.errors import ParseError
+from trtbench.trtexec.calibration import calibration_from_text
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.log import LogRun, log_from_text
+from trtbench.trtexec.outputs import outputs_from_json
+from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
+from trtbench.trtexec.profile import profiles_from_json
+from trtbench.trtexec.times import TimesFile, read_times
+from trtbench.workflows.importing.find import Found
+from trtbench.workflows.importing.told import log_from_metadata
+
+MOST_TEXT_BYTES = 512 * 2**20
+"""A log or a JSON document above this is refused; times files are read piece by piece."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """One thing a file tells; a file of several exports has several parts."""
+
+    file: Found
+    slot: str
+    """The place it takes in a run: ``log``, ``times``, ``profile``, ``graph``, ..."""
+    index: int = 0
+    of: int = 1
+    value: Any = None
+    """A LogRun, names of layers, a decoded document, or ``None`` for what is read later."""
+
+    @property
+    def what(self) -> str:
+        """Name the file, and the place in it where it holds several."""
+        return self.file.path.name + (f" ({self.index + 1} of {self.of})" if self.of > 1 else "")
+
+
+class TimesShelf:
+    """Times files with all their rows; only the last one read stays in memory."""
+
+    def __init__(self) -> None:
+        self._path: object = None
+        self._file: TimesFile | None = None
+
+    def read(self, found: Found) -> TimesFile:
+        """Give the file with warm-up rows in place, for the question whose numbers they are."""
+        if self._file is None or self._path != found.path:
+            self._file = None  # two large files at once would take twice the memory
+            with open(found.path, "rb") as stream:
+                self._file = read_times(stream, where=str(found.path), warmup_ms=0.0)
+            self._path = found.path
+        return self._file
+
+    def clear(self) -> None:
+        """Let go of what was read."""
+        self._file = self._path = None
+
+
+def parts_from_file(found: Found, shelf: TimesShelf) -> list[Part]:
+    """Look into a file; one that is damaged is a ``ParseError``."""
+    if found.kind == "times":
+        count = len(shelf.read(found).arrays)
+        return [Part(file=found, slot="times", index=i, of=count) for i in range(count)]
+    reader = _READERS.get(found.kind)
+    return reader(found) if reader else []
+
+
+def data_of(found: Found) -> bytes:
+    """Read a file that is taken as a whole."""
+    try:
+        if found.path.stat().st_size > MOST_TEXT_BYTES:
+            raise _broken(found, f"at most {MOST_TEXT_BYTES >> 20} MiB of {found.kind}")
+        return found.path.read_bytes()
+    except OSError as problem:
+        raise _broken(found, "a file that can be read", problem.strerror) from None
+
+
+def _log(found: Found) -> list[Part]:
+    runs = log_from_text(data_of(found), where=str(found.path))
+    return [
+        Part(file=found, slot=_log_slot(run), index=index, of=len(runs), value=run)
+        for index, run in enumerate(runs)
+    ]
+
+
+def _log_slot(run: LogRun) -> str:
+    """Tell logs of measurements from logs of builds and from help texts."""
+    if run.outcome == "help":
+        return "help"
+    if run.summary is not None or run.profile is not None:
+        return "log"
+    if run.outcome in ("failed", "crashed"):
+        return "failed_log"
+    return "build_log"
+
+
+def _profile(found: Found) -> list[Part]:
+    profiles = profiles_from_json(data_of(found), where=str(found.path))
+    return [
+        Part(file=found, slot="profile", index=index, of=len(profiles), value=names)
+        for index, names in enumerate(tuple(x.name for x in p.layers) for p in profiles)
+    ]
+
+
+def _graph(found: Found) -> list[Part]:
+    graph = graph_from_json(data_of(found), where=str(found.path))
+    names = tuple(layer.name for layer in graph.layers)
+    return [Part(file=found, slot="graph", value=names)]
+
+
+def _outputs(found: Found) -> list[Part]:
+    sets = outputs_from_json(data_of(found), where=str(found.path))
+    return [Part(file=found, slot="output", index=i, of=len(sets)) for i in range(len(sets))]
+
+
+def _metadata(found: Found) -> list[Part]:
+    document = document_of(found)
+    runs = "performance_summary" in document or "inference_options" in document
+    if not runs:
+        return [Part(file=found, slot="build_metadata", value=document)]
+    log = log_from_metadata(document, where=str(found.path))
+    return [Part(file=found, slot="profile_metadata", value=log)]
+
+
+def _calibration(found: Found) -> list[Part]:
+    cache = calibration_from_text(data_of(found), where=str(found.path))
+    told = f"{cache.header}, {len(cache.scales)} tensors"
+    return [Part(file=found, slot="calibration", value=told)]
+
+
+def _plan(found: Found) -> list[Part]:
+    with open(found.path, "rb") as file:
+        header = plan_from_bytes(file.read(HEADER_BYTES), where=str(found.path))
+    return [Part(file=found, slot="plan", value=header)]
+
+
+def _series(found: Found) -> list[Part]:
+    name, column = series_of(found)
+    return [Part(file=found, slot=f"{name}_series", value=len(column))]
+
+
+def series_of(found: Found) -> tuple[str, Column]:
+    """Read a ``*_series.csv`` of toolkit 000: one column of milliseconds."""
+    lines = data_of(found).decode("utf-8", "replace").split()
+    try:
+        column = np.array(lines[1:], np.float64)
+    except ValueError:
+        raise _broken(found, "one column of numbers under its name") from None
+    if not len(column):
+        raise _broken(found, "at least one row")
+    return lines[0].strip('"').lower().removesuffix("_ms"), column
+
+
+def _summary(found: Found) -> list[Part]:
+    if found.path.suffix.lower() == ".csv":
+        return [Part(file=found, slot="summary_csv")]
+    return [Part(file=found, slot="summary", value=document_of(found))]
+
+
+def _torch(found: Found) -> list[Part]:
+    if found.path.suffix.lower() != ".csv":
+        return [Part(file=found, slot="torch", value=document_of(found))]
+    text = data_of(found).decode("utf-8", "replace")
+    rows = csv.DictReader(io.StringIO(text))
+    try:
+        metrics = {
+            row["metric"]: {k: float(v) for k, v in row.items() if k != "metric" and v}
+            for row in rows
+        }
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise _broken(found, "rows of metric, min, max, mean, ...") from None
+    return [Part(file=found, slot="torch_csv", value={"metrics": metrics})]
+
+
+def document_of(found: Found) -> dict[str, Any]:
+    """Read a JSON object."""
+    try:
+        value = msgspec.json.decode(data_of(found))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise _broken(found, "a JSON object", str(problem)) from None
+    if not isinstance(value, dict):
+        raise _broken(found, "a JSON object", f"a {type(value).__name__}")
+    return value
+
+
+def _document(slot: str) -> Callable[[Found], list[Part]]:
+    return lambda found: [Part(file=found, slot=slot, value=document_of(found))]
+
+
+def _device(found: Found) -> list[Part]:
+    try:
+        value = msgspec.json.decode(data_of(found))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise _broken(found, "a list of devices", str(problem)) from None
+    devices = [each for each in value if isinstance(each, Mapping)]
+    return [Part(file=found, slot="device", value=devices)]
+
+
+def _bare(slot: str) -> Callable[[Found], list[Part]]:
+    return lambda found: [Part(file=found, slot=slot)]
+
+
+def _broken(found: Found, expected: str, reason: str | None = None) -> ParseError:
+    facts = {"expected": expected, **({"found": reason} if reason else {})}
+    return ParseError(f"{found.path} is not what it was taken for ({found.kind})", facts=facts)
+
+
+_READERS: dict[str, Callable[[Found], list[Part]]] = {
+    "log": _log,
+    "profile": _profile,
+    "layers": _graph,
+    "output": _outputs,
+    "metadata": _metadata,
+    "calibration": _calibration,
+    "plan": _plan,
+    "onnx": _bare("onnx"),
+    "timing-cache": _bare("timing_cache"),
+    "device": _device,
+    "toolkit-summary": _summary,
+    "toolkit-series": _series,
+    "toolkit-percentiles": _bare("percentiles"),
+    "toolkit-layers": _bare("layer_csv"),
+    "toolkit-torch-bench": _torch,
+    "toolkit-engine-metadata": _document("engine_metadata"),
+    "toolkit-run-config": _document("run_config"),
+}

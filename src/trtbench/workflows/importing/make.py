@@ -1,0 +1,283 @@
+"""Runs made of parts: what was measured, what was printed, and how each condition is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from trtbench.analysis.findings import findings_from_run
+from trtbench.domain.result import (
+    UNKNOWN,
+    Environment,
+    Fact,
+    FailedRun,
+    LaunchFacts,
+    Run,
+    RunRecord,
+    Scalar,
+)
+from trtbench.domain.samples import EngineGraph, IterationTimes
+from trtbench.domain.spec import ModelRef, TensorSpec
+from trtbench.trtexec.log import LogRun, conditions_from_log
+from trtbench.trtexec.reported import tensors_from_log
+from trtbench.trtexec.times import TimesArray
+from trtbench.units import text_from_seconds
+from trtbench.workflows.importing.asked import batch_of, spec_from_told
+from trtbench.workflows.importing.match import Draft
+from trtbench.workflows.importing.measured import edge_tensors, graph_of, layers_of, times_of
+from trtbench.workflows.importing.printed import numbers_of
+from trtbench.workflows.importing.told import (
+    first,
+    gpu_from_device,
+    gpu_from_log,
+    joined,
+    log_from_config,
+    log_from_metadata,
+)
+
+_FAILED = "trtexec ended with FAILED and named no error"
+_AFTERMATH = ("set-up-failed", "deserialize-failed")
+"""What trtexec says after it has said what is wrong."""
+
+_VERSIONS = {
+    "7.0": "7.0",
+    "7.1": "7.1 or 7.2",
+    "8.0": "8.0 to 8.2",
+    "8.4": "8.4",
+    "8.5": "8.5 or later",
+}
+"""Which TensorRT writes a schema of times files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the user says about the files, which wins over what they say themselves."""
+
+    batch: int | None = None
+    engine: ModelRef | None = None
+    warmup_s: float | None = None
+    tags: tuple[str, ...] = ()
+
+
+def told_of(draft: Draft) -> LogRun:
+    """Put together what log, metadata and configuration tell, in this order of trust."""
+    found: list[LogRun] = []
+    for slot in ("log", "failed_log", "profile_metadata"):
+        if slot in draft.parts:
+            found.append(draft.parts[slot].value)
+    if "build_metadata" in draft.parts:
+        part = draft.parts["build_metadata"]
+        found.append(log_from_metadata(part.value, where=str(part.file.path)))
+    if "run_config" in draft.parts:
+        part = draft.parts["run_config"]
+        found.append(log_from_config(part.value, where=str(part.file.path)))
+    return joined(found)
+
+
+def run_from_draft(draft: Draft, wishes: Wishes, *, run_id: str, created: str) -> Run:
+    """Make a run; what nobody told stays unknown."""
+    told = told_of(draft)
+    times, array = times_of(draft, told, warmup_s=wishes.warmup_s)
+    layers, graph = layers_of(draft), graph_of(draft)
+    inputs, outputs = _tensors(told, graph)
+    conditions = _conditions(draft, told, times, wishes, inputs)
+    reported = numbers_of(draft)
+    notes = (*draft.notes, *_notes(draft, array, told))
+    record = RunRecord(
+        id=run_id,
+        created=created,
+        spec=spec_from_told(
+            draft, told, conditions, engine=wishes.engine, warmup_s=wishes.warmup_s
+        ),
+        environment=_environment(draft, told),
+        tags=wishes.tags,
+        provenance="imported",
+        inputs=inputs,
+        outputs=outputs,
+        launches=_launches(told, array) if len(times) else (),
+        conditions=conditions,
+        reported=reported,
+        sources=sources_of(draft),
+        notes=tuple(dict.fromkeys(notes)),
+        facts=_facts(draft, told, array, conditions, reported),
+    )
+    run = Run(record=record, times=times, layers=layers, graph=graph)
+    findings = findings_from_run(run)
+    record = msgspec.structs.replace(record, findings=findings)
+    return Run(record=record, times=times, layers=layers, graph=graph)
+
+
+def failure_from_draft(draft: Draft, wishes: Wishes, *, run_id: str, created: str) -> FailedRun:
+    """Make the record of a run that trtexec did not finish."""
+    told = told_of(draft)
+    conditions = _conditions(draft, told, IterationTimes(), wishes)
+    return FailedRun(
+        id=run_id,
+        created=created,
+        spec=spec_from_told(
+            draft, told, conditions, engine=wishes.engine, warmup_s=wishes.warmup_s
+        ),
+        environment=_environment(draft, told),
+        tags=wishes.tags,
+        stage=_stage(told),
+        reason=failure_reason(told),
+        log_tail=told.last_lines,
+    )
+
+
+def failure_reason(run: LogRun) -> str:
+    """Give the error that explains most: the first one known, before what only follows from it."""
+    errors = [each for each in run.messages if each.level in ("E", "F")]
+    telling = [each for each in errors if each.code is not None and each.code not in _AFTERMATH]
+    error = next(iter(telling or errors), None)
+    if error is None:
+        return "the log has no end: cut short or crashed" if run.outcome == "crashed" else _FAILED
+    return f"{error.text} ({error.meaning})" if error.meaning else error.text
+
+
+def sources_of(draft: Draft) -> tuple[str, ...]:
+    """Name the files of a run, each once."""
+    paths = (str(part.file.path.absolute()) for part in draft.parts.values())
+    return tuple(dict.fromkeys(paths))
+
+
+def _stage(run: LogRun) -> str:
+    if run.bindings or run.averages:
+        return "measure"
+    loads = any(word.startswith("--loadEngine") for word in run.arguments)
+    return "load" if loads and run.sections else "build" if run.sections else "start"
+
+
+def _conditions(
+    draft: Draft,
+    told: LogRun,
+    times: IterationTimes,
+    wishes: Wishes,
+    inputs: tuple[TensorSpec, ...] = (),
+) -> dict[str, Fact]:
+    conditions = conditions_from_log(told)
+    transfers = conditions["transfers"]
+    if transfers.source != "stated" and len(times) and times.stamps:
+        # Copies that took exactly no time did not take place.
+        moved = times.h2d is not None or times.d2h is not None
+        conditions["transfers"] = transfers = Fact(value=moved, source="implied")
+    if conditions["protocol"].value is None and transfers.value is not None:
+        # TensorRT 5 and 6, which wait for every query, tell nothing about transfers.
+        exposed = (told.option("ExposeDMA") or "").startswith("Enabled")
+        value = "serve" if exposed else "pipeline" if transfers.value else "gpu"
+        conditions["protocol"] = Fact(value=value, source="implied")
+    if "torch" in draft.parts or "torch_csv" in draft.parts:
+        conditions |= _torch_conditions(draft)
+    conditions["batch"] = batch_of(draft, conditions["batch"], inputs, asked=wishes.batch)
+    return conditions
+
+
+def _torch_conditions(draft: Draft) -> dict[str, Fact]:
+    """Tell what toolkit 000's PyTorch benchmark always does, and what it recorded."""
+    document = draft.parts["torch"].value if "torch" in draft.parts else {}
+    tf32, dtype = document.get("tf32"), document.get("dtype")
+    return {
+        "transfers": Fact(value=True, source="implied"),
+        "cuda_graph": Fact(value=False, source="implied"),
+        "cuda_graph_fell_back": Fact(value=False, source="implied"),
+        "spin_wait": Fact(value=True, source="implied"),
+        "streams": Fact(value=1, source="implied"),
+        "protocol": Fact(value="serve", source="implied"),
+        "typing": Fact(value="strong", source="implied"),
+        "tf32": Fact(value=tf32) if isinstance(tf32, bool) else Fact(value=None, source="unknown"),
+        "precision": Fact(value=dtype) if dtype else Fact(value=None, source="unknown"),
+    }
+
+
+def _tensors(
+    told: LogRun, graph: EngineGraph | None
+) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """Give inputs and outputs as the log announces them, else as the engine's layers show them."""
+    if told.bindings or graph is None:
+        return tensors_from_log(told, outputs=False), tensors_from_log(told, outputs=True)
+    return edge_tensors(graph, outputs=False), edge_tensors(graph, outputs=True)
+
+
+def _environment(draft: Draft, told: LogRun) -> Environment:
+    """Describe the machine as far as the files do; trtexec tells neither host nor system."""
+    gpu = gpu_from_log(told)
+    if gpu is None and "device" in draft.parts and draft.parts["device"].value:
+        gpu = gpu_from_device(draft.parts["device"].value[0])
+    versions = {}
+    version = told.version
+    if version is None and "plan" in draft.parts:
+        version = draft.parts["plan"].value.version
+    if version is not None:
+        versions["tensorrt"] = version
+    return Environment(
+        host=UNKNOWN,
+        os=UNKNOWN,
+        gpus=(gpu,) if gpu else (),
+        versions=versions,
+        command=told.command,
+    )
+
+
+def _launches(told: LogRun, array: TimesArray | None) -> tuple[LaunchFacts, ...]:
+    facts, summary = told.facts, told.summary
+    return (
+        LaunchFacts(
+            load_s=facts.load_s if facts.load_s is not None else facts.deserialize_s,
+            warmup_iterations=(array.warmup_rows or None) if array else None,
+            # With the times at hand the wall time is of exactly these rows.
+            wall_s=summary.wall_s if summary and array is not None else None,
+        ),
+    )
+
+
+def _facts(
+    draft: Draft,
+    told: LogRun,
+    array: TimesArray | None,
+    conditions: dict[str, Fact],
+    reported: dict[str, Scalar],
+) -> dict[str, Scalar]:
+    facts: dict[str, Scalar] = {}
+    config = draft.parts.get("run_config")
+    when = first(config.value, "timestamp_iso", "timestamp") if config else None
+    if when:
+        facts["measured_at"] = str(when)
+    if told.outcome not in ("passed", "waived"):
+        facts["outcome"] = told.outcome
+    if array is not None and array.enqueue_resolution_s is not None:
+        facts["enqueue_resolution_s"] = array.enqueue_resolution_s
+    rate = reported.get("throughput_qps")
+    if isinstance(rate, (int, float)):
+        size = 1 if _counts_items(told) else conditions["batch"].value or 1
+        facts["items_per_s"] = float(rate) * float(size)
+    return facts
+
+
+def _counts_items(told: LogRun) -> bool:
+    """Say whether the printed rate counts items: an implicit batch is multiplied in by trtexec."""
+    printed = conditions_from_log(told)["batch"]
+    implicit = (told.option("Batch") or "").isdigit()
+    return implicit and printed.source == "stated" and printed.value not in (None, 1)
+
+
+def _notes(draft: Draft, array: TimesArray | None, told: LogRun) -> Sequence[str]:
+    notes = []
+    if array is not None and array.warmup_rows:
+        rows = "1 row" if array.warmup_rows == 1 else f"{array.warmup_rows} rows"
+        notes.append(f"left out as warm-up: {rows} of the first {array.warmup_ms:g} ms")
+    if array is not None and array.enqueue_resolution_s is not None:
+        step = text_from_seconds(array.enqueue_resolution_s, digits=2)
+        notes.append(f"enqueue times are differences of stamps in steps of {step}")
+    if array is not None and array.unknown_keys:
+        notes.append(f"keys nobody knows in the times: {', '.join(sorted(array.unknown_keys))}")
+    if array is not None and told.version is None and array.variant in _VERSIONS:
+        notes.append(f"the times are in the layout of TensorRT {_VERSIONS[array.variant]}")
+    if "times" not in draft.parts and any(slot.endswith("_series") for slot in draft.parts):
+        notes.append("samples as toolkit 000 kept them; it takes means below 0.1 ms for seconds")
+    if "layer_csv" in draft.parts and "profile" not in draft.parts:
+        notes.append("layer times as toolkit 000 kept them; without a count they may be totals")
+    if told.outcome not in ("passed", "waived"):
+        notes.append(f"trtexec ended: {told.outcome}")
+    return notes

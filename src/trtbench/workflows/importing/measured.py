@@ -1,0 +1,113 @@
+"""What the parts of a run measured: iteration times, layer times, the engine's layers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import numpy as np
+
+from trtbench.domain.result import UNKNOWN
+from trtbench.domain.samples import (
+    Column,
+    EngineGraph,
+    IterationTimes,
+    LayerProfile,
+    LayerTime,
+    times_from_columns,
+)
+from trtbench.domain.spec import TensorSpec
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.profile import profiles_from_json
+from trtbench.trtexec.times import TimesArray, TimesFile, read_times, times_from_file
+from trtbench.workflows.importing.agree import warmup_ms_of
+from trtbench.workflows.importing.look import data_of, series_of
+from trtbench.workflows.importing.match import Draft
+from trtbench.workflows.importing.told import number
+
+_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
+_SERIES = {"latency": "latency", "enqueue": "enqueue", "compute": "gpu", "end_to_end": "end_to_end"}
+"""Toolkit 000's names for columns, and ours."""
+
+
+def times_of(
+    draft: Draft, told: LogRun, *, warmup_s: float | None
+) -> tuple[IterationTimes, TimesArray | None]:
+    """Give the exported times without warm-up or, failing those, the series toolkit 000 kept."""
+    part = draft.parts.get("times")
+    if part is None:
+        return _series(draft), None
+    warmup_ms = warmup_s * 1e3 if warmup_s is not None else warmup_ms_of(told)
+    with open(part.file.path, "rb") as stream:
+        file = read_times(stream, where=str(part.file.path), warmup_ms=warmup_ms)
+    array = file.arrays[part.index]
+    return times_from_file(TimesFile(arrays=(array,))), array
+
+
+def layers_of(draft: Draft) -> LayerProfile | None:
+    """Give the profile that was exported, else the printed one, else toolkit 000's table."""
+    part = draft.parts.get("profile")
+    if part is not None:
+        profiles = profiles_from_json(data_of(part.file), where=str(part.file.path))
+        return profiles[part.index]
+    if draft.log is not None and draft.log.profile is not None:
+        return draft.log.profile
+    part = draft.parts.get("layer_csv")
+    return _layers_from_csv(data_of(part.file).decode("utf-8", "replace")) if part else None
+
+
+def graph_of(draft: Draft) -> EngineGraph | None:
+    """Give what the engine's inspector told."""
+    part = draft.parts.get("graph")
+    return graph_from_json(data_of(part.file), where=str(part.file.path)) if part else None
+
+
+def edge_tensors(graph: EngineGraph, *, outputs: bool) -> tuple[TensorSpec, ...]:
+    """Find the engine's inputs or outputs among the tensors of its layers."""
+    made = {tensor.name for layer in graph.layers for tensor in layer.outputs}
+    found: dict[str, TensorSpec] = {}
+    for layer in graph.layers:
+        for tensor in layer.outputs if outputs else layer.inputs:
+            at_edge = tensor.name in graph.io_tensors and outputs == (tensor.name in made)
+            if at_edge and tensor.dimensions and min(tensor.dimensions) > 0:
+                dtype = _DTYPES.get(tensor.dtype or "", tensor.dtype or UNKNOWN)
+                spec = TensorSpec(name=tensor.name, dtype=dtype, shape=tensor.dimensions)
+                found.setdefault(tensor.name, spec)
+    return tuple(found.values())
+
+
+def _series(draft: Draft) -> IterationTimes:
+    columns: dict[str, Column] = {}
+    for theirs, ours in _SERIES.items():
+        part = draft.parts.get(f"{theirs}_series")
+        if part is not None:
+            columns[ours] = series_of(part.file)[1] / 1e3
+    if not columns:
+        return IterationTimes()
+    length = len(next(iter(columns.values())))  # a series of another length is another run's
+    return times_from_columns({k: v for k, v in columns.items() if len(v) == length})
+
+
+def _layers_from_csv(text: str) -> LayerProfile | None:
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if _average(row) is not None]
+    counts = {int(n) for row in rows if (n := number(row.get("calls")))}
+    count = counts.pop() if len(counts) == 1 else None
+    layers = tuple(_layer_from_row(row, count) for row in rows)
+    return LayerProfile(count=count, layers=layers) if layers else None
+
+
+def _average(row: dict[str, Any]) -> float | None:
+    value = number(row.get("avg_time_ms"))
+    return value if value is not None and np.isfinite(value) else None
+
+
+def _layer_from_row(row: dict[str, Any], count: int | None) -> LayerTime:
+    average, share = _average(row) or 0.0, number(row.get("percent_of_total"))
+    return LayerTime(
+        name=str(row.get("name")),
+        total_s=average * (count or 1) / 1e3,
+        average_s=average / 1e3,
+        share=share / 100 if share is not None else None,
+    )
