@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from trtbench.domain.codec import job_from_json, json_from_value
 from trtbench.domain.job import (
+    PROGRESS_MARK,
     BenchJob,
     BenchOutcome,
     BuildJob,
@@ -35,6 +37,9 @@ from trtbench.registry import Registry
 RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
 BUILDERS = Registry("trtbench.build.builders", noun="builder")
 
+PROGRESS_S = 0.2
+"""How often progress within a stage is told; a builder takes thousands of steps."""
+
 EXIT_TOLD = 3
 """The worker put what went wrong into ``error.json``."""
 
@@ -45,12 +50,21 @@ class Events:
     def __init__(self, descriptor: int | None) -> None:
         self.descriptor = descriptor
         self.stage = "start"
+        self._told_at = 0.0
         if descriptor is not None:
             os.set_inheritable(descriptor, False)
 
     def __call__(self, stage: str) -> None:
         self.stage = stage
         self._write(stage.encode())
+
+    def progress(self, done: float, text: str) -> None:
+        """Say how far the stage has come, from 0 to 1, and with what; not more than is watched."""
+        now = time.monotonic()
+        if now - self._told_at < PROGRESS_S:
+            return
+        self._told_at = now
+        self._write(f"{PROGRESS_MARK}{done:.3f} {' '.join(text.split())[:200]}".encode())
 
     def tell(self, error: WorkerError) -> None:
         """Say what went wrong where no file could be written."""

@@ -12,6 +12,9 @@ from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
 STAGES = ("start", "load", "first", "warm-up", "measure", "profile", "build", "save")
 """What a worker does, in order; a failure is recorded with the stage it happened in."""
 
+PROGRESS_MARK = "~"
+"""Begins a line that is no stage but tells how far one has come: ``~0.420 Tactic timing``."""
+
 
 class BenchJob(Value, frozen=True, kw_only=True, tag="bench", tag_field="job"):
     """Measure one launch of a run."""

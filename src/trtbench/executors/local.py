@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.domain.job import Job, JobEnd, WorkerError
+from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
 from trtbench.errors import TrtbenchError, UnavailableError, write_error
 from trtbench.host.process import Child, Exit, run_process, run_together, tail
 
@@ -36,6 +36,7 @@ sys.exit(main(sys.argv[1:]))
 """
 _PROBE = """
 import sys
+if sys.path[:1] == ['']: del sys.path[0]
 missing = []
 for name in {needs!r}:
     try:
@@ -112,11 +113,12 @@ class _Heard:
 
 
 def _note(heard: _Heard, on_stage: Callable[[str], None] | None, line: str) -> None:
-    """Take in the name of a stage, or an error that could not be written to a file."""
+    """Take in the name of a stage, progress in it, or an error that no file could take."""
     if line.startswith("{"):
         heard.error = value_from_json(line, WorkerError, where="the worker's pipe")
         return
-    heard.stage = line
+    if not line.startswith(PROGRESS_MARK):
+        heard.stage = line
     if on_stage is not None:
         on_stage(line)
 

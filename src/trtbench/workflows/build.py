@@ -12,7 +12,7 @@ import msgspec
 
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.domain.job import BuildJob, BuildOutcome, JobEnd
+from trtbench.domain.job import PROGRESS_MARK, BuildJob, BuildOutcome, JobEnd
 from trtbench.domain.result import Environment
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import (
@@ -28,10 +28,10 @@ from trtbench.host.environment import read_environment
 from trtbench.host.locks import hold
 from trtbench.host.models import model_ref, sha256_of
 from trtbench.registry import Registry
-from trtbench.store.directory import remove_abandoned, scratch_directory
+from trtbench.store.directory import now, remove_abandoned, scratch_directory
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.units import text_from_seconds
-from trtbench.workflows.bench import TICK_S, Conduct, now
+from trtbench.workflows.bench import TICK_S, Conduct
 from trtbench.workflows.config import Config
 from trtbench.workflows.progress import Event
 
@@ -46,7 +46,7 @@ CACHE = ".timing.cache"
 
 _STAGE_TEXT = {"load": "parsing", "build": "building", "save": "saving"}
 _STAGE_PART = {"load": 0.02, "build": 0.1, "save": 0.98}
-_RECORDED = {"bug", "memory", "StoreError", "ProgramError"}
+_RECORDED = {"bug", "memory", "StoreError", "ProgramError", "JobError"}
 """Errors of the work itself; others are about what was asked for and are passed on as they are."""
 
 Shapes = Mapping[str, Sequence[int]]
@@ -68,7 +68,7 @@ def build_spec(
     """Settle a build; the timing cache lies beside the engine unless told otherwise."""
     reference = model_ref(Path(model))
     name = builder or DEFAULT_BUILDER
-    BUILDERS.load(name)
+    keeps_timings = getattr(BUILDERS.load(name), "TIMING_CACHE", True)
     if reference.format not in ("onnx", "unknown"):
         raise UsageError(
             "engines are built from ONNX files",
@@ -77,7 +77,9 @@ def build_spec(
     engine = Path(output or Path(model).with_suffix(".engine")).absolute()
     if engine == Path(reference.path):
         raise UsageError("the engine would overwrite the model", fix="-o model.engine")
-    cache = f"{engine}{CACHE}" if timing_cache is None or timing_cache is True else timing_cache
+    cache = timing_cache
+    if timing_cache is True or (timing_cache is None and keeps_timings):
+        cache = f"{engine}{CACHE}"
     return BuildSpec(
         model=reference,
         output=str(engine),
@@ -229,6 +231,10 @@ def _with_final_names(command: str | None, spec: BuildSpec, folder: Path) -> str
 
 
 def _event(stage: str) -> Event:
+    if stage.startswith(PROGRESS_MARK):
+        done, _, text = stage.removeprefix(PROGRESS_MARK).partition(" ")
+        begin, end = _STAGE_PART["build"], _STAGE_PART["save"]
+        return Event(kind="stage", text=text, done=begin + (end - begin) * float(done))
     text = _STAGE_TEXT.get(stage, stage)
     return Event(kind="stage", text=text, done=_STAGE_PART.get(stage, 0.0))
 
@@ -248,7 +254,7 @@ def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
     error = JobError(
         f"the engine was not built: {_reason(end)}",
         facts={**facts, "stage": end.stage, "log": kept},
-        fix=f"look into {kept}",
+        fix=(told.fix if told is not None else None) or f"look into {kept}",
     )
     error.log_tail = end.log_tail
     return error

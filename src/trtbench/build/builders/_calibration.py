@@ -1,0 +1,114 @@
+"""Calibrates INT8 with the calibrators of TensorRT up to 10."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trtbench.build.builders._shapes import Ranges
+from trtbench.domain.spec import ShapeProfile, TensorSpec
+from trtbench.errors import InputError, UsageError
+from trtbench.host.models import sha256_of
+from trtbench.host.tensorrt_calibrate import (
+    RANDOM,
+    CacheKey,
+    CalibrationData,
+    ScaleCache,
+    calibration_data,
+    make_calibrator,
+)
+from trtbench.host.tensorrt_config import make_profile
+from trtbench.host.tensorrt_network import inputs_of
+
+if TYPE_CHECKING:
+    from trtbench.build.builders._python_api import Work
+
+
+class Calibration:
+    """A calibrator at work; what it did is told when the build is over."""
+
+    def __init__(self, work: Work, calibrator: Any, cache: ScaleCache, *, items: int) -> None:
+        self._work = work
+        self._calibrator = calibrator
+        self._cache = cache
+        self._items = items
+
+    def finish(self) -> None:
+        """Raise what went wrong inside TensorRT's calls, and say where the scales came from."""
+        problem = self._calibrator.problem
+        if problem is not None:
+            raise InputError("calibration failed", facts={"reason": problem}) from problem
+        work, used = self._work, self._cache.used
+        work.facts["calibration"] = work.spec.calibration_method
+        work.facts["calibration_items"] = self._items
+        work.facts["calibration_cache"] = "hit" if used else "new"
+        source = f"scales of {self._cache.path}" if used else f"{self._items} items"
+        work.notes.append(f"calibrated INT8 ({work.spec.calibration_method}) with {source}")
+        if work.spec.calibration == RANDOM:
+            work.notes.append("calibrated with random data: no evidence of accuracy")
+
+
+def attach_calibrator(
+    work: Work, builder: Any, config: Any, network: Any, profiles: list[Ranges]
+) -> Calibration | None:
+    """Attach a calibrator where the plan needs one."""
+    if not work.plan.calibrate:
+        return None
+    inputs = inputs_of(network)
+    data = _data(work, inputs, profiles)
+    cache = _cache(work, data)
+    calibrator = make_calibrator(
+        work.trt,
+        algorithm=work.spec.calibration_method,
+        cache=cache,
+        data=data,
+        tell=lambda done, all_: work.tell(0.0, f"calibrating, batch {done + 1} of {all_}"),
+    )
+    config.int8_calibrator = calibrator
+    if data is not None and profiles:
+        fixed = {name: ShapeProfile(min=s, opt=s, max=s) for name, s in data.shapes.items()}
+        config.set_calibration_profile(make_profile(builder, network, fixed))
+    items = data.batches * data.batch if data is not None else 0
+    return Calibration(work, calibrator, cache, items=items)
+
+
+def _data(
+    work: Work, inputs: tuple[TensorSpec, ...], profiles: list[Ranges]
+) -> CalibrationData | None:
+    source = work.spec.calibration
+    if source is None:
+        return None
+    shapes = {}
+    for each in inputs:
+        if profiles:
+            shapes[each.name] = profiles[0][each.name].opt if each.name in profiles[0] else ()
+        shapes[each.name] = shapes.get(each.name) or tuple(int(dim or 1) for dim in each.shape)
+    return calibration_data(source, inputs, shapes=shapes)
+
+
+def _cache(work: Work, data: CalibrationData | None) -> ScaleCache:
+    """Give the cache of this very calibration; one that was named without data is taken as is."""
+    spec = work.spec
+    given = spec.calibration_cache
+    if data is None:
+        if given is None or not Path(given).is_file():
+            raise UsageError(
+                f"there is no calibration cache {given}",
+                fix="--calibration DATA.npz makes one",
+            )
+        return ScaleCache(Path(given), key=None)
+    key = CacheKey(
+        model=spec.model.sha256 or sha256_of(Path(spec.model.path)),
+        data=data.sha256(),
+        batch=data.batch,
+        algorithm=spec.calibration_method,
+        tensorrt=work.abilities.version,
+    )
+    return ScaleCache(Path(given) if given else _default_path(key), key=key)
+
+
+def _default_path(key: CacheKey) -> Path:
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = f"{key.model[:12]}-{key.data[:12]}-b{key.batch}-{key.algorithm}-{key.tensorrt}.cache"
+    return root / "trtbench" / "calibration" / name

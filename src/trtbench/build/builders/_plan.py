@@ -1,0 +1,109 @@
+"""What a build will do, told before it is done."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from trtbench.build.builders._failures import too_new
+from trtbench.build.builders._outline import Outline, outline_of
+from trtbench.build.builders._precision import Asked, precision_plan
+from trtbench.domain.spec import BuildSpec, ShapeProfile
+from trtbench.errors import UsageError, near_miss
+from trtbench.host.tensorrt import TITLES, Abilities, Flavour, abilities_of_version
+from trtbench.host.versions import distribution_versions
+
+OPTIONS = {
+    "typing": "strong: hold the builder to the types of the model (TensorRT 10)",
+    "version": "version to plan for with --dry-run where TensorRT is not installed",
+}
+ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
+
+
+def asked_from_spec(spec: BuildSpec, outline: Outline) -> Asked:
+    """Gather what the precision plan depends on."""
+    for name in spec.options:
+        if name not in OPTIONS:
+            guess = near_miss(name, OPTIONS)
+            raise UsageError(
+                f"the builder {spec.runtime} has no option {name!r}",
+                facts={"options": " ".join(OPTIONS)},
+                fix=f"--opt {guess}={spec.options[name]}" if guess else None,
+            )
+    return Asked(
+        precision=spec.precision,
+        model=spec.model.path,
+        carried=outline.carried,
+        calibration=spec.calibration is not None or spec.calibration_cache is not None,
+        strong=spec.options.get("typing") == "strong",
+    )
+
+
+def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
+    """List the steps of a build, and the command that repeats it; nothing is imported or built."""
+    abilities, note = _assumed(spec, flavour)
+    outline = outline_of(Path(spec.model.path))
+    plan = precision_plan(asked_from_spec(spec, outline), abilities=abilities)
+    flags = f", allowed: {' '.join(plan.flags)}" if plan.flags else ""
+    source = "a calibrator" if plan.calibrate else None
+    steps = [
+        *(step.text for step in plan.steps),
+        f"parse {spec.model.name} (opset {outline.opset}) with {abilities.title}",
+        *([f"calibrate with {spec.calibration or spec.calibration_cache}"] if source else []),
+        f"build {plan.precision}, {plan.typing}ly typed{flags}, "
+        f"TF32 {'allowed' if plan.tf32 else 'off'}",
+    ]
+    notes = [*([note] if note else []), *too_new(outline, abilities=abilities)]
+    numbered = [f"# {number}. {text}" for number, text in enumerate(steps, start=1)]
+    return [*(f"# {text}" for text in notes), *numbered, reproduce_line(spec)]
+
+
+def _assumed(spec: BuildSpec, flavour: Flavour) -> tuple[Abilities, str | None]:
+    title = TITLES[flavour]
+    given = spec.options.get("version")
+    if given is not None:
+        return abilities_of_version(given, flavour=flavour), f"for {title} {given}, as asked for"
+    installed = distribution_versions(flavour.replace("_", "-"))
+    if installed:
+        return abilities_of_version(next(iter(installed.values())), flavour=flavour), None
+    version = ASSUMED[flavour]
+    note = f"{title} is not installed in this interpreter: for {version} (--opt version=10.9)"
+    return abilities_of_version(version, flavour=flavour), note
+
+
+def reproduce_line(spec: BuildSpec) -> str:
+    """Write the command that asks for the same build again."""
+    words = ["trtbench", "build", spec.model.path, "-o", spec.output]
+    words += ["-r", spec.runtime.replace("_", "-")]
+    valued = {
+        "--precision": spec.precision,
+        "--workspace": f"{spec.workspace_bytes}B" if spec.workspace_bytes is not None else None,
+        "--optimization-level": spec.optimization_level,
+        "--timing-cache": spec.timing_cache,
+        "--calibration": spec.calibration,
+        "--calibration-method": spec.calibration_method if spec.calibration else None,
+        "--calibration-cache": spec.calibration_cache,
+        "--dla-core": spec.dla_core,
+        "--target": ",".join(spec.targets) or None,
+    }
+    for flag, value in valued.items():
+        words += [] if value is None else [flag, str(value)]
+    for ranges in (spec.shapes, *spec.more_profiles):
+        words += _shape_words(ranges)
+    switches = ("version_compatible", "hardware_compatible", "strip_weights", "refit", "verbose")
+    words += [f"--{name.replace('_', '-')}" for name in switches if getattr(spec, name)]
+    rtx = spec.runtime.endswith("rtx")
+    words += ["--no-timing-cache"] if spec.timing_cache is None and not rtx else []
+    for path in spec.plugins:
+        words += ["--plugin", path]
+    for key, value in spec.options.items():
+        words += ["--opt", f"{key}={value}"]
+    return shlex.join(words)
+
+
+def _shape_words(ranges: dict[str, ShapeProfile]) -> list[str]:
+    words = []
+    for name, span in ranges.items():
+        for end in ("min", "opt", "max"):
+            words += [f"--shape-{end}", f"{name}:{'x'.join(map(str, getattr(span, end)))}"]
+    return words

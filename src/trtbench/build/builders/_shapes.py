@@ -1,0 +1,42 @@
+"""Which shapes an engine is built for, input by input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trtbench.build.builders._failures import missing_shapes, unknown_input
+from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
+from trtbench.errors import UsageError
+
+Ranges = dict[str, ShapeProfile]
+
+
+def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
+    """Settle the optimization profiles; none for a model whose shapes are all fixed."""
+    known = {each.name: each for each in inputs}
+    wanted = [spec.shapes, *({**spec.shapes, **each} for each in spec.more_profiles)]
+    for ranges in wanted:
+        for name, span in ranges.items():
+            if name not in known:
+                raise unknown_input(name, inputs)
+            _check(known[name], span)
+    dynamic = [each for each in inputs if not each.is_static]
+    without = [each for each in dynamic if any(each.name not in ranges for ranges in wanted)]
+    if without:
+        raise missing_shapes(without)
+    return [dict(ranges) for ranges in wanted] if dynamic else []
+
+
+def _check(tensor: TensorSpec, span: ShapeProfile) -> None:
+    for end, shape in (("min", span.min), ("opt", span.opt), ("max", span.max)):
+        fits = len(shape) == len(tensor.shape) and all(
+            dim is None or dim == given for dim, given in zip(tensor.shape, shape, strict=True)
+        )
+        if not fits:
+            raise UsageError(
+                f"the {end} shape of {tensor.name!r} does not fit the model",
+                facts={
+                    "given": "x".join(map(str, shape)),
+                    "model": "x".join("?" if d is None else str(d) for d in tensor.shape),
+                },
+            )

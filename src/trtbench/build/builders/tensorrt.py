@@ -1,0 +1,40 @@
+"""Builds engines with TensorRT's Python API (8.6 to 11), on the GPU they are for."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+from trtbench.domain.job import BuildOutcome
+from trtbench.domain.spec import BuildSpec
+from trtbench.host.tensorrt import INSTALL
+from trtbench.host.tensorrt_device import driver_problem
+
+
+def available() -> str | None:
+    if importlib.util.find_spec("tensorrt") is None:
+        return "tensorrt is not installed in this interpreter"
+    return driver_problem()
+
+
+def fix() -> str | None:
+    return INSTALL["tensorrt"]
+
+
+def device(spec: BuildSpec) -> str:
+    """Building times kernels, so it needs the device for itself."""
+    return "cuda:0"
+
+
+def command_lines(spec: BuildSpec) -> list[str]:
+    from trtbench.build.builders._plan import plan_lines
+
+    return plan_lines(spec, flavour="tensorrt")
+
+
+def build(spec: BuildSpec, *, folder: Path, stage: Callable[[str], None]) -> BuildOutcome:
+    """Build one engine; log and layers are left in the folder."""
+    from trtbench.build.builders._python_api import build
+
+    return build(spec, folder=folder, stage=stage, flavour="tensorrt")

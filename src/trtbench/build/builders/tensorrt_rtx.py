@@ -1,0 +1,41 @@
+"""Builds engines with TensorRT-RTX, which needs no GPU: kernels are chosen where it runs."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+from trtbench.domain.job import BuildOutcome
+from trtbench.domain.spec import BuildSpec
+from trtbench.host.tensorrt import INSTALL
+
+TIMING_CACHE = False
+"""Kernels are chosen when the engine runs; there is nothing to time."""
+
+
+def available() -> str | None:
+    if importlib.util.find_spec("tensorrt_rtx") is None:
+        return "tensorrt_rtx is not installed in this interpreter"
+    return None
+
+
+def fix() -> str | None:
+    return INSTALL["tensorrt_rtx"]
+
+
+def device(spec: BuildSpec) -> str:
+    return "cpu"
+
+
+def command_lines(spec: BuildSpec) -> list[str]:
+    from trtbench.build.builders._plan import plan_lines
+
+    return plan_lines(spec, flavour="tensorrt_rtx")
+
+
+def build(spec: BuildSpec, *, folder: Path, stage: Callable[[str], None]) -> BuildOutcome:
+    """Build one engine; log and layers are left in the folder."""
+    from trtbench.build.builders._python_api import build
+
+    return build(spec, folder=folder, stage=stage, flavour="tensorrt_rtx")

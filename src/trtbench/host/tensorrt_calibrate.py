@@ -1,0 +1,201 @@
+"""INT8 calibrators of TensorRT up to 10, with a cache that knows what it was made from.
+
+The scales of a cache are worth something only for the same model, data, batch and algorithm. They
+are kept beside the cache in ``<cache>.json``, and a cache made from something else is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.spec import TensorSpec, Value
+from trtbench.errors import InputError
+from trtbench.host.tensorrt_device import DeviceArray
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+BASES = {"entropy2": "IInt8EntropyCalibrator2", "minmax": "IInt8MinMaxCalibrator"}
+RANDOM_BATCHES = 8
+RANDOM = "random"
+
+
+class CacheKey(Value, frozen=True, kw_only=True):
+    """What scales depend on."""
+
+    model: str
+    """sha256 of the ONNX file."""
+    data: str
+    """sha256 of the arrays as they are fed."""
+    batch: int
+    algorithm: str
+    tensorrt: str
+
+
+class CalibrationData:
+    """Arrays by input name, cut into batches of the shapes that the network is calibrated with."""
+
+    def __init__(self, arrays: Arrays, *, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.shapes = dict(shapes)
+        self.batch = next(iter(shapes.values()))[0]
+        self.arrays = {name: _fitting(arrays, name, shape) for name, shape in shapes.items()}
+        self.batches = min(len(values) for values in self.arrays.values()) // self.batch
+        if not self.batches:
+            items = min(len(values) for values in self.arrays.values())
+            raise InputError(
+                "there are fewer items to calibrate with than one batch holds",
+                facts={"items": items, "batch": self.batch},
+                fix="give more data, or a smaller --shape-opt",
+            )
+
+    def rows(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
+        part = slice(index * self.batch, (index + 1) * self.batch)
+        return {name: np.ascontiguousarray(values[part]) for name, values in self.arrays.items()}
+
+    def sha256(self) -> str:
+        digest = hashlib.sha256()
+        for name in sorted(self.arrays):
+            values = self.arrays[name][: self.batches * self.batch]
+            digest.update(f"{name} {values.dtype} {values.shape}".encode())
+            digest.update(np.ascontiguousarray(values).data)
+        return digest.hexdigest()
+
+
+def _fitting(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    if name in arrays:
+        values = arrays[name]
+    elif len(arrays) == 1:
+        values = next(iter(arrays.values()))
+    else:
+        facts = {"input": name, "arrays": ", ".join(arrays)}
+        raise InputError(f"there is nothing to calibrate the input {name!r} with", facts=facts)
+    if tuple(values.shape[1:]) != tuple(shape[1:]):
+        raise InputError(
+            f"the data for {name!r} do not have the shape of the input",
+            facts={"data": values.shape, "input": shape},
+        )
+    return values
+
+
+def calibration_data(
+    source: str, inputs: tuple[TensorSpec, ...], *, shapes: Mapping[str, tuple[int, ...]]
+) -> CalibrationData:
+    """Read an ``.npz``, or draw random values, which tell nothing about accuracy."""
+    if source == RANDOM:
+        return CalibrationData(_random(inputs, shapes), shapes=shapes)
+    try:
+        with np.load(source, allow_pickle=False) as file:
+            loaded = {name: np.asarray(file[name]) for name in file.files}
+    except (OSError, ValueError, KeyError) as problem:
+        raise InputError(
+            f"{source} cannot be read as calibration data",
+            facts={"expected": "an .npz of arrays by input name", "reason": problem},
+        ) from None
+    kinds = {each.name: each.dtype for each in inputs}
+    only = inputs[0].dtype if len(inputs) == 1 else None
+    typed = {k: v.astype(kinds.get(k) or only or v.dtype, copy=False) for k, v in loaded.items()}
+    return CalibrationData(typed, shapes=shapes)
+
+
+def _random(inputs: tuple[TensorSpec, ...], shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
+    rng = np.random.default_rng(0)
+    drawn = {}
+    for each in inputs:
+        batch, *rest = shapes[each.name]
+        values = rng.standard_normal((batch * RANDOM_BATCHES, *rest))
+        drawn[each.name] = values.astype(each.dtype)
+    return drawn
+
+
+class ScaleCache:
+    """A file of scales that is used only when its key is the one of this build."""
+
+    def __init__(self, path: Path, *, key: CacheKey | None) -> None:
+        self.path = path
+        self.key = key
+        self.used = False
+        self.written = False
+
+    @property
+    def _beside(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.json")
+
+    def read(self) -> bytes | None:
+        """Give the scales; none when they were made from something else, or nobody knows what."""
+        if not self.path.is_file() or (self.key is not None and self.made_from() != self.key):
+            return None
+        self.used = True
+        return self.path.read_bytes()
+
+    def made_from(self) -> CacheKey | None:
+        try:
+            return msgspec.json.decode(self._beside.read_bytes(), type=CacheKey)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def write(self, data: bytes) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for path, content in ((self.path, data), (self._beside, json_from_value(self.key))):
+            partial = path.with_name(f"{path.name}.part")
+            partial.write_bytes(content)
+            partial.replace(path)
+        self.written = True
+
+
+def make_calibrator(
+    trt: Any,
+    *,
+    algorithm: str,
+    cache: ScaleCache,
+    data: CalibrationData | None,
+    tell: Callable[[int, int], None],
+) -> Any:
+    """Make a calibrator of TensorRT's own kind; without data it only hands out the cache."""
+    base = getattr(trt, BASES[algorithm])
+    arrays: dict[str, DeviceArray] = {}
+
+    class Calibrator(base):  # type: ignore[misc,valid-type]
+        def __init__(self) -> None:
+            base.__init__(self)
+            self.next = 0
+            self.problem: Exception | None = None
+            """What went wrong in a call from native code, which must not see an exception."""
+
+        def get_batch_size(self) -> int:
+            return data.batch if data is not None else 1
+
+        def get_batch(self, names: list[str], *_: Any) -> list[int] | None:
+            if data is None or self.next >= data.batches:
+                return None
+            try:
+                rows = data.rows(self.next)
+                tell(self.next, data.batches)
+                self.next += 1
+                return [_on_device(arrays, name, rows[name]) for name in names]
+            except Exception as problem:
+                self.problem = problem
+                return None
+
+        def read_calibration_cache(self, *_: Any) -> bytes | None:
+            return cache.read()
+
+        def write_calibration_cache(self, scales: Any, *_: Any) -> None:
+            try:
+                cache.write(bytes(scales))
+            except OSError as problem:
+                self.problem = problem
+
+    return Calibrator()
+
+
+def _on_device(arrays: dict[str, DeviceArray], name: str, values: np.ndarray[Any, Any]) -> int:
+    if name not in arrays:
+        arrays[name] = DeviceArray(values.nbytes)
+    arrays[name].fill(values)
+    return arrays[name].pointer
