@@ -14,6 +14,9 @@ from trtbench.domain.spec import TensorSpec
 TOKEN_LIMIT = 1000
 """Token ids stay below this: every vocabulary in use is larger."""
 
+FP8_ONE = 0x38
+"""Bits of 1.0 in E4M3; all patterns below stand for numbers from 0 to 1."""
+
 
 def random_inputs(
     tensors: tuple[TensorSpec, ...], *, seed: int = 0
@@ -25,6 +28,11 @@ def random_inputs(
 def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:
     shape = tuple(dim for dim in tensor.shape if isinstance(dim, int))
     generator = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())])
+    if tensor.dtype == "bfloat16":  # the upper half of a float32, as raw bits
+        bits = generator.random(shape, np.float32).view(np.uint32) >> 16
+        return bits.astype(np.uint16)
+    if tensor.dtype.startswith("float8_e4m3"):
+        return generator.integers(0, FP8_ONE, size=shape).astype(np.uint8)
     dtype = np.dtype(tensor.dtype)
     if dtype.kind == "b":
         return np.ones(shape, dtype)

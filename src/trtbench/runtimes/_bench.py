@@ -71,6 +71,21 @@ def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepar
     began = time.perf_counter()
     session = open_session(spec)
     load_s = time.perf_counter() - began
+    try:
+        return _made_ready(session, spec, load_s=load_s)
+    except BaseException:
+        close_session(session)
+        raise
+
+
+def close_session(session: Session) -> None:
+    """Free what a session holds outside of this process's own memory."""
+    close = getattr(session, "close", None)
+    if close is not None:
+        close()
+
+
+def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> Prepared:
     settled, arrays = resolve_inputs(session.inputs, spec)
     session.bind(arrays)
     first = getattr(session, "first", None)

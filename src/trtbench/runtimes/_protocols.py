@@ -19,6 +19,7 @@ from trtbench.runtimes._bench import (
     Prepared,
     Stamps,
     WarmupResult,
+    close_session,
     measure,
     prepare,
     timer_floor_s,
@@ -48,9 +49,7 @@ def bench_session(
             outcome = _profiled(prepared.session, outcome, stage)
         return outcome, times
     finally:
-        close = getattr(prepared.session, "close", None)
-        if close is not None:
-            close()
+        close_session(prepared.session)
 
 
 def check_protocol(spec: RunSpec) -> None:

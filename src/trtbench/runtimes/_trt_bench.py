@@ -1,0 +1,113 @@
+"""What the runtimes ``tensorrt`` and ``tensorrt-rtx`` share: opening, measuring, their options."""
+
+from __future__ import annotations
+
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.domain.job import BenchOutcome
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import UsageError, near_miss
+from trtbench.host.cuda import cuda_problem, open_cuda
+from trtbench.host.tensorrt import INSTALL, TITLES, Flavour
+from trtbench.runtimes._protocols import bench_session, check_protocol
+from trtbench.runtimes._session import Stage
+from trtbench.runtimes._trt_engine import Engine, load_engine
+from trtbench.runtimes._trt_session import TrtSession
+
+OPTIONS = {
+    "plugins": "plugin libraries, comma separated",
+    "verbose": "on or off: everything TensorRT has to say in the log (default: off)",
+}
+RTX_OPTIONS = {
+    "specialization": "eager, lazy or none: when kernels for the shapes are made (default: eager)"
+}
+_STRATEGY = "dynamic_shapes_kernel_specialization_strategy"
+
+
+def available(flavour: Flavour) -> str | None:
+    if util.find_spec(flavour) is None:
+        return f"{TITLES[flavour]} is not installed"
+    return cuda_problem()
+
+
+def fix(flavour: Flavour) -> str | None:
+    if util.find_spec(flavour) is None:
+        return INSTALL[flavour]
+    return "install an NVIDIA driver, and pip install 'cuda-bindings==12.9.*'"
+
+
+def device(spec: RunSpec) -> str:
+    return spec.device or "cuda:0"
+
+
+def bench(
+    spec: RunSpec, *, folder: Path, stage: Stage, flavour: Flavour
+) -> tuple[BenchOutcome, IterationTimes]:
+    """Measure one launch; with layers asked for, the inspector's words are left as graph.json."""
+    opened: list[TrtSession] = []
+
+    def opening(settled: RunSpec) -> TrtSession:
+        opened.append(open_session(settled, flavour=flavour))
+        return opened[0]
+
+    def staged(name: str) -> None:
+        if name == "profile":
+            (folder / "graph.json").write_text(opened[0].describe(), encoding="utf-8")
+        stage(name)
+
+    outcome, times = bench_session(opening, spec, stage=staged)
+    return msgspec.structs.replace(outcome, versions=_versions(opened[0])), times
+
+
+def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
+    """Load an engine with the options of a run; CUDA is asked first, TensorRT may crash without."""
+    _check(spec, flavour)
+    cuda = open_cuda(spec.device, spin=spec.spin_wait)
+    try:
+        engine = load_engine(spec, cuda, flavour=flavour)
+        return TrtSession(engine, cuda, spec, config=_config(engine, spec))
+    except BaseException:
+        cuda.close()
+        raise
+
+
+def _check(spec: RunSpec, flavour: Flavour) -> None:
+    known = {**OPTIONS, **(RTX_OPTIONS if flavour == "tensorrt_rtx" else {})}
+    for key, value in spec.options.items():
+        if key not in known:
+            guess = near_miss(key, known)
+            raise UsageError(
+                f"the runtime {spec.runtime} has no option {key!r}",
+                facts=known,
+                fix=f"--opt {guess}={value}" if guess else None,
+            )
+    if spec.threads is not None:
+        raise UsageError(
+            f"{TITLES[flavour]} has no threads to set", fix="leave --threads out; --streams N"
+        )
+    check_protocol(spec)
+
+
+def _config(engine: Engine, spec: RunSpec) -> Any:
+    """TensorRT-RTX makes kernels for the shapes at hand while it runs, unless told before."""
+    if engine.flavour != "tensorrt_rtx":
+        return None
+    strategies = getattr(engine.trt, "DynamicShapesKernelSpecializationStrategy", None)
+    config = engine.engine.create_runtime_config()
+    wanted = spec.options.get("specialization", "eager").upper()
+    if strategies is None or not hasattr(config, _STRATEGY):
+        return config
+    if not hasattr(strategies, wanted):
+        raise UsageError(f"--opt specialization is eager, lazy or none, not {wanted.lower()!r}")
+    setattr(config, _STRATEGY, getattr(strategies, wanted))
+    return config
+
+
+def _versions(session: TrtSession) -> dict[str, str]:
+    engine = session.engine
+    return {engine.flavour: engine.version}

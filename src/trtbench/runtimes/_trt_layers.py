@@ -1,0 +1,92 @@
+"""Times of single layers by TensorRT's own profiler, in a pass of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trtbench.domain.samples import LayerProfile, LayerTime
+from trtbench.errors import TrtbenchError
+from trtbench.host.cuda import Cuda
+
+WARMUP = 10
+LEAST, MOST = 20, 500
+ENOUGH_S = 2.0
+"""Iterations thrown away, then kept: as many as fit into two seconds, within these bounds."""
+
+Row = tuple[str, float]
+
+
+def profile_context(
+    trt: Any, context: Any, cuda: Cuda, *, stream: Any, handle: int
+) -> tuple[LayerProfile, float]:
+    """Run with the profiler attached; gives layer times and the median GPU time meanwhile."""
+    heard: list[Row] = []
+    context.profiler = make_profiler(trt, heard)
+    context.enqueue_emits_profile = False
+    begin, end = cuda.event(), cuda.event()
+    mark, stop, wait = cuda.record(begin, stream), cuda.record(end, stream), cuda.wait(end)
+    span = cuda.span(begin, end)
+    run = partial(context.execute_async_v3, handle)
+    rows: list[list[Row]] = []
+    spans: list[float] = []
+    until = time.monotonic() + ENOUGH_S
+    for number in range(WARMUP + MOST):
+        heard.clear()
+        mark()
+        if run() is False:
+            raise TrtbenchError("the engine could not be run with the profiler attached")
+        stop()
+        wait()
+        context.report_to_profiler()
+        if number < WARMUP:
+            continue
+        rows.append(list(heard))
+        spans.append(span())
+        if len(rows) >= LEAST and time.monotonic() >= until:
+            break
+    return profile_from_rows(rows), float(np.median(spans))
+
+
+def make_profiler(trt: Any, heard: list[Row]) -> Any:
+    """Make a profiler of this module's class that keeps what it is told."""
+
+    class Profiler(trt.IProfiler):  # type: ignore[misc]
+        def __init__(self) -> None:
+            trt.IProfiler.__init__(self)
+
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            heard.append((layer_name, ms * 1e-3))
+
+    return Profiler()
+
+
+def profile_from_rows(iterations: Sequence[Sequence[Row]]) -> LayerProfile:
+    """Put iterations together, layer by layer in execution order; names may repeat.
+
+    An iteration that reports other layers than most (a conditional branch) is left out.
+    """
+    if not iterations or not any(iterations):
+        return LayerProfile(count=0, layers=())
+    orders = [tuple(name for name, _ in each) for each in iterations]
+    usual = max(set(orders), key=orders.count)
+    kept = [each for each, order in zip(iterations, orders, strict=True) if order == usual]
+    table = np.array([[seconds for _, seconds in each] for each in kept], np.float64)
+    total = float(table.sum())
+    layers = tuple(
+        LayerTime(
+            name=name,
+            total_s=float(column.sum()),
+            average_s=float(column.mean()),
+            median_s=float(np.median(column)),
+            min_s=float(column.min()),
+            max_s=float(column.max()),
+            share=float(column.sum() / total) if total > 0 else None,
+        )
+        for name, column in zip(usual, table.T, strict=True)
+    )
+    return LayerProfile(count=len(kept), layers=layers)

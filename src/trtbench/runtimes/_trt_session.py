@@ -1,0 +1,316 @@
+"""A session over the part of TensorRT's API that 8.6 to 11 and TensorRT-RTX share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.inputs import random_inputs
+from trtbench.domain.result import Fact, Scalar
+from trtbench.domain.samples import LayerProfile
+from trtbench.domain.spec import RunSpec, TensorSpec
+from trtbench.errors import InputError, TrtbenchError
+from trtbench.host.cuda import Call, CaptureError, Cuda, CudaError
+from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery
+from trtbench.runtimes._session import Arrays, Spans
+from trtbench.runtimes._trt_engine import Engine, activation_bytes, new_context
+from trtbench.runtimes._trt_layers import profile_context
+from trtbench.runtimes._trt_tensors import (
+    Port,
+    array_from_bytes,
+    bytes_of,
+    check_range,
+    judged,
+    same,
+)
+
+DEPTH = {"pipeline": 2, "gpu": 2}
+"""Queries in flight per context; one for the protocols that wait for each."""
+FRESH_SEED = 1_000_003
+"""Of the inputs that a graph is checked with: others than those measured."""
+
+
+@dataclass
+class Buffer:
+    """One tensor: its place on the device, and its page-locked place on the host."""
+
+    port: Port
+    shape: tuple[int, ...]
+    device: int
+    host: NDArray[np.uint8]
+
+
+@dataclass
+class Unit:
+    """One context with its stream and buffers."""
+
+    context: Any
+    stream: Any
+    handle: int
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    launch: Call | None = None
+    """Of the CUDA graph, once it is captured."""
+
+    def enqueue(self) -> Callable[[], object]:
+        return self.launch or partial(self.context.execute_async_v3, self.handle)
+
+
+class TrtSession:
+    """An engine with its contexts, buffers and streams; everything is made before the loop."""
+
+    def __init__(self, engine: Engine, cuda: Cuda, spec: RunSpec, *, config: Any = None) -> None:
+        self.engine, self._cuda, self._spec = engine, cuda, spec
+        self._units = [self._unit(config) for _ in range(spec.streams)]
+        self.inputs = tuple(port.spec for port in engine.inputs)
+        self.outputs: tuple[TensorSpec, ...] = tuple(port.spec for port in engine.outputs)
+        self.notes: tuple[str, ...] = ()
+        self.evidence: dict[str, Scalar] = {
+            "activation_bytes": activation_bytes(engine.engine, engine.profile)
+        }
+        self.conditions = self._conditions()
+        self.spans: Spans | None = None
+
+    def bind(self, arrays: Arrays) -> None:
+        """Take inputs: set shapes, place buffers, and copy the inputs once."""
+        for unit in self._units:
+            self._set_shapes(unit, arrays)
+            for port in self.engine.inputs:
+                self._place(unit, port)
+            self._fill(unit, arrays)
+            for port in self.engine.outputs:
+                self._place(unit, port)
+        buffers = self._units[0].buffers
+        self.outputs = tuple(
+            TensorSpec(name=port.name, dtype=port.dtype, shape=buffers[port.name].shape)
+            for port in self.engine.outputs
+        )
+        self.evidence["io_bytes"] = sum(each.host.nbytes for each in buffers.values())
+
+    def first(self) -> None:
+        """Run the first query of every context, without a graph."""
+        for unit in self._units:
+            self._run(unit, partial(unit.context.execute_async_v3, unit.handle))
+
+    def step(self) -> Callable[[], object]:
+        """Make the queries of the protocol; a graph is captured and checked now."""
+        self._check_outputs()
+        transfers = self._spec.transfers
+        lanes = [self._lane(unit) for unit in self._units]
+        depth = DEPTH.get(self._spec.protocol, 1)
+        if depth * len(lanes) == 1:
+            query = SerialQuery(self._cuda, lanes[0], transfers=transfers)
+            self.spans = query
+            return query.step
+        pipeline = Pipeline(self._cuda, lanes, transfers=transfers, depth=depth)
+        self.spans = pipeline
+        return pipeline.step
+
+    def fetch(self) -> dict[str, NDArray[np.generic]]:
+        """Run once and give the outputs by name."""
+        unit = self._units[0]
+        self._run(unit, unit.enqueue())
+        return self._outputs(unit)
+
+    def profile_layers(self) -> tuple[LayerProfile, float]:
+        """Time single layers with TensorRT's profiler; gives the GPU time beside it."""
+        if self.spans is not None:
+            self.spans.drain()
+        unit = self._units[0]
+        return profile_context(
+            self.engine.trt, unit.context, self._cuda, stream=unit.stream, handle=unit.handle
+        )
+
+    def describe(self) -> str:
+        """Give what the inspector tells about every layer, as trtexec exports it."""
+        inspector = self.engine.engine.create_engine_inspector()
+        inspector.execution_context = self._units[0].context
+        return str(inspector.get_engine_information(self.engine.trt.LayerInformationFormat.JSON))
+
+    def close(self) -> None:
+        """Free contexts first, then what they used."""
+        if self.spans is not None:
+            with suppress(TrtbenchError):  # the failure that led here is the one to tell
+                self.spans.drain()
+        self.spans = None
+        self._units.clear()
+        self._cuda.close()
+
+    def _unit(self, config: Any) -> Unit:
+        stream = self._cuda.stream()
+        handle = int(stream)
+        context = new_context(self.engine, self._cuda, config=config)
+        if self.engine.profile and not context.set_optimization_profile_async(
+            self.engine.profile, handle
+        ):
+            raise self._told(f"the optimization profile {self.engine.profile} cannot be used")
+        self._cuda.synchronize(stream)
+        return Unit(context=context, stream=stream, handle=handle)
+
+    def _set_shapes(self, unit: Unit, arrays: Arrays) -> None:
+        for port in self.engine.inputs:
+            shape = tuple(arrays[port.name].shape)
+            check_range(port, shape, profile=self.engine.profile)
+            if any(dim < 0 for dim in port.shape) and not unit.context.set_input_shape(
+                port.name, shape
+            ):
+                raise self._told(f"TensorRT refuses the shape of {port.name!r}")
+
+    def _place(self, unit: Unit, port: Port) -> None:
+        """Give a tensor its memory; what was allocated for a larger one is used again."""
+        shape = tuple(int(dim) for dim in unit.context.get_tensor_shape(port.name))
+        size = port.size_bytes(shape) if min(shape, default=0) >= 0 else 0
+        if not size:  # the shape depends on the data: room for the largest
+            size = max(1, int(unit.context.get_max_output_size(port.name)))
+        known = unit.buffers.get(port.name)
+        if known is None or known.host.nbytes < size:
+            device = self._cuda.malloc(size)
+            known = Buffer(port=port, shape=shape, device=device, host=self._cuda.pinned(size))
+        elif known.shape != shape:
+            known = Buffer(port=port, shape=shape, device=known.device, host=known.host[:size])
+        unit.buffers[port.name] = known
+        address = known.host.ctypes.data if port.on_host else known.device
+        if not unit.context.set_tensor_address(port.name, address):
+            raise self._told(f"TensorRT refuses the address of {port.name!r}")
+
+    def _fill(self, unit: Unit, arrays: Arrays) -> None:
+        for port in self.engine.inputs:
+            host = unit.buffers[port.name].host
+            host[:] = bytes_of(arrays[port.name], port, host.nbytes)
+        missing = unit.context.infer_shapes()
+        if missing:
+            raise self._told(f"TensorRT does not know the shapes of {', '.join(missing)}")
+        for copy in self._copies_in(unit, unit.stream):
+            copy()
+        self._cuda.synchronize(unit.stream)
+
+    def _copies_in(self, unit: Unit, stream: Any) -> tuple[Call, ...]:
+        moved = [unit.buffers[port.name] for port in self.engine.inputs if not port.on_host]
+        return tuple(self._cuda.copy_in(each.device, each.host, stream) for each in moved)
+
+    def _copies_out(self, unit: Unit, stream: Any) -> tuple[Call, ...]:
+        moved = [unit.buffers[port.name] for port in self.engine.outputs if not port.on_host]
+        return tuple(self._cuda.copy_out(each.host, each.device, stream) for each in moved)
+
+    def _lane(self, unit: Unit) -> Lane:
+        return Lane(
+            enqueue=unit.enqueue(),
+            stream=unit.stream,
+            copies_in=partial(self._copies_in, unit),
+            copies_out=partial(self._copies_out, unit),
+        )
+
+    def _run(self, unit: Unit, enqueue: Callable[[], object]) -> None:
+        """One whole query, outside of any measurement."""
+        for copy in self._copies_in(unit, unit.stream):
+            copy()
+        if enqueue() is False:
+            raise self._told("TensorRT could not run the engine")
+        for copy in self._copies_out(unit, unit.stream):
+            copy()
+        self._cuda.synchronize(unit.stream)
+
+    def _outputs(self, unit: Unit) -> dict[str, NDArray[np.generic]]:
+        found = {}
+        for port in self.engine.outputs:
+            buffer = unit.buffers[port.name]
+            shape = tuple(int(dim) for dim in unit.context.get_tensor_shape(port.name))
+            found[port.name] = array_from_bytes(buffer.host, port, shape)
+        return found
+
+    def _check_outputs(self) -> None:
+        """Run on other inputs too: outputs must be finite, differ, and a graph must give the same.
+
+        Inputs are those measured again afterwards.
+        """
+        unit = self._units[0]
+        plain = partial(unit.context.execute_async_v3, unit.handle)
+        measured = {name: each.host.copy() for name, each in unit.buffers.items()}
+        self._run(unit, plain)
+        before = self._outputs(unit)
+        self._put_fresh(unit)
+        self._run(unit, plain)
+        after = self._outputs(unit)
+        self.evidence |= judged(before, after)
+        if self._spec.cuda_graph != "off":
+            self._capture(after)
+        for port in self.engine.inputs:
+            unit.buffers[port.name].host[:] = measured[port.name]
+        self._run(unit, unit.enqueue())
+
+    def _put_fresh(self, unit: Unit) -> None:
+        for port in self.engine.inputs:
+            if port.on_host or port.packed > 1:
+                continue
+            buffer = unit.buffers[port.name]
+            tensor = TensorSpec(name=port.name, dtype=port.dtype, shape=buffer.shape)
+            try:
+                array = random_inputs((tensor,), seed=FRESH_SEED)[port.name]
+            except (ValueError, TypeError):  # a type nobody can draw stays as it is
+                continue
+            buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)
+
+    def _capture(self, expected: dict[str, NDArray[np.generic]]) -> None:
+        """Capture every context once; what a graph gives is held against a plain run."""
+        try:
+            for unit in self._units:
+                plain = partial(unit.context.execute_async_v3, unit.handle)
+                unit.launch = self._cuda.capture(unit.stream, plain)
+            self._check_replay(self._units[0], expected)
+        except (CaptureError, InputError) as problem:
+            for unit in self._units:
+                unit.launch = None
+            if self._spec.cuda_graph == "on":
+                raise self._graph_error(problem) from None
+            self.notes = (*self.notes, f"measured without a CUDA graph: {problem.message}")
+            self.conditions["cuda_graph_fell_back"] = Fact(value=True)
+            return
+        self.conditions["cuda_graph"] = Fact(value=True)
+
+    def _check_replay(self, unit: Unit, expected: dict[str, NDArray[np.generic]]) -> None:
+        for port in self.engine.outputs:
+            buffer = unit.buffers[port.name]
+            if not port.on_host:
+                self._cuda.clear(buffer.device, buffer.host.nbytes, unit.stream)
+        self._run(unit, unit.enqueue())
+        found = self._outputs(unit)
+        wrong = [name for name in expected if not same(expected[name], found[name])]
+        if wrong:
+            raise InputError(
+                "the CUDA graph gives other results than the engine itself",
+                facts={"outputs": ", ".join(wrong)},
+            )
+
+    def _graph_error(self, problem: TrtbenchError) -> InputError:
+        told = self.engine.heard.cause()
+        facts = {**problem.facts, **({"TensorRT": told} if told else {})}
+        return InputError(
+            problem.message, facts=facts, fix="--cuda-graph auto, which measures without one"
+        )
+
+    def _told(self, message: str) -> TrtbenchError:
+        """An error with what TensorRT said about it."""
+        cause = self.engine.heard.cause()
+        return CudaError(message, facts={"reason": cause} if cause else {})
+
+    def _conditions(self) -> dict[str, Fact]:
+        spec = self._spec
+        overlapping = DEPTH.get(spec.protocol, 1) * spec.streams > 1
+        found: dict[str, Scalar] = {
+            "transfers": spec.transfers,
+            "cuda_graph": False,
+            "cuda_graph_fell_back": False,
+            "spin_wait": spec.spin_wait,
+            "streams": spec.streams,
+            "protocol": spec.protocol,
+            "overlapping": overlapping,
+            "memory": "pinned",
+            "profile_index": spec.profile_index,
+            "device": self._cuda.facts().name,
+        }
+        return {key: Fact(value=value) for key, value in found.items()}

@@ -1,0 +1,38 @@
+"""Runs TensorRT-RTX engines in the worker's own process, through its API and one CUDA door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trtbench.domain.job import BenchOutcome
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import RunSpec
+from trtbench.runtimes import _trt_bench
+from trtbench.runtimes._session import Stage
+from trtbench.runtimes._trt_session import TrtSession
+
+FORMATS = ("engine",)
+OPTIONS = {**_trt_bench.OPTIONS, **_trt_bench.RTX_OPTIONS}
+"""What ``--opt key=value`` may set."""
+
+
+def available() -> str | None:
+    return _trt_bench.available("tensorrt_rtx")
+
+
+def fix() -> str | None:
+    return _trt_bench.fix("tensorrt_rtx")
+
+
+def device(spec: RunSpec) -> str:
+    return _trt_bench.device(spec)
+
+
+def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
+    """Measure one launch."""
+    return _trt_bench.bench(spec, folder=folder, stage=stage, flavour="tensorrt_rtx")
+
+
+def open_session(spec: RunSpec) -> TrtSession:
+    """Load an engine with the options of a run."""
+    return _trt_bench.open_session(spec, flavour="tensorrt_rtx")

@@ -1,0 +1,166 @@
+"""The door to CUDA: return codes, freeing, and what it costs; a stand-in answers."""
+
+from __future__ import annotations
+
+import timeit
+from functools import partial
+
+import numpy as np
+import pytest
+
+from gpu_standin import COPY_S, Code, Cudart
+from trtbench.errors import UnavailableError
+from trtbench.host import cuda as door
+from trtbench.host.cuda import CaptureError, Cuda, CudaError, cuda_problem, index_of, open_cuda
+
+
+def test_everything_made_is_freed_at_the_end() -> None:
+    api = Cudart()
+    with Cuda(api) as cuda:
+        stream = cuda.stream()
+        cuda.malloc(100)
+        cuda.pinned(100)
+        cuda.event()
+        cuda.capture(stream, lambda: None)
+        assert len(api.live) == 5
+    assert api.live == {}
+
+
+def test_a_device_that_broke_is_still_closed_without_a_second_error() -> None:
+    api = Cudart()
+    cuda = Cuda(api)
+    cuda.malloc(10)
+    api.fail["cudaFree"] = Code.illegal_address
+    api.fail["cudaDeviceSynchronize"] = Code.illegal_address
+    cuda.close()
+
+
+def test_a_copy_goes_there_and_back() -> None:
+    with Cuda(Cudart()) as cuda:
+        stream, there = cuda.stream(), cuda.malloc(16)
+        source, target = cuda.pinned(16), cuda.pinned(16)
+        source[:] = np.arange(16)
+        cuda.copy_in(there, source, stream)()
+        cuda.copy_out(target, there, stream)()
+        cuda.synchronize(stream)
+        assert target.tolist() == list(range(16))
+
+
+@pytest.mark.parametrize("name", ["cudaEventRecord", "cudaMemcpyAsync", "cudaEventSynchronize"])
+def test_a_failing_call_is_named(name: str) -> None:
+    api = Cudart()
+    with Cuda(api) as cuda:
+        stream, event, there, here = cuda.stream(), cuda.event(), cuda.malloc(4), cuda.pinned(4)
+        calls = {
+            "cudaEventRecord": cuda.record(event, stream),
+            "cudaMemcpyAsync": cuda.copy_in(there, here, stream),
+            "cudaEventSynchronize": cuda.wait(event),
+        }
+        calls[name]()
+        api.fail[name] = Code.illegal_address
+        with pytest.raises(CudaError, match="illegal memory access") as caught:
+            calls[name]()
+    assert caught.value.facts["call"] == name
+    assert "700" in caught.value.facts["error"]
+
+
+def test_spans_are_seconds_between_two_events() -> None:
+    with Cuda(Cudart()) as cuda:
+        stream, first, second = cuda.stream(), cuda.event(), cuda.event()
+        there, here = cuda.malloc(4), cuda.pinned(4)
+        stream.busy(0.5)  # the GPU is behind, so that the host does not show in the span
+        cuda.record(first, stream)()
+        cuda.copy_in(there, here, stream)()
+        cuda.record(second, stream)()
+        assert cuda.span(first, second)() == pytest.approx(COPY_S, rel=1e-5)
+        stream.free_at = 0.0
+
+
+def test_memory_that_is_not_there_says_needed_and_free() -> None:
+    with (
+        Cuda(Cudart(memory=1 << 20)) as cuda,
+        pytest.raises(UnavailableError, match="not enough GPU memory") as caught,
+    ):
+        cuda.malloc(3 << 20)
+    assert caught.value.facts == {"needed": "3.0 MiB", "free": "1.0 MiB of 1 MiB"}
+
+
+def test_a_graph_that_cannot_be_captured_is_told_and_the_error_taken_back() -> None:
+    api = Cudart()
+    api.capturable = False
+    with Cuda(api) as cuda, pytest.raises(CaptureError):
+        cuda.capture(cuda.stream(), lambda: None)
+    assert "cudaGetLastError" in api.calls
+
+
+def test_enqueuing_that_is_refused_while_capturing_is_no_graph() -> None:
+    with Cuda(Cudart()) as cuda, pytest.raises(CaptureError) as caught:
+        cuda.capture(cuda.stream(), lambda: False)
+    assert caught.value.facts["reason"] == "enqueuing was refused"
+
+
+@pytest.mark.parametrize(("spin", "flag"), [(True, 1), (False, 0)])
+def test_waiting_is_settled_before_the_context_exists(spin: bool, flag: int) -> None:
+    api = Cudart()
+    with Cuda(api, spin=spin) as cuda:
+        assert api.flags == (flag, 1)
+        assert api.calls.index("cudaInitDevice") < api.calls.index("cudaSetDevice")
+        assert cuda.event().blocking is not spin
+
+
+def test_no_driver_and_an_old_driver_are_told_apart() -> None:
+    api = Cudart(driver=0)
+    api.start_code = Code.too_old
+    with pytest.raises(UnavailableError) as caught:
+        Cuda(api)
+    assert caught.value.fix == "install an NVIDIA driver"
+    api.driver = 11040
+    with pytest.raises(UnavailableError) as caught:
+        Cuda(api)
+    assert caught.value.facts["driver"] == "speaks CUDA 11.4"
+    assert cuda_problem(api=api) == "no NVIDIA driver, or one too old for this CUDA"
+
+
+def test_a_device_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(UnavailableError) as caught:
+        open_cuda("cuda:3", api=Cudart(devices=2))
+    assert caught.value.facts == {"devices": "cuda:0, cuda:1"}
+    assert index_of("cuda") == 0
+    assert index_of("cuda:2") == 2
+    with pytest.raises(UnavailableError):
+        index_of("cpu")
+
+
+def test_without_bindings_the_fix_is_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "MODULES", ("no_such_module_here",))
+    with pytest.raises(UnavailableError) as caught:
+        open_cuda()
+    assert "cuda-bindings" in (caught.value.fix or "")
+
+
+def test_a_prepared_call_costs_less_than_a_microsecond_over_the_bare_one() -> None:
+    """Enqueuing may cost 5 µs over the native call; this is what checking adds to each."""
+
+    def native(*_: object) -> tuple[int]:
+        return (0,)
+
+    class Plain(Cudart):
+        def __getattribute__(self, name: str) -> object:
+            return native if name == "cudaEventRecord" else super().__getattribute__(name)
+
+    prepared = Cuda(Plain()).record(1, 2)
+    bare = min(timeit.repeat(partial(native, 1), number=2000, repeat=7)) / 2000
+    whole = min(timeit.repeat(prepared, number=2000, repeat=7)) / 2000
+    assert whole - bare < 1e-6
+
+
+def test_real_bindings_have_every_function_the_door_uses() -> None:
+    """Without a driver they import and answer with a code; names and enums are the true ones."""
+    runtime = pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings not installed")
+    names = [name for name in vars(Cudart) if name.startswith("cuda")]
+    assert [name for name in names if not hasattr(runtime, name)] == []
+    assert hasattr(runtime.cudaStreamCaptureMode, door.CAPTURE_THREAD_LOCAL)
+    code, _ = runtime.cudaGetDeviceCount()
+    if code:
+        with pytest.raises(UnavailableError):
+            open_cuda()

@@ -1,0 +1,301 @@
+"""The runtime ``tensorrt`` over a stand-in GPU: every protocol, graphs, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from gpu_standin import COPY_S, GPU_S, Code, Cudart, DataType, Trt, plan_bytes
+from trtbench.domain.job import BenchOutcome
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
+from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.host import cuda as door
+from trtbench.host.cuda import CudaError
+from trtbench.host.tensorrt import abilities_of
+from trtbench.runtimes import _trt_engine, tensorrt
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Trt:
+    """A stand-in TensorRT on a stand-in GPU in the place of the real ones."""
+    api = Cudart()
+    trt = Trt(api)
+    monkeypatch.setattr(door, "runtime_module", lambda: api)
+    loaded = (trt, abilities_of(trt, flavour="tensorrt"))
+    monkeypatch.setattr(_trt_engine, "load", lambda flavour: loaded)
+    return trt
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> RunSpec:
+    path = tmp_path / "model.engine"
+    path.write_bytes(plan_bytes())
+    return RunSpec(
+        model=ModelRef(path=str(path), format="engine"),
+        runtime="tensorrt",
+        batch=4,
+        warmup=Warmup(floor=Length(iterations=3), until_steady=False),
+        stop=Length(iterations=40),
+    )
+
+
+def bench(spec: RunSpec, folder: Path, **changes: Any) -> tuple[BenchOutcome, IterationTimes]:
+    asked = msgspec.structs.replace(spec, **changes)
+    return tensorrt.bench(asked, folder=folder, stage=lambda stage: None)
+
+
+def test_serve_times_each_phase_of_a_query(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    outcome, times = bench(spec, tmp_path)
+    assert set(times.durations()) == {"host", "enqueue", "h2d", "gpu", "d2h"}
+    assert len(times) == 40
+    assert all(column.dtype == np.float64 for column in times.durations().values())
+    spans = times.h2d + times.gpu + times.d2h
+    # Spans also hold the host's own time between two events when the GPU has nothing else to do.
+    assert COPY_S * 0.99 <= np.median(times.h2d) <= 2 * COPY_S
+    assert GPU_S * 0.99 <= np.median(times.gpu) <= 1.3 * GPU_S
+    assert np.all(times.host >= spans - 2e-6)
+    assert outcome.conditions["overlapping"].value is False
+    assert outcome.facts.first_s is not None
+    assert outcome.inputs[0].shape == (4, 8)
+    assert outcome.outputs[0].shape == (4, 8)
+    assert gpu.cuda.live == {}
+
+
+def test_without_transfers_their_columns_are_absent(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    _, times = bench(spec, tmp_path, transfers=False)
+    assert set(times.durations()) == {"host", "enqueue", "gpu"}
+
+
+def test_pipeline_keeps_two_queries_in_flight(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    outcome, times = bench(spec, tmp_path, protocol="pipeline", stop=Length(iterations=60))
+    assert set(times.durations()) == {"latency", "enqueue", "h2d", "gpu", "d2h", "end_to_end"}
+    np.testing.assert_allclose(times.latency, times.h2d + times.gpu + times.d2h)
+    assert np.median(times.gpu) == pytest.approx(GPU_S, rel=0.02)
+    assert outcome.conditions["overlapping"].value is True
+    # The copies of one query hide behind the work of another: a query takes the GPU time, no more.
+    _, serial = bench(spec, tmp_path, stop=Length(iterations=60))
+    between = np.median(np.diff(times.start))
+    assert between < np.median(np.diff(serial.start)) - COPY_S
+    assert between == pytest.approx(GPU_S, rel=0.1)
+    assert np.median(times.end_to_end) > np.median(times.latency)
+
+
+def test_the_next_query_is_enqueued_before_the_one_before_is_awaited(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    bench(spec, tmp_path, protocol="pipeline", cuda_graph="on", stop=Length(iterations=10))
+    calls = [name for name in gpu.cuda.calls if name in ("cudaGraphLaunch", "cudaEventSynchronize")]
+    start = len(calls) - 21  # the last ten queries, and the wait for the eleventh from the end
+    told = "".join("L" if name == "cudaGraphLaunch" else "w" for name in calls[start:])
+    assert "LwLwLw" in told
+    assert told.endswith("Lww")
+
+
+def test_gpu_runs_back_to_back_from_a_graph_without_copies(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    outcome, times = bench(
+        spec, tmp_path, protocol="gpu", transfers=False, cuda_graph="on", spin_wait=True
+    )
+    assert set(times.durations()) == {"latency", "enqueue", "gpu"}
+    assert outcome.conditions["cuda_graph"].value is True
+    assert np.median(times.gpu) == pytest.approx(GPU_S, rel=0.05)
+    assert np.median(np.diff(times.start)) == pytest.approx(GPU_S, rel=0.1)
+    assert gpu.cuda.flags == (1, 1)
+
+
+def test_a_graph_is_captured_once_and_replayed(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    outcome, _ = bench(spec, tmp_path, cuda_graph="on")
+    assert gpu.cuda.calls.count("cudaStreamBeginCapture") == 1
+    assert gpu.cuda.calls.count("cudaGraphLaunch") >= 43
+    assert gpu.contexts[0].plain == 3
+    assert outcome.conditions["cuda_graph"].value is True
+
+
+def test_a_graph_that_cannot_be_captured_is_an_error_unless_auto(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    gpu.cuda.capturable = False
+    with pytest.raises(InputError, match="cannot be captured") as caught:
+        bench(spec, tmp_path, cuda_graph="on")
+    assert "auto" in (caught.value.fix or "")
+    outcome, times = bench(spec, tmp_path, cuda_graph="auto")
+    assert len(times) == 40
+    assert outcome.conditions["cuda_graph"].value is False
+    assert outcome.conditions["cuda_graph_fell_back"].value is True
+    assert any("without a CUDA graph" in note for note in outcome.notes)
+
+
+def test_a_graph_whose_results_differ_is_refused(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    gpu.replay_wrong = True
+    with pytest.raises(InputError, match="other results"):
+        bench(spec, tmp_path, cuda_graph="on")
+
+
+def test_streams_overlap_and_say_so(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    outcome, times = bench(spec, tmp_path, protocol="pipeline", streams=3)
+    assert len(gpu.contexts) == 3
+    assert len(times) == 40
+    assert outcome.conditions["streams"].value == 3
+    assert outcome.conditions["overlapping"].value is True
+    alone, _ = bench(spec, tmp_path, streams=2)
+    assert alone.conditions["overlapping"].value is True
+
+
+def test_server_counts_from_the_schedule(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    outcome, times = bench(spec, tmp_path, protocol="server", rate_hz=100.0, arrivals="constant")
+    assert {"host", "enqueue", "h2d", "gpu", "d2h"} <= set(times.durations())
+    assert outcome.evidence["offered_hz"] == pytest.approx(100, rel=1e-6)
+    np.testing.assert_allclose(np.diff(times.start), 10e-3, atol=1e-8)
+    waited = times.stamps["dispatch"] - times.start
+    assert np.all(waited >= 0)
+
+
+def test_first_keeps_the_first_query(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    outcome, times = bench(spec, tmp_path, protocol="first")
+    assert times.host[0] == outcome.facts.first_s
+    assert outcome.evidence["time_to_steady_s"] > outcome.facts.first_s
+    assert outcome.facts.steady is True
+
+
+def test_outputs_are_those_of_the_engine(gpu: Trt, spec: RunSpec) -> None:
+    session = tensorrt.open_session(spec)
+    x = np.arange(16, dtype=np.float32).reshape(2, 8)
+    session.bind({"x": x})
+    np.testing.assert_array_equal(session.fetch()["y"], 2 * x + 1)
+    larger = np.ones((9, 8), np.float32)
+    session.bind({"x": larger})
+    np.testing.assert_array_equal(session.fetch()["y"], 2 * larger + 1)
+    session.bind({"x": x})
+    assert session.fetch()["y"].shape == (2, 8)
+    session.close()
+    assert gpu.cuda.live == {}
+
+
+def test_outputs_are_judged_on_two_inputs(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    outcome, _ = bench(spec, tmp_path)
+    assert outcome.evidence["outputs_finite"] is True
+    assert outcome.evidence["outputs_vary"] is True
+
+
+def test_layers_are_timed_in_a_pass_of_their_own(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    stages: list[str] = []
+    asked = msgspec.structs.replace(spec, profile=True)
+    outcome, _ = tensorrt.bench(asked, folder=tmp_path, stage=stages.append)
+    assert stages == ["load", "warm-up", "measure", "profile"]
+    assert outcome.layers is not None
+    assert [layer.name for layer in outcome.layers.layers] == ["scale", "shift"]
+    assert outcome.layers.layers[0].median_s == pytest.approx(0.2e-3)
+    assert outcome.layers.layers[0].share == pytest.approx(0.5)
+    assert outcome.facts.profiled_gpu_s is not None
+    assert json.loads((tmp_path / "graph.json").read_text())["Bindings"] == ["x", "y"]
+
+
+def test_a_shape_outside_the_profile_names_the_range(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="outside of what the engine was built for") as caught:
+        bench(spec, tmp_path, batch=17)
+    assert caught.value.facts["allowed"] == "1x8 to 16x8, best 4x8"
+    assert caught.value.fix == "--shape x:4x8"
+    assert gpu.cuda.live == {}
+
+
+def test_another_profile_allows_other_shapes(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    outcome, _ = bench(spec, tmp_path, batch=17, profile_index=1)
+    assert gpu.contexts[0].profile == 1
+    assert outcome.inputs[0].shape == (17, 8)
+    with pytest.raises(UsageError, match="no optimization profile 2"):
+        bench(spec, tmp_path, profile_index=2)
+
+
+def test_an_engine_of_another_version_is_told_before_it_is_loaded(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    Path(spec.model.path).write_bytes(plan_bytes((10, 9, 0, 34)))
+    with pytest.raises(InputError, match=r"built by TensorRT 10\.9\.0, and 8\.6\.0 is installed"):
+        bench(spec, tmp_path)
+
+
+def test_an_engine_of_the_other_flavour_names_the_runtime(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    Path(spec.model.path).write_bytes(plan_bytes((1, 7, 1, 116), b"vtrt"))
+    with pytest.raises(InputError) as caught:
+        bench(spec, tmp_path)
+    assert caught.value.fix == "-r tensorrt-rtx"
+
+
+REFUSALS = {
+    "another GPU": "The engine plan file is generated on an incompatible device, expecting "
+    "compute 8.6 got compute 9.0, please rebuild.",
+    "built by TensorRT": "Serialization assertion stdVersionRead == kSERIALIZATION_VERSION "
+    "failed.Version tag does not match.",
+    "damaged or cut short": "Serialization assertion sizeRead == static_cast<uint64_t>",
+    "not enough GPU memory": "Error Code 2: OutOfMemory (no further information)",
+}
+
+
+@pytest.mark.parametrize("words", REFUSALS)
+def test_an_engine_that_is_refused_is_explained(
+    gpu: Trt, spec: RunSpec, tmp_path: Path, words: str
+) -> None:
+    gpu.refuse = REFUSALS[words]
+    with pytest.raises((InputError, UnavailableError), match=words):
+        bench(spec, tmp_path)
+    assert gpu.cuda.live == {}
+
+
+def test_a_file_that_is_no_engine_is_refused(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    Path(spec.model.path).write_bytes(b"not an engine at all" * 8)
+    with pytest.raises(InputError, match="is not an engine"):
+        bench(spec, tmp_path)
+
+
+def test_contexts_that_do_not_fit_say_needed_and_free(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    gpu.activation = 4 << 30
+    with pytest.raises(UnavailableError) as caught:
+        bench(spec, tmp_path)
+    assert caught.value.facts["needed"] == "4096.0 MiB"
+
+
+def test_an_error_in_mid_run_ends_the_run_and_frees_the_device(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    gpu.cuda.fail["cudaEventSynchronize"] = Code.illegal_address
+    gpu.cuda.fail_after["cudaEventSynchronize"] = 20
+    with pytest.raises(CudaError, match="illegal memory access"):
+        bench(spec, tmp_path, protocol="pipeline")
+    assert gpu.cuda.live == {}
+
+
+def test_bfloat16_travels_as_raw_bits(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    gpu.dtype = DataType.FP8
+    gpu.contexts.clear()
+    session = tensorrt.open_session(spec)
+    assert session.inputs[0].dtype == "float8_e4m3fn"
+    session.close()
+
+
+def test_options_and_combinations_without_meaning_are_refused(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="no option 'plugin'") as caught:
+        bench(spec, tmp_path, options={"plugin": "a.so"})
+    assert caught.value.fix == "--opt plugins=a.so"
+    with pytest.raises(UsageError, match="one query at a time"):
+        bench(spec, tmp_path, protocol="server", rate_hz=10.0, streams=2)
+    with pytest.raises(UsageError, match="needs a rate"):
+        bench(spec, tmp_path, protocol="server")
+    with pytest.raises(UsageError, match="gap needs"):
+        bench(spec, tmp_path, protocol="pipeline", gap_s=0.001)
