@@ -53,7 +53,11 @@ def main() -> int:
         plan = [("same", model, i % 3 == 2) for i in range(options.comparisons)]
         plan += [("slower", slower, i % 3 == 2) for i in range(options.slower)]
         random.Random(0).shuffle(plan)
+        if options.resume and options.json and options.json.exists():
+            outcomes = [Outcome(**each) for each in json.loads(options.json.read_text())]
         for number, (case, candidate, neighbour) in enumerate(plan, start=1):
+            if number <= len(outcomes):
+                continue
             outcome = once(case, model, candidate, neighbour=neighbour, folder=folder)
             outcomes.append(outcome)
             print(
@@ -71,7 +75,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--comparisons", type=int, default=300)
     parser.add_argument("--slower", type=int, default=60)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="keep every single verdict here")
+    parser.add_argument("--resume", action="store_true", help="go on where --json ends")
     return parser.parse_args()
 
 

@@ -6,9 +6,25 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep this test process's locks to itself: other measurements on the machine may go on."""
+    folder = tmp_path_factory.mktemp("locks")
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    old = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(folder)
+    yield
+    tempfile.tempdir = before
+    if old is None:
+        del os.environ["TMPDIR"]
+    else:
+        os.environ["TMPDIR"] = old
 
 
 @pytest.fixture(scope="session")

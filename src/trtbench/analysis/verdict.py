@@ -147,7 +147,7 @@ def duet_comparison(
     margin: float = MARGIN,
 ) -> Comparison:
     """Compare two sides measured in turn: median, tails, throughput and the whole shape."""
-    effects = [_effect(a, b, design=design) for a, b in pairs]
+    effects = [pair_effect(a, b, design=design) for a, b in pairs]
     rates = [throughput_effect(a, b) for a, b in pairs]
     verdicts = [
         verdict_from_effects(effects, metric=metric, design=design, gate=gate, margin=margin),
@@ -244,7 +244,8 @@ def incomparable(metric: str, *, reason: str, design: Design = "apart") -> Verdi
     )
 
 
-def _effect(baseline: Column, candidate: Column, *, design: Design) -> float:
+def pair_effect(baseline: Column, candidate: Column, *, design: Design) -> float:
+    """Give one launch's log-ratio: of pairs where rows pair, else of the two medians."""
     if design == "duet":
         return launch_effect(baseline, candidate)
     return math.log(float(np.median(candidate)) / float(np.median(baseline)))

@@ -23,7 +23,7 @@ from trtbench.analysis.verdict import (
     correct_for_many,
     duet_comparison,
     incomparable,
-    launch_effect,
+    pair_effect,
     verdict_from_effects,
 )
 from trtbench.domain.codec import json_from_value
@@ -132,7 +132,7 @@ def comparison_from_runs(
     )
     further = tuple(
         verdict_from_effects(
-            [launch_effect(a, b) for a, b in pairs_of(baseline, candidate, name)],
+            [pair_effect(a, b, design=design) for a, b in pairs_of(baseline, candidate, name)],
             metric=name,
             design=design,
             margin=margin,
@@ -234,7 +234,7 @@ def _play_until_clear(duet: Duet, asked: Asked) -> Compared:
 def headline_verdict(duet: Duet, *, margin: float = MARGIN) -> Verdict:
     """Judge what has been measured so far."""
     pairs = duet.columns(duet.headline)
-    effects = [launch_effect(a, b) for a, b in pairs]
+    effects = [pair_effect(a, b, design=duet.design) for a, b in pairs]
     return verdict_from_effects(effects, metric=duet.headline, design=duet.design, margin=margin)
 
 

@@ -32,10 +32,10 @@ from trtbench.workflows.bench import (
     Launch,
     cached_from_run,
     expected_s,
-    fail_job,
     hold_device,
     record_from_launches,
 )
+from trtbench.workflows.failure import fail_job
 from trtbench.workflows.files import write_run_files
 from trtbench.workflows.progress import Event
 
@@ -292,11 +292,15 @@ def _collect(folder: Path) -> Launch:
 def _gravest_first(
     ends: list[JobEnd], assignments: list[Assignment]
 ) -> list[tuple[JobEnd, Assignment]]:
-    """A side that only lost its partner comes after the one that failed."""
+    """A side that only lost its partner, or was ended with it, comes after the one that failed."""
     both = list(zip(ends, assignments, strict=True))
-    return sorted(
-        both, key=lambda each: bool(each[0].error and each[0].error.kind == "PartnerLost")
-    )
+    return sorted(both, key=lambda each: _is_bystander(each[0]))
+
+
+def _is_bystander(end: JobEnd) -> bool:
+    if end.error is not None:
+        return end.error.kind == "PartnerLost"
+    return end.signal == "SIGTERM" and not end.timed_out
 
 
 def _spec_of(job: Job) -> RunSpec:

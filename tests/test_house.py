@@ -1,0 +1,103 @@
+"""The rules of the house that matter are tests: arrows, public names, what an import costs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trtbench
+from trtbench.registry import Registry
+
+ROOT = Path(__file__).resolve().parents[1]
+
+HEAVY = {
+    "numpy", "scipy", "matplotlib", "onnx", "onnxruntime", "torch", "tensorrt", "sqlalchemy",
+    "pynvml", "rich", "msgspec", "plotly", "jinja2", "pandas",
+}  # fmt: skip
+
+
+def modules_after(code: str) -> set[str]:
+    """Top-level packages loaded by a fresh interpreter that ran the code."""
+    script = f"{code}\nimport sys, json\nsys.__stdout__.write(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+
+
+def test_importing_trtbench_loads_nothing_heavy() -> None:
+    assert not modules_after("import trtbench") & HEAVY
+
+
+def test_listing_the_verbs_loads_nothing_heavy() -> None:
+    code = (
+        "import io, sys; sys.stdout = io.StringIO()\n"
+        "from trtbench.cli import run\n"
+        "assert run(['--help']) == 0 and 'bench' in sys.stdout.getvalue()"
+    )
+    assert not modules_after(code) & HEAVY
+
+
+def test_listing_runtimes_imports_none_of_them() -> None:
+    loaded = modules_after(
+        "from trtbench.registry import Registry\n"
+        "assert 'onnxruntime' in Registry('trtbench.runtimes', noun='runtime').names()"
+    )
+    assert "onnxruntime" not in loaded
+
+
+def test_arrows_of_the_layers_point_down() -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_public_names_are_these_and_can_be_imported() -> None:
+    assert len(trtbench.__all__) <= 25
+    for name in trtbench.__all__:
+        assert getattr(trtbench, name) is not None
+    assert set(trtbench.__all__) <= set(dir(trtbench))
+    with pytest.raises(AttributeError):
+        trtbench.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "package", ["trtbench.runtimes", "trtbench.report.sections", "trtbench.report.renderers"]
+)
+def test_every_plugin_of_a_folder_can_be_imported(package: str) -> None:
+    registry = Registry(package, noun="plug-in")
+    names = registry.names()
+    assert names
+    for name in names:
+        registry.load(name)
+
+
+def test_every_package_says_what_it_does_not_know() -> None:
+    rooms = [path for path in (ROOT / "src" / "trtbench").iterdir() if path.is_dir()]
+    for room in rooms:
+        init = room / "__init__.py"
+        if init.is_file():
+            text = init.read_text()
+            assert text.startswith('"""'), room.name
+            assert any(word in text for word in ("not know", "Knows", "no decision")), room.name
+
+
+def test_every_verb_has_help_with_an_example() -> None:
+    from trtbench.cli import trtbench as group
+
+    for name in group.list_commands(None):  # type: ignore[arg-type]
+        command = group.get_command(None, name)  # type: ignore[arg-type]
+        assert command is not None, name
+        assert command.help, name
+
+
+def test_the_lock_file_of_ci_calls_the_readme_command() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    assert "make test" in (ROOT / "README.md").read_text()
+    assert "make demo" in (ROOT / "README.md").read_text()

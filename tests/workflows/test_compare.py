@@ -1,0 +1,260 @@
+"""Comparisons, gates and reports end to end, on real child processes and ONNX Runtime."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from models import conv_model, tiny_model
+from trtbench.cli import trtbench as cli
+from trtbench.domain.result import Run
+from trtbench.errors import InputError, UsageError
+from trtbench.store.store import Store
+from trtbench.workflows.bench import Conduct
+from trtbench.workflows.compare import Asked, compare, comparison_from_runs, csv_name
+from trtbench.workflows.config import Config
+from trtbench.workflows.duet import Duet, Sides, paired
+from trtbench.workflows.progress import Event
+from trtbench.workflows.report import load_runs, write_report
+from trtbench.workflows.spec import run_spec
+
+QUICK = {"batch": 1, "threads": 1}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def config(store: Store) -> Config:
+    return Config(store=str(store.root))
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> tuple[str, str]:
+    """A small network and one that does about eight times the work."""
+    small = conv_model(tmp_path / "small.onnx", channels=4, size=16, layers=2)
+    deep = conv_model(tmp_path / "deep.onnx", channels=4, size=16, layers=16)
+    return str(small), str(deep)
+
+
+def asked(**changes: object) -> Asked:
+    settings = {"launches": 4, "most_launches": 4, "pairs": 30, "flags": QUICK, **changes}
+    return Asked(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["one-process", "lock-step", "launches"])
+def test_a_slower_model_is_called_slower_in_every_design(
+    mode: str, models: tuple[str, str], store: Store, config: Config
+) -> None:
+    flags = {**QUICK, "duration": 0.1, "warmup": 0.05, "until_steady": False}
+    wish = asked(mode=mode, flags=flags, launches=5, most_launches=10)
+    found = compare(models[0], [models[1]], store=store, config=config, asked=wish)[0]
+    assert found.mode == mode
+    head = found.comparison.verdicts[0]
+    assert (head.metric, head.kind) == ("host", "slower")
+    assert head.ratio is not None
+    assert head.ratio > 1.5
+    assert found.comparison.design == ("launches" if mode == "launches" else "duet")
+
+
+def test_both_sides_are_kept_as_runs_whose_rows_pair(
+    models: tuple[str, str], store: Store, config: Config
+) -> None:
+    found = compare(models[0], [models[1]], store=store, config=config, asked=asked())[0]
+    first, second = store.load(found.baseline.id), store.load(found.candidate.id)
+    assert isinstance(first, Run)
+    assert isinstance(second, Run)
+    assert len(first.times) == len(second.times) == 4 * 30
+    assert paired(first, second) == "duet"
+    assert first.times.host is not None
+    assert first.times.stamps["second"].mean() == pytest.approx(
+        1 - second.times.stamps["second"].mean()
+    )
+    again = comparison_from_runs(first, second)
+    assert again.verdicts[0] == found.comparison.verdicts[0]
+
+
+def test_the_order_within_pairs_is_random_and_repeatable(
+    models: tuple[str, str], store: Store, config: Config
+) -> None:
+    orders = []
+    for _ in range(2):
+        found = compare(models[0], [models[0]], store=store, config=config, asked=asked())[0]
+        orders.append(found.baseline.times.stamps["second"])
+    assert np.array_equal(orders[0], orders[1])
+    assert 0.2 < orders[0].mean() < 0.8
+
+
+def test_more_launches_are_added_while_unclear(
+    models: tuple[str, str], store: Store, config: Config
+) -> None:
+    wish = asked(launches=2, most_launches=8, pairs=10)
+    found = compare(models[0], [models[0]], store=store, config=config, asked=wish)[0]
+    head = found.comparison.verdicts[0]
+    assert head.launches in (2, 4, 8)
+    assert head.kind in ("same", "unclear", "faster", "slower")
+    if head.kind == "unclear":
+        assert head.launches == 8
+
+
+def test_different_inputs_are_incomparable_and_say_why(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    one = str(conv_model(tmp_path / "one.onnx", channels=4, size=16, layers=2))
+    two = str(conv_model(tmp_path / "two.onnx", channels=4, size=24, layers=2))
+    found = compare(one, [two], store=store, config=config, asked=asked(launches=2))[0]
+    head = found.comparison.verdicts[0]
+    assert head.kind == "incomparable"
+    assert "input shapes" in head.reason
+
+
+def test_a_side_that_breaks_is_named_and_recorded(
+    tmp_path: Path, models: tuple[str, str], store: Store, config: Config
+) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(Path(models[0]).read_bytes()[:100])
+    with pytest.raises(InputError) as caught:
+        compare(models[0], [str(broken)], store=store, config=config, asked=asked(mode="lock-step"))
+    assert "broken.onnx" in str(caught.value)
+
+
+def test_sides_that_disturb_each_other_are_taken_apart(
+    models: tuple[str, str], store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import trtbench.workflows.duet as module
+
+    heard: list[Event] = []
+    monkeypatch.setattr(module, "INTERFERENCE_LIMIT", -1.0)
+    spec = run_spec(models[0], config=config, **QUICK)
+    sides = Sides(baseline=spec, candidate=spec)
+    duet = Duet(sides, store=store, conduct=Conduct(listen=heard.append), pairs=10)
+    assert duet.mode == "one-process"
+    duet.play(2)
+    assert duet.mode == "lock-step"
+    assert duet.launches == 2
+    assert any("disturb each other" in event.text for event in heard)
+
+
+def test_stored_runs_are_compared_as_measured_apart(
+    models: tuple[str, str], store: Store, config: Config
+) -> None:
+    from trtbench.workflows.bench import run_bench
+
+    runs = [
+        run_bench(run_spec(name, config=config, duration=0.2, **QUICK), store=store)
+        for name in models
+    ]
+    found = compare(runs[0].id, [runs[1].id], store=store, config=config)[0]
+    assert found.comparison.design == "apart"
+    assert found.mode == "stored runs"
+
+
+def test_many_candidates_are_corrected_for(
+    models: tuple[str, str], store: Store, config: Config
+) -> None:
+    found = compare(models[0], [models[0], models[1]], store=store, config=config, asked=asked())
+    assert len(found) == 2
+    assert found[1].comparison.verdicts[0].kind == "slower"
+
+
+def test_the_number_of_runtimes_must_fit_the_sides(
+    models: tuple[str, str], store: Store, config: Config
+) -> None:
+    wish = asked(runtimes=("onnxruntime", "onnxruntime", "onnxruntime"))
+    with pytest.raises(UsageError, match="-r is given 3 times for 2 sides"):
+        compare(models[0], [models[1]], store=store, config=config, asked=wish)
+
+
+def run_cli(*arguments: str, store: Store) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli, [*arguments, "--store", str(store.root)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_compare_prints_a_verdict_and_writes_the_toolkits_table(
+    models: tuple[str, str], store: Store, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tables"
+    status, out, err = run_cli(
+        "compare", *models, "--batch", "1", "--threads", "1", "--launches", "4", "--pairs", "20",
+        "--max-launches", "4", "--output-dir", str(folder), store=store,
+    )  # fmt: skip
+    assert status == 0, err
+    assert "slower" in out
+    assert "speed-up" in out
+    path = folder / "small_vs_deep.csv"
+    rows = list(csv.DictReader(path.open()))
+    assert list(rows[0]) == ["metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio"]
+    median = next(row for row in rows if row["metric"] == "host_median")
+    ratio = float(median["engine"]) / float(median["pt"])
+    assert float(median["engine_over_pt_ratio"]) == pytest.approx(ratio, abs=2e-3)
+    assert json.loads(path.with_suffix(".json").read_text())["verdicts"][0]["kind"] == "slower"
+
+
+def test_gate_leaves_with_3_when_a_rule_is_broken_and_0_when_not(
+    models: tuple[str, str], store: Store, tmp_path: Path
+) -> None:
+    common = ("--batch", "1", "--threads", "1", "--launches", "4", "--pairs", "20",
+              "--max-launches", "4", "-o", str(tmp_path / "gate"))  # fmt: skip
+    rules = ("--max-slowdown", "5%", "--metric", "median<10s")
+    status, out, _ = run_cli(
+        "gate", models[1], "--against", models[0], *rules, *common, store=store
+    )
+    assert status == 3
+    assert "FAIL" in out
+    assert "pass" in out
+    for name in ("gate.json", "gate.junit.xml", "gate.md"):
+        assert (tmp_path / "gate" / name).stat().st_size > 0
+    status, out, _ = run_cli(
+        "gate", models[0], "--against", models[1], "--max-slowdown", "5%", *common, store=store
+    )
+    assert status == 0, out
+
+
+def test_gate_reads_the_ranges_kept_beside_a_model(
+    models: tuple[str, str], store: Store, tmp_path: Path
+) -> None:
+    Path(models[0]).with_suffix(".gate.toml").write_text('median = ["1ns", "2ns"]\n')
+    status, out, _ = run_cli(
+        "gate", models[0], "--batch", "1", "--duration", "100ms", "--launches", "2",
+        "-o", str(tmp_path / "gate"), store=store,
+    )  # fmt: skip
+    assert status == 3
+    assert "median" in out
+
+
+def test_gate_without_rules_says_what_a_rule_looks_like(
+    models: tuple[str, str], store: Store
+) -> None:
+    from trtbench.workflows.gate import gate
+
+    with pytest.raises(UsageError, match="no rules") as caught:
+        gate(models[0], [], store=store, config=Config(store=str(store.root)))
+    assert "--max-slowdown" in str(caught.value)
+
+
+def test_a_report_over_a_duet_carries_its_verdict(
+    models: tuple[str, str], store: Store, config: Config, tmp_path: Path
+) -> None:
+    found = compare(models[0], [models[1]], store=store, config=config, asked=asked())[0]
+    runs, failed = load_runs([found.baseline.id, found.candidate.id], store=store)
+    assert not failed
+    paths = write_report(runs, tmp_path / "report", formats=("md",))
+    text = next(path for path in paths if path.suffix == ".md").read_text()
+    assert "## Verdicts" in text
+    assert "slower" in text
+
+
+def test_names_of_tables_hold_no_unsafe_characters(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    odd = tmp_path / "a b&c.onnx"
+    tiny_model(odd)
+    found = compare(str(odd), [str(odd)], store=store, config=config, asked=asked(launches=1))[0]
+    assert csv_name(found.baseline, found.candidate) == "a_b_c_vs_a_b_c.csv"
