@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ from trtbench.cli._options import (
     shapes_from_flags,
     stack,
 )
+from trtbench.errors import UsageError
 
 if TYPE_CHECKING:
     from trtbench.domain.artefact import Artefact
@@ -25,14 +28,33 @@ if TYPE_CHECKING:
     from trtbench.workflows.progress import Listener
 
 
+_NUMBER = re.compile(r"-1|\d+")
+
+
 def _shape_option(end: str, what: str) -> Any:
     return click.option(
         f"--shape-{end}",
         f"shapes_{end}",
         multiple=True,
         metavar="NAME:1x3x224x224",
-        help=f"{what} of one input; repeat for several.",
+        help=f"{what} of one input; repeat for several inputs, or the same one for more profiles.",
     )
+
+
+class _InputShapes(click.Command):
+    """Takes ``--input-shape -1 3 224 224``: numbers that follow the flag belong to it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        joined: list[str] = []
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            joined.append(word)
+            if word == "--input-shape":
+                dims = list(itertools.takewhile(_NUMBER.fullmatch, rest))
+                del rest[: len(dims)]
+                joined += ["x".join(dims)] if dims else []
+        return super().parse_args(ctx, joined)
 
 
 build_options = stack(
@@ -43,6 +65,13 @@ build_options = stack(
     _shape_option("min", "Least shape"),
     _shape_option("opt", "Shape to optimise for"),
     _shape_option("max", "Largest shape"),
+    click.option(
+        "--input-shape",
+        "input_shapes",
+        multiple=True,
+        metavar="-1 3 224 224",
+        help="Shape of the input, -1 for a batch of 1 to 256 (best at 128); or NAME:-1x3x224x224.",
+    ),
     click.option("--workspace", metavar="SIZE", help="Limit of scratch memory, e.g. 4GiB."),
     click.option("--optimization-level", type=click.IntRange(0, 5), help="0 (quick) to 5."),
     click.option(
@@ -53,7 +82,20 @@ build_options = stack(
     click.option(
         "--no-timing-cache", is_flag=True, help="Time every kernel anew and keep nothing."
     ),
+    click.option(
+        "--calibration",
+        metavar="DATA",
+        help="Data for INT8: an .npz of arrays by input, a folder of images, or random.",
+    ),
+    click.option(
+        "--calibration-method",
+        type=click.Choice(["entropy2", "minmax"]),
+        help="How scales are found (default entropy2).",
+    ),
     click.option("--calibration-cache", metavar="FILE", help="Scales for INT8 (TensorRT 5 to 10)."),
+    click.option(
+        "--target", metavar="sm_86,sm_89", help="GPUs to build for (TensorRT-RTX; default: all)."
+    ),
     click.option("--version-compatible", is_flag=True, help="Let later TensorRT versions load it."),
     click.option("--hardware-compatible", is_flag=True, help="Let other GPUs (Ampere+) run it."),
     click.option("--strip-weights", is_flag=True, help="Leave weights out of the engine."),
@@ -78,6 +120,8 @@ _SPEC_FLAGS = (
     "builder",
     "precision",
     "optimization_level",
+    "calibration",
+    "calibration_method",
     "calibration_cache",
     "version_compatible",
     "hardware_compatible",
@@ -88,7 +132,7 @@ _SPEC_FLAGS = (
 )
 
 
-@click.command("build")
+@click.command("build", cls=_InputShapes)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("extra", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The engine to write.")
@@ -107,6 +151,7 @@ def command(**flags: Any) -> None:
       trtbench build model.onnx -o model.engine --precision fp16
       trtbench build model.onnx --shape-min x:1x3x224x224 --shape-max x:8x3x224x224
       trtbench build model.onnx --workspace 4GiB --dry-run
+      trtbench build model.onnx -r tensorrt-rtx --target sm_86,sm_89
     """
     from trtbench.workflows.build import run_build
 
@@ -132,9 +177,11 @@ def _spec(flags: dict[str, Any]) -> tuple[BuildSpec, Any]:
     spec = build_spec(
         flags["model"],
         config=config,
-        shapes_min=shapes_from_flags(flags["shapes_min"]),
-        shapes_opt=shapes_from_flags(flags["shapes_opt"]),
-        shapes_max=shapes_from_flags(flags["shapes_max"]),
+        shapes_min=_profiles(flags["shapes_min"]),
+        shapes_opt=_profiles(flags["shapes_opt"]),
+        shapes_max=_profiles(flags["shapes_max"]),
+        input_shapes=tuple(_input_shape(text) for text in flags["input_shapes"]),
+        targets=tuple(part for part in (flags["target"] or "").split(",") if part),
         workspace_bytes=bytes_from_text(flags["workspace"]) if flags["workspace"] else None,
         timing_cache=False if flags["no_timing_cache"] else flags["timing_cache"],
         plugins=tuple(flags["plugins"]),
@@ -143,6 +190,29 @@ def _spec(flags: dict[str, Any]) -> tuple[BuildSpec, Any]:
         **{name: flags[name] for name in _SPEC_FLAGS},
     )
     return spec, config
+
+
+def _profiles(texts: tuple[str, ...]) -> list[dict[str, tuple[int, ...]]]:
+    """Give the shapes of each profile: an input that comes again belongs to the next one."""
+    profiles: list[dict[str, tuple[int, ...]]] = []
+    for text in texts:
+        for name, dims in shapes_from_flags((text,)).items():
+            free = next((each for each in profiles if name not in each), None)
+            if free is None:
+                free = {}
+                profiles.append(free)
+            free[name] = dims
+    return profiles
+
+
+def _input_shape(text: str) -> tuple[str | None, tuple[int, ...]]:
+    name, _, dims = text.rpartition(":")
+    words = re.split(r"[x ,]+", dims.strip())
+    if not all(_NUMBER.fullmatch(word) for word in words):
+        raise UsageError(
+            f"--input-shape {text} cannot be read", fix="write it like --input-shape -1 3 224 224"
+        )
+    return name or None, tuple(int(word) for word in words)
 
 
 def _conduct(flags: dict[str, Any], config: Any, spec: BuildSpec, talk: Listener) -> Conduct:

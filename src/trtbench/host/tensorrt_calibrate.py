@@ -15,15 +15,13 @@ import msgspec
 import numpy as np
 
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.spec import TensorSpec, Value
+from trtbench.domain.spec import Value
 from trtbench.errors import InputError
 from trtbench.host.tensorrt_device import DeviceArray
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 BASES = {"entropy2": "IInt8EntropyCalibrator2", "minmax": "IInt8MinMaxCalibrator"}
-RANDOM_BATCHES = 8
-RANDOM = "random"
 
 
 class CacheKey(Value, frozen=True, kw_only=True):
@@ -41,10 +39,13 @@ class CacheKey(Value, frozen=True, kw_only=True):
 class CalibrationData:
     """Arrays by input name, cut into batches of the shapes that the network is calibrated with."""
 
-    def __init__(self, arrays: Arrays, *, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self, rows: Arrays, *, constant: Arrays, shapes: Mapping[str, tuple[int, ...]]
+    ) -> None:
         self.shapes = dict(shapes)
-        self.batch = next(iter(shapes.values()))[0]
-        self.arrays = {name: _fitting(arrays, name, shape) for name, shape in shapes.items()}
+        self.constant = dict(constant)
+        self.arrays = {name: _fitting(rows, name, shapes[name]) for name in rows}
+        self.batch = shapes[next(iter(rows))][0]
         self.batches = min(len(values) for values in self.arrays.values()) // self.batch
         if not self.batches:
             items = min(len(values) for values in self.arrays.values())
@@ -56,61 +57,26 @@ class CalibrationData:
 
     def rows(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
         part = slice(index * self.batch, (index + 1) * self.batch)
-        return {name: np.ascontiguousarray(values[part]) for name, values in self.arrays.items()}
+        mine = {name: np.ascontiguousarray(values[part]) for name, values in self.arrays.items()}
+        return {**mine, **self.constant}
 
     def sha256(self) -> str:
         digest = hashlib.sha256()
-        for name in sorted(self.arrays):
-            values = self.arrays[name][: self.batches * self.batch]
+        fed = {name: each[: self.batches * self.batch] for name, each in self.arrays.items()}
+        for name, values in sorted({**fed, **self.constant}.items()):
             digest.update(f"{name} {values.dtype} {values.shape}".encode())
             digest.update(np.ascontiguousarray(values).data)
         return digest.hexdigest()
 
 
 def _fitting(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    if name in arrays:
-        values = arrays[name]
-    elif len(arrays) == 1:
-        values = next(iter(arrays.values()))
-    else:
-        facts = {"input": name, "arrays": ", ".join(arrays)}
-        raise InputError(f"there is nothing to calibrate the input {name!r} with", facts=facts)
+    values = arrays[name]
     if tuple(values.shape[1:]) != tuple(shape[1:]):
         raise InputError(
             f"the data for {name!r} do not have the shape of the input",
             facts={"data": values.shape, "input": shape},
         )
     return values
-
-
-def calibration_data(
-    source: str, inputs: tuple[TensorSpec, ...], *, shapes: Mapping[str, tuple[int, ...]]
-) -> CalibrationData:
-    """Read an ``.npz``, or draw random values, which tell nothing about accuracy."""
-    if source == RANDOM:
-        return CalibrationData(_random(inputs, shapes), shapes=shapes)
-    try:
-        with np.load(source, allow_pickle=False) as file:
-            loaded = {name: np.asarray(file[name]) for name in file.files}
-    except (OSError, ValueError, KeyError) as problem:
-        raise InputError(
-            f"{source} cannot be read as calibration data",
-            facts={"expected": "an .npz of arrays by input name", "reason": problem},
-        ) from None
-    kinds = {each.name: each.dtype for each in inputs}
-    only = inputs[0].dtype if len(inputs) == 1 else None
-    typed = {k: v.astype(kinds.get(k) or only or v.dtype, copy=False) for k, v in loaded.items()}
-    return CalibrationData(typed, shapes=shapes)
-
-
-def _random(inputs: tuple[TensorSpec, ...], shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
-    rng = np.random.default_rng(0)
-    drawn = {}
-    for each in inputs:
-        batch, *rest = shapes[each.name]
-        values = rng.standard_normal((batch * RANDOM_BATCHES, *rest))
-        drawn[each.name] = values.astype(each.dtype)
-    return drawn
 
 
 class ScaleCache:

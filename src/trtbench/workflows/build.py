@@ -14,7 +14,7 @@ from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, BuildJob, BuildOutcome, JobEnd
 from trtbench.domain.result import Environment
-from trtbench.domain.spec import BuildSpec, ShapeProfile
+from trtbench.domain.spec import BuildSpec
 from trtbench.errors import (
     ERROR_KINDS,
     JobError,
@@ -49,8 +49,6 @@ _STAGE_PART = {"load": 0.02, "build": 0.1, "save": 0.98}
 _RECORDED = {"bug", "memory", "StoreError", "ProgramError", "JobError"}
 """Errors of the work itself; others are about what was asked for and are passed on as they are."""
 
-Shapes = Mapping[str, Sequence[int]]
-
 
 def build_spec(
     model: str | Path,
@@ -58,14 +56,20 @@ def build_spec(
     config: Config,
     output: str | Path | None = None,
     builder: str | None = None,
-    shapes_min: Shapes | None = None,
-    shapes_opt: Shapes | None = None,
-    shapes_max: Shapes | None = None,
+    shapes_min: Shapes | Sequence[Shapes] | None = None,
+    shapes_opt: Shapes | Sequence[Shapes] | None = None,
+    shapes_max: Shapes | Sequence[Shapes] | None = None,
+    input_shapes: InputShapes = (),
     timing_cache: str | Path | bool | None = None,
     options: Mapping[str, str] | None = None,
     **rest: Any,
 ) -> BuildSpec:
-    """Settle a build; the timing cache lies beside the engine unless told otherwise."""
+    """Settle a build; the timing cache lies beside the engine unless told otherwise.
+
+    Shapes are those of one optimization profile, or a list of them, one for each profile.
+    ``input_shapes`` pairs names (``None`` where there is one input) with shapes in which -1 is a
+    batch of 1 to 256.
+    """
     reference = model_ref(Path(model))
     name = builder or DEFAULT_BUILDER
     keeps_timings = getattr(BUILDERS.load(name), "TIMING_CACHE", True)
@@ -77,37 +81,19 @@ def build_spec(
     engine = Path(output or Path(model).with_suffix(".engine")).absolute()
     if engine == Path(reference.path):
         raise UsageError("the engine would overwrite the model", fix="-o model.engine")
-    cache = timing_cache
-    if timing_cache is True or (timing_cache is None and keeps_timings):
-        cache = f"{engine}{CACHE}"
+    beside = timing_cache is True or (timing_cache is None and keeps_timings)
+    cache = f"{engine}{CACHE}" if beside else timing_cache
+    first, *more = all_profiles(shapes_min, shapes_opt, shapes_max)
     return BuildSpec(
         model=reference,
         output=str(engine),
         runtime=name,
-        shapes=profiles_from_shapes(shapes_min or {}, shapes_opt or {}, shapes_max or {}),
-        timing_cache=str(Path(cache).absolute()) if cache else None,
+        shapes={**spans_of_batches(input_shapes, Path(reference.path)), **first},
+        more_profiles=tuple(more),
+        timing_cache=str(Path(str(cache)).absolute()) if cache else None,
         options={**config.options_for(name), **(options or {})},
         **{key: value for key, value in rest.items() if value is not None},
     )
-
-
-def profiles_from_shapes(least: Shapes, best: Shapes, most: Shapes) -> dict[str, ShapeProfile]:
-    """Put ranges together; what is not given is taken from its nearest neighbour."""
-    profiles = {}
-    for name in dict.fromkeys([*least, *best, *most]):
-        opt = tuple(best.get(name) or most.get(name) or least[name])
-        low, high = tuple(least.get(name) or opt), tuple(most.get(name) or opt)
-        fits = len(low) == len(opt) == len(high) and all(
-            a <= b <= c for a, b, c in zip(low, opt, high, strict=True)
-        )
-        if not fits:
-            shown = {"min": low, "opt": opt, "max": high}
-            raise UsageError(
-                f"the shapes of {name!r} do not rise from min over opt to max",
-                facts={key: "x".join(map(str, dims)) for key, dims in shown.items()},
-            )
-        profiles[name] = ShapeProfile(min=low, opt=opt, max=high)
-    return profiles
 
 
 def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:

@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtbench.build.builders._data import calibration_items
 from trtbench.build.builders._shapes import Ranges
+from trtbench.build.quantize_data import RANDOM
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.models import sha256_of
 from trtbench.host.tensorrt_calibrate import (
-    RANDOM,
     CacheKey,
     CalibrationData,
     ScaleCache,
-    calibration_data,
     make_calibrator,
 )
 from trtbench.host.tensorrt_config import make_profile
@@ -76,15 +76,17 @@ def attach_calibrator(
 def _data(
     work: Work, inputs: tuple[TensorSpec, ...], profiles: list[Ranges]
 ) -> CalibrationData | None:
-    source = work.spec.calibration
-    if source is None:
+    if work.spec.calibration is None:
         return None
-    shapes = {}
-    for each in inputs:
-        if profiles:
-            shapes[each.name] = profiles[0][each.name].opt if each.name in profiles[0] else ()
-        shapes[each.name] = shapes.get(each.name) or tuple(int(dim or 1) for dim in each.shape)
-    return calibration_data(source, inputs, shapes=shapes)
+    ranges = profiles[0] if profiles else {}
+    shapes = {
+        each.name: ranges[each.name].opt
+        if each.name in ranges
+        else tuple(int(dim or 1) for dim in each.shape)
+        for each in inputs
+    }
+    items = calibration_items(work.spec, inputs, shapes=shapes)
+    return CalibrationData(items.rows, constant=items.constant, shapes=shapes)
 
 
 def _cache(work: Work, data: CalibrationData | None) -> ScaleCache:

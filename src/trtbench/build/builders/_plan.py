@@ -15,8 +15,12 @@ from trtbench.host.versions import distribution_versions
 
 OPTIONS = {
     "typing": "strong: hold the builder to the types of the model (TensorRT 10)",
+    "calibration_items": "how many items to calibrate with at most (default: 256)",
+    "resize": "crop, stretch or letterbox: how images for calibration are fitted (default: crop)",
+    "normalize": "imagenet: with its mean and deviation (default: values from 0 to 1)",
     "version": "version to plan for with --dry-run where TensorRT is not installed",
 }
+"""What ``--opt key=value`` may set."""
 ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
 
 
@@ -37,6 +41,16 @@ def asked_from_spec(spec: BuildSpec, outline: Outline) -> Asked:
         calibration=spec.calibration is not None or spec.calibration_cache is not None,
         strong=spec.options.get("typing") == "strong",
     )
+
+
+def refuse_other_version(spec: BuildSpec, *, abilities: Abilities) -> None:
+    """Refuse to build with another version than the one that was planned for."""
+    given = spec.options.get("version")
+    if given and not f"{abilities.version}.".startswith(f"{given}."):
+        raise UsageError(
+            f"{abilities.title} is installed here, not {given}",
+            fix="leave --opt version out, or --python PATH of an interpreter that has it",
+        )
 
 
 def plan_lines(spec: BuildSpec, *, flavour: Flavour) -> list[str]:
@@ -97,7 +111,7 @@ def reproduce_line(spec: BuildSpec) -> str:
     for path in spec.plugins:
         words += ["--plugin", path]
     for key, value in spec.options.items():
-        words += ["--opt", f"{key}={value}"]
+        words += ["--opt", f"{key}={value}"] if key != "version" else []
     return shlex.join(words)
 
 

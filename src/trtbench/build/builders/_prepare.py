@@ -10,9 +10,8 @@ from trtbench.build.builders._precision import PrecisionPlan, Step
 from trtbench.domain.conversion import CalibrationRef, QuantOutcome, QuantSpec
 from trtbench.domain.spec import BuildSpec, Value
 from trtbench.errors import UnavailableError, UsageError
-from trtbench.host.models import sha256_of
 
-TYPED = "typed.onnx"
+TYPED, FEEDS = "typed.onnx", "calibration.npz"
 
 
 class Prepared(Value, frozen=True, kw_only=True):
@@ -38,7 +37,8 @@ def prepare_model(
             fix=f"first: trtbench quantize {shlex.quote(spec.model.path)} --precision fp8 "
             "--calibration DATA",
         )
-    outcome = _convert(_quant_spec(spec, step, folder), step, spec, folder=folder, stage=stage)
+    stage(step.verb)
+    outcome = _convert(spec, step, folder=folder)
     changed = sum(outcome.changed.values())
     done = f"{step.text}; {changed} nodes changed, difference not measured (trtbench quantize does)"
     random = spec.calibration == "random"
@@ -58,45 +58,46 @@ def _quant_spec(spec: BuildSpec, step: Step, folder: Path) -> QuantSpec:
         precision=step.precision,
         via="cast" if cast else "onnxruntime",
         keep_io=True,  # as a weakly typed builder leaves inputs and outputs alone
-        calibration=None if cast else _calibration_ref(spec),
+        calibration=None if cast else _calibration_ref(spec, folder),
         method="minmax" if spec.calibration_method == "minmax" else "entropy",
     )
 
 
-def _calibration_ref(spec: BuildSpec) -> CalibrationRef:
-    source = spec.calibration
-    if source is None or source == "random":
-        raise UsageError(
-            "quantizing needs real data in an .npz of arrays by input name",
-            fix=f"--calibration DATA.npz, or first: trtbench quantize "
-            f"{shlex.quote(spec.model.path)} --precision int8 --calibration {source or 'DATA'}",
-        )
-    import numpy as np
+def _calibration_ref(spec: BuildSpec, folder: Path) -> CalibrationRef:
+    """Put the data into a file of batches, as the quantizer takes them."""
+    from trtbench.build._onnx_file import load_onnx
+    from trtbench.build.builders._data import calibration_items
+    from trtbench.build.onnx_read import input_specs
+    from trtbench.build.quantize_data import RANDOM, batch_of, feeds_sha256, fixed_batch, save_feeds
 
-    with np.load(source, allow_pickle=False) as file:
-        items = min(len(file[name]) for name in file.files)
+    inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
+    shapes = {name: span.opt for name, span in spec.shapes.items()}
+    items = calibration_items(spec, inputs, shapes=shapes)
+    batch = batch_of(inputs, asked=None)
+    feeds = items.feeds(batch=batch, fixed=fixed_batch(inputs) is not None)
+    save_feeds(folder / FEEDS, feeds)
+    source = str(spec.calibration)
+    images = source != RANDOM and Path(source).is_dir()
     return CalibrationRef(
-        source=source, kind="arrays", items=items, batch=1, sha256=sha256_of(Path(source)),
-        file=source,
-    )  # fmt: skip
+        source=source,
+        kind="random" if source == RANDOM else "images" if images else "arrays",
+        items=len(items),
+        batch=batch,
+        sha256=feeds_sha256(feeds),
+        file=str(folder / FEEDS),
+    )
 
 
-def _convert(
-    quant: QuantSpec,
-    step: Step,
-    spec: BuildSpec,
-    *,
-    folder: Path,
-    stage: Callable[[str], None],
-) -> QuantOutcome:
+def _convert(spec: BuildSpec, step: Step, *, folder: Path) -> QuantOutcome:
     try:
         from trtbench.build.quantize import quantize
 
-        return quantize(quant, folder=folder, stage=stage)
-    except ImportError as problem:
+        return quantize(_quant_spec(spec, step, folder), folder=folder, stage=lambda name: None)
+    except (ImportError, UnavailableError) as problem:
+        missing = problem.name if isinstance(problem, ImportError) else problem
         raise UnavailableError(
             f"this interpreter cannot {step.verb} the model, and {step.reason}",
-            facts={"missing": problem.name or problem},
+            facts={"missing": missing or problem},
             fix=f"first: trtbench quantize {shlex.quote(spec.model.path)} --precision "
             f"{step.precision}",
         ) from None

@@ -18,7 +18,7 @@ from typing import Any
 from trtbench.build.builders._calibration import attach_calibrator
 from trtbench.build.builders._failures import build_error, parser_error, too_new
 from trtbench.build.builders._outline import Outline, outline_of
-from trtbench.build.builders._plan import asked_from_spec
+from trtbench.build.builders._plan import asked_from_spec, refuse_other_version
 from trtbench.build.builders._precision import PrecisionPlan, precision_plan
 from trtbench.build.builders._prepare import Prepared, prepare_model
 from trtbench.build.builders._report import LOG, describe, outcome
@@ -78,6 +78,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
     stage("load")
     outline = outline_of(Path(spec.model.path))
     trt, abilities = load(flavour)
+    refuse_other_version(spec, abilities=abilities)
     refuse_unknown(spec, abilities=abilities)
     plan = precision_plan(asked_from_spec(spec, outline), abilities=abilities)
     gpu = _demand_gpu(spec, abilities)

@@ -1,0 +1,74 @@
+"""Shapes as people write them, as the optimization profiles of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trtbench.domain.spec import ShapeProfile
+from trtbench.errors import UsageError
+
+Shapes = Mapping[str, Sequence[int]]
+InputShapes = Sequence[tuple[str | None, Sequence[int]]]
+
+BATCHES = (1, 128, 256)
+"""Least, best and largest batch that -1 stands for."""
+
+
+def all_profiles(
+    *ends: Shapes | Sequence[Shapes] | None,
+) -> list[dict[str, ShapeProfile]]:
+    """Give every profile; one whose shapes are not all given takes the rest from the first."""
+    lists = [[end] if isinstance(end, Mapping) else list(end or ()) for end in ends]
+    count = max(1, *map(len, lists))
+    padded = [[*each, *({} for _ in range(count - len(each)))] for each in lists]
+    return [profiles_from_shapes(*shapes) for shapes in zip(*padded, strict=True)]
+
+
+def spans_of_batches(given: InputShapes, model: Path) -> dict[str, ShapeProfile]:
+    """Read -1 as the toolkits do: a batch of 1 to 256, best at 128; other shapes are fixed."""
+    spans = {}
+    for name, dims in given:
+        if any(dim < 0 for dim in dims[1:]):
+            raise UsageError(
+                "only the batch, the first dimension, can be -1",
+                facts={"shape": " ".join(map(str, dims))},
+                fix="--shape-min, --shape-opt and --shape-max for other dynamic dimensions",
+            )
+        ends = BATCHES if dims[0] < 0 else (dims[0],) * 3
+        low, best, high = ((end, *dims[1:]) for end in ends)
+        spans[name or _only_input(model)] = ShapeProfile(min=low, opt=best, max=high)
+    return spans
+
+
+def _only_input(model: Path) -> str:
+    from trtbench.build._onnx_file import load_onnx
+    from trtbench.build.onnx_read import input_specs
+
+    names = [each.name for each in input_specs(load_onnx(model, weights=False))]
+    if len(names) != 1:
+        raise UsageError(
+            "the model has several inputs: say whose shape it is",
+            facts={"inputs": ", ".join(names)},
+            fix=f"--input-shape {names[0] if names else 'NAME'}:-1x3x224x224",
+        )
+    return names[0]
+
+
+def profiles_from_shapes(least: Shapes, best: Shapes, most: Shapes) -> dict[str, ShapeProfile]:
+    """Put ranges together; what is not given is taken from its nearest neighbour."""
+    profiles = {}
+    for name in dict.fromkeys([*least, *best, *most]):
+        opt = tuple(best.get(name) or most.get(name) or least[name])
+        low, high = tuple(least.get(name) or opt), tuple(most.get(name) or opt)
+        fits = len(low) == len(opt) == len(high) and all(
+            a <= b <= c for a, b, c in zip(low, opt, high, strict=True)
+        )
+        if not fits:
+            shown = {"min": low, "opt": opt, "max": high}
+            raise UsageError(
+                f"the shapes of {name!r} do not rise from min over opt to max",
+                facts={key: "x".join(map(str, dims)) for key, dims in shown.items()},
+            )
+        profiles[name] = ShapeProfile(min=low, opt=opt, max=high)
+    return profiles
