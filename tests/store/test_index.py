@@ -68,8 +68,10 @@ def test_a_writer_killed_in_the_middle_harms_nobody(tmp_path):
     survivor = FORK.Process(target=put_many, args=(url, "survivor", 60))
     for writer in (*doomed, survivor):
         writer.start()
-    for writer in doomed:
-        time.sleep(0.4)
+    for number, writer in enumerate(doomed):
+        while not Index(url).find(id_prefix=f"doomed{number}"):
+            assert writer.is_alive()
+        time.sleep(0.1)
         os.kill(writer.pid, signal.SIGKILL)
     for writer in (*doomed, survivor):
         writer.join()

@@ -79,7 +79,7 @@ class Talk:
     def __call__(self, event: Event) -> None:
         """Redraw on an event only: between events the terminal sleeps, as the parent does."""
         if event.kind in ("note", "wait"):
-            self._console.print(event.text, markup=False)
+            self._console.print(event.text, markup=False, soft_wrap=True)
             return
         if self._bar is None or self._task is None:
             self._line(event)
@@ -95,7 +95,9 @@ class Talk:
         if event.kind == "stage" and now - self._spoke >= PLAIN_S:
             self._spoke = now
             length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
-            self._console.print(f"{self._title}: {event.text}{length}", markup=False)
+            self._console.print(
+                f"{self._title}: {event.text}{length}", markup=False, soft_wrap=True
+            )
 
     def _progress(self) -> Progress:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import fcntl
 import os
 import secrets
@@ -40,6 +41,11 @@ PARTIAL = ".partial-"
 After it come the process that fills it, its host, and a random part. The process also holds a lock
 on the directory, so that another container with the same host name does not take it for dead.
 """
+
+
+def now() -> str:
+    """The local time with its offset, as records carry it."""
+    return datetime.datetime.now().astimezone().isoformat(timespec="milliseconds")
 
 
 def new_id() -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
@@ -21,11 +19,7 @@ from trtbench.domain.result import Environment, FailedRun, Record, Run, RunRecor
 from trtbench.domain.samples import IterationTimes, join_launches
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import (
-    ERROR_KINDS,
-    InputError,
-    JobError,
     StoreError,
-    TrtbenchError,
     UsageError,
     write_error,
 )
@@ -34,19 +28,20 @@ from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
 from trtbench.host.locks import hold
 from trtbench.registry import Registry
+from trtbench.report.trtexec_files import profile_json
 from trtbench.store.directory import (
-    RECORD,
+    PROFILE,
     new_id,
+    now,
     read_layers,
-    read_record,
     read_samples,
     write_record,
     write_samples,
 )
 from trtbench.store.index import Cached
 from trtbench.store.store import Store
-from trtbench.units import text_from_seconds
 from trtbench.workflows.evidence import evidence_of_launches
+from trtbench.workflows.failure import failed_run, job_error, leave_trace, raise_told
 from trtbench.workflows.files import write_run_files
 from trtbench.workflows.progress import Event, Listener, silent
 
@@ -67,14 +62,6 @@ _STAGE_TEXT = {
     "save": "saving",
 }
 _WORK_FILES = {"job.json", "outcome.json", "samples.npz", "log.txt", "error.json"}
-_RECORDED = {"bug", "memory", "StoreError", "ProgramError"}
-"""Worker errors that are failures of a run, not of what was asked for."""
-
-_SIGNAL_HINTS = {
-    "SIGKILL": " (the kernel does that when memory runs out)",
-    "SIGSEGV": " (a crash in native code)",
-    "SIGABRT": " (native code gave up)",
-}
 _STAGE_PART = {"start": 0.0, "load": 0.02, "first": 0.1, "warm-up": 0.12, "measure": 0.3}
 
 
@@ -111,7 +98,7 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
         result = _fill(spec, run_id, environment, store, conduct)
     if isinstance(result, FailedRun):
         _index(store, result, target)
-        raise _job_error(result, target)
+        raise job_error(result, target)
     _index(store, result.record, target, cached=cached_from_run(result))
     return replace(result, path=target)
 
@@ -131,19 +118,8 @@ def _fill(
         if begun:
             told = WorkerError(kind="StoreError", message=error.message)
             end = JobEnd(seconds=0.0, stage="save", error=told)
-            _leave_trace(_failed_run(end, spec, run_id, environment, conduct), target, store)
+            leave_trace(failed_run(end, spec, run_id, environment, conduct), target, store)
         raise error from None
-
-
-def _leave_trace(failed: FailedRun, target: Path, store: Store) -> None:
-    """Index what was kept of a run, or record its loss, as far as a full disk lets us."""
-    with contextlib.suppress(StoreError, InputError):
-        if (target / RECORD).is_file():
-            store.add(read_record(target), path=target)
-            return
-        with store.new_run(failed.id) as folder:
-            write_record(folder, failed)
-        store.add(failed, path=store.directory(failed.id))
 
 
 def _index(store: Store, record: Record, path: Path, *, cached: Cached | None = None) -> None:
@@ -192,7 +168,7 @@ def _carry_out(
         )
         if not end.ok:
             if not launches:
-                _raise_told(end)
+                raise_told(end)
             return _keep_failure(end, spec, run_id, folder, environment, conduct, launches)
         launches.append(_collect(work, folder, number=number, several=spec.launches > 1))
     contention = counters_between(before, read_counters())
@@ -262,6 +238,8 @@ def _collect(work: Path, folder: Path, *, number: int = 0, several: bool = False
         outcome=value_from_json(path.read_bytes(), BenchOutcome, where=str(path)),
         times=read_samples(work),
     )
+    if launch.outcome.layers is not None:
+        (work / PROFILE).write_bytes(profile_json(launch.outcome.layers))
     _append_log(work, folder)
     _keep_files(work, folder, number=number, several=several)
     shutil.rmtree(work)
@@ -317,41 +295,6 @@ def record_from_launches(
     )
 
 
-def now() -> str:
-    """The local time with its offset, as records carry it."""
-    return datetime.datetime.now().astimezone().isoformat(timespec="milliseconds")
-
-
-def _raise_told(end: JobEnd) -> None:
-    """Pass on an error the worker put in words, unless it is a failure to be recorded."""
-    if end.error is None or end.error.kind in _RECORDED:
-        return
-    kind = ERROR_KINDS.get(end.error.kind, TrtbenchError)
-    raise kind(end.error.message, facts=end.error.facts, fix=end.error.fix)
-
-
-def fail_job(
-    end: JobEnd,
-    spec: RunSpec,
-    environment: Environment,
-    *,
-    store: Store,
-    conduct: Conduct,
-    log: Path,
-) -> NoReturn:
-    """Raise what a job that did not end well told, or record its failure and raise that."""
-    _raise_told(end)
-    run_id = new_id()
-    failed = _failed_run(end, spec, run_id, environment, conduct)
-    with store.new_run(run_id) as folder:
-        with contextlib.suppress(OSError):
-            shutil.copyfile(log, folder / "log.txt")
-        write_record(folder, failed)
-    target = store.directory(run_id)
-    store.add(failed, path=target)
-    raise _job_error(failed, target)
-
-
 def _keep_failure(
     end: JobEnd,
     spec: RunSpec,
@@ -370,52 +313,6 @@ def _keep_failure(
     shutil.rmtree(work, ignore_errors=True)
     if launches:
         write_samples(folder, join_launches([each.times for each in launches]))
-    failed = _failed_run(end, spec, run_id, environment, conduct)
+    failed = failed_run(end, spec, run_id, environment, conduct)
     write_record(folder, failed)
     return failed
-
-
-def _failed_run(
-    end: JobEnd, spec: RunSpec, run_id: str, environment: Environment, conduct: Conduct
-) -> FailedRun:
-    return FailedRun(
-        id=run_id,
-        created=now(),
-        spec=spec,
-        environment=environment,
-        tags=conduct.tags,
-        stage=end.stage,
-        reason=_reason(end),
-        exit_status=end.exit_status,
-        signal=end.signal,
-        program_status=end.program_status,
-        log_tail=end.log_tail,
-    )
-
-
-def _reason(end: JobEnd) -> str:
-    if end.timed_out:
-        return f"no end after {text_from_seconds(end.seconds, digits=3)}: stopped"
-    if end.signal is not None:
-        return f"ended by {end.signal}{_SIGNAL_HINTS.get(end.signal, '')}"
-    if end.error is not None:
-        return end.error.message
-    return f"ended with exit status {end.exit_status}"
-
-
-def _job_error(failed: FailedRun, path: Path) -> JobError:
-    program = {"its status": failed.program_status} if failed.program_status is not None else {}
-    log = next(path.glob("*.log"), path / "log.txt")
-    error = JobError(
-        f"the measurement did not finish: {failed.reason}",
-        facts={
-            "model": failed.spec.model.name,
-            "runtime": failed.spec.runtime,
-            "stage": failed.stage,
-            **program,
-            "record": path,
-        },
-        fix=f"look into {log}" if failed.log_tail else None,
-    )
-    error.log_tail = failed.log_tail
-    return error

@@ -32,8 +32,17 @@ from trtbench.store.directory import now, remove_abandoned, scratch_directory
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.units import text_from_seconds
 from trtbench.workflows.bench import TICK_S, Conduct
+from trtbench.workflows.build_shapes import (
+    InputShapes,
+    Shapes,
+    all_profiles,
+    profiles_from_shapes,
+    spans_of_batches,
+)
 from trtbench.workflows.config import Config
 from trtbench.workflows.progress import Event
+
+__all__ = ["build_spec", "profiles_from_shapes", "run_build"]
 
 BUILDERS = Registry("trtbench.build.builders", noun="builder")
 
@@ -44,7 +53,13 @@ PATIENCE_S = 6 * 3600.0
 LOG = ".build.log"
 CACHE = ".timing.cache"
 
-_STAGE_TEXT = {"load": "parsing", "build": "building", "save": "saving"}
+_STAGE_TEXT = {
+    "load": "parsing",
+    "cast": "casting",
+    "quantize": "quantizing",
+    "build": "building",
+    "save": "saving",
+}
 _STAGE_PART = {"load": 0.02, "build": 0.1, "save": 0.98}
 _RECORDED = {"bug", "memory", "StoreError", "ProgramError", "JobError"}
 """Errors of the work itself; others are about what was asked for and are passed on as they are."""

@@ -13,8 +13,8 @@ from trtbench.domain.result import FailedRun, Run, RunRecord
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import InputError, UsageError
 from trtbench.host.models import model_ref
+from trtbench.store.directory import now
 from trtbench.store.store import Store
-from trtbench.workflows.bench import now
 from trtbench.workflows.importing.asked import recorded_batch
 from trtbench.workflows.importing.find import Found, Unused, files_from_paths, found_from_path
 from trtbench.workflows.importing.keep import (

@@ -16,7 +16,8 @@ from trtbench.executors.local import run_job
 from trtbench.host.environment import read_environment
 from trtbench.store.directory import SCORES
 from trtbench.store.store import Store
-from trtbench.workflows.bench import PATIENCE_S, Conduct, fail_job, hold_device
+from trtbench.workflows.bench import PATIENCE_S, Conduct, hold_device
+from trtbench.workflows.failure import fail_job
 
 
 def infer(
