@@ -78,22 +78,25 @@ def model_of(draft: Draft, told: LogRun) -> ModelRef:
 def batch_of(
     draft: Draft, told: Fact, inputs: tuple[TensorSpec, ...], *, asked: int | None
 ) -> Fact:
-    """Settle the items per query: the user's word, the log's, the record's, then the shapes'."""
+    """Settle the items per query: the user's word, the log's, the shapes', then the record's.
+
+    A log says 1 of every engine with explicit batch, so its 1 counts only when nothing says more.
+    """
     if asked is not None:
         return Fact(value=asked)
-    if told.value is not None:
+    if told.value not in (None, 1):
         return told
-    recorded = recorded_batch(draft)
-    if recorded is not None:
-        return Fact(value=recorded)
     leading = {tensor.shape[0] for tensor in inputs if len(tensor.shape) > 1}
     size = leading.pop() if len(leading) == 1 else None
-    return Fact(value=size, source="implied") if isinstance(size, int) else told
+    if isinstance(size, int):
+        return Fact(value=size, source="implied")
+    recorded = recorded_batch(draft)
+    return told if recorded is None else Fact(value=recorded)
 
 
 def recorded_batch(draft: Draft) -> int | None:
     """Give the batch that toolkit 000 recorded, in any of its files."""
-    for slot in ("run_config", "summary", "torch"):
+    for slot in ("run_config", "summary", "report", "torch"):
         part = draft.parts.get(slot)
         value = number(first(part.value, "batch", "batch_size")) if part else None
         if value is not None and value >= 1:

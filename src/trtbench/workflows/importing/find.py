@@ -24,7 +24,7 @@ _ROLES = (
     "graph|layer_?info|layers?|engine_?info|engine_?inspector|inspector",
     "output_?diff|outputs?",
     "build|metadata|engine_?metadata|run_?config",
-    "trtexec|stdout|stderr|log|raw",
+    "trtexec|stdout|stderr|log|raw|report",
     "summary|percentiles|per_?layer_?times?|(?:latency|enqueue|compute|end_to_end)_?series",
     "latency_?percentiles|bench_?pt_?result|calib|calibration|int8cache",
 )

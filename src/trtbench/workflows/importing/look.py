@@ -164,7 +164,10 @@ def series_of(found: Found) -> tuple[str, Column]:
 def _summary(found: Found) -> list[Part]:
     if found.path.suffix.lower() == ".csv":
         return [Part(file=found, slot="summary_csv")]
-    return [Part(file=found, slot="summary", value=document_of(found))]
+    document = document_of(found)
+    if isinstance(document.get("summary"), Mapping):  # report.json holds the summary
+        return [Part(file=found, slot="report", value=dict(document["summary"]))]
+    return [Part(file=found, slot="summary", value=document)]
 
 
 def _torch(found: Found) -> list[Part]:

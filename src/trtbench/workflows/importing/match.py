@@ -13,7 +13,7 @@ from trtbench.workflows.importing.look import Part, TimesShelf
 SHARED = ("plan", "onnx", "calibration", "timing_cache", "device", "graph", "build_log")
 """Parts that several runs may have in common, such as the engine they loaded."""
 
-MEASURED = ("log", "times", "profile", "summary", "torch", "torch_csv", "layer_csv")
+MEASURED = ("log", "times", "profile", "summary", "report", "torch", "torch_csv", "layer_csv")
 """Parts that hold measured numbers, so that a run can be made of one alone."""
 
 _NAMED_BY = {
@@ -262,7 +262,7 @@ def _join_plain(drafts: list[Draft]) -> None:
     runs = [draft for draft in drafts if draft.measured or draft.failed]
     if len(runs) == 2 and "" in (runs[0].key, runs[1].key):
         runs = _one_of_two(*runs)
-    if len(runs) != 1:
+    if len(runs) != 1 or runs[0].failed:
         return
     for draft in drafts:
         plain = draft.key == "" or runs[0].key == ""

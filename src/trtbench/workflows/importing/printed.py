@@ -37,8 +37,9 @@ def numbers_of(draft: Draft) -> dict[str, Scalar]:
     for slot in ("torch", "torch_csv"):
         if slot in draft.parts:
             return _from_torch(draft.parts[slot].value)
-    if "summary" in draft.parts:
-        return _from_toolkit(draft.parts["summary"].value)
+    for slot in ("summary", "report"):
+        if slot in draft.parts:
+            return _from_toolkit(draft.parts[slot].value)
     return {}
 
 

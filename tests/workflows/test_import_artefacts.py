@@ -1,0 +1,442 @@
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import leftovers
+from trtbench.domain.result import Fact, FailedRun, Run, RunRecord
+from trtbench.errors import InputError, UsageError
+from trtbench.store.store import Store
+from trtbench.trtexec.times import read_times
+from trtbench.workflows.import_ import Imported, ImportResult, import_artefacts
+from trtbench.workflows.importing.find import key_of
+
+
+@pytest.fixture
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+def bring(*paths: Path | str, store: Store, **options: object) -> ImportResult:
+    options = {"pictures": False, **options}
+    return import_artefacts(paths, store=store, **options)  # type: ignore[arg-type]
+
+
+def only(result: ImportResult) -> Imported:
+    assert len(result.runs) == 1, [each.files for each in result.runs]
+    return result.runs[0]
+
+
+def record(found: Imported) -> RunRecord:
+    assert isinstance(found.record, RunRecord)
+    return found.record
+
+
+def stored(found: Imported, store: Store) -> Run:
+    run = store.load(found.record.id)
+    assert isinstance(run, Run)
+    return run
+
+
+def reasons(result: ImportResult) -> dict[str, str]:
+    return {Path(each.path).name: each.reason for each in result.unused}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("times.json", ""),
+        ("x.times.json", "x"),
+        ("x_profile.json", "x"),
+        ("x.engine.timing.json", "x"),
+        ("net.qat.onnx.engine.build.metadata.json", "net.qat"),
+        ("trtexec_stdout.log", ""),
+        ("times_ResNet_int8_10.json", "ResNet_int8_10"),
+        ("raw_ResNet_int8_10.txt", "ResNet_int8_10"),
+        ("m-exportLayerInfo.log", "m"),
+        ("layer_info.json", ""),
+        ("latency_percentiles.csv", ""),
+        ("end_to_end_series.csv", ""),
+        ("timeslice.log", "timeslice"),
+        ("result-01.log", "result-01"),
+    ],
+)
+def test_names_of_files_tell_which_belong_together(name: str, key: str) -> None:
+    assert key_of(name) == key
+
+
+def test_a_set_of_files_is_one_run_with_its_conditions(tmp_path: Path, store: Store) -> None:
+    folder = leftovers.run_set(tmp_path / "set")
+    found = only(bring(folder, store=store))
+    made = record(found)
+    assert found.parts == ("log", "times", "graph", "profile")
+    assert made.provenance == "imported"
+    assert made.spec.model.path == "net.engine"
+    assert made.spec.runtime == "trtexec"
+    assert made.environment.versions == {"tensorrt": "8.6.1"}
+    assert made.environment.host == "unknown"
+    gpu = made.environment.gpus[0]
+    assert (gpu.name, gpu.sm_count, gpu.ecc) == ("Test GPU", 132, True)
+    assert (gpu.sm_clock_default_hz, gpu.sm_clock_hz) == (1.98e9, None)
+    assert made.conditions["transfers"] == Fact(value=True, source="stated")
+    assert made.conditions["protocol"] == Fact(value="pipeline", source="implied")
+    assert made.conditions["tf32"].source == "unknown"
+    assert made.conditions["batch"] == Fact(value=4, source="implied")
+    assert made.notes[0] == "the times reproduce the numbers that were printed"
+    assert sorted(Path(each).name for each in made.sources) == sorted(
+        path.name for path in folder.iterdir()
+    )
+
+
+def test_the_run_has_the_numbers_that_were_printed(tmp_path: Path, store: Store) -> None:
+    folder = leftovers.run_set(tmp_path / "set")
+    run = stored(only(bring(folder, store=store)), store)
+    times = read_times((folder / "net.times.json").read_bytes(), where="t").columns
+    assert len(run.times) == 80
+    assert run.times.latency is not None
+    assert np.allclose(run.times.latency * 1e3, times["latencyMs"])
+    printed = run.record.reported
+    assert printed["latency_median_ms"] == pytest.approx(np.median(times["latencyMs"]), rel=1e-5)
+    (entry,) = store.index.find()
+    assert entry.samples == 80
+    rate = printed["throughput_qps"]
+    assert isinstance(rate, float)
+    assert entry.items_per_s == pytest.approx(4 * rate, rel=1e-4)
+    assert entry.provenance == "imported"
+
+
+def test_originals_are_kept_and_the_toolkits_files_written(tmp_path: Path, store: Store) -> None:
+    folder = leftovers.run_set(tmp_path / "set")
+    found = only(bring(folder, store=store, pictures=True))
+    assert found.path is not None
+    for theirs, ours in (
+        ("net.times.json", "times.json"),
+        ("net.profile.json", "profile.json"),
+        ("net.graph.json", "graph.json"),
+        ("net.log", "trtexec_stdout.log"),
+    ):
+        assert (found.path / ours).read_bytes() == (folder / theirs).read_bytes()
+    listed = (
+        "summary.json summary.csv latency_series.csv latency_percentiles.csv enqueue_series.csv "
+        "compute_series.csv per_layer_times.csv per_layer_time.png engine_metadata.json "
+        "run_config.json build.metadata.json profile.metadata.json"
+    )
+    assert {name for name in listed.split() if not (found.path / name).is_file()} == set()
+    rows = list(csv.DictReader((found.path / "per_layer_times.csv").open()))
+    assert float(rows[0]["avg_time_ms"]) == pytest.approx(1.0)
+    enqueue = [
+        float(r["enqueue_ms"]) for r in csv.DictReader((found.path / "enqueue_series.csv").open())
+    ]
+    assert np.median(enqueue) == pytest.approx(0.25, abs=0.02)
+    summary = json.loads((found.path / "summary.json").read_text())
+    assert summary["samples"] == 80
+    metadata = json.loads((found.path / "profile.metadata.json").read_text())
+    assert metadata["device_information"]["Application Compute Clock Rate"] == 1.98
+
+
+def test_a_folder_of_toolkit_000_is_one_run(tmp_path: Path, store: Store) -> None:
+    found = only(bring(leftovers.folder_000(tmp_path / "run"), store=store))
+    made = record(found)
+    assert len(found.files) == 7
+    assert made.spec.model.path == "/models/pose.engine"
+    assert made.spec.model.size_bytes == 1048576
+    assert made.facts["measured_at"] == "2025-09-18T10:11:12+08:00"
+    assert found.path is not None
+    config = json.loads((found.path / "run_config.json").read_text())
+    assert config["timestamp_iso"] == "2025-09-18T10:11:12+08:00"
+    assert (config["batch"], config["warmup"], config["avg_runs"]) == (4, 200, 10)
+    assert config["profile_enabled"] is True
+    assert config["separate_profile_run"] is True
+
+
+def test_the_users_batch_wins_with_a_warning(tmp_path: Path, store: Store) -> None:
+    folder = leftovers.folder_000(tmp_path / "run")
+    result = bring(folder, store=store, batch=8)
+    assert record(only(result)).spec.batch == 8
+    assert "batch 4 is on record" in result.warnings[0]
+    assert not bring(folder, store=store, batch=4, again=True).warnings
+
+
+def test_the_users_engine_is_hashed(tmp_path: Path, store: Store) -> None:
+    engine = tmp_path / "mine.engine"
+    engine.write_bytes(b"ftrt" + bytes(100))
+    found = only(bring(leftovers.folder_000(tmp_path / "run"), store=store, engine=engine))
+    assert found.record.spec.model.sha256 is not None
+    assert found.record.spec.model.size_bytes == 104
+    leftovers.run_set(tmp_path / "run", "other", seed=5)
+    with pytest.raises(UsageError, match="about one run"):
+        bring(tmp_path / "run", store=store, engine=engine)
+
+
+def test_an_engine_that_the_command_names_is_found(tmp_path: Path, store: Store) -> None:
+    folder = leftovers.run_set(tmp_path / "set", "bench", engine="models/net.engine")
+    (folder / "models").mkdir()
+    (folder / "models" / "net.engine").write_bytes(b"ftrt" + bytes(60))
+    result = bring(folder, store=store)
+    assert only(result).record.spec.model.sha256 is not None
+    assert result.unused == ()
+
+
+def test_times_go_to_the_run_whose_numbers_they_reproduce(tmp_path: Path, store: Store) -> None:
+    first, second = (leftovers.times_text(seed=s, gpu_ms=g) for s, g in ((1, 2.0), (2, 3.0)))
+    (tmp_path / "sweep.log").write_text(
+        leftovers.log_text(first, engine="a.engine") + leftovers.log_text(second, engine="b.engine")
+    )
+    (tmp_path / "one.json").write_text(second)
+    (tmp_path / "two.json").write_text(first)
+    result = bring(*tmp_path.glob("*.*"), store=store)
+    names = {each.record.spec.model.name: {p.name for p in each.files} for each in result.runs}
+    assert names == {"a.engine": {"sweep.log", "two.json"}, "b.engine": {"sweep.log", "one.json"}}
+    logs = [stored(each, store).path for each in result.runs]
+    texts = [(path / "trtexec_stdout.log").read_text() for path in logs if path]
+    assert sorted(text.count("RUNNING") for text in texts) == [1, 1]
+    assert texts[0] + texts[1] == (tmp_path / "sweep.log").read_text()
+
+
+def test_exports_in_one_file_are_runs_of_their_own(tmp_path: Path, store: Store) -> None:
+    texts = [leftovers.times_text(seed=s, gpu_ms=g, rows=50) for s, g in ((1, 2.0), (2, 3.0))]
+    (tmp_path / "times_net.json").write_text("".join(texts))
+    (tmp_path / "raw_net.txt").write_text("".join(leftovers.log_text(t) for t in reversed(texts)))
+    (tmp_path / "profile_net.json").write_text(
+        leftovers.profile_text(count=7) + leftovers.profile_text(count=9)
+    )
+    result = bring(tmp_path, store=store)
+    runs = [stored(each, store) for each in result.runs]
+    assert [
+        round(float(np.median(r.times.gpu)) * 1e3) for r in runs if r.times.gpu is not None
+    ] == [3, 2]
+    assert [run.layers.count for run in runs if run.layers] == [7, 9]
+    for run in runs:
+        assert run.path is not None
+        again = read_times((run.path / "times.json").read_bytes(), where="t")
+        assert len(again) == len(run.times) == 50
+
+
+def test_times_of_another_run_do_not_join_a_log_of_their_name(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "net.log").write_text(leftovers.log_text(leftovers.times_text(seed=1)))
+    (tmp_path / "net.times.json").write_text(leftovers.times_text(seed=2, gpu_ms=2.5))
+    result = bring(tmp_path, store=store)
+    assert sorted(each.parts for each in result.runs) == [("log",), ("times",)]
+
+
+def test_a_command_that_names_files_claims_them(tmp_path: Path, store: Store) -> None:
+    times = leftovers.times_text()
+    flags = "--exportTimes=out/a.json --exportProfile=b.json --exportLayerInfo=c.json"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "night.log").write_text(leftovers.log_text(times, flags=flags))
+    (tmp_path / "out" / "a.json").write_text(times)
+    (tmp_path / "b.json").write_text(leftovers.profile_text())
+    (tmp_path / "c.json").write_text(leftovers.graph_text())
+    found = only(bring(tmp_path, store=store))
+    assert set(found.parts) == {"log", "times", "profile", "graph"}
+
+
+def test_layer_information_of_another_engine_stays_out(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "profile.json").write_text(leftovers.profile_text())
+    (tmp_path / "layers.json").write_text(leftovers.graph_text())
+    (tmp_path / "other.graph.json").write_text(leftovers.graph_text(names=("a", "b")))
+    result = bring(tmp_path, store=store)
+    assert {path.name for path in only(result).files} == {"profile.json", "layers.json"}
+    assert list(reasons(result)) == ["other.graph.json"]
+    assert record(only(result)).inputs[0].shape == (4, 8)
+
+
+def test_warm_up_rows_are_left_out_by_rule_or_as_told(tmp_path: Path, store: Store) -> None:
+    path = tmp_path / "times.json"
+    path.write_text(leftovers.times_text(first_ms=2.0, rows=200))
+    starts = read_times(path.read_bytes(), where="t", warmup_ms=0).columns["startComputeMs"]
+    by_rule = only(bring(path, store=store))
+    assert by_rule.samples == int((starts >= 200).sum())
+    assert "left out as warm-up" in " ".join(record(by_rule).notes)
+    told = only(bring(path, store=store, warmup_s=0.3, again=True))
+    assert told.samples == int((starts >= 300).sum())
+    assert told.record.spec.warmup.floor.seconds == 0.3
+
+
+def test_times_alone_tell_transfers_and_little_else(tmp_path: Path, store: Store) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(leftovers.times_text(transfers=False))
+    made = record(only(bring(path, store=store)))
+    assert made.conditions["transfers"] == Fact(value=False, source="implied")
+    assert made.conditions["protocol"] == Fact(value="gpu", source="implied")
+    assert made.conditions["cuda_graph"].source == "unknown"
+    assert made.environment.versions == {}
+    assert "TensorRT 8.5 or later" in " ".join(made.notes)
+    assert "H44" in {finding.code for finding in made.findings}
+
+
+def test_what_a_version_implies_is_said_to_be_implied(tmp_path: Path, store: Store) -> None:
+    times = leftovers.times_text(transfers=False)
+    (tmp_path / "n.log").write_text(leftovers.log_text(times, version="110100", options=False))
+    made = record(only(bring(tmp_path / "n.log", store=store)))
+    for key, value in (("transfers", False), ("cuda_graph", True), ("spin_wait", True)):
+        assert made.conditions[key] == Fact(value=value, source="implied")
+    assert made.conditions["typing"] == Fact(value="strong", source="implied")
+
+
+def test_a_log_alone_is_a_run_without_samples(tmp_path: Path, store: Store) -> None:
+    times = leftovers.times_text()
+    (tmp_path / "n.log").write_text(leftovers.log_text(times))
+    found = only(bring(tmp_path / "n.log", store=store))
+    assert (found.samples, found.median_of) == (0, "latency, reported")
+    run = stored(found, store)
+    assert len(run.times) == 0
+    (entry,) = store.index.find()
+    assert entry.samples == 0
+    assert entry.median_s == pytest.approx(run.record.reported["latency_median_ms"] / 1e3)  # type: ignore[operator]
+    assert run.path is not None
+    assert not (run.path / "times.json").exists()
+
+
+def test_files_are_known_again_by_content(tmp_path: Path, store: Store) -> None:
+    folder = leftovers.run_set(tmp_path / "set")
+    first = only(bring(folder, store=store))
+    shutil.copytree(folder, tmp_path / "copy")
+    second = only(bring(tmp_path / "copy", store=store))
+    assert second.known_as == first.record.id
+    assert len(store.index.find()) == 1
+    both = bring(folder, tmp_path / "copy", store=store, again=True)
+    assert [each.known_as for each in both.runs] == [None, both.runs[0].record.id]
+    assert len(store.index.find()) == 2
+
+
+def test_a_damaged_file_stops_nothing(tmp_path: Path, store: Store) -> None:
+    folder = leftovers.run_set(tmp_path / "set")
+    cut = leftovers.times_text()[:2000]
+    (folder / "cut.times.json").write_text(cut)
+    (folder / "empty.json").write_text("")
+    (folder / "notes.md").write_text("# nothing of interest\n")
+    result = bring(folder, store=store)
+    only(result)
+    said = reasons(result)
+    assert said["cut.times.json"].startswith("is cut off")
+    assert said["empty.json"] == "empty"
+    assert "not recognised" in said["notes.md"]
+    assert result.complete  # nobody named those files
+    assert not bring(folder / "cut.times.json", store=store).complete
+
+
+def test_a_dry_run_keeps_nothing(tmp_path: Path, store: Store) -> None:
+    found = only(bring(leftovers.run_set(tmp_path / "set"), store=store, dry_run=True))
+    assert found.samples == 80
+    assert found.path is None
+    assert list(store.runs.iterdir()) == []
+    assert store.index.find() == []
+
+
+def test_failed_runs_and_help_are_told_apart(tmp_path: Path, store: Store) -> None:
+    failed = leftovers.log_text(None, end="FAILED").replace(
+        "&&&& FAILED", "[03/04/2025-05:06:07] [E] Unknown option: --bogus 1\n&&&& FAILED"
+    )
+    (tmp_path / "bad.log").write_text(failed)
+    (tmp_path / "build.log").write_text(leftovers.log_text(None))
+    result = bring(tmp_path, store=store)
+    assert isinstance(only(result).record, FailedRun)
+    assert "--bogus" in only(result).record.reason  # type: ignore[union-attr]
+    assert "nothing was measured" in reasons(result)["build.log"]
+    assert store.index.find()[0].kind == "failed"
+    assert only(bring(tmp_path, store=store)).known_as == only(result).record.id
+
+
+def test_our_own_metadata_speaks_for_its_log(tmp_path: Path, store: Store) -> None:
+    first = only(bring(leftovers.run_set(tmp_path / "set"), store=store))
+    assert first.path is not None
+    for name in ("build.metadata.json", "profile.metadata.json", "times.json", "graph.json"):
+        shutil.copy(first.path / name, tmp_path / f"net.{name}")
+    found = only(bring(*tmp_path.glob("net.*"), store=store))
+    made = record(found)
+    assert made.conditions == record(first).conditions
+    assert made.environment.versions == {"tensorrt": "8.6.1"}
+    assert made.environment.gpus == record(first).environment.gpus
+    assert made.reported["latency_p99_ms"] == record(first).reported["latency_p99_ms"]
+    assert found.samples == 80
+
+
+def test_results_of_toolkit_000_alone(tmp_path: Path, store: Store) -> None:
+    values = [2.0, 2.5, 3.0, 0.05]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "summary.json").write_text(json.dumps(leftovers.summary_000(values)))
+    (tmp_path / "b" / "latency_series.csv").write_text(leftovers.series_text(values))
+    result = bring(tmp_path, store=store)
+    by_parts = {each.parts: each for each in result.runs}
+    summary, series = by_parts[("summary",)], by_parts[("latency_series",)]
+    assert record(summary).reported["latency_p99.9_ms"] == 9.0
+    assert (summary.samples, summary.median_s) == (0, pytest.approx(2.25e-3))
+    assert (series.samples, series.median_s) == (4, pytest.approx(2.25e-3))
+    assert record(summary).spec.batch == 4
+
+
+def test_a_pytorch_result_of_toolkit_000(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "bench_pt_result.json").write_text(json.dumps(leftovers.torch_result()))
+    (tmp_path / "bench_pt_result.csv").write_text(leftovers.torch_csv())
+    found = only(bring(tmp_path, store=store))
+    made = record(found)
+    assert (made.spec.runtime, made.spec.model.name, made.spec.protocol) == (
+        "torch",
+        "yolo.pt",
+        "serve",
+    )
+    assert made.conditions["tf32"] == Fact(value=False, source="stated")
+    assert found.median_s == pytest.approx(4.5e-3)
+    assert made.facts["items_per_s"] == 400.0
+
+
+def test_toolkit_files_go_where_they_are_asked_for(tmp_path: Path, store: Store) -> None:
+    folder = leftovers.folder_000(tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    result = bring(folder, store=store, output=folder)
+    names = {path.name for path in result.written}
+    assert {"summary.csv", "enqueue_series.csv", "per_layer_times.csv", "latency_hist.png"} <= names
+    assert {
+        path.name: path.read_bytes() for path in folder.iterdir() if path.name in before
+    } == before
+    assert only(bring(folder, store=store)).known_as == only(result).record.id
+
+
+def test_run_directories_of_our_own_are_left_alone(tmp_path: Path, store: Store) -> None:
+    bring(leftovers.run_set(tmp_path / "set"), store=store)
+    result = bring(store.root, store=store)
+    assert result.runs == ()
+    assert any("reindex" in each.reason for each in result.unused)
+
+
+def test_what_is_not_there_is_an_error_with_the_near_miss(tmp_path: Path, store: Store) -> None:
+    leftovers.run_set(tmp_path / "set")
+    with pytest.raises(InputError, match="no file or folder") as caught:
+        bring(tmp_path / "sat", store=store)
+    assert caught.value.fix is not None
+    assert caught.value.fix.endswith("set")
+    with pytest.raises(InputError, match="no file matches"):
+        bring(f"{tmp_path}/*.nothing", store=store)
+    assert len(bring(f"{tmp_path}/**/*.times.json", store=store).runs) == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_file_is_accounted_for(tmp_path: Path, store: Store, seed: int) -> None:
+    draw = random.Random(seed)
+    for name in ("a", "b"):
+        leftovers.run_set(tmp_path / "x", name, seed=draw.randrange(3))
+    leftovers.folder_000(tmp_path / "x" / "deep")
+    (tmp_path / "x" / "net.engine").write_bytes(b"ftrt" + bytes(60))
+    (tmp_path / "x" / "c.cache").write_text("TRT-8601-EntropyCalibration2\nx: 3c010a14\n")
+    (tmp_path / "x" / "photo.png").write_bytes(bytes(range(256)))
+    for path in sorted((tmp_path / "x").rglob("*")):
+        if path.is_file() and draw.random() < 0.35:
+            action = draw.choice(["remove", "rename", "cut"])
+            if action == "remove":
+                path.unlink()
+            elif action == "rename":
+                path.rename(path.with_name(f"z{draw.randrange(99)}-{path.name}"))
+            else:
+                path.write_bytes(path.read_bytes()[: draw.randrange(1, 3000)])
+    result = bring(tmp_path / "x", store=store)
+    used = {path for each in result.runs for path in each.files}
+    named = {Path(each.path.split(" (")[0]) for each in result.unused}
+    assert used | named == {path for path in (tmp_path / "x").rglob("*") if path.is_file()}
