@@ -1,0 +1,25 @@
+"""What trtbench writes into a converted model, so that it can be told apart wherever it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PREFIX = "trtbench."
+RANDOM = "random"
+
+KEYS = ("step", "precision", "method", "calibration", "calibration_sha256", "source_sha256")
+"""In metadata_props, each with the prefix."""
+
+
+def stamp_from_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Give what a conversion wrote, without the prefix; empty for any other model."""
+    return {key: metadata[PREFIX + key] for key in KEYS if metadata.get(PREFIX + key) is not None}
+
+
+def notes_from_metadata(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    """Say what whoever uses the model's numbers must know of how it was made."""
+    stamp = stamp_from_metadata(metadata)
+    if stamp.get("calibration") == RANDOM:
+        precision = stamp.get("precision", "int8").upper()
+        return (f"{precision} calibrated with random data: speed is meaningful, accuracy is not",)
+    return ()
