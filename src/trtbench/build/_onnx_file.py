@@ -1,0 +1,135 @@
+"""ONNX files: opened with errors that name the way out, saved in one piece or with a data file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.errors import InputError, UnavailableError, write_error
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+ONE_FILE_BYTES = 2**31 - 2**24
+"""A protobuf message ends at 2 GiB; some room is left for what is not weights."""
+
+SMALL_BYTES = 4096
+"""Stored values up to this size are read even where weights are not: shapes hang on them."""
+
+
+def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
+    """Open an ONNX file; without weights, tensors kept in other files stay there unless small."""
+    try:
+        import onnx
+    except ImportError as problem:
+        raise UnavailableError(
+            "the package onnx cannot be imported",
+            facts={"reason": problem},
+            fix="pip install onnx",
+        ) from None
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except OSError as problem:
+        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+    except (DecodeError, ValueError) as problem:
+        raise InputError(
+            f"{path.name} is not an ONNX file, or it is damaged", facts={"reason": problem}
+        ) from None
+    if not model.graph.node and not model.graph.output:
+        raise InputError(f"{path.name} is not an ONNX file: it has no graph")
+    _fetch(model, path.parent, everything=weights)
+    return model
+
+
+def external_files(model: ModelProto) -> tuple[str, ...]:
+    """Names of the files that a model, loaded without weights, keeps tensors in."""
+    from onnx.external_data_helper import ExternalDataInfo, uses_external_data
+
+    found = (
+        ExternalDataInfo(tensor).location
+        for tensor in stored_tensors(model.graph)
+        if uses_external_data(tensor)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def save_onnx(model: ModelProto, path: Path) -> tuple[Path, ...]:
+    """Write a model in one file, or beside a ``.data`` file when it is too large for one."""
+    import onnx
+
+    large = model.ByteSize() > ONE_FILE_BYTES
+    data = path.with_name(path.name + ".data")
+    try:
+        data.unlink(missing_ok=True)  # onnx would append to it
+        if large:
+            onnx.save_model(model, str(path), save_as_external_data=True, location=data.name)
+        else:
+            onnx.save_model(model, str(path))
+    except OSError as problem:
+        raise write_error(path, problem) from None
+    return (path, data) if large else (path,)
+
+
+def check_onnx(path: Path) -> None:
+    """Refuse a model that breaks the rules of ONNX or whose shapes contradict each other."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(str(path), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as problem:
+        reason = str(problem).strip().splitlines()
+        raise InputError(
+            f"{path.name} is not a valid ONNX model",
+            facts={"reason": reason[0] if reason else "no reason given"},
+        ) from None
+
+
+def stored_tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """Give every tensor whose values are in a graph, those of subgraphs too."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+        for each in subgraphs(node):
+            yield from stored_tensors(each)
+
+
+def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    """Give the bodies of If, Loop and Scan."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _fetch(model: ModelProto, folder: Path, *, everything: bool) -> None:
+    from onnx.external_data_helper import (
+        ExternalDataInfo,
+        load_external_data_for_tensor,
+        uses_external_data,
+    )
+
+    for tensor in stored_tensors(model.graph):
+        if not uses_external_data(tensor):
+            continue
+        info = ExternalDataInfo(tensor)
+        if not (everything or (info.length or SMALL_BYTES + 1) <= SMALL_BYTES):
+            continue
+        if not (folder / info.location).is_file():
+            if not everything:
+                continue
+            raise InputError(
+                "the model keeps its weights in another file, which is not there",
+                facts={"missing": folder / info.location},
+                fix=f"put {Path(info.location).name} beside the model",
+            )
+        load_external_data_for_tensor(tensor, str(folder))
+        tensor.ClearField("data_location")
+        del tensor.external_data[:]

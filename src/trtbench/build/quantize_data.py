@@ -1,0 +1,171 @@
+"""Arrays for calibration and for comparing: from ``.npz``, from images, or at random.
+
+Items are cut into batches here, once, so that every quantizer sees the same ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.inputs import random_inputs
+from trtbench.domain.spec import TensorSpec
+from trtbench.errors import InputError, UsageError
+from trtbench.host.arrays import read_arrays
+
+Array = NDArray[np.generic]
+Feed = dict[str, Array]
+
+RANDOM = "random"
+HELD_OUT_SEED = 1_000_003
+"""Added to the seed of random values that a difference is taken on: never those calibrated with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Items:
+    """Arrays by input: those with one row per item, and those that are the same for all."""
+
+    rows: Feed
+    constant: Feed
+
+    def __len__(self) -> int:
+        return min((len(array) for array in self.rows.values()), default=1)
+
+    def part(self, start: int, stop: int) -> Items:
+        rows = {name: array[start:stop] for name, array in self.rows.items()}
+        return Items(rows=rows, constant=self.constant)
+
+    def feeds(self, *, batch: int, fixed: bool) -> list[Feed]:
+        """Cut into batches; a model of fixed batch cannot take a short last one."""
+        if not self.rows:
+            return [dict(self.constant)]
+        stop = len(self) - len(self) % batch if fixed else len(self)
+        return [
+            {**{name: a[at : at + batch] for name, a in self.rows.items()}, **self.constant}
+            for at in range(0, stop, batch)
+        ]
+
+
+def batch_of(inputs: Sequence[TensorSpec], *, asked: int | None, default: int = 8) -> int:
+    """The batch a model takes: its own where it is fixed, else the one that was asked for."""
+    fixed = fixed_batch(inputs)
+    if fixed is None:
+        return asked or default
+    if asked is not None and asked != fixed:
+        raise UsageError(
+            f"the model takes batches of {fixed}, not {asked}",
+            fix="leave --batch out, or export with a dynamic batch",
+        )
+    return fixed
+
+
+def fixed_batch(inputs: Sequence[TensorSpec]) -> int | None:
+    """The leading dimension of the first input, when it is a number."""
+    first = inputs[0].shape[0] if inputs and inputs[0].shape else None
+    return first if isinstance(first, int) and first > 0 else None
+
+
+def random_items(
+    inputs: Sequence[TensorSpec], *, count: int, seed: int, shapes: dict[str, tuple[int, ...]]
+) -> Items:
+    """Draw items at random, seeded; an open dimension other than the batch must be given."""
+    rows = [each for each in inputs if _has_rows(each, inputs)]
+    settled = tuple(_settled(each, count, shapes, row=each in rows) for each in inputs)
+    try:
+        arrays = dict(random_inputs(settled, seed=seed))
+    except (ValueError, TypeError) as problem:
+        raise InputError(f"random values cannot be drawn: {problem}") from None
+    names = {each.name for each in rows}
+    return Items(
+        rows={name: array for name, array in arrays.items() if name in names},
+        constant={name: array for name, array in arrays.items() if name not in names},
+    )
+
+
+def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
+    """Read items from an ``.npz`` or ``.npy``, checked against the inputs."""
+    opened = [
+        msgspec.structs.replace(each, shape=(None, *each.shape[1:]))
+        if _has_rows(each, inputs)
+        else each
+        for each in inputs
+    ]
+    arrays = dict(read_arrays(source, opened))
+    rows = {each.name: arrays[each.name] for each in inputs if _has_rows(each, inputs)}
+    lengths = {name: len(array) for name, array in rows.items()}
+    if len(set(lengths.values())) > 1 or not all(lengths.values()):
+        raise InputError(
+            "the arrays do not hold the same number of items",
+            facts={name: f"{length} items" for name, length in lengths.items()},
+        )
+    constant = {name: array for name, array in arrays.items() if name not in rows}
+    return Items(rows=rows, constant=constant)
+
+
+def _has_rows(tensor: TensorSpec, inputs: Sequence[TensorSpec]) -> bool:
+    """Whether an input has one row per item: an open leading dimension, or the fixed batch."""
+    if not tensor.shape:
+        return False
+    first = tensor.shape[0]
+    return not isinstance(first, int) or first == fixed_batch(inputs)
+
+
+def _settled(
+    tensor: TensorSpec, count: int, shapes: dict[str, tuple[int, ...]], *, row: bool
+) -> TensorSpec:
+    given = shapes.get(tensor.name)
+    dims = list(given or tensor.shape)
+    if row:
+        dims[0] = count
+    for axis, dim in enumerate(dims):
+        if not isinstance(dim, int):
+            raise UsageError(
+                f"dimension {axis} of the input {tensor.name!r} is open",
+                facts={"shape": "x".join("?" if d is None else str(d) for d in tensor.shape)},
+                fix=f"--shape {tensor.name}:1x... with numbers, or give data",
+            )
+    return msgspec.structs.replace(tensor, shape=tuple(dims))
+
+
+def save_feeds(path: Path, feeds: Sequence[Feed]) -> None:
+    """Keep batches in one file."""
+    arrays = {
+        f"{index}/{name}": array for index, f in enumerate(feeds) for name, array in f.items()
+    }
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+
+
+class FeedFile:
+    """Batches of a file, read one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = np.load(path, allow_pickle=False)
+        self._names: dict[int, list[str]] = {}
+        for key in self._file.files:
+            index, _, name = key.partition("/")
+            self._names.setdefault(int(index), []).append(name)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, index: int) -> Feed:
+        return {name: self._file[f"{index}/{name}"] for name in self._names[index]}
+
+    def __iter__(self) -> Iterator[Feed]:
+        return (self[index] for index in range(len(self)))
+
+
+def feeds_sha256(feeds: Sequence[Feed]) -> str:
+    """Hash what is fed: names, types, shapes and values, whatever file it came from."""
+    digest = hashlib.sha256()
+    for feed in feeds:
+        for name, array in sorted(feed.items()):
+            digest.update(f"{name}\0{array.dtype}\0{array.shape}\0".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,104 @@
+"""INT8 and FP8 by NVIDIA ModelOpt, in an interpreter of its own.
+
+ModelOpt pins old releases of onnx and onnxruntime, so it is never part of trtbench's own
+environment. Without data it calibrates on random numbers and says nothing; here it always gets
+data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trtbench.build._onnx_file import load_onnx
+from trtbench.build.onnx_rules import quantized_operators
+from trtbench.build.quantize import finish, versions
+from trtbench.build.quantize_data import FeedFile
+from trtbench.domain.conversion import QuantOutcome, QuantSpec
+from trtbench.errors import InputError, UnavailableError, UsageError
+
+Stage = Callable[[str], None]
+
+_METHODS = {"minmax": "max", "entropy": "entropy"}
+FIX = (
+    "python3 -m venv modelopt && modelopt/bin/pip install 'nvidia-modelopt[onnx]' msgspec, then "
+    "--python modelopt/bin/python, or runtimes.modelopt.python in trtbench.toml"
+)
+
+
+def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
+    """Quantize with ModelOpt on the CPU; what is not quantized becomes ``spec.rest``."""
+    if spec.method not in _METHODS:
+        raise UsageError(
+            f"ModelOpt has no method {spec.method}", facts={"methods": ", ".join(_METHODS)}
+        )
+    stage("load")
+    quantize = _library()
+    calibration = spec.calibration
+    assert calibration is not None
+    assert calibration.file is not None
+    feeds = FeedFile(Path(calibration.file))
+    stage("calibrate")
+    raw = folder / "quantized.onnx"
+    try:
+        quantize(
+            onnx_path=spec.model.path,
+            quantize_mode=spec.precision,
+            calibration_data=_joined(feeds),
+            calibration_shapes=_shapes(feeds),
+            calibration_method=_METHODS[spec.method],
+            calibration_eps=["cpu"],
+            op_types_to_quantize=list(spec.operators) or None,
+            nodes_to_exclude=[re.escape(name).replace(r"\*", ".*") for name in spec.keep] or None,
+            high_precision_dtype=spec.rest,
+            output_path=str(raw),
+        )
+    except Exception as problem:  # it raises whatever the libraries below it raise
+        raise InputError(
+            "ModelOpt could not quantize the model",
+            facts={"reason": f"{type(problem).__name__}: {str(problem).strip().splitlines()[:1]}"},
+            fix="look at the end of the log for what ModelOpt said",
+        ) from problem
+    stage("save")
+    model = load_onnx(raw)
+    changed = quantized_operators(model)
+    if not changed:
+        raise InputError("ModelOpt quantized nothing of the model")
+    finish(model, spec)
+    return QuantOutcome(
+        versions=versions(),
+        changed=changed,
+        kept=dict.fromkeys(spec.keep, "asked for"),
+        facts={"rest": spec.rest},
+        notes=(f"what is not quantized is {spec.rest}",),
+    )
+
+
+def _library() -> Any:
+    try:
+        from modelopt.onnx.quantization import quantize  # type: ignore[import-not-found]
+    except ImportError as problem:
+        raise UnavailableError(
+            "NVIDIA ModelOpt is not installed in this interpreter",
+            facts={"reason": problem},
+            fix=FIX,
+        ) from None
+    return quantize
+
+
+def _joined(feeds: FeedFile) -> dict[str, np.ndarray]:
+    """ModelOpt takes all batches in one array and cuts them up again."""
+    batches = [feed for feed in feeds if _rows(feed) == _rows(feeds[0])]
+    return {name: np.concatenate([feed[name] for feed in batches]) for name in feeds[0]}
+
+
+def _rows(feed: dict[str, Any]) -> int:
+    return len(next(iter(feed.values())))
+
+
+def _shapes(feeds: FeedFile) -> str:
+    return ",".join(f"{name}:{'x'.join(map(str, a.shape))}" for name, a in feeds[0].items())

@@ -1,0 +1,153 @@
+"""INT8 by ONNX Runtime's quantizer, with the options that TensorRT's parser takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+from trtbench.build._onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
+from trtbench.build.cast import matching_nodes, prepared
+from trtbench.build.onnx_rules import quantized_operators, refusals
+from trtbench.build.quantize import finish, versions
+from trtbench.build.quantize_data import Feed, FeedFile
+from trtbench.domain.conversion import QuantOutcome, QuantSpec
+from trtbench.errors import InputError, UnavailableError, UsageError
+
+Stage = Callable[[str], None]
+
+OPERATORS = (
+    "Conv",
+    "ConvTranspose",
+    "Gemm",
+    "MatMul",
+    "Add",
+    "AveragePool",
+    "GlobalAveragePool",
+    "MaxPool",
+)
+"""What TensorRT has INT8 kernels for; others would only gain conversions."""
+
+_METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
+
+
+def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
+    """Put Q/DQ nodes around the operators, with scales from the calibration data."""
+    if spec.precision != "int8":
+        raise UsageError(
+            f"ONNX Runtime quantizes to int8, not {spec.precision}", fix="--via modelopt"
+        )
+    quantization = _library()
+    stage("load")
+    source, kept = _prepare(spec, folder, quantization)
+    assert spec.calibration is not None
+    assert spec.calibration.file is not None
+    feeds = FeedFile(Path(spec.calibration.file))
+    stage("calibrate")
+    raw = folder / "quantized.onnx"
+    try:
+        quantization.quantize_static(
+            str(source),
+            str(raw),
+            _reader(quantization, feeds),
+            quant_format=quantization.QuantFormat.QDQ,
+            op_types_to_quantize=list(spec.operators or OPERATORS),
+            per_channel=spec.per_channel,
+            activation_type=quantization.QuantType.QInt8,
+            weight_type=quantization.QuantType.QInt8,
+            nodes_to_exclude=sorted(kept),
+            use_external_data_format=source.stat().st_size > ONE_FILE_BYTES // 2,
+            calibrate_method=getattr(quantization.CalibrationMethod, _METHODS[spec.method]),
+            extra_options=_options(spec),
+        )
+    except (ValueError, RuntimeError, KeyError) as problem:
+        raise InputError(
+            "ONNX Runtime could not quantize the model",
+            facts={"reason": str(problem).strip().splitlines()[0], "method": spec.method},
+        ) from None
+    stage("save")
+    return _finish(spec, raw, kept)
+
+
+def _options(spec: QuantSpec) -> dict[str, Any]:
+    """TensorRT wants zero points of zero and FP32 biases."""
+    return {
+        "ActivationSymmetric": True,
+        "WeightSymmetric": True,
+        "QuantizeBias": False,
+        # One batch at a time: otherwise every activation of every batch is held in memory.
+        "CalibStridedMinMax": 1,
+        **({"CalibPercentile": spec.percentile} if spec.method == "percentile" else {}),
+    }
+
+
+def _library() -> Any:
+    try:
+        from onnxruntime import quantization
+    except ImportError as problem:
+        raise UnavailableError(
+            "ONNX Runtime's quantizer cannot be imported",
+            facts={"reason": problem},
+            fix="pip install onnxruntime onnx",
+        ) from None
+    return quantization
+
+
+def _prepare(spec: QuantSpec, folder: Path, quantization: Any) -> tuple[Path, dict[str, str]]:
+    """Name the nodes, infer shapes and fold what can be folded, batch norms above all."""
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    model = prepared(load_onnx(Path(spec.model.path)))
+    if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
+        raise InputError("the model is quantized already", facts={"model": spec.model.path})
+    kept = matching_nodes(model, spec.keep)
+    named, ready = folder / "named.onnx", folder / "prepared.onnx"
+    large = len(save_onnx(model, named)) > 1
+    quant_pre_process(
+        str(named),
+        str(ready),
+        skip_symbolic_shape=util.find_spec("sympy") is None,
+        save_as_external_data=large,
+    )
+    return ready, kept
+
+
+def _reader(quantization: Any, feeds: FeedFile) -> Any:
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+        """Hands the batches to the quantizer, a range of them at a time."""
+
+        def __init__(self) -> None:
+            self.set_range(0, len(feeds))
+
+        def __len__(self) -> int:
+            return len(feeds)
+
+        def set_range(self, start_index: int, end_index: int) -> None:
+            self._rest = iter(range(start_index, end_index))
+
+        def get_next(self) -> Feed | None:
+            index = next(self._rest, None)
+            return None if index is None else feeds[index]
+
+    return Reader()
+
+
+def _finish(spec: QuantSpec, raw: Path, kept: dict[str, str]) -> QuantOutcome:
+    model = load_onnx(raw)
+    problems = refusals(model)
+    if problems:
+        raise InputError(
+            "the quantized model is not one that TensorRT takes",
+            facts={f"node {index}": text for index, text in enumerate(problems[:5], start=1)},
+            fix="hold the nodes with --exclude, or report this",
+        )
+    changed = quantized_operators(model)
+    if not changed:
+        raise InputError(
+            "nothing was quantized",
+            facts={"operators": " ".join(spec.operators or OPERATORS)},
+            fix="--op MatMul and the like name the operators to quantize",
+        )
+    finish(model, spec)
+    return QuantOutcome(versions=versions(), changed=changed, kept=kept)
