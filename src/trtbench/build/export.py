@@ -1,0 +1,218 @@
+"""From a PyTorch model to an ONNX file; runs in the interpreter that has PyTorch.
+
+Leaves beside the model one set of inputs and what PyTorch gives for them, so that another
+interpreter, which has ONNX Runtime, can compare.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trtbench.build.export_sources import Source, load_source
+from trtbench.build.export_write import Example, write_dynamo, write_legacy, write_program
+from trtbench.build.quantize_data import save_feeds
+from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape
+from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.host.versions import library_versions
+
+Stage = Callable[[str], None]
+
+INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
+OPEN_SIZE = 2
+"""What an open dimension is while exporting: 0 and 1 would be taken for constants."""
+
+LIBRARIES = ("trtbench", "torch", "torchvision", "timm", "ultralytics", "onnx", "onnxscript")
+
+
+def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
+    """Make the file ``spec.output`` in the folder of the job."""
+    torch = _torch()
+    if spec.folder is not None:
+        sys.path.append(spec.folder)  # last, so that nothing installed is shadowed
+    torch.manual_seed(spec.seed)
+    stage("load")
+    source = load_source(spec, torch=torch)
+    model = source.model
+    if source.program is None:
+        model = model.eval().half() if spec.half else model.eval()
+    example = _example(spec, source, torch)
+    reference = _run(model, example, torch)
+    stage("export")
+    exporter = "legacy" if source.kind == "TorchScript" else spec.exporter
+    if source.program is not None:
+        _refuse_for_program(spec)
+        write_program(source.program, example, reference, Path(spec.output), spec.opset, torch)
+    elif exporter == "legacy":
+        write_legacy(model, example, reference, Path(spec.output), spec.opset, torch)
+    else:
+        write_dynamo(model, example, reference, Path(spec.output), spec.opset, torch)
+    stage("save")
+    save_feeds(folder / INPUTS, [{k: v.numpy() for k, v in example.inputs.items()}])
+    save_feeds(folder / OUTPUTS, [{name: _array(value) for name, value in reference.items()}])
+    return ExportOutcome(
+        exporter=exporter,
+        kind=source.kind,
+        versions=library_versions(LIBRARIES),
+        source_sha256=source.sha256,
+        parameters=source.parameters,
+        notes=(*source.notes, *_notes(spec, exporter)),
+    )
+
+
+def _torch() -> Any:
+    try:
+        import torch  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as problem:
+        raise UnavailableError(
+            "PyTorch is not installed in this interpreter",
+            facts={"interpreter": sys.executable, "reason": problem},
+            fix="pip install torch, or name another with --python PATH or runtimes.torch.python "
+            "in trtbench.toml",
+        ) from None
+    return torch
+
+
+def _notes(spec: ExportSpec, exporter: str) -> tuple[str, ...]:
+    notes = []
+    if exporter != spec.exporter:
+        notes.append("TorchScript is exported with the legacy exporter")
+    if spec.weights == "none":
+        notes.append("the weights are random: speed is meaningful, outputs are not")
+    return tuple(notes)
+
+
+def _refuse_for_program(spec: ExportSpec) -> None:
+    for flag, given in (("--half", spec.half), ("--input-shape", spec.inputs)):
+        if given:
+            raise UsageError(
+                f"{flag} cannot change an ExportedProgram, whose graph is fixed",
+                fix="export it anew from the module",
+            )
+    if spec.exporter == "legacy":
+        raise UsageError(
+            "an ExportedProgram can only go through the dynamo exporter (opset 18 and later)"
+        )
+
+
+def _example(spec: ExportSpec, source: Source, torch: Any) -> Example:
+    """Settle the inputs, and draw values for one call."""
+    if source.program is not None:
+        return _from_program(source)
+    shapes = spec.inputs or source.inputs
+    if not shapes:
+        raise UsageError(
+            "the shape of the input is not known",
+            facts={"source": spec.source},
+            fix="--input-shape -1 3 224 224 (-1 is a dimension that may change)",
+        )
+    names = _names(shapes)
+    generator = torch.Generator().manual_seed(spec.seed)
+    inputs = {
+        name: _draw(shape, generator, half=spec.half, torch=torch)
+        for name, shape in zip(names, shapes, strict=True)
+    }
+    open_axes = {
+        name: {axis: _axis_name(name, axis) for axis, dim in enumerate(shape.shape) if dim < 0}
+        for name, shape in zip(names, shapes, strict=True)
+    }
+    return Example(inputs=inputs, open_axes=open_axes, by_name=_takes(source.model, names))
+
+
+def _from_program(source: Source) -> Example:
+    arguments, keywords = source.program.example_inputs
+    names = [node for node in source.program.graph_signature.user_inputs if isinstance(node, str)]
+    values = [*arguments, *keywords.values()]
+    if not all(hasattr(value, "numpy") for value in values) or len(values) != len(names):
+        raise InputError("the ExportedProgram takes inputs that are not tensors")
+    return Example(inputs=dict(zip(names, values, strict=True)), open_axes={}, by_name=False)
+
+
+def _names(shapes: Sequence[InputShape]) -> list[str]:
+    if len(shapes) == 1:
+        return [shapes[0].name or "input"]
+    if any(shape.name is None for shape in shapes):
+        raise UsageError(
+            "several inputs need names", fix="--input-shape ids:-1x128 --input-shape mask:-1x128"
+        )
+    return [shape.name or "" for shape in shapes]
+
+
+def _axis_name(name: str, axis: int) -> str:
+    return "batch" if axis == 0 else f"{name}_{axis}"
+
+
+def _takes(model: Any, names: list[str]) -> bool:
+    """Whether the names are those of the parameters, so that their order does not matter."""
+    import inspect
+
+    try:
+        parameters = inspect.signature(model.forward).parameters
+    except (TypeError, ValueError):
+        return False
+    return len(names) > 1 and all(name in parameters for name in names)
+
+
+def _draw(shape: InputShape, generator: Any, *, half: bool, torch: Any) -> Any:
+    """Uniform values for floats, small ids for integers, ones for truth values."""
+    dims = [OPEN_SIZE if dim < 0 else dim for dim in shape.shape]
+    if shape.dtype is None:
+        values = torch.rand(dims, generator=generator)
+        return values.half() if half else values
+    dtype = getattr(torch, shape.dtype, None)
+    if dtype is None:
+        raise UsageError(
+            f"PyTorch has no type {shape.dtype!r}", fix="--input-shape ids:-1x128:int64"
+        )
+    if dtype.is_floating_point:
+        return torch.rand(dims, generator=generator).to(dtype)
+    if dtype == torch.bool:
+        return torch.ones(dims, dtype=dtype)
+    return torch.randint(0, 100, dims, generator=generator).to(dtype)
+
+
+def _run(model: Any, example: Example, torch: Any) -> dict[str, Any]:
+    """Call the model once; its outputs get the names that the ONNX file will have."""
+    with torch.no_grad():
+        try:
+            result = model(*example.arguments, **example.keywords)
+        except (RuntimeError, TypeError, ValueError, IndexError) as problem:
+            shapes = {n: "x".join(map(str, v.shape)) for n, v in example.inputs.items()}
+            raise InputError(
+                "the model does not run on inputs of this shape",
+                facts={**shapes, "reason": str(problem).strip().splitlines()[0]},
+                fix="give other shapes with --input-shape",
+            ) from None
+    return _outputs(result, torch)
+
+
+def _outputs(result: Any, torch: Any) -> dict[str, Any]:
+    """Flatten tuples and mappings; a key becomes a name."""
+    if isinstance(result, torch.Tensor):
+        return {"output": result}
+    if isinstance(result, Mapping):
+        named = {str(key): value for key, value in result.items()}
+        if all(isinstance(value, torch.Tensor) for value in named.values()):
+            return named
+    leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(result) if leaf is not None]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if not tensors or len(tensors) != len(leaves):
+        raise InputError(
+            "the model gives something that is not tensors",
+            facts={"type": type(result).__name__},
+            fix="wrap it in a module that returns tensors",
+        )
+    if len(tensors) == 1:
+        return {"output": tensors[0]}
+    return {f"output{index}": tensor for index, tensor in enumerate(tensors)}
+
+
+def _array(tensor: Any) -> np.ndarray:
+    value = tensor.detach().cpu()
+    if str(value.dtype) == "torch.bfloat16":  # numpy has no such type
+        value = value.float()
+    return np.asarray(value.numpy())

@@ -1,0 +1,55 @@
+"""What a PyTorch file is, told from its outside: no code in it is run."""
+
+from __future__ import annotations
+
+import pickletools
+import zipfile
+from pathlib import Path
+from typing import Literal
+
+ArchiveKind = Literal["ExportedProgram", "TorchScript", "pickle", "unknown"]
+
+_PLAIN = {"torch", "collections", "numpy", "builtins", "__builtin__"}
+"""Packages that weights alone may name."""
+
+
+def archive_kind(path: Path) -> ArchiveKind:
+    """Tell a file by the names in its archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError):
+        with open(path, "rb") as file:
+            return "pickle" if file.read(2)[:1] == b"\x80" else "unknown"
+    inner = [name.partition("/")[2] for name in names]
+    if any(name.startswith(("models/", "serialized_exported_program")) for name in inner + names):
+        return "ExportedProgram"
+    if "constants.pkl" in inner and any(name.startswith("code/") for name in inner):
+        return "TorchScript"
+    return "pickle" if "data.pkl" in inner else "unknown"
+
+
+def modules_named(path: Path) -> set[str]:
+    """The packages whose code a pickle would run, beyond those that tensors need."""
+    found: set[str] = set()
+    for data in _pickles(path):
+        texts: list[str] = []
+        try:
+            for operation, argument, _ in pickletools.genops(data):
+                if operation.name == "GLOBAL":
+                    found.add(str(argument).partition(" ")[0].partition(".")[0])
+                elif operation.name == "STACK_GLOBAL" and len(texts) > 1:
+                    found.add(texts[-2].partition(".")[0])
+                elif isinstance(argument, str):
+                    texts.append(argument)
+        except Exception:  # a damaged pickle names what it names up to there
+            continue
+    return found - _PLAIN or (found & {"torch"} if found else set())
+
+
+def _pickles(path: Path) -> list[bytes]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [archive.read(name) for name in archive.namelist() if name.endswith(".pkl")]
+    except (zipfile.BadZipFile, OSError):
+        return [path.read_bytes()]
