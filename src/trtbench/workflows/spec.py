@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from trtbench.domain.spec import CudaGraph, InputSpec, Length, Protocol, RunSpec, Warmup
+from trtbench.domain.spec import CudaGraph, InputSpec, Length, ModelRef, Protocol, RunSpec, Warmup
 from trtbench.errors import UsageError
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.models import model_ref
+from trtbench.host.torch_models import is_named
 from trtbench.registry import Registry
 from trtbench.units import hertz_from_text, seconds_from_text
 from trtbench.workflows.config import Config
@@ -56,7 +57,7 @@ def run_spec(
     **rest: Any,
 ) -> RunSpec:
     """Settle a run: flags first, then configuration, then defaults."""
-    reference = model_ref(Path(model))
+    reference = _reference(model)
     defaults = config.defaults
     name = runtime or defaults.runtime or DEFAULT_RUNTIMES.get(reference.format)
     if name is None:
@@ -101,6 +102,13 @@ def run_spec(
         profile=getattr(module, "DEFAULT_PROFILE", False) if profile is None else profile,
         **rest,
     )
+
+
+def _reference(model: str | Path) -> ModelRef:
+    """Describe a model file, or a model that a library has by name."""
+    if is_named(str(model)):
+        return ModelRef(path=str(model), format="torch")
+    return model_ref(Path(model))
 
 
 def seconds(value: Duration) -> float:

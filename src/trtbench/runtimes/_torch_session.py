@@ -1,0 +1,299 @@
+"""PyTorch modules as sessions: called as a caller would, with events at TensorRT's boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.result import Fact, Scalar
+from trtbench.domain.spec import RunSpec, TensorSpec
+from trtbench.errors import InputError
+from trtbench.host.torch_models import LoadedModel
+from trtbench.runtimes._gpu_query import Lane, SerialQuery
+from trtbench.runtimes._session import Arrays, Spans
+
+Call = Callable[[], None]
+GRAPH_WARMUP = 3
+"""Calls before a capture: lazy initialisation and autotuning must be over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a module is executed."""
+
+    compile: str | None
+    half: bool
+    autocast: str | None
+    tf32: bool
+    cudnn_benchmark: bool
+    channels_last: bool
+
+
+class _TorchSession:
+    """What both devices share: the module in its settings, and a call of it."""
+
+    def __init__(
+        self,
+        torch: Any,
+        loaded: LoadedModel,
+        spec: RunSpec,
+        *,
+        settings: Settings,
+        inputs: tuple[TensorSpec, ...],
+        device: str,
+    ) -> None:
+        self._torch, self._spec, self._settings = torch, spec, settings
+        self._device = torch.device(device)
+        self._set_switches()
+        self._module = self._placed(loaded)
+        self._tensors: list[Any] = []
+        self.inputs = inputs
+        self.outputs: tuple[TensorSpec, ...] = ()
+        self.notes = loaded.notes
+        self.evidence: dict[str, Scalar] = {}
+        self.conditions = self._conditions(loaded)
+
+    def _set_switches(self) -> None:
+        torch, settings = self._torch, self._settings
+        torch.set_grad_enabled(False)
+        if self._spec.threads:
+            torch.set_num_threads(self._spec.threads)
+        torch.backends.cuda.matmul.allow_tf32 = settings.tf32
+        torch.backends.cudnn.allow_tf32 = settings.tf32
+        torch.backends.cudnn.benchmark = settings.cudnn_benchmark
+
+    def _placed(self, loaded: LoadedModel) -> Any:
+        module = loaded.module.to(self._device)
+        if self._settings.half:
+            module = module.half()
+        if self._settings.channels_last:
+            module = module.to(memory_format=self._torch.channels_last)
+        if self._settings.compile is not None:
+            module = self._torch.compile(module, mode=self._settings.compile)
+        return module
+
+    def _call(self) -> Any:
+        """One forward pass, as a caller writes it."""
+        return self._module(*self._tensors)
+
+    def _forward(self) -> Callable[[], Any]:
+        if self._settings.autocast is None:
+            return self._call
+        dtype = getattr(self._torch, self._settings.autocast)
+        kind, autocast, call = self._device.type, self._torch.autocast, self._call
+
+        def forward() -> Any:
+            with autocast(kind, dtype=dtype):
+                return call()
+
+        return forward
+
+    def _first_outputs(self, result: Any) -> list[Any]:
+        """Name the tensors of a result, however deep they lie, and count graph breaks."""
+        tensors = [t for t in flattened(result) if isinstance(t, self._torch.Tensor)]
+        if not tensors:
+            raise InputError("the model gives no tensors")
+        self.outputs = tuple(
+            TensorSpec(
+                name=f"output{index}",
+                dtype=str(tensor.dtype).removeprefix("torch."),
+                shape=tuple(tensor.shape),
+            )
+            for index, tensor in enumerate(tensors)
+        )
+        if self._settings.compile is not None:
+            counters = self._torch._dynamo.utils.counters["graph_break"]
+            self.evidence["graph_breaks"] = int(sum(counters.values()))
+        return tensors
+
+    def _from_numpy(self, array: NDArray[np.generic]) -> Any:
+        tensor = self._torch.from_numpy(np.array(array))
+        if self._settings.channels_last and tensor.dim() == 4:
+            tensor = tensor.contiguous(memory_format=self._torch.channels_last)
+        return tensor
+
+    def _conditions(self, loaded: LoadedModel) -> dict[str, Fact]:
+        settings, spec = self._settings, self._spec
+        precision = settings.autocast or ("half" if settings.half else None)
+        found: dict[str, Scalar] = {
+            "protocol": spec.protocol,
+            "streams": 1,
+            "cuda_graph": False,
+            "spin_wait": spec.spin_wait,
+            "tf32": settings.tf32,
+            "precision": precision or ("tf32" if settings.tf32 else "fp32"),
+            "autocast": settings.autocast is not None,
+            "compile": settings.compile or "eager",
+            "channels_last": settings.channels_last,
+            "loaded_as": loaded.kind,
+        }
+        if self._device.type == "cuda":
+            found |= {
+                "transfers": spec.transfers,
+                "memory": "pinned",
+                "cudnn_benchmark": settings.cudnn_benchmark,
+                "device": self._torch.cuda.get_device_name(self._device),
+            }
+        return {key: Fact(value=value) for key, value in found.items()}
+
+
+class CpuSession(_TorchSession):
+    """A module on the CPU."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords, device="cpu")
+
+    def bind(self, arrays: Arrays) -> None:
+        self._tensors = [self._from_numpy(arrays[tensor.name]) for tensor in self.inputs]
+
+    def first(self) -> None:
+        self._first_outputs(self._forward()())
+
+    def step(self) -> Callable[[], object]:
+        return self._forward()
+
+    def fetch(self) -> dict[str, NDArray[np.generic]]:
+        tensors = self._first_outputs(self._forward()())
+        return {o.name: as_numpy(t) for o, t in zip(self.outputs, tensors, strict=True)}
+
+
+class CudaSession(_TorchSession):
+    """A module on a GPU, with pinned host buffers on both sides."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        spec: RunSpec = arguments[2]
+        super().__init__(*arguments, **keywords, device=spec.device or "cuda:0")
+        self._stream = self._torch.cuda.Stream(self._device)
+        self._hosts: list[Any] = []
+        self._results: list[Any] = []
+        self._targets: list[Any] = []
+        self._graph: Any = None
+        self.spans: Spans | None = None
+
+    def bind(self, arrays: Arrays) -> None:
+        self._hosts = [self._from_numpy(arrays[t.name]).pin_memory() for t in self.inputs]
+        self._tensors = [host.to(self._device) for host in self._hosts]
+        self._torch.cuda.synchronize()
+
+    def first(self) -> None:
+        """Run a whole query, and make the places its outputs go to."""
+        with self._torch.cuda.stream(self._stream):
+            self._copy_in()
+            self._results = self._first_outputs(self._forward()())
+            self._targets = [
+                self._torch.empty(t.shape, dtype=t.dtype, pin_memory=True) for t in self._results
+            ]
+            self._copy_out()
+        self._torch.cuda.synchronize()
+
+    def step(self) -> Callable[[], object]:
+        """One query on a stream of its own, with events where TensorRT's queries have them."""
+        self._torch.cuda.set_stream(self._stream)
+        enqueue = self._captured() if self._spec.cuda_graph != "off" else self._eager()
+        lane = Lane(
+            enqueue=enqueue,
+            stream=self._stream,
+            copies_in=lambda stream: (self._copy_in,),
+            copies_out=lambda stream: (self._copy_out,),
+        )
+        events: Any = _Events(self._torch, spin=self._spec.spin_wait)
+        query = SerialQuery(events, lane, transfers=self._spec.transfers)
+        self.spans = query
+        return query.step
+
+    def fetch(self) -> dict[str, NDArray[np.generic]]:
+        self.first()
+        return {o.name: as_numpy(t) for o, t in zip(self.outputs, self._targets, strict=True)}
+
+    def _copy_in(self) -> None:
+        for tensor, host in zip(self._tensors, self._hosts, strict=True):
+            tensor.copy_(host, non_blocking=True)
+
+    def _copy_out(self) -> None:
+        for target, result in zip(self._targets, self._results, strict=True):
+            target.copy_(result, non_blocking=True)
+
+    def _eager(self) -> Callable[[], object]:
+        forward, tensor_type = self._forward(), self._torch.Tensor
+
+        def enqueue() -> object:
+            result = forward()
+            if isinstance(result, tensor_type):
+                self._results = [result]
+            else:
+                self._results = [t for t in flattened(result) if isinstance(t, tensor_type)]
+            return True
+
+        return enqueue
+
+    def _captured(self) -> Callable[[], object]:
+        """Capture a call in a graph; its outputs stay where the graph writes them."""
+        torch, forward = self._torch, self._forward()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            for _ in range(GRAPH_WARMUP):
+                forward()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph, stream=self._stream):
+                result = forward()
+        except RuntimeError as problem:
+            reason = str(problem).strip().splitlines()[0]
+            if self._spec.cuda_graph == "on":
+                raise InputError(
+                    "the work cannot be captured in a CUDA graph",
+                    facts={"reason": reason},
+                    fix="--cuda-graph auto, which measures without one",
+                ) from None
+            self.notes = (*self.notes, f"measured without a CUDA graph: {reason}")
+            self.conditions["cuda_graph_fell_back"] = Fact(value=True)
+            return self._eager()
+        self._results = [t for t in flattened(result) if isinstance(t, torch.Tensor)]
+        self._graph = graph
+        self.conditions["cuda_graph"] = Fact(value=True)
+        return graph.replay  # type: ignore[no-any-return]
+
+
+class _Events:
+    """Events of PyTorch in the shape in which a query asks for them."""
+
+    def __init__(self, torch: Any, *, spin: bool) -> None:
+        self._torch, self._spin = torch, spin
+
+    def event(self) -> Any:
+        return self._torch.cuda.Event(enable_timing=True, blocking=not self._spin)
+
+    def record(self, event: Any, stream: Any) -> Call:
+        def record() -> None:
+            event.record(stream)
+
+        return record
+
+    def wait(self, event: Any) -> Call:
+        return event.synchronize  # type: ignore[no-any-return]
+
+    def span(self, begin: Any, end: Any) -> Callable[[], float]:
+        def read() -> float:
+            return float(begin.elapsed_time(end)) * 1e-3
+
+        return read
+
+
+def flattened(result: Any) -> list[Any]:
+    """Give the leaves of nested lists, tuples and dicts, in order."""
+    if isinstance(result, dict):
+        return [leaf for value in result.values() for leaf in flattened(value)]
+    if isinstance(result, (list, tuple)):
+        return [leaf for value in result for leaf in flattened(value)]
+    return [result]
+
+
+def as_numpy(tensor: Any) -> NDArray[np.generic]:
+    """Give a tensor as numpy can hold it: bfloat16 becomes float32."""
+    tensor = tensor.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":
+        tensor = tensor.float()
+    return np.array(tensor.numpy())

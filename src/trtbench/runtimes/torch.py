@@ -1,0 +1,200 @@
+"""Runs PyTorch models in the worker's own process, on a GPU or the CPU."""
+
+from __future__ import annotations
+
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+from trtbench.domain.job import BenchOutcome
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import RunSpec, TensorSpec
+from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
+from trtbench.host.torch_models import INSTALL, LoadedModel, import_torch, load_model
+from trtbench.runtimes._protocols import SERIAL, bench_session, check_protocol
+from trtbench.runtimes._session import Stage, refuse_if_out_of_memory
+from trtbench.runtimes._torch_session import CpuSession, CudaSession, Settings
+
+FORMATS = ("torch",)
+
+OPTIONS = {
+    "compile": "default, reduce-overhead or max-autotune: torch.compile (default: eager)",
+    "half": "on or off: weights and inputs in FP16, without autocast (default: off)",
+    "tf32": "on or off (default: on with --precision tf32, else off)",
+    "cudnn_benchmark": "on or off: let cuDNN try its algorithms (default: on)",
+    "channels_last": "on or off: NHWC memory layout (default: off)",
+    "imgsz": "side of a square image, where --shape is not given",
+    "channels": "channels of that image (default: 3)",
+    "dtypes": "types of the inputs, comma separated (default: float32)",
+    "weights": "default, none (random values), or a state dict for a model of a library",
+    "factory": "package.module:function that makes the model of a state dict",
+    "loader": "ultralytics: load the file with that library",
+    "trust": "on: load a pickle, which may run any code (default: off)",
+}
+"""What ``--opt key=value`` may set."""
+
+_SWITCH = {"on": True, "off": False}
+_COMPILE = ("default", "reduce-overhead", "max-autotune")
+_AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
+
+
+def available() -> str | None:
+    return None if util.find_spec("torch") else "the package torch is not installed"
+
+
+def fix() -> str | None:
+    return INSTALL
+
+
+def device(spec: RunSpec) -> str:
+    """A GPU unless the CPU is asked for; where there is none, that is told when it is opened."""
+    return spec.device or "cuda:0"
+
+
+def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
+    """Measure one launch."""
+    return bench_session(open_session, spec, stage=stage)
+
+
+def open_session(spec: RunSpec) -> CpuSession | CudaSession:
+    """Load a model with the options of a run."""
+    settings = _settings(spec)
+    torch = import_torch()
+    _check_device(torch, spec)
+    loaded = load_model(
+        spec.model.path,
+        weights=spec.options.get("weights", "default"),
+        trust=_switch(spec, "trust", default=False),
+        factory=spec.options.get("factory"),
+        folder=str(Path.cwd()),
+        loader=spec.options.get("loader"),
+    )
+    inputs = inputs_of(loaded, spec)
+    session = CpuSession if device(spec) == "cpu" else CudaSession
+    try:
+        return session(torch, loaded, spec, settings=settings, inputs=inputs)
+    except (RuntimeError, TypeError) as problem:
+        refuse_if_out_of_memory(problem)
+        raise InputError(
+            "PyTorch cannot prepare the model",
+            facts={"reason": (str(problem).strip().splitlines() or [repr(problem)])[0]},
+        ) from None
+
+
+def inputs_of(loaded: LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:
+    """Settle names, types and shapes: what the user gave, else what the model tells."""
+    dtypes = [word for word in spec.options.get("dtypes", "").split(",") if word]
+    if spec.shapes:
+        known = {tensor.name: tensor for tensor in loaded.inputs}
+        given = [
+            TensorSpec(
+                name=name,
+                dtype=known[name].dtype if name in known else "float32",
+                shape=tuple(known[name].shape) if name in known and known[name].shape else shape,
+            )
+            for name, shape in spec.shapes.items()
+        ]
+        return _typed(given, dtypes, spec)
+    tensors = [_image(tensor, spec) if not _ranked(tensor) else tensor for tensor in loaded.inputs]
+    if any(not tensor.shape for tensor in tensors):
+        names = " ".join(f"--shape {tensor.name}:1x3x224x224" for tensor in loaded.inputs)
+        raise UsageError("nothing tells the shapes of the model's inputs", fix=names)
+    return _typed(tensors, dtypes, spec)
+
+
+def _ranked(tensor: TensorSpec) -> bool:
+    return bool(tensor.shape) and all(dim is not None for dim in tensor.shape[1:])
+
+
+def _image(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
+    if "imgsz" not in spec.options:
+        return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=())
+    side, channels = _number(spec, "imgsz", 0), _number(spec, "channels", 3)
+    shape = ("batch", channels, side, side)
+    return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
+
+
+def _typed(tensors: list[TensorSpec], dtypes: list[str], spec: RunSpec) -> tuple[TensorSpec, ...]:
+    """Give inputs their types; floating ones follow the weights to FP16."""
+    half = _switch(spec, "half", default=False)
+    found = []
+    for index, tensor in enumerate(tensors):
+        dtype = dtypes[min(index, len(dtypes) - 1)] if dtypes else tensor.dtype
+        dtype = "float16" if half and dtype == "float32" else dtype
+        found.append(TensorSpec(name=tensor.name, dtype=dtype, shape=tensor.shape))
+    return tuple(found)
+
+
+def _settings(spec: RunSpec) -> Settings:
+    _check(spec)
+    mode = spec.options.get("compile")
+    if mode is not None and mode not in _COMPILE:
+        raise UsageError(f"--opt compile is one of {', '.join(_COMPILE)}, not {mode!r}")
+    half = _switch(spec, "half", default=False)
+    if half and spec.precision is not None:
+        raise UsageError(
+            "half turns the weights to FP16, --precision leaves them and casts on the way: "
+            "one of the two",
+            fix="leave --precision out",
+        )
+    return Settings(
+        compile=mode,
+        half=half,
+        autocast=_AUTOCAST.get(spec.precision or ""),
+        tf32=_switch(spec, "tf32", default=spec.precision == "tf32"),
+        cudnn_benchmark=_switch(spec, "cudnn_benchmark", default=True),
+        channels_last=_switch(spec, "channels_last", default=False),
+    )
+
+
+def _check(spec: RunSpec) -> None:
+    for key, value in spec.options.items():
+        if key not in OPTIONS:
+            guess = near_miss(key, OPTIONS)
+            raise UsageError(
+                f"the runtime torch has no option {key!r}",
+                facts=OPTIONS,
+                fix=f"--opt {guess}={value}" if guess else None,
+            )
+    if spec.precision not in (None, "fp32", "tf32", *_AUTOCAST):
+        raise UsageError(
+            f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}",
+            fix="--precision fp16",
+        )
+    if spec.protocol not in (*SERIAL, "gpu") or spec.streams != 1 or spec.profile:
+        raise UsageError(
+            "PyTorch is measured one query at a time, without layers",
+            facts={"protocol": spec.protocol, "streams": spec.streams, "profile": spec.profile},
+            fix=f"--protocol {', '.join((*SERIAL, 'gpu'))}",
+        )
+    on_cpu = device(spec) == "cpu"
+    if on_cpu and (spec.protocol == "gpu" or spec.cuda_graph == "on" or not spec.transfers):
+        raise UsageError("the CPU has no transfers and no CUDA graph", fix="--protocol serve")
+    check_protocol(spec)
+
+
+def _check_device(torch: Any, spec: RunSpec) -> None:
+    wanted = device(spec)
+    if wanted == "cpu" or torch.cuda.is_available():
+        return
+    raise UnavailableError(
+        "PyTorch sees no CUDA device here",
+        facts={"torch": torch.__version__, "built for CUDA": torch.version.cuda or "no"},
+        fix="--device cpu",
+    )
+
+
+def _switch(spec: RunSpec, key: str, *, default: bool) -> bool:
+    value = spec.options.get(key)
+    if value is None:
+        return default
+    if value not in _SWITCH:
+        raise UsageError(f"--opt {key} is on or off, not {value!r}")
+    return _SWITCH[value]
+
+
+def _number(spec: RunSpec, key: str, default: int) -> int:
+    value = spec.options.get(key, str(default))
+    if not value.isdigit():
+        raise UsageError(f"--opt {key} is a whole number, not {value!r}")
+    return int(value)
