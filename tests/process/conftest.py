@@ -11,11 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 import models
-from trtbench.domain.result import FailedRun
+from trtbench.domain.result import Environment, FailedRun, RunRecord
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.store.directory import new_id, now, write_record, write_samples
 from trtbench.store.store import Store
 
 HERE = Path(__file__).resolve().parent
@@ -116,6 +120,22 @@ class Bench:
 
     def bench(self, behaviour: str | None, *flags: object, **popen: object) -> Result:
         return self.run(*self.bench_arguments(behaviour, *flags), **popen)
+
+    def keep_run(self) -> str:
+        """Put a finished run into the store, without the time a measurement takes."""
+        run_id = new_id()
+        reference = ModelRef(path=str(self.model), format="onnx")
+        record = RunRecord(
+            id=run_id,
+            created=now(),
+            spec=RunSpec(model=reference, runtime="onnxruntime"),
+            environment=Environment(host="here", os="Linux"),
+        )
+        with self.store.new_run(run_id) as folder:
+            write_samples(folder, IterationTimes(host=np.full(10, 1e-3)))
+            write_record(folder, record)
+        self.store.add(record, path=self.store.directory(run_id))
+        return run_id
 
     def last_failure(self) -> FailedRun:
         entry = self.store.index.find(kind="failed", limit=1)[0]
