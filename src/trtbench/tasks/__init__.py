@@ -1,0 +1,5 @@
+"""What models are for: one file per task, with its data, pre- and postprocessing and metrics.
+
+A task knows files, arrays and ground truth; it does not know runtimes, processes, stores or
+reports. ``_contract.py`` says what a file must offer; names that begin with ``_`` are no tasks.
+"""
