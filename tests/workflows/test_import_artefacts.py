@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -416,6 +417,17 @@ def test_what_is_not_there_is_an_error_with_the_near_miss(tmp_path: Path, store:
     with pytest.raises(InputError, match="no file matches"):
         bring(f"{tmp_path}/*.nothing", store=store)
     assert len(bring(f"{tmp_path}/**/*.times.json", store=store).runs) == 1
+
+
+def test_odd_names_links_and_pipes_are_taken_or_told(tmp_path: Path, store: Store) -> None:
+    odd = Path(os.fsdecode(bytes(tmp_path) + b"/\xff [1].times.json"))
+    odd.write_text(leftovers.times_text())
+    (tmp_path / "lost.log").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe.json")
+    result = bring(tmp_path, store=store)
+    assert stored(only(result), store).record.spec.model.name == "\ufffd [1]"
+    assert reasons(result) == {"lost.log": "a link to nothing", "pipe.json": "no regular file"}
+    assert not bring(tmp_path / "pipe.json", store=store).complete
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -70,7 +70,8 @@ def command(context: click.Context, /, **flags: Any) -> None:
 
     warmup = flags["warmup"]
     warmup_s = seconds_from_text(warmup) if warmup else None
-    store = Store(Path(load_config(store=flags["store"]).store))
+    place = Path(load_config(store=flags["store"]).store)
+    store = Store(place) if place.exists() or not flags["dry_run"] else None
     wanted = ("batch", "engine", "tags", "again", "dry_run", "output", "pictures")
     with Talk("import") as talk:
         result = import_artefacts(
@@ -178,8 +179,10 @@ def _switch(record: RunRecord, key: str, on: str, off: str) -> str:
 
 def _names(each: Imported) -> str:
     """Name the first file, and what else belongs to it."""
+    from trtbench.workflows.importing.find import plain
+
     rest = ", ".join(part.replace("_", " ") for part in each.parts[1:])
-    return each.files[0].name + (f" + {rest}" if rest else "")
+    return plain(each.files[0].name) + (f" + {rest}" if rest else "")
 
 
 def _unused_table(result: ImportResult) -> Any:
@@ -205,6 +208,8 @@ def _counts(result: ImportResult, *, dry_run: bool) -> str:
 
 
 def _document(result: ImportResult) -> dict[str, object]:
+    from trtbench.workflows.importing.find import plain
+
     return {
         "runs": [
             {
@@ -214,7 +219,7 @@ def _document(result: ImportResult) -> dict[str, object]:
                 "samples": each.samples,
                 "median_s": each.median_s,
                 "median_of": each.median_of,
-                "files": [str(path) for path in each.files],
+                "files": [plain(path) for path in each.files],
             }
             for each in result.runs
         ],

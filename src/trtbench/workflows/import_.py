@@ -16,7 +16,13 @@ from trtbench.host.models import model_ref
 from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.workflows.importing.asked import recorded_batch
-from trtbench.workflows.importing.find import Found, Unused, files_from_paths, found_from_path
+from trtbench.workflows.importing.find import (
+    Found,
+    Unused,
+    files_from_paths,
+    found_from_path,
+    plain,
+)
 from trtbench.workflows.importing.keep import (
     free_id,
     identities_in,
@@ -141,7 +147,7 @@ def _drafts(paths: list[str], work: _Work) -> list[Draft]:
     parts: list[Part] = []
     for number, (path, named) in enumerate(files):
         done = LOOKING * number / len(files)
-        work.listen(Event(kind="stage", text=f"looking at {path.name}", done=done))
+        work.listen(Event(kind="stage", text=f"looking at {plain(path.name)}", done=done))
         kind = "unknown"
         try:
             found = found_from_path(path, named=named)
@@ -222,7 +228,7 @@ def _warn(draft: Draft, work: _Work) -> None:
     asked = work.wishes.batch
     recorded = recorded_batch(draft)
     if asked is not None and recorded is not None and recorded != asked:
-        name = next(iter(draft.parts.values())).file.path
+        name = plain(next(iter(draft.parts.values())).file.path)
         work.warnings.append(
             f"{name}: batch {recorded} is on record; --batch {asked} is used instead"
         )
@@ -262,10 +268,10 @@ def _broken(path: Path, kind: str, problem: InputError | OSError, *, named: bool
     reason = str(problem) if isinstance(problem, InputError) else f"{problem.strerror or problem}"
     lines = [" ".join(line.split()) for line in reason.splitlines()]
     said = "; ".join(line for line in lines if line != f"file {path}")
-    said = said.removeprefix(f"{path} ")
-    return Unused(path=str(path), kind=kind, reason=said, named=named, broken=True)
+    said = said.removeprefix(f"{path} ").removeprefix(f"{plain(path)} ")
+    return Unused(path=plain(path), kind=kind, reason=said, named=named, broken=True)
 
 
 def _unrecognised(found: Found) -> Unused:
     reason = KINDS.get(found.kind, KINDS["unknown"])
-    return Unused(path=str(found.path), kind=found.kind, reason=reason, named=found.named)
+    return Unused(path=plain(found.path), kind=found.kind, reason=reason, named=found.named)

@@ -20,6 +20,7 @@ from trtbench.domain.spec import (
 from trtbench.host.models import SUFFIXES, model_ref
 from trtbench.trtexec.log import LogRun
 from trtbench.workflows.importing.agree import warmup_ms_of
+from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import Draft
 from trtbench.workflows.importing.told import first, number
 
@@ -128,7 +129,7 @@ def _model_path(draft: Draft, told: LogRun) -> str:
     if found is None and "summary" in draft.parts:
         engine = draft.parts["summary"].value.get("engine")
         found = first(engine, "path", "filename") if isinstance(engine, Mapping) else None
-    return str(found or draft.key or draft.folder.absolute().name or "unknown")
+    return str(found or draft.key or plain(draft.folder.absolute().name) or "unknown")
 
 
 def _format(path: str) -> ModelFormat:

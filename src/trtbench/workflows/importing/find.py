@@ -70,11 +70,16 @@ class Found:
     @property
     def key(self) -> str:
         """What the file's name says beside the part it plays; empty for ``times.json``."""
-        return key_of(self.path.name)
+        return key_of(plain(self.path.name))
 
     @cached_property
     def sha256(self) -> str:
         return sha256_of(self.path)
+
+
+def plain(path: Path | str) -> str:
+    """Write a path so that it can be printed and kept; bytes that are no text are replaced."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def key_of(name: str) -> str:
@@ -106,11 +111,15 @@ def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], lis
 
 def found_from_path(path: Path, *, named: bool) -> Found:
     """Tell what kind of file it is by its first bytes, then by its name."""
+    if not path.is_file():
+        raise InputError(f"{plain(path)} is no regular file", fix="write it to a file first")
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as problem:
-        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+        raise InputError(
+            f"{plain(path)} cannot be read", facts={"reason": problem.strerror}
+        ) from None
     kind: str = kind_of(head, name=path.name)
     if kind == "unknown":
         kind = _KINDS_BY_NAME.get(path.name.lower(), kind)
@@ -121,7 +130,7 @@ def found_from_path(path: Path, *, named: bool) -> Found:
 def _given(text: str) -> Iterator[tuple[Path, bool]]:
     path = Path(text).expanduser()
     if path.exists():
-        yield path, path.is_file()
+        yield path, not path.is_dir()
         return
     # Path.glob takes no absolute pattern.
     pattern = str(path)
@@ -136,14 +145,19 @@ def _below(folder: Path, left: list[Unused]) -> Iterator[Path]:
         here = Path(place)
         if RECORD in names:
             reason = "a run of trtbench already; to list it: trtbench runs reindex FOLDER"
-            left.append(Unused(path=str(here), kind="run directory", reason=reason))
+            left.append(Unused(path=plain(here), kind="run directory", reason=reason))
             folders.clear()
             continue
         for name in sorted(each for each in folders if each.startswith(".")):
             reason = "a hidden folder, not looked into"
-            left.append(Unused(path=str(here / name), kind="folder", reason=reason))
+            left.append(Unused(path=plain(here / name), kind="folder", reason=reason))
         folders[:] = sorted(each for each in folders if not each.startswith("."))
-        yield from (here / name for name in sorted(names) if (here / name).is_file())
+        for path in (here / name for name in sorted(names)):
+            if path.is_file():
+                yield path
+                continue
+            reason = "a link to nothing" if path.is_symlink() else "no regular file"
+            left.append(Unused(path=plain(path), kind="unknown", reason=reason))
 
 
 def _nothing(text: str, path: Path) -> InputError:

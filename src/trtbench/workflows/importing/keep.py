@@ -7,7 +7,6 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,6 +19,7 @@ from trtbench.store.directory import new_id, write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
+from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import Part, data_of
 from trtbench.workflows.importing.match import Draft
 from trtbench.workflows.runs import describe_run
@@ -80,9 +80,8 @@ def keep_run(run: Run, draft: Draft, *, store: Store, pictures: bool) -> Run:
     with store.new_run(run.id) as folder, _writing(folder):
         _copy_originals(draft, folder)
         write_samples(folder, run.times)
-        for name, content in _derived(kept, draft, pictures=pictures):
-            if not (folder / name).exists():
-                (folder / name).write_bytes(content)
+        for name, content in _derived(kept, draft, folder, pictures=pictures):
+            (folder / name).write_bytes(content)
         write_record(folder, run.record)
     store.add(run.record, path=path, cached=describe_run(run))
     return kept
@@ -118,7 +117,7 @@ def origin_of(draft: Draft) -> dict[str, object]:
     """Describe the files of a run."""
     sources = [
         {
-            "path": str(part.file.path.absolute()),
+            "path": plain(part.file.path.absolute()),
             "sha256": part.file.sha256,
             "kind": part.file.kind,
             "as": slot,
@@ -159,32 +158,39 @@ def _lines_of(part: Part) -> bytes:
     from trtbench.trtexec.log import log_from_text
 
     data = data_of(part.file)
-    begins = [run.line for run in log_from_text(data, where=str(part.file.path))]
+    begins = [run.line for run in log_from_text(data, where=plain(part.file.path))]
     lines = data.splitlines(keepends=True)
     begin = 0 if part.index == 0 else begins[part.index] - 1
     end = begins[part.index + 1] - 1 if part.index + 1 < len(begins) else len(lines)
     return b"".join(lines[begin:end])
 
 
-def _derived(run: Run, draft: Draft, *, pictures: bool) -> Iterator[tuple[str, bytes]]:
-    """Give the files that are made anew, one by one: series of long runs are large."""
+def _derived(
+    run: Run, draft: Draft, folder: Path, *, pictures: bool
+) -> Iterator[tuple[str, bytes]]:
+    """Give the files that are made anew, where there is no original to copy."""
     yield from data_files(run).items()
-    if len(run.times) and run.times.stamps:
+    if len(run.times) and run.times.stamps and not (folder / "times.json").exists():
         yield "times.json", times_json(run.times)
-    if run.layers is not None:
+    if run.layers is not None and not (folder / "profile.json").exists():
         yield "profile.json", profile_json(run.layers)
-        if pictures and any(layer.average_s > 0 for layer in run.layers.layers):
-            yield "per_layer_time.png", layer_picture(run)
+    if pictures and run.layers and any(layer.average_s > 0 for layer in run.layers.layers):
+        yield "per_layer_time.png", layer_picture(run)
     log = draft.parts.get("log")
     if log is not None and log.file.kind == "log":
-        yield from _metadata(log.value, draft)
+        yield from _metadata(log.value, draft, folder)
     yield ORIGIN, json_from_value(origin_of(draft))
 
 
-def _metadata(log: LogRun, draft: Draft) -> Iterator[tuple[str, bytes]]:
-    built: Any = draft.parts["build_log"].value if "build_log" in draft.parts else log
-    yield "build.metadata.json", json_from_value(build_metadata_from_log(built))
-    yield "profile.metadata.json", json_from_value(profile_metadata_from_log(log))
+def _metadata(log: LogRun, draft: Draft, folder: Path) -> Iterator[tuple[str, bytes]]:
+    built: LogRun = draft.parts["build_log"].value if "build_log" in draft.parts else log
+    documents = {
+        "build.metadata.json": build_metadata_from_log(built),
+        "profile.metadata.json": profile_metadata_from_log(log),
+    }
+    for name, document in documents.items():
+        if not (folder / name).exists():
+            yield name, json_from_value(document)
 
 
 def layer_picture(run: Run) -> bytes:

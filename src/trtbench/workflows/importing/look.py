@@ -20,7 +20,7 @@ from trtbench.trtexec.outputs import outputs_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.trtexec.profile import profiles_from_json
 from trtbench.trtexec.times import TimesFile, read_times
-from trtbench.workflows.importing.find import Found
+from trtbench.workflows.importing.find import Found, plain
 from trtbench.workflows.importing.told import log_from_metadata
 
 MOST_TEXT_BYTES = 512 * 2**20
@@ -42,7 +42,9 @@ class Part:
     @property
     def what(self) -> str:
         """Name the file, and the place in it where it holds several."""
-        return self.file.path.name + (f" ({self.index + 1} of {self.of})" if self.of > 1 else "")
+        return plain(self.file.path.name) + (
+            f" ({self.index + 1} of {self.of})" if self.of > 1 else ""
+        )
 
 
 class TimesShelf:
@@ -57,7 +59,7 @@ class TimesShelf:
         if self._file is None or self._path != found.path:
             self._file = None  # two large files at once would take twice the memory
             with open(found.path, "rb") as stream:
-                self._file = read_times(stream, where=str(found.path), warmup_ms=0.0)
+                self._file = read_times(stream, where=plain(found.path), warmup_ms=0.0)
             self._path = found.path
         return self._file
 
@@ -86,7 +88,7 @@ def data_of(found: Found) -> bytes:
 
 
 def _log(found: Found) -> list[Part]:
-    runs = log_from_text(data_of(found), where=str(found.path))
+    runs = log_from_text(data_of(found), where=plain(found.path))
     return [
         Part(file=found, slot=_log_slot(run), index=index, of=len(runs), value=run)
         for index, run in enumerate(runs)
@@ -105,7 +107,7 @@ def _log_slot(run: LogRun) -> str:
 
 
 def _profile(found: Found) -> list[Part]:
-    profiles = profiles_from_json(data_of(found), where=str(found.path))
+    profiles = profiles_from_json(data_of(found), where=plain(found.path))
     return [
         Part(file=found, slot="profile", index=index, of=len(profiles), value=names)
         for index, names in enumerate(tuple(x.name for x in p.layers) for p in profiles)
@@ -113,13 +115,13 @@ def _profile(found: Found) -> list[Part]:
 
 
 def _graph(found: Found) -> list[Part]:
-    graph = graph_from_json(data_of(found), where=str(found.path))
+    graph = graph_from_json(data_of(found), where=plain(found.path))
     names = tuple(layer.name for layer in graph.layers)
     return [Part(file=found, slot="graph", value=names)]
 
 
 def _outputs(found: Found) -> list[Part]:
-    sets = outputs_from_json(data_of(found), where=str(found.path))
+    sets = outputs_from_json(data_of(found), where=plain(found.path))
     return [Part(file=found, slot="output", index=i, of=len(sets)) for i in range(len(sets))]
 
 
@@ -128,19 +130,19 @@ def _metadata(found: Found) -> list[Part]:
     runs = "performance_summary" in document or "inference_options" in document
     if not runs:
         return [Part(file=found, slot="build_metadata", value=document)]
-    log = log_from_metadata(document, where=str(found.path))
+    log = log_from_metadata(document, where=plain(found.path))
     return [Part(file=found, slot="profile_metadata", value=log)]
 
 
 def _calibration(found: Found) -> list[Part]:
-    cache = calibration_from_text(data_of(found), where=str(found.path))
+    cache = calibration_from_text(data_of(found), where=plain(found.path))
     told = f"{cache.header}, {len(cache.scales)} tensors"
     return [Part(file=found, slot="calibration", value=told)]
 
 
 def _plan(found: Found) -> list[Part]:
     with open(found.path, "rb") as file:
-        header = plan_from_bytes(file.read(HEADER_BYTES), where=str(found.path))
+        header = plan_from_bytes(file.read(HEADER_BYTES), where=plain(found.path))
     return [Part(file=found, slot="plan", value=header)]
 
 
@@ -215,7 +217,9 @@ def _bare(slot: str) -> Callable[[Found], list[Part]]:
 
 def _broken(found: Found, expected: str, reason: str | None = None) -> ParseError:
     facts = {"expected": expected, **({"found": reason} if reason else {})}
-    return ParseError(f"{found.path} is not what it was taken for ({found.kind})", facts=facts)
+    return ParseError(
+        f"{plain(found.path)} is not what it was taken for ({found.kind})", facts=facts
+    )
 
 
 _READERS: dict[str, Callable[[Found], list[Part]]] = {

@@ -25,6 +25,7 @@ from trtbench.trtexec.reported import tensors_from_log
 from trtbench.trtexec.times import TimesArray
 from trtbench.units import text_from_seconds
 from trtbench.workflows.importing.asked import batch_of, spec_from_told
+from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import Draft
 from trtbench.workflows.importing.measured import edge_tensors, graph_of, layers_of, times_of
 from trtbench.workflows.importing.printed import numbers_of
@@ -69,10 +70,10 @@ def told_of(draft: Draft) -> LogRun:
             found.append(draft.parts[slot].value)
     if "build_metadata" in draft.parts:
         part = draft.parts["build_metadata"]
-        found.append(log_from_metadata(part.value, where=str(part.file.path)))
+        found.append(log_from_metadata(part.value, where=plain(part.file.path)))
     if "run_config" in draft.parts:
         part = draft.parts["run_config"]
-        found.append(log_from_config(part.value, where=str(part.file.path)))
+        found.append(log_from_config(part.value, where=plain(part.file.path)))
     return joined(found)
 
 
@@ -139,7 +140,7 @@ def failure_reason(run: LogRun) -> str:
 
 def sources_of(draft: Draft) -> tuple[str, ...]:
     """Name the files of a run, each once."""
-    paths = (str(part.file.path.absolute()) for part in draft.parts.values())
+    paths = (plain(part.file.path.absolute()) for part in draft.parts.values())
     return tuple(dict.fromkeys(paths))
 
 

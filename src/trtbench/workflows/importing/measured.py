@@ -23,6 +23,7 @@ from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.profile import profiles_from_json
 from trtbench.trtexec.times import TimesArray, TimesFile, read_times, times_from_file
 from trtbench.workflows.importing.agree import warmup_ms_of
+from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import data_of, series_of
 from trtbench.workflows.importing.match import Draft
 from trtbench.workflows.importing.told import number
@@ -41,7 +42,7 @@ def times_of(
         return _series(draft), None
     warmup_ms = warmup_s * 1e3 if warmup_s is not None else warmup_ms_of(told)
     with open(part.file.path, "rb") as stream:
-        file = read_times(stream, where=str(part.file.path), warmup_ms=warmup_ms)
+        file = read_times(stream, where=plain(part.file.path), warmup_ms=warmup_ms)
     array = file.arrays[part.index]
     return times_from_file(TimesFile(arrays=(array,))), array
 
@@ -50,7 +51,7 @@ def layers_of(draft: Draft) -> LayerProfile | None:
     """Give the profile that was exported, else the printed one, else toolkit 000's table."""
     part = draft.parts.get("profile")
     if part is not None:
-        profiles = profiles_from_json(data_of(part.file), where=str(part.file.path))
+        profiles = profiles_from_json(data_of(part.file), where=plain(part.file.path))
         return profiles[part.index]
     if draft.log is not None and draft.log.profile is not None:
         return draft.log.profile
@@ -61,7 +62,7 @@ def layers_of(draft: Draft) -> LayerProfile | None:
 def graph_of(draft: Draft) -> EngineGraph | None:
     """Give what the engine's inspector told."""
     part = draft.parts.get("graph")
-    return graph_from_json(data_of(part.file), where=str(part.file.path)) if part else None
+    return graph_from_json(data_of(part.file), where=plain(part.file.path)) if part else None
 
 
 def edge_tensors(graph: EngineGraph, *, outputs: bool) -> tuple[TensorSpec, ...]:
