@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,16 +14,9 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep this test process's locks to itself: other measurements on the machine may go on."""
-    folder = tmp_path_factory.mktemp("locks")
-    before, tempfile.tempdir = tempfile.tempdir, str(folder)
-    old = os.environ.get("TMPDIR")
-    os.environ["TMPDIR"] = str(folder)
-    yield
-    tempfile.tempdir = before
-    if old is None:
-        del os.environ["TMPDIR"]
-    else:
-        os.environ["TMPDIR"] = old
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRTBENCH_LOCKS", str(tmp_path_factory.mktemp("locks")))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -89,8 +81,7 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
     """A stand-in trtexec on PATH, with locks and stores of the test's own."""
     home = tmp_path / "standin"
     home.mkdir()
-    monkeypatch.setenv("TMPDIR", str(home))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TRTBENCH_LOCKS", str(home / "locks"))
     monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     return Standin(home, monkeypatch)

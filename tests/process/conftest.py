@@ -182,6 +182,7 @@ def world(tmp_path, plugin_folder) -> Bench:
         "XDG_DATA_HOME": str(tmp_path / "data"),
         "TRTBENCH_STORE": str(tmp_path / "store"),
         "TMPDIR": str(tmp_path / "tmp"),
+        "TRTBENCH_LOCKS": str(tmp_path / "tmp" / "trtbench-locks"),
         "TRTBENCH_TEST_WORLD": str(tmp_path),
     }
     made = Bench(tmp_path, environment, models.tiny_model(tmp_path / "tiny.onnx"))

@@ -11,12 +11,14 @@ import fcntl
 import json
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from trtbench.errors import UnavailableError
+
+FOLDER_VARIABLE = "TRTBENCH_LOCKS"
+"""Names another folder, for machines without a common /tmp."""
 
 _NOTE_BYTES = 4096
 _WHAT_CHARACTERS = 300
@@ -24,8 +26,11 @@ _WHAT_CHARACTERS = 300
 
 
 def lock_folder() -> Path:
-    """The folder of lock files, one per machine, writable by everyone like the system's own."""
-    folder = Path(tempfile.gettempdir()) / "trtbench-locks"
+    """The folder of lock files, one per machine, writable by everyone like the system's own.
+
+    Not below ``TMPDIR``: jobs of one machine often have one each, and must still exclude another.
+    """
+    folder = Path(os.environ.get(FOLDER_VARIABLE) or "/tmp/trtbench-locks")
     folder.mkdir(mode=0o1777, exist_ok=True)
     with contextlib.suppress(PermissionError):
         folder.chmod(0o1777)
@@ -67,7 +72,7 @@ def _open(device: str) -> int:
         raise UnavailableError(
             f"no lock can be taken for the device {device}",
             facts={"reason": problem},
-            fix="set TMPDIR to a folder that can be written",
+            fix=f"set {FOLDER_VARIABLE} to a folder that can be written",
         ) from None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from trtbench.analysis.findings import findings_from_run
 from trtbench.domain.codec import value_from_json
-from trtbench.domain.job import BenchJob, BenchOutcome, BuildJob, DuetJob, Job, JobEnd
+from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
 from trtbench.domain.result import DuetRef, Environment, Run, Scalar
 from trtbench.domain.samples import Column, join_launches
 from trtbench.domain.spec import Length, RunSpec, Warmup
@@ -119,7 +119,7 @@ class Duet:
         specs = self.sides.both
         devices = {RUNTIMES.load(spec.runtime).device(spec): spec for spec in specs}
         with ExitStack() as held:
-            for spec in devices.values():
+            for _, spec in sorted(devices.items()):  # one order for all: no deadlock
                 held.enter_context(hold_device(spec, self._conduct))
             if self._environment is None:
                 self._environment = read_environment(
@@ -304,9 +304,11 @@ def _is_bystander(end: JobEnd) -> bool:
 
 
 def _spec_of(job: Job) -> RunSpec:
-    if isinstance(job, BuildJob):
-        raise TypeError("a build is no side of a duet")
-    return job.sides[job.mine or 0] if isinstance(job, DuetJob) else job.spec
+    if isinstance(job, DuetJob):
+        return job.sides[job.mine or 0]
+    if isinstance(job, BenchJob):
+        return job.spec
+    raise TypeError(f"a {type(job).__name__} is no side of a duet")
 
 
 def paired(baseline: Run, candidate: Run) -> PairDesign | None:
