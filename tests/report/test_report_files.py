@@ -14,17 +14,9 @@ from PIL import Image
 
 from trtbench.domain.samples import times_from_columns
 from trtbench.report import style
+from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
-from trtbench.report.document import (
-    Axis,
-    Cell,
-    Figure,
-    Heading,
-    Line,
-    Lines,
-    Panel,
-    table_from_rows,
-)
+from trtbench.report.document import Cell, Figure, Heading, table_from_rows
 from trtbench.report.renderers import csv as csv_renderer
 from trtbench.report.renderers import json as json_renderer
 from trtbench.report.renderers import png
@@ -54,8 +46,9 @@ def test_every_figure_is_a_real_picture_and_no_name_breaks_it() -> None:
     ]
     figures = document_from_runs(runs).figures()
     assert {figure.id for figure in figures} == {
-        "latency_hist", "latency_ecdf", "latency_boxes", "latency_series", "percentiles",
-        "phases", "per_layer_time_1", "throughput_vs_batch", "throughput_vs_latency",
+        "latency_hist", "latency_ecdf", "speed_benchmark", "latency_series", "percentiles",
+        "phases", "per_layer_time_1", "throughput_vs_latency", "inference_time_bar_all",
+        "inference_throughput_vs_batch_size_script_alert_1_b_a_b_x_y_z",
     }  # fmt: skip
     for figure in figures:
         check_picture(png.png_bytes(figure))
@@ -152,5 +145,5 @@ def test_a_hundred_runs_are_described_within_seconds() -> None:
     document = document_from_runs(runs)
     summary = document.tables()[0]
     assert len(summary.rows) == 100
-    assert len([figure for figure in document.figures() if "boxes" in figure.id]) == 5
+    assert len([figure for figure in document.figures() if "speed" in figure.id]) == 5
     assert len(json_renderer.json_bytes(document)) < 5_000_000

@@ -48,7 +48,7 @@ def command(output: Path, as_json: bool) -> None:
         _show_json(found)
     else:
         _show(found)
-    report = next(path for path in found.files if path.suffix == ".md")
+    report = next(path for path in found.files if path.suffix == ".html")
     say(f"report: {report}")
 
 
@@ -74,10 +74,11 @@ def _show(found: Demo) -> None:
         spec, summary = run.record.spec, summary_from_run(run)
         head = summary.column(summary.headline)
         tail = head.quantile(0.99)
-        top1 = found.scores[spec.precision or "fp32"].scores[0]
+        precision = str(run.record.conditions["precision"].value)
+        top1 = found.scores[precision].scores[0]
         table.add_row(
             spec.model.name,
-            spec.precision,
+            precision,
             str(spec.batch),
             text_from_seconds(head.median),
             text_from_seconds(tail.value) if tail.value else f"needs n={tail.needed}",

@@ -10,37 +10,52 @@ from trtbench.cli._options import store_option
 
 
 @click.command("report")
-@click.argument("names", nargs=-1, required=True, metavar="RUN...")
+@click.argument("names", nargs=-1, required=True, metavar="RUN...|FOLDER")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default=Path("report"),
     show_default=True, help="Folder of the report.",
 )  # fmt: skip
 @click.option(
-    "--format", "formats", default="md,json,csv,png", show_default=True,
-    help="Formats, comma separated.",
+    "--format", "formats", metavar="FORMATS",
+    help="Comma separated, of html, md, json, csv, png and tex.  "
+    "[default: html,md,json; with --brief: md]",
 )  # fmt: skip
+@click.option("--brief", is_flag=True, help="A Markdown text short enough for a comment.")
 @click.option("--title", help="Title of the document.")
 @store_option
 def command(
-    names: tuple[str, ...], output: Path, formats: str, title: str | None, store: str | None
+    names: tuple[str, ...],
+    output: Path,
+    formats: str | None,
+    brief: bool,
+    title: str | None,
+    store: str | None,
 ) -> None:
     """Describe one or more runs, or folders of runs, as one document.
+
+    \b
+    report.html opens anywhere, offline, and carries its data; report.md shows well on GitHub.
 
     \b
     Examples:
       trtbench report last
       trtbench report tag:release tag:candidate -o comparison
-      trtbench report ./runs --format md,png --title "Nightly"
+      trtbench report ./runs --format md,tex --title "Nightly"
+      trtbench report last --brief -o comment
     """
     from trtbench.cli._screen import say
     from trtbench.store.store import Store
     from trtbench.workflows.config import load_config
-    from trtbench.workflows.report import load_runs, write_report
+    from trtbench.workflows.report import FORMATS, load_runs, write_report
 
     opened = Store(Path(load_config(store=store).store))
     runs, failed = load_runs(names, store=opened)
-    wanted = [word.strip() for word in formats.split(",") if word.strip()]
-    paths = write_report(runs, output, failed=failed, title=title, formats=wanted)
+    usual = "md" if brief else ",".join(FORMATS)
+    asked = usual if formats is None else formats
+    wanted = [word.strip() for word in asked.split(",") if word.strip()]
+    paths = write_report(runs, output, failed=failed, title=title, formats=wanted, brief=brief)
     for path in paths:
         click.echo(path)
-    say(f"{len(runs)} runs, {len(failed)} failed ones, {len(paths)} files in {output}")
+    count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+    bad = f", {len(failed)} failed" if failed else ""
+    say(f"{count}{bad}, {len(paths)} file{'' if len(paths) == 1 else 's'} in {output}")

@@ -14,6 +14,7 @@ from trtbench.registry import Registry
 from trtbench.report.document import Document, Section
 from trtbench.report.failures import section_from_failures
 from trtbench.report.labels import model_name
+from trtbench.report.toolkit_files import report
 
 SECTIONS = Registry("trtbench.report.sections", noun="section")
 RENDERERS = Registry("trtbench.report.renderers", noun="report format")
@@ -48,7 +49,11 @@ def document_from_runs(
         title=title or _title(names),
         created=created or max(record.created for record in records),
         sections=tuple(section for _, _, section in ordered),
-        data={"runs": [run.id for run in runs], "failed": [each.id for each in failed]},
+        data={
+            "runs": [run.id for run in runs],
+            "failed": [each.id for each in failed],
+            **_toolkit_keys(runs),
+        },
     )
 
 
@@ -63,6 +68,13 @@ def write_document(document: Document, folder: Path, *, formats: Sequence[str]) 
         for path in module.render(document, folder)
     ]
     return list(dict.fromkeys(paths))
+
+
+def _toolkit_keys(runs: Sequence[Run]) -> dict[str, object]:
+    """Give one run the keys that toolkit 000 has in its report.json, and several a list."""
+    if len(runs) == 1:
+        return report(runs[0])
+    return {"reports": [{"run": run.id, **report(run)} for run in runs]} if runs else {}
 
 
 def _title(names: list[str]) -> str:

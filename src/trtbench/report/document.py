@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from trtbench.domain.result import Finding, Scalar
 from trtbench.domain.spec import Value
+from trtbench.report.charts import Chart
 
 Align = Literal["left", "right"]
-Scale = Literal["linear", "log", "log2", "tail"]
-"""``tail`` is for quantiles: as much room from 0.99 to 0.999 as from 0.9 to 0.99."""
 
 
 class Heading(Value, frozen=True, kw_only=True):
@@ -76,10 +75,14 @@ class Code(Value, frozen=True, kw_only=True, tag="code", tag_field="kind"):
 
 
 class FindingOf(Value, frozen=True, kw_only=True):
-    """A finding, and the names of the runs that have it."""
+    """What several runs may have in common: the gravest finding of one code, and who has it."""
 
     finding: Finding
     runs: tuple[str, ...]
+    title: str | None = None
+    """What the rule is called, where findings of the code say different things."""
+    cases: tuple[tuple[str, str], ...] = ()
+    """Runs and messages, where the messages differ."""
 
 
 class FindingList(Value, frozen=True, kw_only=True, tag="findings", tag_field="kind"):
@@ -88,138 +91,38 @@ class FindingList(Value, frozen=True, kw_only=True, tag="findings", tag_field="k
     items: tuple[FindingOf, ...]
 
 
+Tone = Literal["good", "bad", "unclear", "plain"]
+
+
+class Card(Value, frozen=True, kw_only=True):
+    """One number to see first, what it is about, and how sure it is."""
+
+    title: str
+    value: str
+    detail: str = ""
+    tone: Tone = "plain"
+
+
+class Cards(Value, frozen=True, kw_only=True, tag="cards", tag_field="kind"):
+    """The few numbers a reader came for."""
+
+    items: tuple[Card, ...]
+
+
+class Picture(Value, frozen=True, kw_only=True, tag="picture", tag_field="kind"):
+    """A picture that exists as a file; its id is its file name in the report."""
+
+    id: str
+    title: str
+    path: str
+    caption: str | None = None
+
+
 class Details(Value, frozen=True, kw_only=True, tag="details", tag_field="kind"):
     """Blocks that are folded away until asked for."""
 
     summary: str
     blocks: tuple[Block, ...]
-
-
-class Axis(Value, frozen=True, kw_only=True):
-    """An axis of a figure; a range that is ``None`` follows the data."""
-
-    title: str
-    unit: str | None = None
-    scale: Scale = "linear"
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def label(self) -> str:
-        return f"{self.title} ({self.unit})" if self.unit else self.title
-
-
-class Mark(Value, frozen=True, kw_only=True):
-    """A straight line across a panel, with a word beside it."""
-
-    at: float
-    text: str
-    axis: Literal["x", "y"] = "x"
-    role: str = "mark"
-
-
-class Span(Value, frozen=True, kw_only=True):
-    """A shaded stretch of the x axis."""
-
-    low: float
-    high: float
-    text: str
-    role: str = "warm-up"
-
-
-class Line(Value, frozen=True, kw_only=True):
-    """Points that belong together; ``role`` chooses the colour (see ``style``)."""
-
-    name: str | None
-    """As the legend shows it; ``None`` keeps it out of the legend."""
-    role: str
-    x: tuple[float, ...]
-    y: tuple[float | None, ...]
-    style: Literal["line", "dotted", "steps", "points", "both", "ring", "beyond"] = "line"
-    """``beyond`` marks points that lie outside the drawn range, at its edge."""
-
-
-class Panel(Value, frozen=True, kw_only=True):
-    """One set of axes of a figure; the panels of a figure share their axes' meaning."""
-
-    title: str | None = None
-    low: float | None = None
-    high: float | None = None
-    """Range of the y axis of this panel alone; by default the figure's."""
-    lines: tuple[Line, ...] = ()
-    marks: tuple[Mark, ...] = ()
-    spans: tuple[Span, ...] = ()
-
-
-class Lines(Value, frozen=True, kw_only=True, tag="lines", tag_field="kind"):
-    """Curves: ECDFs, time series, percentile curves, one quantity against another."""
-
-    x: Axis
-    y: Axis
-    panels: tuple[Panel, ...]
-
-
-class Bins(Value, frozen=True, kw_only=True):
-    """Counts of one group, one for each pair of neighbouring edges."""
-
-    name: str
-    role: str
-    counts: tuple[int, ...]
-    marks: tuple[Mark, ...] = ()
-    beyond: str | None = None
-    """What lies outside the drawn range, in words."""
-
-
-class Histogram(Value, frozen=True, kw_only=True, tag="histogram", tag_field="kind"):
-    """How often values fall between edges that all groups share."""
-
-    x: Axis
-    y: Axis
-    edges: tuple[float, ...]
-    groups: tuple[Bins, ...]
-
-
-class BarGroup(Value, frozen=True, kw_only=True):
-    """One colour of bars, a value for every category."""
-
-    name: str
-    role: str
-    values: tuple[float | None, ...]
-    labels: tuple[str, ...] = ()
-
-
-class Bars(Value, frozen=True, kw_only=True, tag="bars", tag_field="kind"):
-    """Horizontal bars, from top to bottom, stacked when there are several groups."""
-
-    value: Axis
-    category_title: str
-    categories: tuple[str, ...]
-    """Labels, not keys: they may repeat."""
-    groups: tuple[BarGroup, ...]
-
-
-class Box(Value, frozen=True, kw_only=True):
-    """Five numbers of a distribution, and single values outside the whiskers."""
-
-    name: str
-    role: str
-    low: float
-    q1: float
-    median: float
-    q3: float
-    high: float
-    outliers: tuple[float, ...] = ()
-    beyond: str | None = None
-
-
-class Boxes(Value, frozen=True, kw_only=True, tag="boxes", tag_field="kind"):
-    """Box plots side by side on one axis."""
-
-    value: Axis
-    boxes: tuple[Box, ...]
-
-
-Chart = Lines | Histogram | Bars | Boxes
 
 
 class Figure(Value, frozen=True, kw_only=True, tag="figure", tag_field="kind"):
@@ -231,7 +134,7 @@ class Figure(Value, frozen=True, kw_only=True, tag="figure", tag_field="kind"):
     caption: str | None = None
 
 
-Block = Text | Table | KeyValues | Code | FindingList | Details | Figure
+Block = Text | Table | KeyValues | Code | FindingList | Cards | Details | Figure | Picture
 
 
 class Section(Value, frozen=True, kw_only=True):
@@ -242,6 +145,15 @@ class Section(Value, frozen=True, kw_only=True):
     blocks: tuple[Block, ...]
 
 
+class Attachment(Value, frozen=True, kw_only=True):
+    """A file that travels inside a page; packed with gzip, because most of it is digits."""
+
+    name: str
+    """As it is saved by whoever wants it."""
+    title: str
+    content: bytes
+
+
 class Document(Value, frozen=True, kw_only=True):
     """A whole report; ``data`` holds further facts for programs, shown by no renderer but JSON."""
 
@@ -249,6 +161,10 @@ class Document(Value, frozen=True, kw_only=True):
     created: str
     sections: tuple[Section, ...]
     data: dict[str, object] = {}
+    attachments: tuple[Attachment, ...] = ()
+    """Raw data for pages to carry; other formats have folders for that."""
+    brief: bool = False
+    """Asks renderers that can be short to be so."""
 
     def blocks(self) -> Iterator[Block]:
         """Give every block, those inside details too."""
@@ -258,11 +174,14 @@ class Document(Value, frozen=True, kw_only=True):
     def figures(self) -> list[Figure]:
         return [block for block in self.blocks() if isinstance(block, Figure)]
 
+    def pictures(self) -> list[Picture]:
+        return [block for block in self.blocks() if isinstance(block, Picture)]
+
     def tables(self) -> list[Table]:
         return [block for block in self.blocks() if isinstance(block, Table)]
 
     def with_figures(self, ids: Sequence[str]) -> Document:
-        """Give the same document with only the figures named."""
+        """Give the same document with only the figures and pictures named."""
         sections = tuple(
             replace(each, blocks=_with_figures(each.blocks, ids)) for each in self.sections
         )
@@ -280,7 +199,7 @@ def _walk(blocks: tuple[Block, ...]) -> Iterator[Block]:
 
 
 def _with_figures(blocks: tuple[Block, ...], ids: Sequence[str]) -> tuple[Block, ...]:
-    kept = (each for each in blocks if not isinstance(each, Figure) or each.id in ids)
+    kept = (each for each in blocks if not isinstance(each, Figure | Picture) or each.id in ids)
     return tuple(
         replace(each, blocks=_with_figures(each.blocks, ids)) if isinstance(each, Details) else each
         for each in kept

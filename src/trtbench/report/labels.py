@@ -5,11 +5,15 @@ Knows what distinguishes runs; not where names are shown.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from trtbench.domain.result import FailedRun, Run, RunRecord
 from trtbench.domain.spec import RunSpec
+
+_ENDING = re.compile(r"\.(onnx|engine|plan|trt|pt|pth|pt2|ts)$", re.IGNORECASE)
+_PRECISION = re.compile(r"([._-](fp32|tf32|fp16|bf16|int8|fp8|best|half|qdq))+$", re.IGNORECASE)
 
 
 def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
@@ -17,15 +21,41 @@ def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     records = [run.record for run in runs]
     facts = [_facts(record) for record in records]
     differing = [key for key in facts[0] if len({each[key] for each in facts}) > 1] if facts else []
+    if "model" in differing and _told_by_precision(records):
+        differing.remove("model")
     names = [" · ".join(each[key] for key in differing if each[key]) for each in facts]
     names = [" ".join(name.split()) for name in names]
     names = [name or model_name(record) for name, record in zip(names, records, strict=True)]
     return _unique(names)
 
 
+def _told_by_precision(records: Sequence[RunRecord]) -> bool:
+    """Tell whether files of one network differ in what runtime and precision say already."""
+    files = {(model_name(each), each.spec.runtime, precision_name(each)) for each in records}
+    kinds = {(runtime, precision) for _, runtime, precision in files if precision}
+    return len({network_name(each) for each in records}) == 1 and len(kinds) == len(files)
+
+
 def model_name(record: RunRecord | FailedRun) -> str:
     """Give the model's file name on one line, whatever it holds."""
     return " ".join(record.spec.model.name.split()) or record.spec.model.path or record.id
+
+
+def network_name(record: RunRecord | FailedRun) -> str:
+    """Give the name that a network's files share: ``resnet18`` of ``resnet18.fp16.engine``."""
+    name = model_name(record)
+    stem = _ENDING.sub("", name) or name
+    return _PRECISION.sub("", stem) or stem
+
+
+def file_stem(name: str, *, taken: set[str]) -> str:
+    """Make a name that every file system takes and no one has taken yet."""
+    safe = re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.") or "model"
+    stem, number = safe, 2
+    while stem in taken:
+        stem, number = f"{safe}_{number}", number + 1
+    taken.add(stem)
+    return stem
 
 
 def precision_name(record: RunRecord | FailedRun) -> str | None:

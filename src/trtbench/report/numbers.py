@@ -90,6 +90,13 @@ def text_from_share(value: float | None) -> str:
     return f"{percent:.1f} %"
 
 
+def text_from_change(value: float | None, *, digits: int = 2) -> str:
+    """Write a change as per cent with its sign: ``−12.30 %``."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{value * 100:+.{digits}f} %".replace("-", "−")
+
+
 def text_from_count(value: int | None) -> str:
     """Write a count in groups of three digits."""
     return MISSING if value is None else _grouped(value, 0)

@@ -14,8 +14,24 @@ ORANGE = "#E69F00"
 SKY = "#56B4E9"
 GREY = "#6B7280"
 INK = "#1F2933"
+OTHER = "#B8C0CA"
 PALE = "#E3E8EE"
 PAPER = "#FFFFFF"
+
+TOKENS = {
+    "blue": (BLUE, "#4DA6DD"),
+    "vermillion": (VERMILLION, "#F08A4B"),
+    "green": (GREEN, "#2FC79A"),
+    "purple": (PURPLE, "#E3A3C7"),
+    "orange": (ORANGE, "#F2B84B"),
+    "sky": (SKY, "#8CCBF0"),
+    "grey": (GREY, "#9AA5B4"),
+    "other": (OTHER, "#5B6675"),
+    "ink": (INK, "#E8EDF3"),
+    "pale": (PALE, "#2C3642"),
+    "paper": (PAPER, "#12171D"),
+}
+"""Names of the colours with their shades on light and on dark ground."""
 
 RUNS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
 DASHES = ("solid", "dashed", "dotted", "dashdot")
@@ -29,15 +45,22 @@ ROLES = {
     "gpu": GREEN,
     "d2h": BLUE,
     "end_to_end": VERMILLION,
-    "other": "#B8C0CA",
+    "other": OTHER,
     "layer": GREEN,
     "mark": GREY,
     "median": INK,
     "outlier": VERMILLION,
     "warm-up": ORANGE,
+    "front": GREY,
     "note": SKY,
     "warning": ORANGE,
     "error": VERMILLION,
+    "fp32": BLUE,
+    "tf32": SKY,
+    "fp16": GREEN,
+    "bf16": PURPLE,
+    "int8": ORANGE,
+    "fp8": VERMILLION,
 }
 """The same colour for the same thing, in every figure and every format."""
 
@@ -68,6 +91,12 @@ def colour(role: str) -> str:
     if name == "run":
         return RUNS[int(index or 0) % len(RUNS)]
     return ROLES.get(name, GREY)
+
+
+def token(role: str) -> str:
+    """Give the name of a role's colour, for pages that are light or dark."""
+    shade = colour(role)
+    return next(name for name, (light, _) in TOKENS.items() if light == shade)
 
 
 def dash(role: str) -> str:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.steady import segment
 from trtbench.domain.result import Run
 from trtbench.domain.samples import Column
-from trtbench.report.document import Line, Mark, Panel, Span
+from trtbench.report.charts import Line, Mark, Panel, Span
 from trtbench.report.sampling import View, fences, running_median, thin
 
 MOST_RINGS = 80

@@ -10,13 +10,16 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from trtbench.report import style
-from trtbench.report.document import Axis, Mark
+from trtbench.report.charts import Axis, Mark
 from trtbench.report.renderers._glyphs import printable
 
 LEGEND_COLUMNS = 90
 """Characters of legend text that fit side by side."""
 HANDLE = 9
 """Characters as wide as the mark before a name and the gap behind it."""
+
+DAY_S = 86_400.0
+"""matplotlib counts time in days since 1970."""
 
 TAILS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
@@ -26,6 +29,8 @@ def dress(axes: Any, axis: Axis, *, which: str, values: Iterable[float] = ()) ->
     side = getattr(axes, f"{which}axis")
     if axis.scale == "tail":
         _tail_ticks(side)
+    elif axis.scale == "time":
+        _date_ticks(side)
     elif axis.scale == "log2":
         getattr(axes, f"set_{which}scale")("log", base=2)
         side.set_major_locator(FixedLocator(sorted(set(values))))
@@ -49,18 +54,20 @@ def positions(values: Iterable[float | None], axis: Axis) -> np.ndarray:
     numbers = np.array([math.nan if value is None else value for value in values], dtype=float)
     if axis.scale == "tail":
         return np.asarray(-np.log10(np.clip(1 - numbers, 1e-9, 1)))
-    return numbers
+    return numbers / DAY_S if axis.scale == "time" else numbers
 
 
-def legend(axes: Any, *, names: list[str], columns: int = LEGEND_COLUMNS) -> None:
-    """Put a legend above the axes, in as many columns as its names allow."""
+def legend(
+    axes: Any, *, names: list[str], columns: int = LEGEND_COLUMNS, above: bool = False
+) -> None:
+    """Put a legend above the axes (and above their title), in as many columns as names allow."""
     if not names:
         return
     longest = max(len(name) for name in names) + HANDLE
     in_a_row = sum(len(name) + HANDLE for name in names) <= columns
     axes.legend(
         loc="lower left",
-        bbox_to_anchor=(0, 1.0),
+        bbox_to_anchor=(0, 1.2 if above else 1.0),
         borderaxespad=0.2,
         ncols=len(names) if in_a_row else max(1, columns // longest),
         markerscale=1.2,
@@ -121,6 +128,14 @@ def _fraction(axes: Any, at: float) -> float:
     point = axes.transScale.transform((at, axes.get_ylim()[0]))
     low, high = (axes.transScale.transform((x, axes.get_ylim()[0]))[0] for x in axes.get_xlim())
     return float((point[0] - low) / (high - low))
+
+
+def _date_ticks(side: Any) -> None:
+    from matplotlib import dates
+
+    locator: Any = dates.AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
+    side.set_major_locator(locator)
+    side.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
 def _tail_ticks(side: Any) -> None:

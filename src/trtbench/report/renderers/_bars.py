@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from trtbench.report import style
-from trtbench.report.document import Bars, Box, Boxes
+from trtbench.report.charts import Bars, Box, Boxes
 from trtbench.report.labels import shortened
 from trtbench.report.numbers import text_from_number
 from trtbench.report.renderers._axes import LEGEND_COLUMNS, dress, legend
@@ -17,32 +17,17 @@ from trtbench.report.renderers._glyphs import printable
 
 NAME_LENGTH = 40
 ROOM_FOR_LABELS = 1.5
+TABLE_LETTERS = 64
+"""That fit side by side into the heads of a table."""
 
 
 def draw_bars(canvas: Canvas, chart: Bars) -> None:
-    """Draw bars from top to bottom, several groups stacked."""
+    """Draw bars from top to bottom, several groups stacked or side by side."""
     axes = canvas.subplots()
     places = np.arange(len(chart.categories))
-    ends = np.zeros(len(chart.categories))
-    for group in chart.groups:
-        values = np.array([value or 0.0 for value in group.values])
-        label = printable(group.name)
-        axes.barh(
-            places, values, left=ends, height=0.74, color=style.colour(group.role), label=label
-        )
-        ends += values
     _name_rows(axes, chart.categories)
+    ends = _stack(axes, chart, places) if chart.stacked else _side_by_side(axes, chart, places)
     axes.set_ylabel(printable(chart.category_title))
-    labels = chart.groups[0].labels or tuple(text_from_number(float(end)) for end in ends)
-    for place, end, words in zip(places, ends, labels, strict=True):
-        axes.annotate(
-            printable(words),
-            (end, place),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=style.SMALL_PT,
-        )
     dress(axes, chart.value, which="x")
     longest = float(ends.max()) if len(ends) else 0.0
     axes.set_xlim(0, (longest or 1.0) * (ROOM_FOR_LABELS if chart.groups[0].labels else 1.12))
@@ -53,9 +38,46 @@ def draw_bars(canvas: Canvas, chart: Bars) -> None:
         legend(axes, names=names, columns=LEGEND_COLUMNS - taken)
 
 
+def _stack(axes: Any, chart: Bars, places: np.ndarray) -> np.ndarray:
+    ends = np.zeros(len(places))
+    for group in chart.groups:
+        values = np.array([value or 0.0 for value in group.values])
+        colour, label = style.colour(group.role), printable(group.name)
+        axes.barh(places, values, left=ends, height=0.74, color=colour, label=label)
+        ends += values
+    labels = chart.groups[0].labels or tuple(text_from_number(float(end)) for end in ends)
+    _label(axes, places, ends, labels)
+    return ends
+
+
+def _side_by_side(axes: Any, chart: Bars, places: np.ndarray) -> np.ndarray:
+    height = 0.8 / len(chart.groups)
+    longest = np.zeros(len(places))
+    for number, group in enumerate(chart.groups):
+        values = np.array([value or 0.0 for value in group.values])
+        at = places - 0.4 + height * (number + 0.5)
+        colour, label = style.colour(group.role), printable(group.name)
+        axes.barh(at, values, height=height * 0.94, color=colour, label=label)
+        _label(axes, at, values, [text_from_number(v) if v else "" for v in group.values])
+        longest = np.maximum(longest, values)
+    return longest
+
+
+def _label(axes: Any, places: np.ndarray, ends: np.ndarray, labels: Sequence[str]) -> None:
+    for place, end, words in zip(places, ends, labels, strict=True):
+        axes.annotate(
+            printable(words),
+            (end, place),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=style.SMALL_PT,
+        )
+
+
 def draw_boxes(canvas: Canvas, chart: Boxes) -> None:
     """Draw box plots from top to bottom."""
-    axes = canvas.subplots()
+    axes = _room(canvas, chart) if chart.statistics else canvas.subplots()
     _draw_boxes(axes, chart.boxes)
     _name_rows(axes, [box.name for box in chart.boxes], below=[b.beyond for b in chart.boxes])
     axes.set_ylabel("Run")
@@ -66,6 +88,29 @@ def draw_boxes(canvas: Canvas, chart: Boxes) -> None:
     else:
         axes.set_xlim(low - 0.03 * (high - low), high + 0.03 * (high - low))
     axes.set_xlabel(printable(chart.value.label))
+
+
+def _room(canvas: Canvas, chart: Boxes) -> Any:
+    """Divide the page between the boxes and the table of their statistics below."""
+    heights = [len(chart.boxes) + 1.2, 0.5 * len(chart.statistics) + 1]
+    axes, below = canvas.subplots(2, 1, height_ratios=heights)
+    below.axis("off")
+    names = [shortened(box.name, length=TABLE_LETTERS // len(chart.boxes)) for box in chart.boxes]
+    table = below.table(
+        cellText=[[printable(words) for words in row[1:]] for row in chart.statistics],
+        rowLabels=[row[0] for row in chart.statistics],
+        colLabels=[printable(name) for name in names],
+        loc="center",
+        cellLoc="right",
+        colLoc="right",
+        edges="horizontal",
+    )
+    table.auto_set_font_size(False)
+    table.set_fontsize(style.SMALL_PT)
+    for cell in table.get_celld().values():
+        cell.set_edgecolor(style.PALE)
+        cell.set_height(1 / (len(chart.statistics) + 1))
+    return axes
 
 
 def _draw_boxes(axes: Any, boxes: Sequence[Box]) -> None:

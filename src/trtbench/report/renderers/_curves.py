@@ -8,13 +8,21 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from trtbench.report import style
-from trtbench.report.document import Histogram, Line, Lines, Panel, Span
+from trtbench.report.charts import (
+    Histogram,
+    Line,
+    Lines,
+    Panel,
+    Span,
+)
 from trtbench.report.labels import shortened
 from trtbench.report.renderers._axes import draw_marks, dress, legend, panel_title, positions
 from trtbench.report.renderers._glyphs import printable
 
 TITLE_LENGTH = 60
 NAME_LENGTH = 60
+LEAST_AREA, MOST_AREA = 60.0, 620.0
+"""Of a mark, in square points."""
 
 
 def draw_histogram(canvas: Canvas, chart: Histogram) -> None:
@@ -42,26 +50,38 @@ def draw_histogram(canvas: Canvas, chart: Histogram) -> None:
 def draw_lines(canvas: Canvas, chart: Lines) -> None:
     """Draw the panels of a line chart above a common axis."""
     own = any(panel.low is not None for panel in chart.panels)
-    panels = _panels(canvas, len(chart.panels), sharey=not own)
+    panels = _panels(canvas, len(chart.panels), sharey=not own, sharex=chart.shared_x)
     several = len(chart.panels) > 1
     for axes, panel in zip(panels, chart.panels, strict=True):
         _draw_panel(axes, panel, chart)
         if not several:
             axes.set_ylabel(printable(chart.y.label))
-        colour = style.colour(panel.lines[0].role) if panel.lines else style.INK
-        title = shortened(panel.title or "", length=TITLE_LENGTH) if several else None
+        title, colour = _title(panel) if several else (None, style.INK)
         panel_title(axes, title, colour=colour)
     names = [shortened(n.name, length=NAME_LENGTH) for n in chart.panels[0].lines if n.name]
-    if several:
+    if not several or _quantities(chart):
+        legend(panels[0], names=names, above=several)
+    else:
         # A label beside each panel would be longer than the panel is high.
         canvas.supylabel(printable(chart.y.label), fontsize=style.FONT_PT)
-    else:
-        legend(panels[0], names=names)
     panels[-1].set_xlabel(printable(chart.x.label))
 
 
-def _panels(canvas: Canvas, count: int, *, sharey: bool) -> list[Any]:
-    grid = canvas.subplots(count, 1, sharex=True, sharey=sharey, squeeze=False)
+def _quantities(chart: Lines) -> bool:
+    """Tell whether panels show different quantities of the same runs."""
+    return any(panel.y for panel in chart.panels)
+
+
+def _title(panel: Panel) -> tuple[str, str]:
+    """Name a panel by its quantity, or by its run in that run's colour."""
+    if panel.y:
+        return panel.y.label, style.INK
+    colour = style.colour(panel.lines[0].role) if panel.lines else style.INK
+    return shortened(panel.title or "", length=TITLE_LENGTH), colour
+
+
+def _panels(canvas: Canvas, count: int, *, sharey: bool, sharex: bool = True) -> list[Any]:
+    grid = canvas.subplots(count, 1, sharex=sharex, sharey=sharey, squeeze=False)
     return list(grid[:, 0])
 
 
@@ -88,7 +108,22 @@ def _draw_line(axes: Any, line: Line, chart: Lines) -> None:
     colour = style.colour(line.role)
     name = printable(shortened(line.name, length=NAME_LENGTH)) if line.name else None
     common: dict[str, Any] = {"color": colour, "label": name or "_nolegend_"}
-    if line.style == "points":
+    _draw_ends(axes, line, x, colour)
+    for place, words in enumerate(line.texts):
+        axes.annotate(
+            printable(words),
+            (x[place], y[place]),
+            xytext=(9, -15),
+            textcoords="offset points",
+            fontsize=style.SMALL_PT,
+            color=style.GREY,
+        )
+    if line.sizes:
+        areas = [LEAST_AREA + MOST_AREA * size for size in line.sizes]
+        axes.scatter(x, y, s=areas, alpha=0.75, zorder=3, color=colour)
+        # In the legend all marks are of one size, or they would cover the names.
+        axes.plot([], [], "o", ms=8, **common)
+    elif line.style == "points":
         size = 5.0 if len(x) < 400 else 3.2
         axes.plot(x, y, "o", ms=size, alpha=0.45, mew=0, zorder=2, **common)
     elif line.style == "ring":
@@ -105,6 +140,12 @@ def _draw_line(axes: Any, line: Line, chart: Lines) -> None:
         marker = "o" if line.style == "both" else None
         dashes = style.dash(line.role)
         axes.plot(x, y, linestyle=dashes, marker=marker, ms=9, zorder=3, **common)
+
+
+def _draw_ends(axes: Any, line: Line, x: np.ndarray, colour: str) -> None:
+    for at, low, high in zip(x, line.low, line.high, strict=False):
+        if low is not None and high is not None:
+            axes.vlines(at, low, high, color=colour, linewidth=1.6, zorder=2)
 
 
 def _shade(axes: Any, span: Span) -> None:

@@ -12,7 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 
 from trtbench.report import style
-from trtbench.report.document import Bars, Boxes, Figure, Histogram, Lines
+from trtbench.report.charts import Bars, Boxes, Histogram, Lines
+from trtbench.report.document import Figure
 from trtbench.report.renderers._bars import draw_bars, draw_boxes
 from trtbench.report.renderers._curves import draw_histogram, draw_lines
 from trtbench.report.renderers._glyphs import families, printable
@@ -68,9 +69,11 @@ def _height(figure: Figure) -> float:
     chart = figure.chart
     if isinstance(chart, Bars):
         legend = 2 * LEGEND_IN if len(chart.groups) > 1 else 0.0
-        return FRAME_IN + legend + BAR_IN * max(3, len(chart.categories))
+        side_by_side = 1 if chart.stacked else max(1.0, 0.8 * len(chart.groups))
+        return FRAME_IN + legend + BAR_IN * side_by_side * max(3, len(chart.categories))
     if isinstance(chart, Boxes):
-        return FRAME_IN + BOX_IN * max(2, len(chart.boxes))
+        table = BAR_IN * (len(chart.statistics) + 1) if chart.statistics else 0.0
+        return FRAME_IN + table + BOX_IN * max(2, len(chart.boxes))
     if isinstance(chart, Histogram):
         return _stack(len(chart.groups))
     names = sum(bool(line.name) for line in chart.panels[0].lines)

@@ -22,8 +22,13 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 def json_bytes(document: Document) -> bytes:
     """Encode a document; numbers JSON cannot hold become null."""
-    bare = msgspec.structs.replace(document, data={})
-    return json_from_value({**document.data, "document": bare})
+    return json_from_value(plain_value(document))
+
+
+def plain_value(document: Document) -> dict[str, object]:
+    """Give what is encoded: the facts for programs, and beside them the document."""
+    bare = msgspec.structs.replace(document, data={}, attachments=())
+    return {**document.data, "document": bare}
 
 
 def document_from_json(data: bytes) -> Document:

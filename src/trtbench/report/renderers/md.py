@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trtbench.report.document import (
     Block,
+    Cards,
     Code,
     Details,
     Document,
@@ -18,6 +19,7 @@ from trtbench.report.document import (
     FindingList,
     FindingOf,
     KeyValues,
+    Picture,
     Section,
     Table,
     Text,
@@ -35,7 +37,11 @@ MOST_ROWS = 200
 """GitHub refuses to render files above half a megabyte."""
 OPEN_FINDINGS = 12
 """More findings than this are folded away."""
-BRIEF = ("summary", "findings", "failures", "accuracy")
+CASES = 4
+"""Messages shown of a finding that says something else about each run."""
+NAMED = 8
+"""Runs named of those that have a finding."""
+BRIEF = ("verdicts", "summary", "findings", "failures", "accuracy")
 BRIEF_ROWS = 30
 """A pull request comment holds 65 536 characters."""
 
@@ -44,20 +50,21 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
 
 
-def render(document: Document, folder: Path, *, brief: bool = False) -> list[Path]:
+def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.md`` and the pictures it shows; a brief one has none."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    path.write_text(markdown(document, brief=brief), encoding="utf-8")
-    return [path, *([] if brief else png.render(document, folder))]
+    path.write_text(markdown(document), encoding="utf-8")
+    return [path, *([] if document.brief else png.render(document, folder))]
 
 
-def markdown(document: Document, *, brief: bool = False) -> str:
-    """Write the document as Markdown; ``brief`` keeps what fits a pull request comment."""
-    rows = BRIEF_ROWS if brief else MOST_ROWS
-    sections = [each for each in document.sections if not brief or each.id in BRIEF]
+def markdown(document: Document) -> str:
+    """Write the document as Markdown; a brief one keeps what fits a pull request comment."""
+    rows = BRIEF_ROWS if document.brief else MOST_ROWS
+    document = document.with_figures(()) if document.brief else document
+    sections = [each for each in document.sections if not document.brief or each.id in BRIEF]
     parts = [f"# {escape(document.title)}"]
-    if not brief:
+    if not document.brief:
         parts.append(f"Created {escape(document.created)} by trtbench.")
     for section in sections:
         parts += _section(section, rows=rows)
@@ -88,6 +95,12 @@ def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
             yield f"*{escape(block.caption)}*"
     elif isinstance(block, FindingList):
         yield from _findings(block)
+    elif isinstance(block, Cards):
+        yield _cards(block)
+    elif isinstance(block, Picture):
+        yield f"![{escape(block.title)}]({png.picture_name(block)})"
+        if block.caption:
+            yield f"*{escape(block.caption)}*"
     elif isinstance(block, Code):
         yield _fenced(block)
     elif isinstance(block, KeyValues):
@@ -142,20 +155,36 @@ def _findings(block: FindingList) -> list[str]:
 
 def _finding(item: FindingOf) -> str:
     finding = item.finding
-    lines = [f"- {ICONS[finding.severity]} **{escape(finding.message)}** ({escape(finding.code)})"]
-    if finding.evidence:
+    words = escape(item.title or finding.message)
+    lines = [f"- {ICONS[finding.severity]} **{words}** ({escape(finding.code)})"]
+    cases = [f"{escape(run)}: {escape(words)}" for run, words in item.cases[:CASES]]
+    lines += [f"  <br>{case}" for case in cases]
+    if finding.evidence and not cases:
         pairs = (f"{name} = {_number(value)}" for name, value in finding.evidence.items())
         lines.append(f"  <br>Evidence: {escape(', '.join(pairs))}")
     if finding.remedy:
         lines.append(f"  <br>Remedy: {escape(finding.remedy)}")
-    shown = ", ".join(item.runs[:4])
-    more = f" and {len(item.runs) - 4} more" if len(item.runs) > 4 else ""
-    lines.append(f"  <br>Runs: {escape(shown + more)}")
+    if len(item.cases) != len(cases) or not cases:
+        lines.append(f"  <br>{escape(_who(item.runs))}")
     return "\n".join(lines)
+
+
+def _who(runs: tuple[str, ...]) -> str:
+    shown = ", ".join(runs[:NAMED])
+    more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
+    return f"{'Runs' if len(runs) > 1 else 'Run'}: {shown}{more}"
 
 
 def _number(value: object) -> str:
     return text_from_number(value) if isinstance(value, float) else str(value)
+
+
+def _cards(cards: Cards) -> str:
+    lines = []
+    for card in cards.items:
+        detail = f" ({escape(card.detail)})" if card.detail else ""
+        lines.append(f"- {escape(card.title)}: **{escape(card.value)}**{detail}")
+    return "\n".join(lines)
 
 
 def _fenced(code: Code) -> str:

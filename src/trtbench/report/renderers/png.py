@@ -1,27 +1,38 @@
-"""Every figure of the document as a PNG file."""
+"""Every figure of the document as a PNG file, and copies of the pictures it shows."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
-from trtbench.report.document import Document, Figure
+from trtbench.report.document import Document, Figure, Picture
 
 
 def render(document: Document, folder: Path) -> list[Path]:
-    """Write ``<figure>.png`` for each figure."""
+    """Write ``<figure>.png`` for each figure; pictures that exist already are copied."""
+    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for figure in document.figures():
         path = folder / file_name(figure)
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(png_bytes(figure))
+        paths.append(path)
+    for picture in document.pictures():
+        path = folder / picture_name(picture)
+        if path.resolve() != Path(picture.path).resolve():
+            shutil.copyfile(picture.path, path)
         paths.append(path)
     return paths
 
 
 def file_name(figure: Figure) -> str:
     """Name the picture's file; an id is made of letters that every file system takes."""
-    return f"{re.sub(r'[^A-Za-z0-9._-]+', '_', figure.id)}.png"
+    return f"{_safe(figure.id)}.png"
+
+
+def picture_name(picture: Picture) -> str:
+    """Name the copy of a picture, with the ending of the original."""
+    return f"{_safe(picture.id)}{Path(picture.path).suffix.lower()}"
 
 
 def png_bytes(figure: Figure) -> bytes:
@@ -30,3 +41,7 @@ def png_bytes(figure: Figure) -> bytes:
     from trtbench.report.renderers._drawing import picture
 
     return picture(figure)
+
+
+def _safe(id: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", id)

@@ -1,21 +1,24 @@
-"""Whether the fast answer is still the right one, where runs carry scores.
+"""Whether the fast answer is still the right one: scores, and pictures of the worst cases.
 
-``run.extra["scores"]`` maps a metric to a number, or to a mapping (or value) with ``value`` and
-optionally ``low``, ``high`` and ``count``.
+Scores as ``readings`` says; ``run.extra["pictures"]`` is a sequence of paths, or of mappings with
+``path`` and optionally ``title`` and ``caption``, relative to the run's folder.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from trtbench.domain.result import Run
-from trtbench.report.document import Cell, Heading, Section, table_from_rows
-from trtbench.report.labels import labels_from_runs
+from trtbench.report.document import Block, Cell, Heading, Picture, Section, Text, table_from_rows
+from trtbench.report.labels import file_stem, labels_from_runs
 from trtbench.report.numbers import MISSING, text_from_count, text_from_number
+from trtbench.report.readings import Reading, readings_from_run
 
 ORDER = 80
+
+MOST_PICTURES = 12
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
 
 HEADINGS = (
     Heading(key="run", title="Run"),
@@ -27,78 +30,51 @@ HEADINGS = (
 )
 
 
-@dataclass(frozen=True)
-class Reading:
-    """One score as it was handed over."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    count: int | None = None
-
-
-@dataclass(frozen=True)
-class _Range:
-    low: float
-    high: float
-
-
 def make(runs: Sequence[Run]) -> Section | None:
-    """List every score of every run with its interval."""
+    """List every score of every run with its interval, and show the pictures runs carry."""
+    labels = labels_from_runs(runs)
     rows = [
         (label, metric, *_cells(reading))
-        for label, run in zip(labels_from_runs(runs), runs, strict=True)
+        for label, run in zip(labels, runs, strict=True)
         for metric, reading in readings_from_run(run).items()
     ]
-    if not rows:
+    blocks: list[Block] = []
+    if rows:
+        caption = "Low and high enclose the score with the confidence the evaluation states."
+        blocks.append(table_from_rows("accuracy", headings=HEADINGS, rows=rows, caption=caption))
+    pictures = list(_pictures(zip(labels, runs, strict=True)))
+    blocks += pictures[:MOST_PICTURES]
+    if len(pictures) > MOST_PICTURES:
+        blocks.append(Text(text=f"{MOST_PICTURES} of {len(pictures)} pictures are shown."))
+    if not blocks:
         return None
-    caption = "Low and high enclose the score with the confidence the evaluation states."
-    table = table_from_rows("accuracy", headings=HEADINGS, rows=rows, caption=caption)
-    return Section(id="accuracy", title="Accuracy", blocks=(table,))
-
-
-def readings_from_run(run: Run) -> dict[str, Reading]:
-    """Read a run's scores; what is not a number is passed over."""
-    scores = run.extra.get("scores")
-    if not isinstance(scores, Mapping):
-        return {}
-    found = {str(metric): _reading(score) for metric, score in scores.items()}
-    return {metric: reading for metric, reading in found.items() if reading}
-
-
-def _reading(score: object) -> Reading | None:
-    if isinstance(score, (int, float)):
-        return Reading(float(score)) if math.isfinite(score) else None
-    parts = {name: _number(_get(score, name)) for name in ("value", "low", "high", "count")}
-    interval = _get(score, "interval")
-    for name in ("low", "high"):
-        if parts[name] is None and interval is not None:
-            parts[name] = _number(_get(interval, name))
-    if parts["value"] is None:
-        return None
-    count = None if parts["count"] is None else int(parts["count"])
-    return Reading(parts["value"], parts["low"], parts["high"], count)
-
-
-def _get(source: object, name: str) -> object:
-    return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    return Section(id="accuracy", title="Accuracy", blocks=tuple(blocks))
 
 
 def _cells(reading: Reading) -> tuple[Cell, Cell, Cell, Cell]:
-    bounds = None
-    if reading.low is not None and reading.high is not None:
-        bounds = _Range(reading.low, reading.high)
-    ends = [
+    low, high = (
         Cell(value=end, text=MISSING if end is None else text_from_number(end, bounds=bounds))
+        for bounds in (reading.bounds,)
         for end in (reading.low, reading.high)
-    ]
-    return (
-        Cell(value=reading.value, text=text_from_number(reading.value, bounds=bounds)),
-        ends[0],
-        ends[1],
-        Cell(value=reading.count, text=text_from_count(reading.count)),
     )
+    count = Cell(value=reading.count, text=text_from_count(reading.count))
+    return Cell(value=reading.value, text=reading.text), low, high, count
+
+
+def _pictures(named: Iterator[tuple[str, Run]]) -> Iterator[Picture]:
+    taken: set[str] = set()
+    seen: set[Path] = set()
+    for label, run in named:
+        carried = run.extra.get("pictures", ())
+        for each in carried if isinstance(carried, (list, tuple)) else ():
+            facts = each if isinstance(each, Mapping) else {"path": each}
+            path = (run.path or Path()) / str(facts.get("path", ""))
+            if path.suffix.lower() not in SUFFIXES or path in seen or not path.is_file():
+                continue
+            seen.add(path)
+            yield Picture(
+                id=file_stem(path.stem, taken=taken),
+                title=str(facts.get("title") or path.stem.replace("_", " ")),
+                path=str(path),
+                caption=str(facts.get("caption") or label),
+            )

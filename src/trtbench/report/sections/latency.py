@@ -3,95 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trtbench.domain.result import Run
-from trtbench.domain.samples import Column
-from trtbench.report.document import (
+from trtbench.report.charts import (
     Axis,
     Bins,
-    Block,
-    Box,
-    Boxes,
-    Figure,
     Histogram,
     Line,
     Lines,
     Mark,
     Panel,
-    Section,
-    Text,
 )
-from trtbench.report.facts import headline_column, headline_summary, headline_title, measured
-from trtbench.report.labels import labels_from_runs
-from trtbench.report.numbers import text_from_count, text_from_duration, unit_for_seconds
-from trtbench.report.sampling import View, bin_edges, ecdf, view_of
+from trtbench.report.document import Block, Figure, Section, Text
+from trtbench.report.drawn import Drawn, drawn_from_runs, words_beyond
+from trtbench.report.facts import headline_summary, headline_title, measured
+from trtbench.report.numbers import text_from_duration
+from trtbench.report.sampling import bin_edges, ecdf, view_of
+from trtbench.report.speed import speed_blocks
 from trtbench.report.timeline import panel_from_run
 
 ORDER = 30
 
 MOST_PANELS = 6
 MOST_CURVES = 12
-BOXES_PER_FIGURE = 20
+UNEVEN = 3.0
+"""Series that differ in length by more than this factor get an axis of their own."""
 
 SERIES_CAPTION = (
     "Rings are far out (three interquartile ranges), triangles lie above the drawn range; "
-    "the dark line is the running median."
+    "the unbroken line is the running median."
 )
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    """The runs of one figure with what its pictures share: names, colours and unit."""
-
-    runs: list[Run]
-    names: list[str]
-    roles: list[str]
-    columns: list[Column]
-    unit: str
-    scale: float
-
-    def part(self, begin: int, end: int) -> _Drawn:
-        lists = {name: getattr(self, name)[begin:end] for name in ("runs", "names", "roles")}
-        return replace(self, columns=self.columns[begin:end], **lists)
-
-    def axis(self, view: View) -> Axis:
-        return Axis(
-            title=headline_title(self.runs),
-            unit=self.unit,
-            scale="log" if view.log else "linear",
-            low=view.low,
-            high=view.high,
-        )
-
-
-def _drawn_from_runs(runs: Sequence[Run]) -> _Drawn:
-    names, chosen = labels_from_runs(runs), measured(runs)
-    columns = [headline_column(run) for _, run in chosen]
-    unit, scale = unit_for_seconds(float(np.median([np.median(column) for column in columns])))
-    return _Drawn(
-        runs=[run for _, run in chosen],
-        names=[names[index] for index, _ in chosen],
-        roles=[f"run:{index}" for index, _ in chosen],
-        columns=[column / scale for column in columns],
-        unit=unit,
-        scale=scale,
-    )
 
 
 def make(runs: Sequence[Run]) -> Section | None:
     """Draw histogram, ECDF, box plots of several runs, and the series over time."""
     if not measured(runs):
         return None
-    drawn = _drawn_from_runs(runs)
+    drawn = drawn_from_runs(runs)
     blocks: list[Block] = [
         _histogram(drawn.part(0, MOST_PANELS)),
         _ecdf(drawn.part(0, MOST_CURVES)),
     ]
-    if len(drawn.runs) > 1:
-        blocks += _boxes(drawn)
+    blocks += speed_blocks(drawn)
     blocks.append(_series(drawn.part(0, MOST_PANELS)))
     if len(drawn.runs) > MOST_PANELS:
         note = (
@@ -103,7 +58,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     return Section(id="latency", title="Latency", blocks=tuple(blocks))
 
 
-def _histogram(drawn: _Drawn) -> Figure:
+def _histogram(drawn: Drawn) -> Figure:
     view = view_of(drawn.columns)
     edges = bin_edges(drawn.columns, view)
     groups = tuple(
@@ -112,7 +67,7 @@ def _histogram(drawn: _Drawn) -> Figure:
             role=role,
             counts=tuple(int(count) for count in np.histogram(column, edges)[0]),
             marks=_marks(run, drawn.scale),
-            beyond=_beyond(column, view, drawn),
+            beyond=words_beyond(column, view, drawn),
         )
         for name, role, run, column in zip(
             drawn.names, drawn.roles, drawn.runs, drawn.columns, strict=True
@@ -145,16 +100,7 @@ def _marks(run: Run, scale: float) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def _beyond(column: Column, view: View, drawn: _Drawn) -> str | None:
-    count = view.beyond(column)
-    if not count:
-        return None
-    noun = "sample" if count == 1 else "samples"
-    longest = text_from_duration(float(column.max()) * drawn.scale)
-    return f"{text_from_count(count)} {noun} outside, max {longest}"
-
-
-def _ecdf(drawn: _Drawn) -> Figure:
+def _ecdf(drawn: Drawn) -> Figure:
     view = view_of(drawn.columns)
     lines = []
     for name, role, column in zip(drawn.names, drawn.roles, drawn.columns, strict=True):
@@ -174,47 +120,7 @@ def _ecdf(drawn: _Drawn) -> Figure:
     )
 
 
-def _boxes(drawn: _Drawn) -> list[Figure]:
-    figures = []
-    for number, begin in enumerate(range(0, len(drawn.runs), BOXES_PER_FIGURE), start=1):
-        part = drawn.part(begin, begin + BOXES_PER_FIGURE)
-        view = view_of(part.columns)
-        boxes = tuple(
-            _box(name, role, column, view, drawn)
-            for name, role, column in zip(part.names, part.roles, part.columns, strict=True)
-        )
-        figures.append(
-            Figure(
-                id="latency_boxes" if number == 1 else f"latency_boxes_{number}",
-                title="Runs side by side",
-                chart=Boxes(value=part.axis(view), boxes=boxes),
-                caption="Box: quartiles and median. Whiskers: last sample within 1.5 box lengths.",
-            )
-        )
-    return figures
-
-
-def _box(name: str, role: str, column: Column, view: View, drawn: _Drawn) -> Box:
-    q1, median, q3 = (float(q) for q in np.quantile(column, (0.25, 0.5, 0.75)))
-    reach = 1.5 * (q3 - q1)
-    inside = column[(column >= q1 - reach) & (column <= q3 + reach)]
-    low, high = float(inside.min()), float(inside.max())
-    outside = np.sort(column[((column < low) | (column > high)) & (column <= view.high)])
-    shown = outside[np.linspace(0, len(outside) - 1, min(60, len(outside))).astype(int)]
-    return Box(
-        name=name,
-        role=role,
-        low=low,
-        q1=q1,
-        median=median,
-        q3=q3,
-        high=high,
-        outliers=tuple(shown.tolist()),
-        beyond=_beyond(column, view, drawn),
-    )
-
-
-def _series(drawn: _Drawn) -> Figure:
+def _series(drawn: Drawn) -> Figure:
     by_time = all(run.times.start is not None and run.times.launch is None for run in drawn.runs)
     panels = tuple(
         panel_from_run(
@@ -230,6 +136,7 @@ def _series(drawn: _Drawn) -> Figure:
         else Axis(title="Sample, in order of time"),
         y=Axis(title=headline_title(drawn.runs), unit=drawn.unit),
         panels=panels,
+        shared_x=not _uneven(panels),
     )
     return Figure(
         id="latency_series",
@@ -237,3 +144,8 @@ def _series(drawn: _Drawn) -> Figure:
         chart=chart,
         caption=SERIES_CAPTION + (" Each run has its own range." if len(panels) > 1 else ""),
     )
+
+
+def _uneven(panels: Sequence[Panel]) -> bool:
+    ends = [max((max(line.x) for line in each.lines if line.x), default=0.0) for each in panels]
+    return max(ends) > UNEVEN * min(ends)

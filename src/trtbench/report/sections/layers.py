@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from trtbench.domain.result import Run
 from trtbench.domain.samples import LayerProfile, LayerTime
+from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import (
-    Axis,
-    BarGroup,
-    Bars,
     Block,
     Cell,
     Details,
@@ -19,6 +17,8 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
+from trtbench.report.kind_blocks import Name, kind_blocks
+from trtbench.report.kinds import shares
 from trtbench.report.labels import labels_from_runs, shortened
 from trtbench.report.numbers import (
     Unit,
@@ -42,24 +42,33 @@ HEADINGS = (
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Show the slowest layers of each profiled run, and all of them folded away."""
-    profiled = [
-        (number, label, run.layers)
+    """Show the slowest layers of each profiled run, what kind they are, and all folded away."""
+    named = [
+        (number, label, run)
         for number, (label, run) in enumerate(zip(labels_from_runs(runs), runs, strict=True), 1)
-        if run.layers and run.layers.layers
+        if (run.layers and run.layers.layers) or (run.graph and run.graph.detailed)
     ]
-    if not profiled:
-        return None
-    alone = len(runs) == 1
     blocks: list[Block] = []
-    for place, (number, label, profile) in enumerate(profiled):
-        suffix = "" if alone else f"_{number}"
-        blocks.append(Text(text=_words(profile, None if alone else label)))
-        if place < MOST_FIGURES:
-            title = "The slowest layers" if alone else f"The slowest layers: {shortened(label)}"
-            blocks.append(layers_figure(profile, id=f"per_layer_time{suffix}", title=title))
-        blocks.append(_all_layers(profile, suffix=suffix, label=None if alone else label))
-    return Section(id="layers", title="Layers", blocks=tuple(blocks))
+    for place, (number, label, run) in enumerate(named):
+        alone = len(runs) == 1
+        name = Name(label=None if alone else label, suffix="" if alone else f"_{number}")
+        blocks += _blocks(run, name, drawn=place < MOST_FIGURES)
+    return Section(id="layers", title="Layers", blocks=tuple(blocks)) if blocks else None
+
+
+def _blocks(run: Run, name: Name, *, drawn: bool) -> list[Block]:
+    blocks: list[Block] = []
+    profile = run.layers if run.layers and run.layers.layers else None
+    if profile:
+        blocks.append(Text(text=_words(profile, name.label)))
+        if drawn:
+            title = f"The slowest layers{name.of(': ')}"
+            blocks.append(layers_figure(profile, id=f"per_layer_time{name.suffix}", title=title))
+    if run.graph and run.graph.detailed:
+        blocks += kind_blocks(shares(profile, run.graph), name, drawn=drawn)
+    if profile:
+        blocks.append(_all_layers(profile, name))
+    return blocks
 
 
 def by_time(profile: LayerProfile) -> list[LayerTime]:
@@ -116,7 +125,7 @@ def _words(profile: LayerProfile, label: str | None) -> str:
     )
 
 
-def _all_layers(profile: LayerProfile, *, suffix: str, label: str | None) -> Details:
+def _all_layers(profile: LayerProfile, name: Name) -> Details:
     ordered = by_time(profile)
     total = sum(layer.average_s for layer in ordered)
     unit = unit_for_seconds(ordered[0].average_s)
@@ -129,9 +138,9 @@ def _all_layers(profile: LayerProfile, *, suffix: str, label: str | None) -> Det
         )
         for layer in ordered
     ]
-    table = table_from_rows(f"layers{suffix}", headings=HEADINGS, rows=rows)
-    who = f" of {label}" if label else ""
-    return Details(summary=f"All {text_from_count(len(rows))} layers{who}", blocks=(table,))
+    table = table_from_rows(f"layers{name.suffix}", headings=HEADINGS, rows=rows)
+    summary = f"All {text_from_count(len(rows))} layers{name.of(' of ')}"
+    return Details(summary=summary, blocks=(table,))
 
 
 def _share(value: float | None) -> Cell:

@@ -9,15 +9,12 @@ import numpy as np
 
 from trtbench.analysis.summary import QUANTILES, ColumnSummary, Quantile
 from trtbench.domain.result import Run
+from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import (
-    Axis,
     Block,
     Cell,
     Figure,
     Heading,
-    Line,
-    Lines,
-    Panel,
     Section,
     table_from_rows,
 )

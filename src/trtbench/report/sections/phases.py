@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtbench.domain.result import Run
+from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import (
-    Axis,
-    BarGroup,
-    Bars,
     Cell,
     Figure,
     Heading,

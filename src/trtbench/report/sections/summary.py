@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.result import Run
-from trtbench.report.document import Cell, Heading, Section, Text, table_from_rows
+from trtbench.report.document import Card, Cards, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.facts import PHASES, headline_summary, summary_of
+from trtbench.report.gathering import gather
 from trtbench.report.labels import labels_from_runs, model_name, precision_name
 from trtbench.report.numbers import (
     MISSING,
@@ -54,7 +55,38 @@ def make(runs: Sequence[Run]) -> Section:
         ),
     )
     text = " ".join(filter(None, (_counts(runs), _lowest(runs), _trust(runs))))
-    return Section(id="summary", title="Summary", blocks=(Text(text=text), table))
+    cards = (_cards(runs[0]),) if len(runs) == 1 and heads[0] else ()
+    return Section(id="summary", title="Summary", blocks=(Text(text=text), *cards, table))
+
+
+def _cards(run: Run) -> Cards:
+    """Show the numbers that a single run is looked up for."""
+    head, summary = headline_summary(run), summary_of(run)
+    assert head is not None  # a run without samples has no cards
+    interval, tail = head.median_interval, head.quantile(0.99)
+    needed = f"needs {text_from_count(tail.needed)} samples" if tail.needed else ""
+    launches = _plural(summary.launches, "launch", "launches")
+    return Cards(
+        items=(
+            Card(
+                title=f"Median {PHASES[head.column].lower()} time",
+                value=text_from_duration(head.median, bounds=interval),
+                detail=f"± {interval.half_width * 100:.2g} %, {launches}"
+                if interval and interval.high > 0
+                else launches,
+            ),
+            Card(
+                title="p99",
+                value=text_from_duration(tail.value, bounds=tail.interval),
+                detail="" if tail.value is not None else needed,
+            ),
+            Card(
+                title="Throughput",
+                value=f"{text_from_number(summary.items_per_s)} items/s",
+                detail=f"batch {run.record.items_per_query}",
+            ),
+        )
+    )
 
 
 def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
@@ -117,12 +149,14 @@ def _lowest(runs: Sequence[Run]) -> str | None:
 
 
 def _trust(runs: Sequence[Run]) -> str:
-    counts = Counter(finding.severity for run in runs for finding in run.findings)
-    if not counts:
+    """Count what was found by code, as the list below shows it."""
+    found = gather((run.id, finding) for run in runs for finding in run.findings)
+    if found is None:
         return "Nothing was found that speaks against these numbers."
-    found = [_plural(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind]]
-    return f"The tool itself has {', '.join(found)} about these numbers, listed below."
+    counts = Counter(item.finding.severity for item in found.items)
+    words = [_plural(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind]]
+    return f"The tool itself has {', '.join(words)} about these numbers, listed below."
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{text_from_count(count)} {noun}{'' if count == 1 else 's'}"
+def _plural(count: int, noun: str, many: str | None = None) -> str:
+    return f"{text_from_count(count)} {noun if count == 1 else many or f'{noun}s'}"

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.domain.result import Run
+from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import (
-    Axis,
     Block,
     Cell,
     Figure,
     Heading,
-    Line,
-    Lines,
-    Panel,
     Section,
     Text,
     table_from_rows,
 )
 from trtbench.report.facts import headline_summary, headline_title, summary_of
-from trtbench.report.labels import model_name, precision_name
+from trtbench.report.labels import (
+    file_stem,
+    model_name,
+    network_name,
+    precision_name,
+    shortened,
+)
 from trtbench.report.numbers import (
     Unit,
     common_unit,
@@ -31,6 +34,9 @@ from trtbench.report.numbers import (
 ORDER = 70
 
 MOST_CURVES = 8
+MOST_FIGURES = 8
+LABELLED_CURVES = 4
+"""Words beside the points of more curves than this would cover one another."""
 
 HEADINGS = (
     Heading(key="series", title="Series"),
@@ -42,6 +48,8 @@ HEADINGS = (
 )
 
 Key = tuple[str, ...]
+Curve = tuple[str, str, list[Run]]
+"""Name, role and runs of one series, by batch."""
 
 
 def make(runs: Sequence[Run]) -> Section | None:
@@ -60,15 +68,12 @@ def make(runs: Sequence[Run]) -> Section | None:
         for run in members
     ]
     table = table_from_rows("throughput", headings=HEADINGS, rows=rows)
-    drawn = dict(list(series.items())[:MOST_CURVES])
-    roles = [f"run:{runs.index(members[0])}" for members in drawn.values()]
-    blocks: tuple[Block, ...] = (
-        _against_batch(names[:MOST_CURVES], roles, drawn),
-        _against_latency(names[:MOST_CURVES], roles, drawn),
-    )
+    roles = [f"run:{runs.index(members[0])}" for members in series.values()]
+    curves = list(zip(names, roles, series.values(), strict=True))
+    blocks: list[Block] = [*_against_batch(curves), _against_latency(curves[:MOST_CURVES])]
     if len(series) > MOST_CURVES:
-        note = f"Pictures show the first {MOST_CURVES} of {len(series)} series, the table all."
-        blocks = (Text(text=note), *blocks)
+        note = f"Pictures show {MOST_CURVES} series at most; the table has all {len(series)}."
+        blocks.insert(0, Text(text=note))
     return Section(id="throughput", title="Throughput", blocks=(*blocks, table))
 
 
@@ -87,10 +92,12 @@ def _series(runs: Sequence[Run]) -> dict[Key, list[Run]]:
 
 def _key(run: Run) -> Key:
     spec = run.record.spec
+    precision = precision_name(run.record)
     return (
-        model_name(run.record),
+        # Engines of fixed batch are one file per batch; without a precision, only files tell.
+        network_name(run.record) if precision else model_name(run.record),
         spec.runtime,
-        precision_name(run.record) or "",
+        precision or "",
         spec.protocol,
         f"{spec.threads} threads" if spec.threads else "",
         "CUDA graph" if spec.cuda_graph == "on" else "",
@@ -120,7 +127,19 @@ def _cells(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     )
 
 
-def _against_batch(names: list[str], roles: list[str], series: dict[Key, list[Run]]) -> Figure:
+def _against_batch(curves: Sequence[Curve]) -> list[Figure]:
+    """Draw one figure for each network, with a curve per runtime and precision."""
+    networks: dict[str, list[Curve]] = {}
+    for curve in curves:
+        networks.setdefault(network_name(curve[2][0].record), []).append(curve)
+    taken: set[str] = set()
+    return [
+        _network_figure(network, members[:MOST_CURVES], stem=file_stem(network, taken=taken))
+        for network, members in list(networks.items())[:MOST_FIGURES]
+    ]
+
+
+def _network_figure(network: str, curves: Sequence[Curve], *, stem: str) -> Figure:
     lines = tuple(
         Line(
             name=name,
@@ -129,40 +148,44 @@ def _against_batch(names: list[str], roles: list[str], series: dict[Key, list[Ru
             y=tuple(summary_of(run).items_per_s for run in members),
             style="both",
         )
-        for name, role, members in zip(names, roles, series.values(), strict=True)
+        for name, role, members in curves
     )
     chart = Lines(
         x=Axis(title="Batch size", unit="items", scale="log2"),
         y=Axis(title="Throughput", unit="items/s", low=0),
         panels=(Panel(lines=lines),),
     )
-    return Figure(id="throughput_vs_batch", title="Throughput against batch size", chart=chart)
+    return Figure(
+        id=f"inference_throughput_vs_batch_size_{stem}",
+        title=f"Throughput against batch size: {shortened(network)}",
+        chart=chart,
+    )
 
 
-def _against_latency(names: list[str], roles: list[str], series: dict[Key, list[Run]]) -> Figure:
-    runs = [run for members in series.values() for run in members]
+def _against_latency(curves: Sequence[Curve]) -> Figure:
+    runs = [run for _, _, members in curves for run in members]
     slowest = max(head.median for run in runs if (head := headline_summary(run)))
     unit, scale = unit_for_seconds(slowest)
-    lines = []
-    for name, role, members in zip(names, roles, series.values(), strict=True):
-        heads = [head for run in members if (head := headline_summary(run))]
-        lines.append(
-            Line(
-                name=name,
-                role=role,
-                x=tuple(head.median / scale for head in heads),
-                y=tuple(summary_of(run).items_per_s for run in members),
-                style="both",
-            )
+    few = len(curves) <= LABELLED_CURVES
+    lines = tuple(
+        Line(
+            name=name,
+            role=role,
+            x=tuple(head.median / scale for run in members if (head := headline_summary(run))),
+            y=tuple(summary_of(run).items_per_s for run in members),
+            texts=tuple(f"batch {run.record.spec.batch}" for run in members) if few else (),
+            style="both",
         )
+        for name, role, members in curves
+    )
     chart = Lines(
         x=Axis(title=f"{headline_title(runs)}, median", unit=unit, low=0),
         y=Axis(title="Throughput", unit="items/s", low=0),
-        panels=(Panel(lines=tuple(lines)),),
+        panels=(Panel(lines=lines),),
     )
     return Figure(
         id="throughput_vs_latency",
         title="Throughput against latency",
         chart=chart,
-        caption="One point per batch size, the smallest on the left.",
+        caption="One point per batch size. The best batch lies where the curve bends to the right.",
     )

@@ -5,21 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from trtbench.domain.result import Comparison, Run, Verdict
 from trtbench.report.document import (
     Block,
+    Card,
+    Cards,
     Cell,
-    FindingList,
-    FindingOf,
     Heading,
     Section,
-    Text,
+    Tone,
     table_from_rows,
 )
+from trtbench.report.gathering import gather
 from trtbench.report.labels import labels_from_runs
-from trtbench.units import text_from_fraction
+from trtbench.report.numbers import text_from_change
+from trtbench.report.readings import readings_from_run
 
 ORDER = 5
 
@@ -33,11 +35,13 @@ HEADINGS = (
     Heading(key="launches", title="Launches", align="right"),
     Heading(key="measured", title="Measured"),
 )
+MOST_CARDS = 8
+TONES: dict[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain"}
 _DESIGNS = {"duet": "in turn", "launches": "launches in turn", "apart": "apart"}
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """Put every comparison into one table, the headline of each into a sentence."""
+    """Put the headline of every comparison on a card, and all verdicts into one table."""
     found = list(_comparisons(runs))
     if not found:
         return None
@@ -46,18 +50,15 @@ def make(runs: Sequence[Run]) -> Section | None:
         for names, comparison in found
         for verdict in comparison.verdicts
     ]
-    sentences = [_sentence(names, comparison.verdicts[0]) for names, comparison in found]
-    findings = tuple(
-        FindingOf(runs=(names[0],), finding=finding)
-        for names, comparison in found
-        for finding in comparison.findings
+    by_id = {run.id: run for run in runs}
+    findings = gather(
+        (names[0], finding) for names, comparison in found for finding in comparison.findings
     )
-    blocks: list[Block] = [
-        Text(text=" ".join(sentences)),
-        table_from_rows("verdicts", headings=HEADINGS, rows=rows),
-    ]
+    cards = Cards(items=tuple(_card(names, each, by_id) for names, each in found[:MOST_CARDS]))
+    table = table_from_rows("verdicts", headings=HEADINGS, rows=rows)
+    blocks: list[Block] = [cards, table]
     if findings:
-        blocks.append(FindingList(items=findings))
+        blocks.append(findings)
     return Section(id="verdicts", title="Verdicts", blocks=tuple(blocks))
 
 
@@ -78,23 +79,58 @@ def _row(
     interval = "–"
     if verdict.interval is not None:
         ends = (verdict.interval.low - 1, verdict.interval.high - 1)
-        interval = " to ".join(text_from_fraction(end, signed=True) for end in ends)
+        interval = " to ".join(text_from_change(end) for end in ends)
     return (
         names[0],
         names[1],
         verdict.metric,
         verdict.kind,
-        Cell(value=change, text=text_from_fraction(change, signed=True)),
+        Cell(value=change, text=text_from_change(change)),
         interval,
         verdict.launches,
         _DESIGNS[comparison.design],
     )
 
 
-def _sentence(names: tuple[str, str], verdict: Verdict) -> str:
+def _card(names: tuple[str, str], comparison: Comparison, by_id: Mapping[str, Run]) -> Card:
+    """Say what is faster, by how much, how sure that is, and whether it is still right."""
+    verdict = comparison.verdicts[0]
+    candidate, baseline = (by_id.get(each) for each in (comparison.candidate, comparison.baseline))
+    rightness = _rightness(candidate, baseline)
+    title = f"{names[0]} against {names[1]}"
     if verdict.ratio is None or verdict.kind in ("unclear", "incomparable"):
-        return f"{names[0]} against {names[1]}: {verdict.kind} ({verdict.reason})."
-    change = text_from_fraction(verdict.ratio - 1, signed=True)
-    if verdict.kind == "same":
-        return f"{names[0]} is as fast as {names[1]} ({change})."
-    return f"{names[0]} is {verdict.kind} than {names[1]}: {change} in {verdict.metric} time."
+        detail = "; ".join((verdict.reason, rightness))
+        return Card(title=title, value=verdict.kind, detail=detail, tone="unclear")
+    change = text_from_change(verdict.ratio - 1, digits=1)
+    facts = [f"{change} {verdict.metric} {_noun(verdict)}", *_sureness(comparison), rightness]
+    value = "as fast" if verdict.kind == "same" else _times(verdict)
+    return Card(title=title, value=value, detail="; ".join(facts), tone=TONES[verdict.kind])
+
+
+def _times(verdict: Verdict) -> str:
+    ratio = verdict.ratio or 1.0
+    speed = ratio if verdict.metric == "throughput" else 1 / ratio
+    return f"{speed:.2f} × as fast" if speed >= 1 else f"{1 / speed:.2f} × as slow"
+
+
+def _noun(verdict: Verdict) -> str:
+    return "" if verdict.metric == "throughput" else "time"
+
+
+def _sureness(comparison: Comparison) -> list[str]:
+    verdict = comparison.verdicts[0]
+    facts = [f"measured {_DESIGNS[comparison.design]}, {verdict.launches} launches"]
+    if verdict.interval is not None:
+        ends = (verdict.interval.low - 1, verdict.interval.high - 1)
+        words = " to ".join(text_from_change(end, digits=1) for end in ends)
+        facts.insert(0, f"{verdict.interval.level * 100:g} % interval {words}")
+    return facts
+
+
+def _rightness(candidate: Run | None, baseline: Run | None) -> str:
+    after = readings_from_run(candidate) if candidate else {}
+    before = readings_from_run(baseline) if baseline else {}
+    shared = next((metric for metric in after if metric in before), None)
+    if shared is None:
+        return "accuracy not compared"
+    return f"{shared} {after[shared].text} against {before[shared].text}"

@@ -1,0 +1,156 @@
+"""Charts as values: described once, as data, and drawn by any renderer.
+
+Does not know drawing libraries; a role chooses a colour (see ``style``).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from trtbench.domain.spec import Value
+
+Scale = Literal["linear", "log", "log2", "tail", "time"]
+"""``tail`` is for quantiles: as much room from 0.99 to 0.999 as from 0.9 to 0.99.
+
+``time`` holds seconds since 1970 and shows dates."""
+
+
+class Axis(Value, frozen=True, kw_only=True):
+    """An axis of a figure; a range that is ``None`` follows the data."""
+
+    title: str
+    unit: str | None = None
+    scale: Scale = "linear"
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def label(self) -> str:
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+
+class Mark(Value, frozen=True, kw_only=True):
+    """A straight line across a panel, with a word beside it."""
+
+    at: float
+    text: str
+    axis: Literal["x", "y"] = "x"
+    role: str = "mark"
+
+
+class Span(Value, frozen=True, kw_only=True):
+    """A shaded stretch of the x axis."""
+
+    low: float
+    high: float
+    text: str
+    role: str = "warm-up"
+
+
+class Line(Value, frozen=True, kw_only=True):
+    """Points that belong together; ``role`` chooses the colour (see ``style``)."""
+
+    name: str | None
+    """As the legend shows it; ``None`` keeps it out of the legend."""
+    role: str
+    x: tuple[float, ...]
+    y: tuple[float | None, ...]
+    style: Literal["line", "dotted", "steps", "points", "both", "ring", "beyond"] = "line"
+    """``beyond`` marks points that lie outside the drawn range, at its edge."""
+    low: tuple[float | None, ...] = ()
+    high: tuple[float | None, ...] = ()
+    """Ends of an interval around each y; empty where nobody knows any."""
+    sizes: tuple[float, ...] = ()
+    """Areas of the marks, relative to the largest of the panel."""
+    texts: tuple[str, ...] = ()
+    """A word beside each point."""
+
+
+class Panel(Value, frozen=True, kw_only=True):
+    """One set of axes of a figure; the panels of a figure share their axes' meaning."""
+
+    title: str | None = None
+    low: float | None = None
+    high: float | None = None
+    """Range of the y axis of this panel alone; by default the figure's."""
+    y: Axis | None = None
+    """Where the panel shows another quantity than the figure's axis names."""
+    lines: tuple[Line, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    spans: tuple[Span, ...] = ()
+
+
+class Lines(Value, frozen=True, kw_only=True, tag="lines", tag_field="kind"):
+    """Curves: ECDFs, time series, percentile curves, one quantity against another."""
+
+    x: Axis
+    y: Axis
+    panels: tuple[Panel, ...]
+    shared_x: bool = True
+    """False where panels differ so much in length that one axis would squeeze some of them."""
+
+
+class Bins(Value, frozen=True, kw_only=True):
+    """Counts of one group, one for each pair of neighbouring edges."""
+
+    name: str
+    role: str
+    counts: tuple[int, ...]
+    marks: tuple[Mark, ...] = ()
+    beyond: str | None = None
+    """What lies outside the drawn range, in words."""
+
+
+class Histogram(Value, frozen=True, kw_only=True, tag="histogram", tag_field="kind"):
+    """How often values fall between edges that all groups share."""
+
+    x: Axis
+    y: Axis
+    edges: tuple[float, ...]
+    groups: tuple[Bins, ...]
+
+
+class BarGroup(Value, frozen=True, kw_only=True):
+    """One colour of bars, a value for every category."""
+
+    name: str
+    role: str
+    values: tuple[float | None, ...]
+    labels: tuple[str, ...] = ()
+
+
+class Bars(Value, frozen=True, kw_only=True, tag="bars", tag_field="kind"):
+    """Horizontal bars, from top to bottom; several groups are stacked, or stand side by side."""
+
+    value: Axis
+    category_title: str
+    categories: tuple[str, ...]
+    """Labels, not keys: they may repeat."""
+    groups: tuple[BarGroup, ...]
+    stacked: bool = True
+
+
+class Box(Value, frozen=True, kw_only=True):
+    """Five numbers of a distribution, and single values outside the whiskers."""
+
+    name: str
+    role: str
+    low: float
+    q1: float
+    median: float
+    q3: float
+    high: float
+    outliers: tuple[float, ...] = ()
+    beyond: str | None = None
+
+
+class Boxes(Value, frozen=True, kw_only=True, tag="boxes", tag_field="kind"):
+    """Box plots side by side on one axis."""
+
+    value: Axis
+    boxes: tuple[Box, ...]
+    statistics: tuple[tuple[str, ...], ...] = ()
+    """Rows that a picture shows below the boxes: a name, and a text for every box."""
+
+
+Chart = Lines | Histogram | Bars | Boxes

@@ -1,0 +1,114 @@
+"""Horizontal bars and boxes for plotly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trtbench.report.charts import Bars, Boxes
+from trtbench.report.numbers import text_from_number
+from trtbench.report.renderers._plot_parts import Spec, axis_spec, ink, rounded, words
+
+BAR_PX = 26
+BOX_PX = 52
+FRAME_PX = 120
+LABEL_LENGTH = 40
+
+
+def bars(chart: Bars) -> Spec:
+    """Describe bars from top to bottom; categories are places, because labels may repeat."""
+    places = list(range(len(chart.categories)))
+    side_by_side = len(chart.groups) if not chart.stacked else 1
+    data = [
+        {
+            "type": "bar", "orientation": "h", "name": words(group.name),
+            "y": places, "x": rounded(group.values), "marker": {"color": ink(group.role)},
+            "text": _labels(chart, number), "textposition": "outside" if not chart.stacked
+            or len(chart.groups) == 1 else "none", "cliponaxis": False, "constraintext": "none",
+            "textfont": {"size": 12}, "insidetextanchor": "start",
+            "customdata": [words(each, length=200) for each in chart.categories],
+            "hovertemplate": _hover(chart, len(chart.groups) > 1),
+            "showlegend": len(chart.groups) > 1,
+        }
+        for number, group in enumerate(chart.groups)
+    ]  # fmt: skip
+    layout: Spec = {
+        "barmode": "stack" if chart.stacked else "group",
+        "bargap": 0.25,
+        "bargroupgap": 0.06,
+        "xaxis": axis_spec(chart.value) | {"rangemode": "tozero"},
+        "yaxis": _names(chart.categories),
+        "legend": {"traceorder": "normal"},
+    }
+    if _labelled(chart):
+        longest = max((value or 0.0 for group in chart.groups for value in group.values), default=0)
+        layout["xaxis"]["range"] = [0, (longest or 1.0) * 1.35]
+    height = FRAME_PX + BAR_PX * max(3, len(places)) * max(1.0, 0.75 * side_by_side)
+    return {"data": data, "layout": layout, "height": round(height)}
+
+
+def boxes(chart: Boxes) -> Spec:
+    """Describe boxes from their five numbers, and the single values outside the whiskers."""
+    data: list[Spec] = []
+    for place, box in enumerate(chart.boxes):
+        data.append(
+            {
+                "type": "box", "orientation": "h", "name": words(box.name), "y": [place],
+                **{name: rounded([value]) for name, value in (
+                    ("lowerfence", box.low), ("q1", box.q1), ("median", box.median),
+                    ("q3", box.q3), ("upperfence", box.high))},
+                "line": {"color": ink(box.role), "width": 2}, "fillcolor": ink(box.role, 0.4),
+                "hoverinfo": "x+name", "showlegend": False, "width": 0.5,
+            }
+        )  # fmt: skip
+        if box.outliers:
+            unit = f" {chart.value.unit}" if chart.value.unit else ""
+            data.append(
+                {
+                    "type": "scatter", "mode": "markers", "name": words(box.name),
+                    "x": rounded(box.outliers), "y": [place] * len(box.outliers),
+                    "marker": {"color": ink(box.role), "symbol": "circle-open", "size": 6},
+                    "hovertemplate": f"%{{x}}{unit}<extra></extra>", "showlegend": False,
+                }
+            )  # fmt: skip
+    layout: Spec = {
+        "xaxis": axis_spec(chart.value, values=[box.median for box in chart.boxes], padded=True),
+        "yaxis": _names([box.name for box in chart.boxes]),
+        "annotations": [
+            {"xref": "paper", "x": 1, "xanchor": "right", "y": place - 0.38, "yanchor": "middle",
+             "text": words(f"{box.beyond} ▸"), "showarrow": False,
+             "font": {"size": 11, "color": ink("outlier")}}
+            for place, box in enumerate(chart.boxes)
+            if box.beyond
+        ],
+    }  # fmt: skip
+    height = FRAME_PX + BOX_PX * max(2, len(chart.boxes))
+    return {"data": data, "layout": layout, "height": height}
+
+
+def _names(names: Sequence[str]) -> Spec:
+    return {
+        "tickvals": list(range(len(names))),
+        "ticktext": [words(name, length=LABEL_LENGTH) for name in names],
+        "range": [len(names) - 0.4, -0.6],
+        "automargin": True,
+        "showgrid": False,
+        "zeroline": False,
+        "fixedrange": True,
+    }
+
+
+def _labelled(chart: Bars) -> bool:
+    return bool(chart.groups[0].labels) or not chart.stacked or len(chart.groups) == 1
+
+
+def _labels(chart: Bars, number: int) -> list[str]:
+    group = chart.groups[number]
+    if group.labels:
+        return [words(each) for each in group.labels]
+    return ["" if value is None else text_from_number(value) for value in group.values]
+
+
+def _hover(chart: Bars, several: bool) -> str:
+    unit = f" {chart.value.unit}" if chart.value.unit else ""
+    name = "<br>%{fullData.name}" if several else ""
+    return f"<b>%{{customdata}}</b>{name}<br>%{{x}}{unit}<extra></extra>"

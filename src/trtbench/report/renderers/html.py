@@ -1,0 +1,163 @@
+"""The document as one page that opens anywhere: no file beside it, no request to any network.
+
+plotly.js comes out of the plotly package, whole, because the smaller bundles are published for
+npm only and an installation from PyPI must be enough. Packed with gzip it takes 2 MB of the page
+instead of 4.8, and every browser since 2023 unpacks it. A content security policy inside the page
+forbids it to load anything, so that nobody has to take that on trust.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench import __version__
+from trtbench.report import style
+from trtbench.report.document import Cell, Document, FindingList, Picture
+from trtbench.report.numbers import text_from_count, text_from_number
+from trtbench.report.renderers import json
+from trtbench.report.renderers._plots import spec_from_figure
+
+FILE = "report.html"
+OPEN_ROWS = 200
+"""Rows of a table that stand in the page as text; the rest is unpacked when it is wanted."""
+FILTER_FROM = 8
+"""Rows from which a table gets a field to search it."""
+LONG_CELL = 40
+"""Letters from which a cell is broken into lines."""
+MOST_FINDINGS = 12
+PICTURE_PX = 1400
+LEVEL = 6
+SEVERITIES = ("error", "warning", "note")
+
+
+def render(document: Document, folder: Path) -> list[Path]:
+    """Write ``report.html``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    path.write_text(page(document), encoding="utf-8")
+    return [path]
+
+
+def page(document: Document) -> str:
+    """Write the document as one page."""
+    template = _environment().get_template("report.html.j2")
+    figures = {figure.id: spec_from_figure(figure) for figure in document.figures()}
+    return str(
+        template.render(
+            document=document,
+            version=__version__,
+            heights={id: spec["height"] for id, spec in figures.items()},
+            severities=_severities(document),
+            css=_asset("report.css"),
+            js=_asset("report.js"),
+            palette=style.TOKENS,
+            plotly=_plotly() if figures else "",
+            figures=packed(msgspec.json.encode(figures)),
+            rows=packed(msgspec.json.encode(dict(_more_rows(document)))),
+            json=packed(msgspec.json.encode(json.plain_value(document))),
+            attachments=[
+                (each.name, each.title, base64.b64encode(each.content).decode())
+                for each in document.attachments
+            ],
+        )
+    )
+
+
+def packed(data: bytes) -> str:
+    """Pack bytes into letters that stand safely in any page."""
+    return base64.b64encode(gzip.compress(data, LEVEL, mtime=0)).decode()
+
+
+def data_url(picture: Picture) -> str:
+    """Put a picture into the page, no larger than a page shows it."""
+    from io import BytesIO
+
+    from PIL import Image
+
+    path = Path(picture.path)
+    with Image.open(path) as image:
+        if max(image.size) <= PICTURE_PX:
+            kind, data = (image.format or "png").lower(), path.read_bytes()
+        else:
+            image.thumbnail((PICTURE_PX, PICTURE_PX))
+            buffer = BytesIO()
+            image.convert("RGB").save(buffer, format="JPEG", quality=85)
+            kind, data = "jpeg", buffer.getvalue()
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Any:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FunctionLoader(_asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "kind": lambda block: type(block).__name__,
+        "paragraphs": lambda text: text.split("\n\n"),
+        "sortable": _sortable,
+        "evidence": _evidence,
+        "count": text_from_count,
+        "data_url": data_url,
+    }
+    environment.globals |= {
+        "open_rows": OPEN_ROWS,
+        "long_cell": LONG_CELL,
+        "filter_from": FILTER_FROM,
+        "most_findings": MOST_FINDINGS,
+    }
+    return environment
+
+
+def _asset(name: str) -> str:
+    folder = resources.files("trtbench.report.renderers") / "_html"
+    return (folder / name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _plotly() -> str:
+    script = resources.files("plotly") / "package_data" / "plotly.min.js"
+    return packed(script.read_bytes())
+
+
+def _severities(document: Document) -> dict[str, int]:
+    """Count what was found about the runs and their comparisons, for the top of the page."""
+    counts: Counter[str] = Counter(
+        item.finding.severity
+        for block in document.blocks()
+        if isinstance(block, FindingList)
+        for item in block.items
+    )
+    return {name: counts[name] for name in SEVERITIES if counts[name]}
+
+
+def _more_rows(document: Document) -> Iterator[tuple[str, list[list[list[object]]]]]:
+    for table in document.tables():
+        if len(table.rows) > OPEN_ROWS:
+            rows = table.rows[OPEN_ROWS:]
+            yield table.id, [[[cell.shown, _sortable(cell)] for cell in row] for row in rows]
+
+
+def _sortable(cell: Cell) -> float | int | str | None:
+    """Give the value to sort by, where it is not the text itself."""
+    if isinstance(cell.value, bool) or cell.text is None:
+        return None if isinstance(cell.value, (str, bool)) else cell.value
+    return cell.value if isinstance(cell.value, (int, float)) else None
+
+
+def _evidence(value: object) -> str:
+    return text_from_number(value) if isinstance(value, float) else str(value)

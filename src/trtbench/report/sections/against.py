@@ -1,0 +1,109 @@
+"""One side against the other, statistic by statistic: PyTorch and an engine, or what was compared.
+
+The columns are those of toolkit 000: ``engine_minus_pt`` and ``engine_over_pt_ratio``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trtbench.analysis.deltas import CompareRow, toolkit_000_rows
+from trtbench.domain.result import Comparison, Run
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Details,
+    Heading,
+    Section,
+    Table,
+    Text,
+    table_from_rows,
+)
+from trtbench.report.labels import labels_from_runs, shortened
+from trtbench.report.numbers import MISSING, text_from_number
+
+ORDER = 45
+
+MOST_PAIRS = 8
+OPEN_PAIRS = 2
+ENGINES = ("tensorrt", "tensorrt-rtx", "tensorrt_rtx", "trtexec")
+
+Pair = tuple[str, Run, str, Run]
+"""Name and run of the baseline, and of the candidate."""
+
+
+def make(runs: Sequence[Run]) -> Section | None:
+    """Put differences and ratios of every statistic into one table per pair."""
+    pairs = pairs_from_runs(runs)[:MOST_PAIRS]
+    if not pairs:
+        return None
+    note = (
+        "Times in milliseconds; percentiles are interpolated as in the file of the same columns. "
+        "Whether a difference is real is for the verdicts to say, not for this table."
+    )
+    blocks: list[Block] = [Text(text=note)]
+    for number, pair in enumerate(pairs, start=1):
+        table = _table(pair, id="against" if len(pairs) == 1 else f"against_{number}")
+        folded = Details(summary=f"{pair[2]} against {pair[0]}", blocks=(table,))
+        blocks.append(table if number <= OPEN_PAIRS else folded)
+    title = "PyTorch against engine" if _torch(pairs[0][1]) else "Side by side"
+    return Section(id="against", title=title, blocks=tuple(blocks))
+
+
+def pairs_from_runs(runs: Sequence[Run]) -> list[Pair]:
+    """Pair PyTorch with the engines of the same batch, and the sides of comparisons."""
+    named = list(zip(labels_from_runs(runs), runs, strict=True))
+    found: dict[tuple[str, str], Pair] = {}
+    for name, run in named:
+        for other_name, other in named:
+            if (_torch(run) and _engine(other) and _alike(run, other)) or _compared(run, other):
+                found.setdefault((run.id, other.id), (name, run, other_name, other))
+    return list(found.values())
+
+
+def _torch(run: Run) -> bool:
+    return run.record.spec.runtime == "torch"
+
+
+def _engine(run: Run) -> bool:
+    return run.record.spec.runtime in ENGINES or run.record.spec.model.format == "engine"
+
+
+def _alike(run: Run, other: Run) -> bool:
+    return run.record.spec.batch == other.record.spec.batch
+
+
+def _compared(baseline: Run, candidate: Run) -> bool:
+    carried = candidate.extra.get("comparisons", ())
+    return any(
+        isinstance(each, Comparison) and each.baseline == baseline.id
+        for each in (carried if isinstance(carried, (list, tuple)) else ())
+    )
+
+
+def _table(pair: Pair, *, id: str) -> Table:
+    before, baseline, after, candidate = pair
+    headings = (
+        Heading(key="metric", title="Metric"),
+        Heading(key="pt", title=shortened(before, length=32), align="right"),
+        Heading(key="engine", title=shortened(after, length=32), align="right"),
+        Heading(key="engine_minus_pt", title="Difference", align="right"),
+        Heading(key="engine_over_pt_ratio", title="Ratio", align="right"),
+    )
+    rows = [_row(each) for each in toolkit_000_rows(baseline, candidate) if _known(each)]
+    return table_from_rows(id, headings=headings, rows=rows)
+
+
+def _known(row: CompareRow) -> bool:
+    return any(value not in (None, "Unknown") for value in (row.pt, row.engine))
+
+
+def _row(row: CompareRow) -> tuple[Cell, ...]:
+    values = (row.pt, row.engine, row.engine_minus_pt, row.engine_over_pt_ratio)
+    return (Cell(value=row.metric), *(Cell(value=value, text=_text(value)) for value in values))
+
+
+def _text(value: float | str | None) -> str:
+    if value is None:
+        return MISSING
+    return value if isinstance(value, str) else text_from_number(value)

@@ -1,0 +1,84 @@
+"""How engines were built, where runs carry the record beside the engine: ``extra["build"]``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from trtbench.domain.result import Run, Scalar
+from trtbench.report.document import Cell, Heading, Section, table_from_rows
+from trtbench.report.labels import labels_from_runs, shortened
+from trtbench.report.numbers import text_from_duration
+from trtbench.units import text_from_bytes
+
+ORDER = 85
+
+MOST_ENGINES = 8
+MOST_FACTS = 60
+MOST_LETTERS = 120
+
+
+def make(runs: Sequence[Run]) -> Section | None:
+    """List the facts of each build, a row per fact and a column per engine."""
+    builds = _builds(runs)
+    if not builds:
+        return None
+    shown = dict(list(builds.items())[:MOST_ENGINES])
+    keys = list(dict.fromkeys(key for facts in shown.values() for key in facts))[:MOST_FACTS]
+    headings = (
+        Heading(key="fact", title="Fact"),
+        *(
+            Heading(key=f"engine_{number}", title=shortened(name, length=32))
+            for number, name in enumerate(shown, start=1)
+        ),
+    )
+    rows: list[tuple[Cell | str, ...]] = [
+        (_title(key), *(_cell(key, facts.get(key)) for facts in shown.values())) for key in keys
+    ]
+    caption = None
+    if len(builds) > len(shown):
+        caption = f"The first {len(shown)} of {len(builds)} engines."
+    table = table_from_rows("build", headings=headings, rows=rows, caption=caption)
+    return Section(id="build", title="Build", blocks=(table,))
+
+
+def _builds(runs: Sequence[Run]) -> dict[str, dict[str, Scalar]]:
+    """Name each engine once, by the first run of it."""
+    found: dict[str, dict[str, Scalar]] = {}
+    seen = set()
+    for label, run in zip(labels_from_runs(runs), runs, strict=True):
+        build = run.extra.get("build")
+        engine = run.record.spec.model.sha256 or run.record.spec.model.path
+        if isinstance(build, Mapping) and engine not in seen:
+            seen.add(engine)
+            if facts := dict(_flat(build)):
+                found[label] = facts
+    return found
+
+
+def _flat(value: Mapping[object, object], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
+    for key, each in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(each, Mapping):
+            yield from _flat(each, f"{name}.")
+        elif isinstance(each, (list, tuple)):
+            yield name, " ".join(str(part) for part in each)
+        elif isinstance(each, (str, int, float, bool)):
+            yield name, each
+
+
+def _title(key: str) -> str:
+    for ending in ("_s", "_bytes"):
+        key = key.removesuffix(ending)
+    return key.replace("_", " ").replace(".", " · ")
+
+
+def _cell(key: str, value: Scalar) -> Cell:
+    if isinstance(value, bool):
+        return Cell(value=value, text="yes" if value else "no")
+    if isinstance(value, (int, float)) and key.endswith("_s"):
+        return Cell(value=value, text=text_from_duration(float(value)))
+    if isinstance(value, (int, float)) and key.endswith("_bytes"):
+        return Cell(value=value, text=text_from_bytes(value))
+    if isinstance(value, str):
+        return Cell(value=value, text=shortened(value, length=MOST_LETTERS))
+    return Cell(value=value)

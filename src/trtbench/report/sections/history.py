@@ -1,0 +1,159 @@
+"""The same measurement at several times: how it went, and what changed around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from trtbench.domain.result import Run
+from trtbench.report.charts import Axis, Line, Lines, Panel
+from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
+from trtbench.report.facts import headline_summary, headline_title
+from trtbench.report.labels import model_name, precision_name, shortened
+from trtbench.report.numbers import (
+    common_unit,
+    text_from_change,
+    text_from_duration,
+    unit_for_seconds,
+)
+from trtbench.report.sections.environment import facts_from_environment
+
+ORDER = 88
+
+LEAST_RUNS = 3
+MOST_SERIES = 6
+VOLATILE = ("Load before (1, 5, 15 min)",)
+"""Facts that differ every time and explain nothing."""
+
+HEADINGS = (
+    Heading(key="series", title="Series"),
+    Heading(key="created", title="When"),
+    Heading(key="median_s", title="Median", align="right"),
+    Heading(key="change", title="Change", align="right"),
+    Heading(key="changed", title="What changed around it"),
+    Heading(key="id", title="Run"),
+)
+
+Key = tuple[object, ...]
+
+
+def make(runs: Sequence[Run]) -> Section | None:
+    """Draw medians over time for every measurement that was repeated, and list the changes."""
+    series = _series(runs)
+    if not series:
+        return None
+    names = _names(list(series))
+    rows = [
+        row
+        for name, members in zip(names, series.values(), strict=True)
+        for row in _rows(name, members)
+    ]
+    caption = "Runs of different days differ for many reasons; a change is not yet a verdict."
+    table = table_from_rows("history", headings=HEADINGS, rows=rows, caption=caption)
+    return Section(id="history", title="History", blocks=(_figure(names, series, runs), table))
+
+
+def _series(runs: Sequence[Run]) -> dict[Key, list[Run]]:
+    groups: dict[Key, list[Run]] = {}
+    for run in runs:
+        if headline_summary(run) and _seconds(run) is not None:
+            groups.setdefault(_key(run), []).append(run)
+    return {
+        key: sorted(members, key=lambda run: _seconds(run) or 0.0)
+        for key, members in groups.items()
+        if len({_seconds(run) for run in members}) >= LEAST_RUNS
+    }
+
+
+def _key(run: Run) -> Key:
+    spec = run.record.spec
+    return (
+        model_name(run.record),
+        spec.runtime,
+        precision_name(run.record) or "",
+        f"batch {spec.batch}" if spec.batch else "",
+        " ".join(f"{name}:{shape}" for name, shape in sorted(spec.shapes.items())),
+        spec.protocol,
+        run.record.environment.host,
+    )
+
+
+def _names(keys: Sequence[Key]) -> list[str]:
+    differing = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]
+    names = [
+        " · ".join(str(part) for part, d in zip(key, differing, strict=True) if d and part)
+        for key in keys
+    ]
+    return [name or str(key[0]) for name, key in zip(names, keys, strict=True)]
+
+
+def _seconds(run: Run) -> float | None:
+    try:
+        when = datetime.fromisoformat(run.record.created.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _rows(name: str, members: Sequence[Run]) -> list[tuple[Cell | str, ...]]:
+    heads = [head for run in members if (head := headline_summary(run))]
+    unit = common_unit(head.median for head in heads)
+    rows: list[tuple[Cell | str, ...]] = []
+    for place, (run, head) in enumerate(zip(members, heads, strict=True)):
+        before = heads[place - 1].median if place else 0.0
+        change = head.median / before - 1 if before else None
+        rows.append(
+            (
+                name,
+                run.record.created,
+                Cell(
+                    value=head.median,
+                    text=text_from_duration(head.median, bounds=head.median_interval, unit=unit),
+                ),
+                Cell(value=change, text=text_from_change(change, digits=1)),
+                _changes(members[place - 1], run) if place else "",
+                run.id,
+            )
+        )
+    return rows
+
+
+def _changes(before: Run, after: Run) -> str:
+    old, new = (facts_from_environment(run.record.environment) for run in (before, after))
+    told = [
+        f"{name}: {old.get(name, 'unknown')} → {new.get(name, 'unknown')}"
+        for name in dict.fromkeys((*old, *new))
+        if name not in VOLATILE and old.get(name) != new.get(name)
+    ]
+    sha = (before.record.spec.model.sha256, after.record.spec.model.sha256)
+    if None not in sha and sha[0] != sha[1]:
+        told.insert(0, "the model's file")
+    return "; ".join(shortened(each, length=60) for each in told[:6])
+
+
+def _figure(names: Sequence[str], series: dict[Key, list[Run]], runs: Sequence[Run]) -> Figure:
+    shown = list(zip(names, series.values(), strict=True))[:MOST_SERIES]
+    medians = [h.median for _, members in shown for run in members if (h := headline_summary(run))]
+    unit, scale = unit_for_seconds(sorted(medians)[len(medians) // 2])
+    lines = tuple(_line(name, members, scale, runs) for name, members in shown)
+    chart = Lines(
+        x=Axis(title="When", scale="time"),
+        y=Axis(title=f"{headline_title(runs)}, median", unit=unit),
+        panels=(Panel(lines=lines),),
+    )
+    caption = "Bars are the 95 % intervals of the medians."
+    return Figure(id="history", title="Medians over time", chart=chart, caption=caption)
+
+
+def _line(name: str, members: Sequence[Run], scale: float, runs: Sequence[Run]) -> Line:
+    heads = [head for run in members if (head := headline_summary(run))]
+    ends = [head.median_interval for head in heads]
+    return Line(
+        name=name,
+        role=f"run:{list(runs).index(members[0])}",
+        x=tuple(_seconds(run) or 0.0 for run in members),
+        y=tuple(head.median / scale for head in heads),
+        low=tuple(each.low / scale if each else None for each in ends),
+        high=tuple(each.high / scale if each else None for each in ends),
+        style="both",
+    )

@@ -1,0 +1,119 @@
+"""Accuracy against latency: which runs no other run beats in both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trtbench.domain.result import Run
+from trtbench.report.charts import Axis, Line, Lines, Panel
+from trtbench.report.document import Figure, Section
+from trtbench.report.facts import headline_summary, headline_title
+from trtbench.report.labels import labels_from_runs
+from trtbench.report.numbers import unit_for_seconds
+from trtbench.report.readings import Reading, less_is_better, readings_from_run
+from trtbench.units import text_from_bytes
+
+ORDER = 78
+
+MOST_MARKS = 40
+
+
+@dataclass(frozen=True)
+class _Point:
+    name: str
+    role: str
+    per_item_s: float
+    score: Reading
+    size_bytes: int | None
+
+
+def make(runs: Sequence[Run]) -> Section | None:
+    """Draw the metric most runs have against the latency per item, and the front."""
+    metric = _metric(runs)
+    points = _points(runs, metric) if metric else []
+    if metric is None or len(points) < 2 or len({(p.per_item_s, p.score) for p in points}) < 2:
+        return None
+    return Section(
+        id="pareto",
+        title="Accuracy against latency",
+        blocks=(_figure(points[:MOST_MARKS], metric, runs),),
+    )
+
+
+def _metric(runs: Sequence[Run]) -> str | None:
+    counts = Counter(metric for run in runs for metric in readings_from_run(run))
+    return counts.most_common(1)[0][0] if counts else None
+
+
+def _points(runs: Sequence[Run], metric: str) -> list[_Point]:
+    points = []
+    for index, (label, run) in enumerate(zip(labels_from_runs(runs), runs, strict=True)):
+        head, score = headline_summary(run), readings_from_run(run).get(metric)
+        if head and score:
+            per_item = head.median / run.record.items_per_query
+            size = run.record.spec.model.size_bytes
+            points.append(_Point(label, f"run:{index}", per_item, score, size))
+    return points
+
+
+def front(points: Sequence[tuple[float, float]], *, less: bool) -> list[int]:
+    """Choose the points that no other beats: faster first, each more accurate than the last."""
+    chosen: list[int] = []
+    best = float("inf") if less else float("-inf")
+    order = sorted(
+        range(len(points)), key=lambda i: (points[i][0], points[i][1] if less else -points[i][1])
+    )
+    for place in order:
+        score = points[place][1]
+        if score < best if less else score > best:
+            chosen.append(place)
+            best = score
+    return chosen
+
+
+def _figure(points: Sequence[_Point], metric: str, runs: Sequence[Run]) -> Figure:
+    unit, scale = unit_for_seconds(min(point.per_item_s for point in points))
+    less = less_is_better(metric)
+    best = front([(point.per_item_s, point.score.value) for point in points], less=less)
+    lines = [_line(point, scale, points) for point in points]
+    if len(best) > 1:
+        lines.insert(
+            0,
+            Line(
+                name="Pareto front",
+                role="front",
+                x=tuple(points[i].per_item_s / scale for i in best),
+                y=tuple(points[i].score.value for i in best),
+                style="dotted",
+            ),
+        )
+    where = "lower" if less else "upper"
+    chart = Lines(
+        x=Axis(title=f"{headline_title(runs)}, median per item", unit=unit),
+        y=Axis(title=metric),
+        panels=(Panel(lines=tuple(lines)),),
+    )
+    return Figure(
+        id="pareto",
+        title=f"{metric} against latency",
+        chart=chart,
+        caption=f"Best is the {where} left. The area of a mark is the size of the model's file.",
+    )
+
+
+def _line(point: _Point, scale: float, points: Sequence[_Point]) -> Line:
+    largest = max((each.size_bytes or 0 for each in points), default=0)
+    size = point.size_bytes / largest if point.size_bytes and largest else 0.5
+    ends = point.score.bounds
+    return Line(
+        name=f"{point.name} ({text_from_bytes(point.size_bytes)})",
+        role=point.role,
+        x=(point.per_item_s / scale,),
+        y=(point.score.value,),
+        low=(ends.low,) if ends else (),
+        high=(ends.high,) if ends else (),
+        sizes=(size,),
+        style="points",
+    )

@@ -1,0 +1,152 @@
+"""Model by precision by batch in one table, as toolkit 002 prints it, and all times as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trtbench.domain.result import Run
+from trtbench.report.charts import Axis, BarGroup, Bars
+from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
+from trtbench.report.facts import headline_column, headline_summary, headline_title, summary_of
+from trtbench.report.kind_blocks import PRECISIONS
+from trtbench.report.labels import network_name, precision_name, shortened
+from trtbench.report.numbers import (
+    MISSING,
+    Unit,
+    common_unit,
+    text_from_count,
+    text_from_duration,
+    text_from_number,
+    unit_for_seconds,
+)
+from trtbench.report.readings import readings_from_run
+from trtbench.units import text_from_bytes
+
+ORDER = 75
+
+MOST_BARS = 24
+TOP = {"prec_1": ("top-1", "top1", "prec@1"), "prec_5": ("top-5", "top5", "prec@5")}
+"""What the two accuracies are called, by those who take them."""
+
+HEADINGS = (
+    Heading(key="network", title="Network"),
+    Heading(key="batch", title="Batch", align="right"),
+    Heading(key="runtime", title="Runtime"),
+    Heading(key="precision", title="Precision"),
+    Heading(key="latency_mean_s", title="Latency avg", align="right"),
+    Heading(key="latency_max_s", title="Latency max", align="right"),
+    Heading(key="items_per_s", title="Items/s", align="right"),
+    Heading(key="spread", title="95 % of samples", align="right"),
+    Heading(key="size_bytes", title="Size", align="right"),
+    Heading(key="prec_1", title="Prec@1", align="right"),
+    Heading(key="prec_5", title="Prec@5", align="right"),
+    Heading(key="layers", title="Layers", align="right"),
+    Heading(key="parameters", title="Parameters", align="right"),
+)
+
+
+def make(runs: Sequence[Run]) -> Section | None:
+    """List runs by network, batch and precision, where at least two of these differ."""
+    chosen = [run for run in runs if headline_summary(run)]
+    batches = {run.record.spec.batch for run in chosen}
+    kinds = {(precision_name(run.record), run.record.spec.runtime) for run in chosen}
+    networks = {network_name(run.record) for run in chosen}
+    if sum(len(each) > 1 for each in (batches, kinds, networks)) < 2:
+        return None
+    ordered = sorted(chosen, key=_order)
+    roles = {run.id: f"run:{index}" for index, run in enumerate(runs)}
+    unit = common_unit(head.mean for run in ordered if (head := headline_summary(run)))
+    caption = "95 % of samples: from the 2.5th to the 97.5th percentile of the latencies seen."
+    table = table_from_rows(
+        "sweep", headings=HEADINGS, rows=[_row(run, unit) for run in ordered], caption=caption
+    )
+    return Section(id="sweep", title="Sweep", blocks=(_bars(ordered, roles), table))
+
+
+def _order(run: Run) -> tuple[str, int, str, int]:
+    record = run.record
+    kind = precision_name(record)
+    rank = PRECISIONS.index(kind) if kind in PRECISIONS else len(PRECISIONS)
+    return network_name(record), record.items_per_query, record.spec.runtime, rank
+
+
+def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
+    spec, head, summary = run.record.spec, headline_summary(run), summary_of(run)
+    assert head is not None  # only runs that have one are listed
+    low, high = (float(q) for q in np.quantile(headline_column(run), (0.025, 0.975)))
+    spread = " to ".join(text_from_duration(end, unit=unit) for end in (low, high))
+    graph = run.graph
+    parameters = sum(each.weights_count or 0 for each in graph.layers) if graph else 0
+    return (
+        network_name(run.record),
+        spec.batch,
+        spec.runtime,
+        precision_name(run.record),
+        Cell(value=head.mean, text=text_from_duration(head.mean, unit=unit)),
+        Cell(value=head.max, text=text_from_duration(head.max, unit=unit)),
+        Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
+        Cell(value=high - low, text=spread),
+        Cell(value=spec.model.size_bytes, text=text_from_bytes(spec.model.size_bytes)),
+        *(_accuracy(run, names) for names in TOP.values()),
+        Cell(value=len(graph.layers) if graph else None),
+        Cell(value=parameters or None, text=text_from_count(parameters or None)),
+    )
+
+
+def _accuracy(run: Run, names: tuple[str, ...]) -> Cell:
+    found = {metric.lower(): reading for metric, reading in readings_from_run(run).items()}
+    reading = next((found[name] for name in names if name in found), None)
+    if reading is None:
+        return Cell(text=MISSING)
+    percent = reading.value * 100 if reading.value <= 1 else reading.value
+    return Cell(value=reading.value, text=f"{percent:.2f} %")
+
+
+def _bars(runs: Sequence[Run], roles: dict[str, str]) -> Figure:
+    """Draw mean times, a group of bars for each network and batch; a kind keeps its colour."""
+    rows = list(dict.fromkeys((network_name(r.record), r.record.spec.batch) for r in runs))
+    shown = rows[:MOST_BARS]
+    kinds = {_kind(run, runs): roles[run.id] for run in reversed(runs)}
+    kinds = dict(reversed(kinds.items()))
+    means = {
+        (network_name(run.record), run.record.spec.batch, _kind(run, runs)): head.mean
+        for run in runs
+        if (head := headline_summary(run))
+    }
+    unit, scale = unit_for_seconds(float(np.median(list(means.values()))))
+    groups = tuple(
+        BarGroup(
+            name=kind,
+            role=kinds[kind],
+            values=tuple(_scaled(means.get((*row, kind)), scale) for row in shown),
+        )
+        for kind in kinds
+    )
+    chart = Bars(
+        value=Axis(title=f"{headline_title(runs)}, mean per batch", unit=unit, low=0),
+        category_title="Network and batch",
+        categories=tuple(_category(row) for row in shown),
+        groups=groups,
+        stacked=False,
+    )
+    caption = f"The first {MOST_BARS} of {len(rows)}." if len(rows) > MOST_BARS else None
+    return Figure(
+        id="inference_time_bar_all", title="Inference time of all", chart=chart, caption=caption
+    )
+
+
+def _kind(run: Run, runs: Sequence[Run]) -> str:
+    several = len({each.record.spec.runtime for each in runs}) > 1
+    precision = precision_name(run.record) or "as is"
+    return f"{run.record.spec.runtime} {precision}" if several else precision
+
+
+def _category(row: tuple[str, int | None]) -> str:
+    name = shortened(row[0], length=28)
+    return f"{name} · batch {row[1]}" if row[1] else name
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else value / scale
