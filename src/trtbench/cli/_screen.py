@@ -175,7 +175,7 @@ def _show_reported(console: Console, run: Run) -> None:
     """Print the numbers another tool printed, marked as such, of a run without samples."""
     from rich.table import Table
 
-    from trtbench.analysis.reported import reported_rate, reported_statistics
+    from trtbench.analysis.reported import reported_statistics
 
     rows = {name: reported_statistics(run.record, name) for name in _TITLES}
     names = list(dict.fromkeys(name for found in rows.values() for name in found))
@@ -189,9 +189,9 @@ def _show_reported(console: Console, run: Run) -> None:
             table.add_row(_TITLES[column], *cells)
     if names:
         console.print(table)
-    rate = reported_rate(run.record)
-    if rate is not None:
-        console.print(f"throughput   {text_from_rate(rate, what='queries')} (reported)")
+    printed = run.record.reported.get("throughput_qps")
+    if printed is not None:
+        console.print(f"throughput   {printed} qps (reported)")
 
 
 def _cells(column: ColumnSummary) -> list[str]:

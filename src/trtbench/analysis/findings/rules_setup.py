@@ -270,7 +270,9 @@ def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
         yield Hit(
             message=f"imported, and nobody recorded {', '.join(missing) or 'the version'}",
             evidence={"unknown": ", ".join(missing)},
-            remedy="import the log too: trtbench import times.json trtexec.log",
+            remedy="the log of the engine's build may tell: import it beside this one"
+            if versions
+            else "import the log too: trtbench import times.json trtexec.log",
         )
     yield from _coarse_enqueue(e, at)
     duration = _duration(e)
