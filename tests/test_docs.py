@@ -1,0 +1,102 @@
+"""What the README, the docs and our own advice tell users to type really exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from trtbench.cli import trtbench as group
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SOURCES = sorted((ROOT / "src" / "trtbench").rglob("*.py"))
+
+FOREIGN = {
+    # flags of other programs that our advice names: pip, apt, docker, trtexec, cpupower, git ...
+    "--upgrade", "--no-deps", "--gpus", "--ipc", "--version", "--help", "--user", "--index-url",
+    "--rm", "--privileged",
+}  # fmt: skip
+
+
+def commands(text: str) -> Iterator[str]:
+    """Lines that begin with ``trtbench`` inside code, joined where a backslash ends them."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    for line in joined.splitlines():
+        words = line.strip().removeprefix("$ ")
+        if words.startswith("trtbench ") and not words.startswith("trtbench is"):
+            yield words.split(" #")[0].split("   ")[0].strip()
+
+
+def verb(words: list[str]) -> click.Command | None:
+    """The command that the words name, down to a sub-command."""
+    found: click.Command = group
+    context = click.Context(group)
+    for word in words:
+        if not isinstance(found, click.Group):
+            break
+        step = found.get_command(context, word)
+        if step is None:
+            return found if found is not group else None
+        found = step
+    return found
+
+
+def flags_of(command: click.Command) -> set[str]:
+    return {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
+
+
+def all_flags() -> set[str]:
+    context = click.Context(group)
+    found: set[str] = {"--help", "--version"}
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        found |= flags_of(command)
+        if isinstance(command, click.Group):
+            for step in command.commands.values():
+                found |= flags_of(step)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_on_a_page_exists_with_its_flags(page: Path) -> None:
+    for line in commands(page.read_text()):
+        try:
+            words = shlex.split(line)[1:]
+        except ValueError:
+            continue  # prose that happens to begin with the name
+        names = [word for word in words if not word.startswith("-")]
+        if not words or not re.fullmatch(r"[a-z-]+", words[0]):
+            continue
+        command = verb(names)
+        assert command is not None, f"{page.name}: {line}"
+        known = flags_of(command) | (flags_of(group) | {"--help", "-h"})
+        if isinstance(command, click.Group):
+            known |= {flag for step in command.commands.values() for flag in flags_of(step)}
+        before = words[: words.index("--")] if "--" in words else words
+        for word in before:
+            flag = word.split("=")[0]
+            if re.fullmatch(r"--?[a-zA-Z][\w-]*", flag) and not re.fullmatch(r"-\d+", flag):
+                assert flag in known, f"{page.name}: {flag} in: {line}"
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_remedies_name_only_flags_that_exist() -> None:
+    """Advice that names an option nobody has is worse than none."""
+    known = all_flags()
+    for source in SOURCES:
+        if "findings" not in source.parts:
+            continue
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", source.read_text()):
+            assert flag in known | FOREIGN, f"{source.name}: {flag}"
