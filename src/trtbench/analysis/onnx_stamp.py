@@ -20,6 +20,10 @@ def notes_from_metadata(metadata: Mapping[str, str]) -> tuple[str, ...]:
     """Say what whoever uses the model's numbers must know of how it was made."""
     stamp = stamp_from_metadata(metadata)
     if stamp.get("calibration") == RANDOM:
-        precision = stamp.get("precision", "int8").upper()
-        return (f"{precision} calibrated with random data: speed is meaningful, accuracy is not",)
+        return (random_note(stamp.get("precision", "int8")),)
     return ()
+
+
+def random_note(precision: str) -> str:
+    """What scales from random data are good for."""
+    return f"{precision} calibrated with random data: speed is meaningful, accuracy is not"

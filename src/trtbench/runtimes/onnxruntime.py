@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.onnx_stamp import notes_from_metadata
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import Fact
 from trtbench.domain.samples import IterationTimes
@@ -100,7 +101,7 @@ class OrtSession:
         self._feed: dict[str, NDArray[np.generic]] = {}
         self.inputs = tuple(_tensor(each) for each in session.get_inputs())
         self.outputs = tuple(_tensor(each) for each in session.get_outputs())
-        self.notes: tuple[str, ...] = ()
+        self.notes = notes_from_metadata(session.get_modelmeta().custom_metadata_map)
         self.conditions = {
             "providers": Fact(value=",".join(session.get_providers())),
             "threads": Fact(value=spec.threads, source="stated" if spec.threads else "implied"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from trtbench.analysis.onnx_stamp import random_note
 from trtbench.build._onnx_file import load_onnx
 from trtbench.build.onnx_read import input_specs
 from trtbench.build.quantize_data import (
@@ -281,16 +282,19 @@ def _sidecar(
         compared_on=compared_on + rounding,
         unverified=None if verified.diffs else verified.problem,
         command=conduct.command,
-        notes=_notes(outcome, verified, calibration),
+        notes=_notes(outcome, verified, calibration, spec.precision),
     )
 
 
 def _notes(
-    outcome: QuantOutcome, verified: VerifyOutcome, calibration: CalibrationRef | None
+    outcome: QuantOutcome,
+    verified: VerifyOutcome,
+    calibration: CalibrationRef | None,
+    precision: str,
 ) -> tuple[str, ...]:
     notes = list(outcome.notes)
     if calibration is not None and calibration.kind == "random":
-        notes.append("calibrated with random data: speed is meaningful, accuracy is not")
+        notes.append(random_note(precision))
     if verified.problem:
         notes.append(f"ONNX Runtime here cannot run the file itself: {verified.problem}")
     return tuple(notes)

@@ -1,0 +1,162 @@
+"""Engines of any TensorRT, installed or not: header, sidecar, and whether one would load here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trtbench.analysis.inspection import (
+    Inspection,
+    inspection_from_graph,
+    parameter_difference,
+    parameters_of,
+)
+from trtbench.build.onnx_read import read_onnx
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.codec import value_from_json
+from trtbench.domain.result import Gpu, Scalar
+from trtbench.domain.samples import EngineGraph
+from trtbench.errors import InputError
+from trtbench.host import nvml
+from trtbench.host.versions import distribution_versions
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.plan import HEADER_BYTES, PlanHeader, plan_from_bytes
+
+_PACKAGES = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx"}
+_WORDS = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT-RTX"}
+_SAME_PARTS = 3
+"""Major, minor and patch must agree; an engine is bound to the version that built it."""
+
+
+def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
+    """Describe an engine by its header and by what lies beside it."""
+    with open(path, "rb") as file:
+        header = plan_from_bytes(file.read(HEADER_BYTES), where=str(path))
+    artefact, graph = read_artefact(path), _read_graph(path)
+    found = inspection_from_graph(graph, path=str(path)) if graph else None
+    loads, reasons = would_load(
+        header,
+        artefact,
+        installed=distribution_versions(_PACKAGES[header.flavour]),
+        gpus=nvml.gpus(),
+    )
+    return Inspection(
+        kind="engine",
+        path=str(path),
+        facts={
+            "flavour": _WORDS[header.flavour],
+            "version": header.version,
+            "size_bytes": path.stat().st_size,
+            "weight_bytes": header.weight_bytes,
+            "built_for": ", ".join(header.compute_capabilities) or None,
+            **_artefact_facts(artefact),
+            "layers": len(graph.layers) if graph else None,
+            "parameters": parameters_of(graph) if graph else None,
+            "loads_here": {True: "yes", False: "no", None: "not known"}[loads],
+        },
+        summary=found.summary if found else None,
+        layers=found.layers if found else None,
+        notes=(*reasons, *_parameter_notes(graph, artefact, onnx), *_graph_note(graph)),
+    )
+
+
+def would_load(
+    header: PlanHeader,
+    artefact: Artefact | None,
+    *,
+    installed: Mapping[str, str],
+    gpus: Sequence[Gpu],
+) -> tuple[bool | None, tuple[str, ...]]:
+    """Judge by version and GPU; ``None`` when nothing speaks against it but too little is known."""
+    name = _WORDS[header.flavour]
+    reasons = []
+    version = next(iter(installed.values()), None)
+    compatible = artefact is not None and artefact.spec.version_compatible
+    if version is None:
+        reasons.append(f"{name} is not installed in this interpreter")
+    elif header.version and not compatible and _parts(version) != _parts(header.version):
+        reasons.append(f"it was built by {name} {header.version}, and {version} is installed here")
+    if not gpus:
+        reasons.append("no GPU can be seen here")
+    else:
+        reasons += _gpu_reasons(header, artefact, gpus[0])
+    if reasons:
+        return False, tuple(reasons)
+    known = artefact is not None or header.flavour == "tensorrt_rtx"
+    return (True if known else None), ()
+
+
+def _gpu_reasons(header: PlanHeader, artefact: Artefact | None, gpu: Gpu) -> list[str]:
+    here = gpu.compute_capability
+    if header.compute_capabilities and here and here not in header.compute_capabilities:
+        built = ", ".join(header.compute_capabilities)
+        return [f"it was built for compute capability {built}, and {gpu.name} has {here}"]
+    built_on = artefact.gpus[0] if artefact is not None and artefact.gpus else None
+    if built_on is None or artefact is None or artefact.spec.hardware_compatible:
+        return []
+    if here and built_on.compute_capability and built_on.compute_capability != here:
+        return [
+            f"it was built on {built_on.name} ({built_on.compute_capability}), and here is "
+            f"{gpu.name} ({here})"
+        ]
+    return []
+
+
+def _parts(version: str) -> list[str]:
+    return version.split("+")[0].split(".")[:_SAME_PARTS]
+
+
+def read_artefact(engine: Path) -> Artefact | None:
+    """What a build left beside its engine."""
+    path = engine.with_name(f"{engine.name}.json")
+    try:
+        return value_from_json(path.read_bytes(), Artefact, where=str(path))
+    except (OSError, InputError):
+        return None
+
+
+def _read_graph(engine: Path) -> EngineGraph | None:
+    for name in (f"{engine.name}.graph.json", f"{engine.stem}.graph.json"):
+        path = engine.with_name(name)
+        if path.is_file():
+            return graph_from_json(path.read_bytes(), where=str(path))
+    return None
+
+
+def _artefact_facts(artefact: Artefact | None) -> dict[str, Scalar]:
+    if artefact is None:
+        return {}
+    spec = artefact.spec
+    shapes = [
+        f"{name} {'x'.join(map(str, p.min))} to {'x'.join(map(str, p.max))}"
+        for name, p in spec.shapes.items()
+    ]
+    return {
+        "model": spec.model.path,
+        "precision": spec.precision,
+        "typing": str(artefact.conditions["typing"].value)
+        if "typing" in artefact.conditions
+        else None,
+        "built_by": spec.runtime,
+        "built_on": ", ".join(gpu.name for gpu in artefact.gpus) or artefact.host,
+        "built": artefact.created,
+        "build_s": artefact.build_s,
+        "profiles": "; ".join(shapes) or None,
+        "command": artefact.command,
+    }
+
+
+def _parameter_notes(
+    graph: EngineGraph | None, artefact: Artefact | None, onnx: Path | None
+) -> tuple[str, ...]:
+    """Compare with the ONNX file: the one given, or the one it was built from if still there."""
+    source = onnx or (Path(artefact.spec.model.path) if artefact is not None else None)
+    if graph is None or source is None or not source.is_file():
+        return ()
+    return parameter_difference(graph, read_onnx(source))
+
+
+def _graph_note(graph: EngineGraph | None) -> tuple[str, ...]:
+    if graph is not None:
+        return ()
+    return ("no layer information lies beside it (ENGINE.graph.json)",)
