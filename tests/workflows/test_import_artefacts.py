@@ -359,6 +359,31 @@ def test_our_own_metadata_speaks_for_its_log(tmp_path: Path, store: Store) -> No
     assert found.samples == 80
 
 
+def test_a_folder_of_toolkit_004_is_one_run(tmp_path: Path, store: Store) -> None:
+    times = leftovers.times_text()
+    measured = leftovers.log_text(times, engine="x.engine")
+    built = leftovers.log_text(None, flags="--onnx=x.onnx --saveEngine=x.engine", options=False)
+    texts = {
+        "x.timing.json": times,
+        "x.graph.json": leftovers.graph_text(),
+        "x.profile.json": leftovers.profile_text(),
+        "x.profile.log": measured,
+        "x.build.log": built.replace("--loadEngine=net.engine ", ""),
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "x.engine").write_bytes(b"ftrt" + bytes(60))
+    result = bring(tmp_path, store=store)
+    made = record(only(result))
+    assert result.unused == ()
+    assert made.spec.model.name == "x.engine"
+    assert made.spec.model.sha256 is not None
+    assert made.conditions["typing"] == Fact(value="weak", source="implied")
+    path = only(result).path
+    assert path is not None
+    assert (path / "build.log").read_text() == (tmp_path / "x.build.log").read_text()
+
+
 def test_results_of_toolkit_000_alone(tmp_path: Path, store: Store) -> None:
     values = [2.0, 2.5, 3.0, 0.05]
     (tmp_path / "a").mkdir()

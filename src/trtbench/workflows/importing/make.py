@@ -39,6 +39,8 @@ from trtbench.workflows.importing.told import (
 )
 
 _FAILED = "trtexec ended with FAILED and named no error"
+_OF_THE_BUILD = ("typing", "tf32", "precision")
+"""Conditions that a loaded engine does not tell, and the log of its build does."""
 _AFTERMATH = ("set-up-failed", "deserialize-failed")
 """What trtexec says after it has said what is wrong."""
 
@@ -169,6 +171,10 @@ def _conditions(
         exposed = (told.option("ExposeDMA") or "").startswith("Enabled")
         value = "serve" if exposed else "pipeline" if transfers.value else "gpu"
         conditions["protocol"] = Fact(value=value, source="implied")
+    if "build_log" in draft.parts:
+        built = conditions_from_log(draft.parts["build_log"].value)
+        unknown = [key for key in _OF_THE_BUILD if conditions[key].source == "unknown"]
+        conditions |= {key: built[key] for key in unknown}
     if "torch" in draft.parts or "torch_csv" in draft.parts:
         conditions |= _torch_conditions(draft)
     conditions["batch"] = batch_of(draft, conditions["batch"], inputs, asked=wishes.batch)
