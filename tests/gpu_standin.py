@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import os
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -361,3 +362,18 @@ class Context:
 def plan_bytes(version: tuple[int, int, int, int] = (8, 6, 0, 12), magic: bytes = b"ftrt") -> bytes:
     """An engine file as far as its header goes."""
     return magic + bytes(20) + bytes(version) + bytes(64)
+
+
+def _told_to() -> Cudart:
+    """A device that fails as the environment says: ``STANDIN_GPU_FAIL=call:code:after``."""
+    device = Cudart()
+    told = os.environ.get("STANDIN_GPU_FAIL")
+    if told:
+        name, code, after = told.split(":")
+        device.fail[name], device.fail_after[name] = Code(int(code)), int(after)
+    return device
+
+
+CUDA = _told_to()
+"""The device of a child process in which modules of ``standin_gpu`` take the place of real ones."""
+TRT = Trt(CUDA)

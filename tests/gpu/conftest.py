@@ -1,0 +1,50 @@
+"""What the tests on a GPU need: a device, TensorRT, and a small engine built there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trtbench.host.cuda import cuda_problem
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    problem = cuda_problem()
+    for item in items:
+        if Path(item.path).parent != Path(__file__).parent:
+            continue
+        item.add_marker(pytest.mark.gpu)
+        if problem:
+            item.add_marker(pytest.mark.skip(reason=problem))
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stack of convolutions for batches of 1 to 8, in FP16 where the version still chooses."""
+    trt = pytest.importorskip("tensorrt", reason="TensorRT is not installed")
+    import numpy as np
+
+    logger = trt.Logger(trt.Logger.ERROR)
+    builder = trt.Builder(logger)
+    explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
+    network = builder.create_network(0 if explicit is None else 1 << int(explicit))
+    tensor = network.add_input("x", trt.float32, (-1, 16, 64, 64))
+    generator = np.random.default_rng(0)
+    weights = [generator.normal(0, 0.08, (16, 16, 3, 3)).astype(np.float32) for _ in range(12)]
+    bias = np.zeros(16, np.float32)
+    for kernel in weights:
+        layer = network.add_convolution_nd(tensor, 16, (3, 3), kernel, bias)
+        layer.padding_nd = (1, 1)
+        tensor = network.add_activation(layer.get_output(0), trt.ActivationType.RELU).get_output(0)
+    tensor.name = "y"
+    network.mark_output(tensor)
+    config = builder.create_builder_config()
+    if hasattr(trt.BuilderFlag, "FP16"):
+        config.set_flag(trt.BuilderFlag.FP16)
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (1, 16, 64, 64), (2, 16, 64, 64), (8, 16, 64, 64))
+    config.add_optimization_profile(profile)
+    path = tmp_path_factory.mktemp("engine") / "stack.engine"
+    path.write_bytes(builder.build_serialized_network(network, config))
+    return path

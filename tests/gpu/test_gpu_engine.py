@@ -1,0 +1,113 @@
+"""The runtime ``tensorrt`` on a real GPU: identities that must hold whatever the numbers are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.errors import InputError, UnavailableError
+
+
+def worker(engine: Path, folder: Path, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Measure in a fresh process: what runs beside another engine is not what it would be alone."""
+    spec = {
+        "model": {"path": str(engine), "format": "engine"},
+        "runtime": "tensorrt",
+        "batch": 2,
+        "warmup": {"floor": {"seconds": 0.5}},
+        "stop": {"seconds": 0.5, "iterations": 200},
+        **changes,
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / "job.json").write_text(json.dumps({"job": "bench", "spec": spec}))
+    command = [sys.executable, "-m", "trtbench.worker", str(folder / "job.json"), str(folder)]
+    subprocess.run(command, capture_output=True, timeout=120, check=False)
+    if (folder / "error.json").is_file():
+        return json.loads((folder / "error.json").read_text()), {}
+    with np.load(folder / "samples.npz") as archive:
+        return json.loads((folder / "outcome.json").read_text()), dict(archive)
+
+
+def test_serve_adds_up(engine: Path, tmp_path: Path) -> None:
+    outcome, times = worker(engine, tmp_path / "a")
+    spans = times["h2d"] + times["gpu"] + times["d2h"]
+    assert np.median(times["host"]) >= np.median(spans) - 2e-6
+    assert outcome["evidence"]["outputs_finite"]
+    assert outcome["evidence"]["outputs_vary"]
+
+
+def test_a_graph_agrees_over_protocols_and_launches(engine: Path, tmp_path: Path) -> None:
+    asked = {"cuda_graph": "on"}
+    first = worker(engine, tmp_path / "a", protocol="pipeline", **asked)[1]["gpu"]
+    again = worker(engine, tmp_path / "b", protocol="pipeline", **asked)[1]["gpu"]
+    bare = worker(engine, tmp_path / "c", protocol="gpu", transfers=False, **asked)[1]["gpu"]
+    assert np.median(again) == pytest.approx(np.median(first), rel=0.05)
+    assert np.median(bare) == pytest.approx(np.median(first), rel=0.05)
+
+
+def test_enqueuing_costs_little_over_the_bare_call(engine: Path) -> None:
+    tool = Path(__file__).resolve().parents[2] / "tools" / "gpu_agreement.py"
+    command = [sys.executable, str(tool), "--child", "overhead", str(engine)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
+    numbers = json.loads(told.stdout.splitlines()[-1])
+    for each in numbers.values():
+        assert each["ours_us"] - each["bare_us"] <= 5.0
+
+
+def test_every_phase_of_a_pipeline_is_there(engine: Path, tmp_path: Path) -> None:
+    outcome, times = worker(engine, tmp_path / "a", protocol="pipeline", streams=2)
+    assert {"latency", "enqueue", "h2d", "gpu", "d2h"} <= set(times)
+    assert outcome["conditions"]["overlapping"]["value"] is True
+
+
+def test_layers_come_with_the_run(engine: Path, tmp_path: Path) -> None:
+    outcome, times = worker(engine, tmp_path / "a", profile=True)
+    layers = outcome["layers"]["layers"]
+    assert len(layers) >= 3
+    total = sum(layer["median_s"] for layer in layers)
+    assert total == pytest.approx(np.median(times["gpu"]), rel=1.0)
+    assert (tmp_path / "a" / "graph.json").is_file()
+
+
+def test_memory_is_given_back(engine: Path) -> None:
+    from trtbench.host.cuda import open_cuda
+    from trtbench.runtimes import tensorrt
+
+    spec = RunSpec(model=ModelRef(path=str(engine), format="engine"), runtime="tensorrt", batch=2)
+    with open_cuda() as cuda:
+        for _ in range(2):
+            session = tensorrt.open_session(spec)
+            session.bind({"x": np.zeros((2, 16, 64, 64), np.float32)})
+            session.fetch()
+            session.close()
+        before, _ = cuda.memory()
+        for _ in range(5):
+            session = tensorrt.open_session(spec)
+            session.bind({"x": np.zeros((2, 16, 64, 64), np.float32)})
+            session.fetch()
+            session.close()
+        after, _ = cuda.memory()
+    assert before - after < 8 << 20
+
+
+def test_what_goes_wrong_is_told(engine: Path, tmp_path: Path) -> None:
+    from trtbench.runtimes import tensorrt
+
+    spec = RunSpec(model=ModelRef(path=str(engine), format="engine"), runtime="tensorrt")
+    session = tensorrt.open_session(spec)
+    with pytest.raises(InputError, match="outside of what the engine was built for"):
+        session.bind({"x": np.zeros((9, 16, 64, 64), np.float32)})
+    session.close()
+    cut = tmp_path / "cut.engine"
+    cut.write_bytes(engine.read_bytes()[: engine.stat().st_size // 2])
+    with pytest.raises((InputError, UnavailableError)):
+        tensorrt.open_session(
+            RunSpec(model=ModelRef(path=str(cut), format="engine"), runtime="tensorrt")
+        )

@@ -1,0 +1,86 @@
+"""Whole commands on an engine, with TensorRT and CUDA stood in for in the child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpu_standin import plan_bytes
+from trtbench.domain.result import FailedRun, RunRecord
+from trtbench.store.directory import read_record, read_run
+
+pytestmark = pytest.mark.process
+
+STANDIN = Path(__file__).resolve().parents[1] / "standin_gpu"
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Path:
+    path = tmp_path / "model.engine"
+    path.write_bytes(plan_bytes())
+    return path
+
+
+def trtbench(
+    *arguments: str, cwd: Path, fail: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(STANDIN), "TMPDIR": str(cwd)}
+    if fail:
+        environment["STANDIN_GPU_FAIL"] = fail
+    command = [sys.executable, "-m", "trtbench", *arguments]
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+QUICK = ("-r", "tensorrt", "--batch", "4", "--iterations", "30", "--warmup-iterations", "3",
+         "--no-until-steady", "--store", "store")  # fmt: skip
+
+
+def test_a_run_keeps_its_phases_and_conditions(engine: Path, tmp_path: Path) -> None:
+    ended = trtbench("bench", str(engine), *QUICK, "--cuda-graph", "on", "-o", "run", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    run = read_run(tmp_path / "run")
+    assert set(run.times.durations()) == {"host", "enqueue", "h2d", "gpu", "d2h"}
+    assert isinstance(run.record, RunRecord)
+    assert run.record.conditions["cuda_graph"].value is True
+    assert run.record.facts["outputs_finite"] is True
+    assert run.record.environment.versions["tensorrt"] == "8.6.0"
+
+
+def test_profile_writes_the_files_trtexec_would(engine: Path, tmp_path: Path) -> None:
+    ended = trtbench("profile", str(engine), *QUICK, "-o", "run", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "scale" in ended.stdout
+    profile = json.loads((tmp_path / "run" / "profile.json").read_text())
+    assert profile[0]["count"] > 0
+    assert [layer["name"] for layer in profile[1:]] == ["scale", "shift"]
+    assert profile[1]["medianMs"] == pytest.approx(0.2)
+    graph = json.loads((tmp_path / "run" / "graph.json").read_text())
+    assert graph["Bindings"] == ["x", "y"]
+
+
+def test_a_cuda_error_in_mid_run_is_a_recorded_failure(engine: Path, tmp_path: Path) -> None:
+    ended = trtbench(
+        "bench", str(engine), *QUICK, "-o", "run", cwd=tmp_path, fail="cudaEventSynchronize:700:20"
+    )
+    assert ended.returncode == 1
+    assert "illegal memory access" in ended.stderr
+    assert "Traceback" not in ended.stderr.split("error:")[-1]
+    record = read_record(tmp_path / "run")
+    assert isinstance(record, FailedRun)
+    assert record.stage == "measure"
+
+
+def test_an_engine_that_cannot_be_used_is_an_error_without_a_record(
+    engine: Path, tmp_path: Path
+) -> None:
+    ended = trtbench("bench", str(engine), *QUICK, "--batch", "99", "-o", "run", cwd=tmp_path)
+    assert ended.returncode == 1
+    assert "1x8 to 16x8" in ended.stderr
+    assert not (tmp_path / "run").exists()
