@@ -19,6 +19,8 @@ from trtbench.workflows.config import Config, load_config
 from trtbench.workflows.doctor import Diagnosis, diagnose
 from trtbench.workflows.gate import Gate
 from trtbench.workflows.gate import gate as hold_to_rules
+from trtbench.workflows.import_ import ImportResult
+from trtbench.workflows.import_ import import_artefacts as import_files
 from trtbench.workflows.report import FORMATS, load_runs, write_report
 from trtbench.workflows.runs import list_runs
 from trtbench.workflows.spec import Duration, run_spec, seconds
@@ -159,6 +161,11 @@ def report(
     """Write one document about any number of stored runs."""
     found, failed = load_runs([str(name) for name in names], store=_open(store)[0])
     return write_report(found, Path(output), failed=failed, title=title, formats=formats)
+
+
+def import_artefacts(*paths: Model, store: Model | None = None, **wishes: Any) -> ImportResult:
+    """Make ordinary runs of what trtexec or the toolkits around it have left behind."""
+    return import_files([str(path) for path in paths], store=_open(store)[0], **wishes)
 
 
 def doctor() -> Diagnosis:

@@ -84,7 +84,8 @@ def text_from_seconds(value: float | None, *, digits: int = 4) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(value) >= scale:
             return f"{_digits(value / scale, digits)} {unit}"
-    return f"{_digits(value / 1e-9, digits)} ns" if value else "0 s"
+    # Below a picosecond nothing was measured: it is what rounding leaves of zero.
+    return f"{_digits(value / 1e-9, digits)} ns" if abs(value) >= 1e-12 else "0 s"
 
 
 def text_from_bytes(value: float | None, *, digits: int = 3) -> str:
