@@ -33,7 +33,8 @@ def refuse_unknown(spec: BuildSpec, *, abilities: Abilities) -> None:
             )
         return
     for field, (flag, reason) in RTX_LACKS.items():
-        if getattr(spec, field) not in (None, False, ()):
+        value = getattr(spec, field)
+        if value is not None and value is not False and value != ():
             raise UsageError(
                 f"{flag} has no effect with {abilities.title}: {reason}", fix=f"leave {flag} out"
             )

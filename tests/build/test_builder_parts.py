@@ -1,0 +1,194 @@
+"""Parts of the builders that need no TensorRT: progress, caches, calibration data, shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from trtbench.build.builders._shapes import profiles_of
+from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
+from trtbench.errors import InputError, UsageError
+from trtbench.host.tensorrt import abilities_of_version
+from trtbench.host.tensorrt_calibrate import CacheKey, CalibrationData, ScaleCache
+from trtbench.host.tensorrt_listen import Heard, PhaseTree
+from trtbench.host.tensorrt_timing import TimingCache
+from trtbench.workflows.build_shapes import all_profiles, spans_of_batches
+
+IMAGE = TensorSpec(name="image", dtype="float32", shape=(None, 3, 8, 8))
+OLD = abilities_of_version("8.6.1", flavour="tensorrt")
+
+
+def test_progress_of_nested_phases_never_goes_back() -> None:
+    tree, seen = PhaseTree(), []
+    tree.start("build", None, 4)
+    for outer in range(4):
+        tree.start(f"inner{outer}", "build", 2)
+        for inner in range(2):
+            tree.step(f"inner{outer}", inner)
+            seen.append(tree.done())
+        tree.finish(f"inner{outer}")
+        tree.step("build", outer)
+        seen.append(tree.done())
+    tree.finish("build")
+    seen.append(tree.done())
+    assert seen == sorted(seen)
+    assert seen[0] == pytest.approx(1 / 8)
+    assert seen[-1] == 1.0
+
+
+def test_a_step_of_a_phase_that_never_began_is_harmless() -> None:
+    tree = PhaseTree()
+    tree.step("lost", 3)
+    tree.finish("lost")
+    assert tree.done() == 0.0
+
+
+def test_the_cause_is_not_the_noise_of_a_machine_without_a_driver() -> None:
+    noise = "[checkMacros.cpp::catchCudaError::250] Error Code 1: Cuda Runtime (cudaError 35)"
+    heard = Heard(errors=[noise, "no tactics within workspace limit", noise])
+    assert heard.cause() == "no tactics within workspace limit"
+    assert Heard(errors=[noise]).cause() == noise
+    assert Heard().cause() is None
+
+
+def key(**changes: Any) -> CacheKey:
+    made = CacheKey(model="m", data="d", batch=8, algorithm="entropy2", tensorrt="8.6.1")
+    return msgspec.structs.replace(made, **changes)
+
+
+def test_scales_are_reused_for_the_same_calibration_only(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "scales.cache"
+    ScaleCache(path, key=key()).write(b"TRT-8601-EntropyCalibration2\nx: 3c010a14\n")
+    again = ScaleCache(path, key=key())
+    assert (again.read() or b"").startswith(b"TRT-8601")
+    assert again.used
+    for changes in (
+        {"model": "other"},
+        {"data": "other"},
+        {"batch": 16},
+        {"algorithm": "minmax"},
+        {"tensorrt": "10.9"},
+    ):
+        other = ScaleCache(path, key=key(**changes))
+        assert other.read() is None
+        assert not other.used
+
+
+def test_scales_of_unknown_origin_are_used_only_when_named_without_data(tmp_path: Path) -> None:
+    path = tmp_path / "scales.cache"
+    path.write_bytes(b"scales")
+    assert ScaleCache(path, key=key()).read() is None
+    assert ScaleCache(path, key=None).read() == b"scales"
+    path.with_name("scales.cache.json").write_text("{not json")
+    assert ScaleCache(path, key=key()).read() is None
+
+
+def items(count: int, *, seed: int = 0) -> dict[str, Any]:
+    return {"image": np.random.default_rng(seed).random((count, 3, 8, 8), dtype=np.float32)}
+
+
+def test_calibration_data_come_in_whole_batches() -> None:
+    rows = items(10)
+    data = CalibrationData(rows, constant={}, shapes={"image": (4, 3, 8, 8)})
+    assert (data.batch, data.batches) == (4, 2)
+    assert np.array_equal(data.rows(1)["image"], rows["image"][4:8])
+    assert data.rows(0)["image"].flags.c_contiguous
+
+
+def test_the_hash_of_the_data_follows_what_is_fed() -> None:
+    shapes = {"image": (4, 3, 8, 8)}
+    first = CalibrationData(items(8), constant={}, shapes=shapes).sha256()
+    assert CalibrationData(items(8), constant={}, shapes=shapes).sha256() == first
+    assert CalibrationData(items(8, seed=1), constant={}, shapes=shapes).sha256() != first
+    assert CalibrationData(items(4), constant={}, shapes=shapes).sha256() != first
+
+
+def test_too_few_or_wrong_items_are_refused() -> None:
+    with pytest.raises(InputError, match="fewer items"):
+        CalibrationData(items(3), constant={}, shapes={"image": (4, 3, 8, 8)})
+    with pytest.raises(InputError, match="shape of the input"):
+        CalibrationData(items(8), constant={}, shapes={"image": (4, 3, 9, 9)})
+
+
+class FakeCache:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def serialize(self) -> bytes:
+        return self.data
+
+
+class FakeConfig:
+    """A configuration that takes caches of its own version only and adds what it times."""
+
+    def __init__(self, *, adds: bytes = b"") -> None:
+        self.adds = adds
+
+    def create_timing_cache(self, data: bytes) -> FakeCache | None:
+        if data and not data.startswith(b"mine"):
+            return None
+        return FakeCache((data or b"mine") + self.adds)
+
+    def set_timing_cache(self, cache: FakeCache, ignore_mismatch: bool) -> bool:
+        assert ignore_mismatch is False
+        return True
+
+
+def use_of(path: Path, *, adds: bytes) -> Any:
+    return TimingCache(FakeConfig(adds=adds), path=path, abilities=OLD).save()
+
+
+def test_a_timing_cache_is_made_reused_added_to_and_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "timing.cache"
+    assert use_of(path, adds=b" a").use == "new"
+    assert use_of(path, adds=b"").use == "hit"
+    partial = use_of(path, adds=b" b")
+    assert (partial.use, partial.before_bytes, partial.after_bytes) == ("partial", 6, 8)
+    assert path.read_bytes() == b"mine a b"
+    path.write_bytes(b"another TensorRT's")
+    assert use_of(path, adds=b" a").use == "refused"
+    assert path.read_bytes() == b"mine a"
+    assert (tmp_path / "timing.cache.old").read_bytes() == b"another TensorRT's"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def spec_for(**changes: Any) -> BuildSpec:
+    return BuildSpec(model=ModelRef(path="net.onnx", format="onnx"), output="net.engine", **changes)
+
+
+def span(*batches: int) -> ShapeProfile:
+    low, best, high = ((batch, 3, 8, 8) for batch in batches)
+    return ShapeProfile(min=low, opt=best, max=high)
+
+
+def test_profiles_are_settled_for_dynamic_inputs_only() -> None:
+    spec = spec_for(shapes={"image": span(1, 4, 8)}, more_profiles=({"image": span(16, 32, 64)},))
+    assert [each["image"].opt[0] for each in profiles_of(spec, [IMAGE])] == [4, 32]
+    fixed = TensorSpec(name="image", dtype="float32", shape=(4, 3, 8, 8))
+    assert profiles_of(spec_for(), [fixed]) == []
+
+
+def test_a_range_outside_the_model_is_refused() -> None:
+    fixed = TensorSpec(name="image", dtype="float32", shape=(4, 3, 8, 8))
+    with pytest.raises(UsageError, match="min shape"):
+        profiles_of(spec_for(shapes={"image": span(1, 4, 8)}), [fixed])
+    with pytest.raises(UsageError, match="no shapes"):
+        profiles_of(spec_for(), [IMAGE])
+
+
+def test_minus_one_is_a_batch_of_1_to_256() -> None:
+    spans = spans_of_batches([("image", (-1, 3, 8, 8))], Path("net.onnx"))
+    assert spans == {"image": span(1, 128, 256)}
+    assert spans_of_batches([("image", (4, 3, 8, 8))], Path("x"))["image"] == span(4, 4, 4)
+    with pytest.raises(UsageError, match="first dimension"):
+        spans_of_batches([("image", (1, 3, -1, 8))], Path("net.onnx"))
+
+
+def test_shapes_that_come_again_are_further_profiles() -> None:
+    first, second = all_profiles(None, [{"a": (1, 2)}, {"a": (8, 2)}], [{"a": (4, 2)}])
+    assert first == {"a": ShapeProfile(min=(1, 2), opt=(1, 2), max=(4, 2))}
+    assert second == {"a": ShapeProfile(min=(8, 2), opt=(8, 2), max=(8, 2))}

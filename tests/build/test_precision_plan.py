@@ -1,0 +1,207 @@
+"""One vocabulary of precisions: what each version has to do for it, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import TensorProto
+
+import models
+from trtbench.build.builders._failures import too_new
+from trtbench.build.builders._outline import outline_of
+from trtbench.build.builders._plan import plan_lines
+from trtbench.build.builders._precision import Asked, PrecisionPlan, precision_plan
+from trtbench.domain.spec import BuildSpec
+from trtbench.errors import InputError, UsageError
+from trtbench.host.models import model_ref
+from trtbench.host.tensorrt import Abilities, abilities_of_version
+from typed_models import quantized, typed
+
+OLD, TEN, ELEVEN = (
+    abilities_of_version(version, flavour="tensorrt") for version in ("8.6.1", "10.9.0", "11.4.0")
+)
+RTX = abilities_of_version("1.7.1", flavour="tensorrt_rtx")
+EVERY = pytest.mark.parametrize("abilities", [OLD, TEN, ELEVEN, RTX], ids=lambda each: each.title)
+WEAK = pytest.mark.parametrize("abilities", [OLD, TEN], ids=lambda each: each.title)
+STRONG = pytest.mark.parametrize("abilities", [ELEVEN, RTX], ids=lambda each: each.title)
+
+
+def plan(precision: Any, abilities: Abilities, **changes: Any) -> PrecisionPlan:
+    carried = frozenset(changes.pop("carried", ()))
+    asked = Asked(precision=precision, model="net.onnx", carried=carried, **changes)
+    return precision_plan(asked, abilities=abilities)
+
+
+@EVERY
+def test_fp32_is_without_tf32_and_tf32_is_with_it(abilities: Abilities) -> None:
+    for precision, tf32 in ((None, False), ("fp32", False), ("tf32", True)):
+        made = plan(precision, abilities)
+        assert made.tf32 is tf32
+        assert made.flags == ()
+        assert made.steps == ()
+        assert made.precision == (precision or "fp32")
+
+
+@WEAK
+def test_a_weak_builder_is_allowed_fp16_and_the_record_says_weak(abilities: Abilities) -> None:
+    made = plan("fp16", abilities)
+    assert made.flags == ("FP16",)
+    assert made.typing == "weak"
+    assert made.precision == "fp16+fp32"
+    assert made.steps == ()
+
+
+@STRONG
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_a_strong_builder_casts_first(abilities: Abilities, precision: Any) -> None:
+    made = plan(precision, abilities)
+    assert made.typing == "strong"
+    assert made.flags == ()
+    assert [(step.verb, step.precision) for step in made.steps] == [("cast", precision)]
+    assert made.precision == precision
+
+
+def test_10_can_be_held_to_the_types_and_8_cannot() -> None:
+    made = plan("fp16", TEN, strong=True)
+    assert made.typing == "strong"
+    assert made.steps[0].verb == "cast"
+    with pytest.raises(UsageError, match="cannot be held to the types"):
+        plan("fp16", OLD, strong=True)
+
+
+def test_a_typed_model_is_held_to_its_types_where_that_exists() -> None:
+    assert plan(None, TEN, carried={"fp16"}).typing == "strong"
+    assert plan(None, TEN, carried={"fp16"}).flags == ()
+    made = plan(None, OLD, carried={"fp16"})
+    assert made.typing == "weak"
+    assert made.flags == ("FP16",)
+    assert plan(None, OLD, carried={"int8"}).flags == ("INT8",)
+    assert plan(None, OLD, carried={"int8"}).calibrate is False
+
+
+@EVERY
+def test_a_typed_model_is_never_built_in_another_precision(abilities: Abilities) -> None:
+    for precision, carried in (("fp32", "fp16"), ("fp16", "int8"), ("bf16", "fp16")):
+        with pytest.raises(UsageError, match=f"carries {carried}"):
+            plan(precision, abilities, carried={carried})
+
+
+@WEAK
+def test_int8_calibrates_where_there_are_calibrators(abilities: Abilities) -> None:
+    made = plan("int8", abilities, calibration=True)
+    assert made.calibrate
+    assert made.flags == ("INT8",)
+    with pytest.raises(UsageError, match="needs scales"):
+        plan("int8", abilities)
+
+
+@STRONG
+def test_int8_quantizes_where_there_are_none(abilities: Abilities) -> None:
+    made = plan("int8", abilities, calibration=True)
+    assert [step.verb for step in made.steps] == ["quantize"]
+    assert not made.calibrate
+    with pytest.raises(UsageError) as caught:
+        plan("int8", abilities)
+    assert "trtbench quantize net.onnx --precision int8" in (caught.value.fix or "")
+
+
+def test_bf16_is_not_silently_something_else_on_8() -> None:
+    with pytest.raises(UsageError, match="cannot build bf16"):
+        plan("bf16", OLD)
+    assert plan("bf16", TEN).flags == ("BF16",)
+
+
+def test_fp8_comes_from_a_quantized_model_only() -> None:
+    with pytest.raises(UsageError, match="FP8 is built from"):
+        plan("fp8", TEN)
+    assert plan("fp8", TEN, carried={"fp8"}).precision == "fp8"
+
+
+def test_best_is_all_that_a_weak_builder_has_and_nothing_to_a_strong_one() -> None:
+    assert plan("best", OLD).flags == ("FP16",)
+    assert plan("best", TEN).flags == ("FP16", "BF16")
+    assert plan("best", TEN, calibration=True).flags == ("INT8", "FP16", "BF16")
+    for abilities in (ELEVEN, RTX):
+        with pytest.raises(UsageError, match="'best' means nothing"):
+            plan("best", abilities)
+
+
+@EVERY
+def test_data_that_would_not_be_used_is_refused(abilities: Abilities) -> None:
+    for precision, carried in (("fp32", ()), (None, ("int8",))):
+        with pytest.raises(UsageError, match="calibration would have no effect"):
+            plan(precision, abilities, calibration=True, carried=carried)
+
+
+def test_what_a_model_carries_is_read_from_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    assert outline_of(models.conv_model(path)).carried == set()
+    assert outline_of(typed(path, TensorProto.FLOAT16)).carried == {"fp16"}
+    assert outline_of(typed(path, TensorProto.BFLOAT16)).carried == {"bf16"}
+    assert outline_of(quantized(path, TensorProto.INT8)).carried == {"int8"}
+    assert outline_of(quantized(path, TensorProto.FLOAT8E4M3FN)).carried == {"fp8"}
+
+
+def test_an_outline_names_nodes_opset_and_weights_elsewhere(tmp_path: Path) -> None:
+    outline = outline_of(models.external_data_model(tmp_path / "net.onnx"))
+    assert (outline.opset, outline.ir_version) == (models.OPSET, models.IR_VERSION)
+    assert outline.external == ("net.onnx.data",)
+    first = outline.node(0)
+    assert first is not None
+    assert (first.operator, first.outputs) == ("Conv", ("conv0",))
+    assert outline.node(-1) is None
+    assert outline.node(1000) is None
+
+
+@pytest.mark.parametrize("content", [b"\x00", b"\xff" * 64, b"no model at all", b"\x08\x08"])
+def test_bytes_that_are_no_model_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="not a whole ONNX file"):
+        outline_of(path)
+
+
+@pytest.mark.parametrize("keep", [0.02, 0.3, 0.6, 0.99])
+def test_a_model_cut_off_anywhere_is_refused(tmp_path: Path, keep: float) -> None:
+    with pytest.raises(InputError):
+        outline_of(models.truncate(models.conv_model(tmp_path / "net.onnx"), keep=keep))
+
+
+def test_an_opset_or_ir_too_new_is_said_before(tmp_path: Path) -> None:
+    outline = outline_of(typed(tmp_path / "net.onnx", TensorProto.FLOAT, opset=18))
+    said = too_new(outline, abilities=OLD)
+    assert "opset 18" in said[0]
+    assert "--opset 17" in said[0]
+    assert "IR 9" in said[1]
+    assert too_new(outline, abilities=TEN) == ()
+
+
+def spec_for(model: Path, **changes: Any) -> BuildSpec:
+    output = str(model.with_suffix(".engine"))
+    return BuildSpec(model=model_ref(model), output=output, runtime="tensorrt", **changes)
+
+
+def test_the_plan_lists_the_steps_of_each_version(tmp_path: Path) -> None:
+    model = models.conv_model(tmp_path / "net.onnx")
+    for version, words in (
+        ("8.6", ["parse", "weakly typed, allowed: FP16"]),
+        ("11.4", ["cast the model to fp16", "parse", "build fp16, strongly typed"]),
+    ):
+        spec = spec_for(model, precision="fp16", options={"version": version})
+        lines = plan_lines(spec, flavour="tensorrt")
+        steps = [line for line in lines if line[:2] == "# " and line[2:3].isdigit()]
+        assert len(steps) == len(words)
+        for line, word in zip(steps, words, strict=True):
+            assert word in line
+        assert lines[-1].startswith("trtbench build ")
+        assert "--precision fp16" in lines[-1]
+
+
+def test_a_plan_for_a_version_that_is_not_here_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trtbench.build.builders._plan.distribution_versions", lambda name: {})
+    lines = plan_lines(spec_for(models.conv_model(tmp_path / "net.onnx")), flavour="tensorrt")
+    assert "is not installed in this interpreter" in lines[0]

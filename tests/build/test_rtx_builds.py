@@ -1,0 +1,364 @@
+"""Real engines, built by TensorRT-RTX on the CPU through the same job as any other build."""
+
+from __future__ import annotations
+
+import json
+import select
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import models
+from bindings.rtx import Rtx
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.job import BuildJob, BuildOutcome
+from trtbench.domain.spec import BuildSpec
+from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableError, UsageError
+from trtbench.executors.local import Assignment, run_jobs, worker_command, worker_environment
+from trtbench.host.models import sha256_of
+from trtbench.host.process import Child
+from trtbench.host.tensorrt_device import driver_problem
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.plan import plan_from_bytes
+from trtbench.workflows.bench import Conduct
+from trtbench.workflows.build import build_spec, run_build
+from trtbench.workflows.config import load_config
+from trtbench.workflows.progress import Event
+from typed_models import quantized, typed
+
+pytestmark = pytest.mark.xdist_group("rtx")
+
+BATCHES = {
+    "shapes_min": {"image": (1, 3, 16, 16)},
+    "shapes_opt": {"image": (4, 3, 16, 16)},
+    "shapes_max": {"image": (8, 3, 16, 16)},
+}
+
+
+def spec_for(model: Path, **changes: Any) -> BuildSpec:
+    changes.setdefault("builder", "tensorrt-rtx")
+    changes.setdefault("output", model.with_suffix(".engine"))
+    return build_spec(model, config=load_config(), **changes)
+
+
+def built(model: Path, rtx: Rtx, events: list[Event] | None = None, **changes: Any) -> Artefact:
+    heard = events if events is not None else []
+    conduct = Conduct(python=rtx.python, listen=heard.append)
+    return run_build(spec_for(model, **changes), conduct=conduct)
+
+
+def refused(model: Path, rtx: Rtx, **changes: Any) -> TrtbenchError:
+    with pytest.raises(TrtbenchError) as caught:
+        built(model, rtx, **changes)
+    assert not model.with_suffix(".engine").exists()
+    return caught.value
+
+
+def conv(tmp_path: Path, **changes: Any) -> Path:
+    return models.conv_model(tmp_path / "net.onnx", **changes)
+
+
+def test_an_engine_with_everything_beside_it(rtx: Rtx, tmp_path: Path) -> None:
+    model = conv(tmp_path)
+    events: list[Event] = []
+    artefact = built(model, rtx, events, **BATCHES)
+    engine = tmp_path / "net.engine"
+    data = engine.read_bytes()
+    assert artefact.size_bytes == len(data) > 1000
+    assert artefact.sha256 == sha256_of(engine)
+    header = plan_from_bytes(data[:64], where="net.engine")
+    assert header.flavour == "tensorrt_rtx"
+    assert header.version == artefact.tensorrt == artefact.plan
+    assert header.plan_bytes is not None
+    assert artefact.conditions["typing"].value == "strong"
+    assert artefact.conditions["precision"].value == "fp32"
+    assert artefact.conditions["tf32"].value is False
+    assert artefact.build_s is not None
+    assert 0 < artefact.build_s < 60
+    assert artefact.facts["inputs"] == "image float32 ?x3x16x16"
+    peak = artefact.facts["peak_host_bytes"]
+    assert isinstance(peak, int)
+    assert peak > 10 << 20
+    saved = value_from_json((tmp_path / "net.engine.json").read_bytes(), Artefact, where="json")
+    assert saved == artefact
+    assert "[I] [TRT]" in (tmp_path / "net.engine.build.log").read_text()
+    assert [path.name for path in tmp_path.glob("*.part")] == []
+    assert any(event.text not in ("parsing", "building", "saving") for event in events)
+
+
+def test_the_layers_are_those_of_the_network_without_a_gpu(rtx: Rtx, tmp_path: Path) -> None:
+    artefact = built(conv(tmp_path), rtx, **BATCHES)
+    text = (tmp_path / "net.engine.graph.json").read_bytes()
+    graph = graph_from_json(text, where="graph")
+    assert artefact.facts["layers_from"] == "network"
+    assert artefact.facts["network_layers"] == len(graph.layers)
+    assert sum(layer.type == "CONVOLUTION" for layer in graph.layers) == 2
+    assert set(graph.io_tensors) == {"image", "logits"}
+    first = graph.layers[0]
+    assert first.inputs[0].dtype == "fp32"
+    assert first.origin
+
+
+def test_the_command_that_repeats_a_build_is_kept(rtx: Rtx, tmp_path: Path) -> None:
+    artefact = built(conv(tmp_path), rtx, workspace_bytes=1 << 30, targets=("sm_86",), **BATCHES)
+    words = (artefact.command or "").split()
+    assert words[:2] == ["trtbench", "build"]
+    assert str(tmp_path / "net.engine") in words
+    for flag, value in (
+        ("--workspace", "1073741824B"),
+        ("--target", "sm_86"),
+        ("--shape-max", "image:8x3x16x16"),
+    ):
+        assert words[words.index(flag) + 1] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "targets"),
+    [
+        ("fp32", lambda path: typed(path, TensorProto.FLOAT), ("sm_86",)),
+        ("fp16", lambda path: typed(path, TensorProto.FLOAT16), ("sm_75", "sm_86")),
+        ("bf16", lambda path: typed(path, TensorProto.BFLOAT16), ("sm_80", "sm_120")),
+        ("int8", lambda path: quantized(path, TensorProto.INT8), ("sm_86", "sm_89")),
+        ("fp8", lambda path: quantized(path, TensorProto.FLOAT8E4M3FN), ("sm_89",)),
+    ],
+)
+def test_every_precision_is_built_from_the_models_types(
+    rtx: Rtx, tmp_path: Path, name: str, make: Any, targets: tuple[str, ...]
+) -> None:
+    artefact = built(make(tmp_path / "net.onnx"), rtx, targets=targets)
+    assert artefact.conditions["precision"].value == name
+    assert artefact.conditions["typing"].value == "strong"
+    assert artefact.notes == ()
+    with open(tmp_path / "net.engine", "rb") as file:
+        header = plan_from_bytes(file.read(64), where="engine")
+    wanted = [f"{target[3:-1]}.{target[-1]}" for target in targets]
+    assert list(header.compute_capabilities) == wanted
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_a_precision_casts_a_plain_model_first(rtx: Rtx, tmp_path: Path, precision: str) -> None:
+    artefact = built(conv(tmp_path), rtx, precision=precision, **BATCHES)
+    assert artefact.conditions["precision"].value == precision
+    assert any(note.startswith(f"cast the model to {precision}") for note in artefact.notes)
+    made = onnx.load(tmp_path / f"net.engine.{precision}.onnx")
+    wanted = TensorProto.FLOAT16 if precision == "fp16" else TensorProto.BFLOAT16
+    assert wanted in {tensor.data_type for tensor in made.graph.initializer}
+    assert artefact.facts["inputs"] == "image float32 ?x3x16x16"
+    plain = built(models.conv_model(tmp_path / "plain.onnx"), rtx, **BATCHES)
+    assert artefact.facts["weights_bytes"] != plain.facts["weights_bytes"]
+
+
+def test_int8_quantizes_a_plain_model_first(rtx: Rtx, tmp_path: Path) -> None:
+    if not rtx.has("onnxruntime"):
+        pytest.skip("the interpreter with TensorRT-RTX has no ONNX Runtime")
+    data = tmp_path / "data.npz"
+    np.savez(data, image=np.random.default_rng(0).random((16, 3, 16, 16), dtype=np.float32))
+    artefact = built(conv(tmp_path), rtx, precision="int8", calibration=str(data), **BATCHES)
+    assert artefact.conditions["precision"].value == "int8"
+    made = onnx.load(tmp_path / "net.engine.int8.onnx")
+    assert "QuantizeLinear" in {node.op_type for node in made.graph.node}
+    assert any(note.startswith("quantize the model to int8") for note in artefact.notes)
+
+
+def test_int8_without_data_is_refused(rtx: Rtx, tmp_path: Path) -> None:
+    error = refused(conv(tmp_path), rtx, precision="int8", **BATCHES)
+    assert isinstance(error, UsageError)
+    assert "trtbench quantize" in (error.fix or "")
+
+
+def test_best_means_nothing_here_and_is_refused(rtx: Rtx, tmp_path: Path) -> None:
+    error = refused(conv(tmp_path), rtx, precision="best", **BATCHES)
+    assert "'best' means nothing" in error.message
+
+
+def test_a_typed_model_is_not_built_as_something_else(rtx: Rtx, tmp_path: Path) -> None:
+    model = typed(tmp_path / "net.onnx", TensorProto.FLOAT16)
+    error = refused(model, rtx, precision="fp32")
+    assert "carries fp16" in error.message
+
+
+def test_a_node_that_cannot_be_parsed_is_named(rtx: Rtx, tmp_path: Path) -> None:
+    model = models.unsupported_operator_model(tmp_path / "net.onnx")
+    error = refused(model, rtx)
+    assert isinstance(error, InputError)
+    assert error.facts["operator"] == "Unheard"
+    assert error.facts["node"] == "number 0, 'strange'"
+    assert "--plugin" in (error.fix or "")
+
+
+def test_scales_that_are_not_symmetric_are_explained(rtx: Rtx, tmp_path: Path) -> None:
+    model = quantized(tmp_path / "net.onnx", TensorProto.INT8)
+    graph = onnx.load(model)
+    zero = next(each for each in graph.graph.initializer if each.name == "zero")
+    zero.CopyFrom(helper.make_tensor("zero", TensorProto.INT8, [], [3]))
+    onnx.save(graph, model)
+    error = refused(model, rtx)
+    assert "QuantizeLinear" in error.facts["operator"]
+    assert "trtbench quantize" in (error.fix or "")
+
+
+def test_a_model_that_is_cut_off_is_not_given_to_tensorrt(rtx: Rtx, tmp_path: Path) -> None:
+    error = refused(models.truncate(conv(tmp_path)), rtx, **BATCHES)
+    assert "is not a whole ONNX file" in error.message
+
+
+def test_weights_beside_the_model_are_found_from_any_folder(
+    rtx: Rtx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    model = models.external_data_model(tmp_path / "net.onnx")
+    monkeypatch.chdir(elsewhere)
+    artefact = built(Path("../net.onnx"), rtx, output=tmp_path / "net.engine", **BATCHES)
+    weights = models.external_data_path(model).stat().st_size
+    assert artefact.size_bytes > weights // 2
+    models.external_data_path(model).unlink()
+    (tmp_path / "net.engine").unlink()
+    error = refused(model, rtx, **BATCHES)
+    assert "net.onnx.data" in error.facts["missing"]
+
+
+def test_a_dynamic_model_needs_shapes(rtx: Rtx, tmp_path: Path) -> None:
+    error = refused(conv(tmp_path), rtx)
+    assert isinstance(error, UsageError)
+    assert error.facts["image"] == "? x 3 x 16 x 16"
+    assert "--shape-opt image:8x3x16x16" in (error.fix or "")
+
+
+def test_shapes_that_do_not_fit_are_refused(rtx: Rtx, tmp_path: Path) -> None:
+    error = refused(conv(tmp_path), rtx, shapes_opt={"image": (4, 3, 32, 32)})
+    assert error.facts == {"given": "4x3x32x32", "model": "?x3x16x16"}
+    error = refused(conv(tmp_path), rtx, shapes_opt={"imagee": (4, 3, 16, 16)})
+    assert error.fix == "did you mean image?"
+
+
+def test_several_profiles_and_a_fixed_batch(rtx: Rtx, tmp_path: Path) -> None:
+    profiles = [{"image": (2, 3, 16, 16)}, {"image": (64, 3, 16, 16)}]
+    spec = spec_for(conv(tmp_path), shapes_opt=profiles)
+    assert len(spec.more_profiles) == 1
+    built(conv(tmp_path), rtx, shapes_opt=profiles)
+    log = (tmp_path / "net.engine.build.log").read_text()
+    assert "error" not in log.lower()
+    static = models.conv_model(tmp_path / "static.onnx", batch=2)
+    assert built(static, rtx).facts["inputs"] == "image float32 2x3x16x16"
+
+
+def test_too_small_a_workspace_is_told_with_a_way_out(rtx: Rtx, tmp_path: Path) -> None:
+    model = conv(tmp_path, channels=64, size=32, layers=4)
+    shapes = {"shapes_opt": {"image": (64, 3, 32, 32)}}
+    error = refused(model, rtx, workspace_bytes=1, **shapes)
+    assert isinstance(error, JobError)
+    assert "--workspace" in (error.fix or "")
+    assert Path(error.facts["log"]).is_file()
+
+
+def test_a_type_that_the_target_lacks_fails_and_says_so(rtx: Rtx, tmp_path: Path) -> None:
+    model = quantized(tmp_path / "net.onnx", TensorProto.FLOAT8E4M3FN)
+    error = refused(model, rtx, targets=("sm_86",))
+    assert "fp8 needs sm_89" in (error.fix or "")
+
+
+@pytest.mark.parametrize("target", ["sm_90", "sm_87", "hopper"])
+def test_a_gpu_that_tensorrt_rtx_does_not_know(rtx: Rtx, tmp_path: Path, target: str) -> None:
+    error = refused(conv(tmp_path), rtx, targets=(target,), **BATCHES)
+    assert "sm_86" in error.facts["known"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hardware_compatible": True},
+        {"version_compatible": True},
+        {"timing_cache": "cache"},
+        {"plugins": ("lib.so",)},
+        {"dla_core": 0},
+    ],
+)
+def test_no_flag_is_silently_without_effect(rtx: Rtx, tmp_path: Path, changes: Any) -> None:
+    error = refused(conv(tmp_path), rtx, **changes, **BATCHES)
+    assert isinstance(error, UsageError)
+    assert "has no effect" in error.message
+
+
+def test_an_option_nobody_knows_is_refused(rtx: Rtx, tmp_path: Path) -> None:
+    error = refused(conv(tmp_path), rtx, options={"typng": "strong"}, **BATCHES)
+    assert error.fix == "--opt typing=strong"
+
+
+def test_refitting_needs_a_gpu(rtx: Rtx, tmp_path: Path) -> None:
+    if driver_problem() is None:
+        pytest.skip("there is a GPU here")
+    error = refused(conv(tmp_path), rtx, refit=True, **BATCHES)
+    assert isinstance(error, UnavailableError)
+
+
+def test_a_signal_ends_a_build_at_its_next_step(rtx: Rtx, tmp_path: Path) -> None:
+    model = models.slow_model(tmp_path / "net.onnx", width=512, layers=8, passes=40)
+    folder = tmp_path / "out"
+    child, stages = start(spec_for(model, output=folder / "net.engine"), folder, rtx)
+    try:
+        wait_for(child, lambda: any(stage.startswith("~") for stage in stages))
+    finally:
+        child.end()
+    child.close()
+    assert not (folder / "net.engine").exists()
+    told = json.loads((folder / "error.json").read_text())
+    assert told["message"] == "the build was cancelled"
+    assert told["stage"] == "build"
+
+
+def test_two_builds_at_once(rtx: Rtx, tmp_path: Path) -> None:
+    jobs = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        model = models.conv_model(tmp_path / f"{name}.onnx", layers=4)
+        spec = spec_for(model, output=folder / "net.engine", **BATCHES)
+        jobs.append(Assignment(job=BuildJob(spec=spec), folder=folder, python=rtx.python))
+    ends = run_jobs(jobs, timeout_s=120)
+    assert [end.ok for end in ends] == [True, True]
+    for each in jobs:
+        path = each.folder / "outcome.json"
+        outcome = value_from_json(path.read_bytes(), BuildOutcome, where="outcome")
+        assert outcome.files[".graph.json"] == "graph.json"
+        assert plan_from_bytes((each.folder / "net.engine").read_bytes()[:64], where="engine")
+
+
+def test_tensorrt_itself_says_that_it_needs_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With bindings at hand and no driver, nothing of TensorRT is called."""
+    if driver_problem() is None:
+        pytest.skip("there is a GPU here")
+    (tmp_path / "tensorrt.py").write_text(
+        "__version__ = '10.9.0'\nclass BuilderFlag: FP16 = 1\nBuilder = None\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    model = models.conv_model(tmp_path / "net.onnx")
+    error = refused(model, Rtx(), builder="tensorrt", **BATCHES)
+    assert isinstance(error, UnavailableError)
+    assert error.message == "TensorRT needs a GPU to build; TensorRT-RTX does not"
+
+
+def start(spec: BuildSpec, folder: Path, rtx: Rtx) -> tuple[Child, list[str]]:
+    folder.mkdir()
+    job = folder / "job.json"
+    job.write_bytes(json_from_value(BuildJob(spec=spec)))
+    stages: list[str] = []
+    command = [*worker_command(rtx.python), str(job), str(folder), "{events}"]
+    child = Child(command, log=folder / "log.txt", env=worker_environment(), on_line=stages.append)
+    return child, stages
+
+
+def wait_for(child: Child, happened: Callable[[], bool], *, at_most_s: float = 60.0) -> None:
+    end = time.monotonic() + at_most_s
+    while not happened():
+        assert time.monotonic() < end, "it did not happen in time"
+        assert not child.has_ended(), "it ended before"
+        child.hear(select.select(child.watched(), [], [], 0.05)[0])

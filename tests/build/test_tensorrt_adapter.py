@@ -1,0 +1,186 @@
+"""The adapter against the real Python bindings of every version, without TensorRT itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bindings.rtx import Rtx
+from bindings.stub_library import make_stub_libraries
+from bindings.touched import touched_names
+from bindings.wheels import PACKAGE, VERSIONS, NoWheel, bindings
+from trtbench.errors import UnavailableError, UsageError
+from trtbench.host.tensorrt import SEEN, abilities_of_version, load, version_numbers
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+PROBE = Path(__file__).resolve().parents[1] / "bindings" / "probe_bindings.py"
+
+GUARDS = {
+    **{name: name for name in SEEN},
+    "ComputeCapability": "IBuilderConfig.set_compute_capability",
+    "ComputeCapability.__members__": "IBuilderConfig.set_compute_capability",
+    "IBuilderConfig.num_compute_capabilities": "IBuilderConfig.set_compute_capability",
+    "IBuilderConfig.set_calibration_profile": "IBuilderConfig.int8_calibrator",
+    "IProgressMonitor": "IBuilderConfig.progress_monitor",
+    "IProgressMonitor.__init__": "IBuilderConfig.progress_monitor",
+    "ParserError.node_operator": "ParserError.node_name",
+}
+"""Names that the adapter touches only where another one, which it looks for, exists."""
+
+pytestmark = pytest.mark.xdist_group("bindings")  # each version is looked at once
+
+_probed: dict[str, dict[str, Any]] = {}
+_absent: dict[str, str] = {}
+
+
+def probe(version: str, folder: Path) -> dict[str, Any]:
+    """Run the adapter against one version, once."""
+    if version in _absent:
+        pytest.skip(_absent[version])
+    if version not in _probed:
+        if shutil.which("gcc") is None or shutil.which("readelf") is None:
+            pytest.skip("stand-in libraries are made with gcc and readelf")
+        try:
+            interpreter, unpacked = bindings(version)
+        except NoWheel as problem:
+            _absent[version] = str(problem)
+            pytest.skip(_absent[version])
+        extension = unpacked / PACKAGE / "tensorrt.so"
+        libraries = make_stub_libraries(extension, folder / "lib", compiler=interpreter.compiler)
+        env = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "PYTHONPATH": str(unpacked)}
+        command = [*interpreter.command, str(PROBE), str(SOURCE), str(folder), PACKAGE]
+        _probed[version] = answer([*command, ",".join(sorted(touched_names(SOURCE)))], env)
+    return _probed[version]
+
+
+def answer(command: list[str], env: dict[str, str]) -> dict[str, Any]:
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(params=VERSIONS)
+def probed(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    return probe(request.param, tmp_path)
+
+
+def test_every_name_the_adapter_touches_is_there(probed: dict[str, Any]) -> None:
+    missing = [
+        name
+        for name, present in probed["present"].items()
+        if not present and (name not in GUARDS or GUARDS[name] in probed["abilities"])
+    ]
+    assert missing == []
+
+
+def test_the_table_of_versions_says_what_the_bindings_have(probed: dict[str, Any]) -> None:
+    assert probed["table"] == probed["abilities"]
+
+
+def test_typing_is_weak_up_to_10_and_strong_from_10_on(probed: dict[str, Any]) -> None:
+    major = version_numbers(probed["version"])[0]
+    names = probed["abilities"]
+    assert ("BuilderFlag.FP16" in names) == (major < 11)
+    assert ("NetworkDefinitionCreationFlag.STRONGLY_TYPED" in names) == (major >= 10)
+
+
+def test_a_logger_of_ours_is_called(probed: dict[str, Any]) -> None:
+    errors, warnings, lines = probed["heard"]
+    assert errors == ["said at ERROR", "said at INTERNAL_ERROR"]
+    assert warnings == ["said at WARNING"]
+    letters = [line.split("] [")[1] for line in lines]
+    assert letters == ["I", "W", "E", "F"]  # verbose was not asked for
+
+
+def test_a_monitor_of_ours_tells_progress_and_cancels(probed: dict[str, Any]) -> None:
+    if probed["watched"] is None:
+        assert version_numbers(probed["version"]) < (10,)
+        return
+    going, told = probed["watched"]
+    assert going == [True, False]
+    assert [done for done, _ in told] == [0.5, 1.0, 1.0]
+
+
+def test_calibrators_of_ours_are_of_the_right_kind(probed: dict[str, Any]) -> None:
+    if probed["calibrators"] is None:
+        assert version_numbers(probed["version"]) >= (11,)
+        return
+    kinds = {name: facts["algorithm"] for name, facts in probed["calibrators"].items()}
+    assert kinds == {"entropy2": "ENTROPY_CALIBRATION_2", "minmax": "MINMAX_CALIBRATION"}
+    for facts in probed["calibrators"].values():
+        assert facts["base"]
+        assert facts["empty"]
+        assert facts["kept"]
+        assert facts["batch"] is None
+
+
+def test_without_tensorrt_itself_a_builder_is_refused_not_crashed(probed: dict[str, Any]) -> None:
+    assert probed["builder"] == "TypeError"
+
+
+def test_tensorrt_rtx_has_every_name_too(found_rtx: Rtx, tmp_path: Path) -> None:
+    names = ",".join(sorted(touched_names(SOURCE)))
+    done = found_rtx.run(str(PROBE), str(SOURCE), str(tmp_path), "tensorrt_rtx", names)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["table"] == told["abilities"]
+    missing = [
+        name
+        for name, present in told["present"].items()
+        if not present and (name not in GUARDS or GUARDS[name] in told["abilities"])
+    ]
+    assert missing == []
+
+
+def test_the_source_of_the_adapter_is_read_for_names() -> None:
+    names = touched_names(SOURCE)
+    assert {"IBuilderConfig.set_flag", "BuilderFlag.TF32", "OnnxParser.parse_from_file"} <= names
+    assert set(GUARDS.values()) <= set(SEEN)
+
+
+@pytest.mark.parametrize(
+    ("version", "opset", "ir"),
+    [("8.6.1", 17, 8), ("10.0.1", 20, 9), ("10.3.0", 20, 9), ("10.16.1", 24, None)],
+)
+def test_what_the_parser_documents(version: str, opset: int, ir: int | None) -> None:
+    abilities = abilities_of_version(version, flavour="tensorrt")
+    assert abilities.max_opset == opset
+    assert abilities.max_ir == ir
+
+
+def test_an_ability_that_nobody_listed_is_a_bug() -> None:
+    with pytest.raises(KeyError):
+        abilities_of_version("10.9", flavour="tensorrt").has("BuilderFlag.FP61")
+
+
+def test_a_word_is_no_version() -> None:
+    with pytest.raises(UsageError, match="not a TensorRT version"):
+        abilities_of_version("latest", flavour="tensorrt")
+
+
+def test_tensorrt_that_is_not_here_is_told_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    with pytest.raises(UnavailableError) as caught:
+        load("tensorrt")
+    assert "pip install tensorrt" in str(caught.value)
+
+
+def test_a_library_that_does_not_load_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tensorrt_rtx.py").write_text(
+        "raise ImportError('libnvinfer.so.10: cannot open shared object file')"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "tensorrt_rtx", raising=False)
+    with pytest.raises(UnavailableError) as caught:
+        load("tensorrt_rtx")
+    assert "cannot be loaded" in caught.value.message
+    assert "libnvinfer.so.10" in caught.value.facts["reason"]
