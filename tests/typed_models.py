@@ -18,7 +18,7 @@ def typed(path: Path, kind: int, *, opset: int = 17) -> Path:
     return _save(path, nodes, [weight], kind=kind, opset=opset)
 
 
-def quantized(path: Path, kind: int) -> Path:
+def quantized(path: Path, kind: int, *, opset: int = 19) -> Path:
     """Write a product between Q/DQ pairs with scales of our own: "x" [4, 32] to "y" [4, 32]."""
     values = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
     scale = numpy_helper.from_array(np.float32(0.05), "scale")
@@ -31,7 +31,7 @@ def quantized(path: Path, kind: int) -> Path:
             helper.make_node("DequantizeLinear", [f"{name}_q", "scale", "zero"], [f"{name}_dq"]),
         ]
     nodes.append(helper.make_node("MatMul", ["x_dq", "weight_dq"], ["y"], name="product"))
-    return _save(path, nodes, [scale, zero, weight], kind=TensorProto.FLOAT, opset=19)
+    return _save(path, nodes, [scale, zero, weight], kind=TensorProto.FLOAT, opset=opset)
 
 
 def _save(
@@ -50,5 +50,7 @@ def _save(
         initializer=weights,
     )
     opsets = [helper.make_opsetid("", opset)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8 if opset < 18 else 9), path
+    )
     return path

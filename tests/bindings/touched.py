@@ -1,6 +1,6 @@
-"""Which names of TensorRT the adapter touches, found in its own source.
+"""Which names of TensorRT the adapter, the builders and the runtime touch, by their own source.
 
-Variables that hold TensorRT's objects have the same names everywhere in the adapter, so every
+Variables that hold TensorRT's objects have the same names everywhere, so every
 attribute taken from one of them is an attribute of a known class.
 """
 
@@ -43,8 +43,16 @@ BY_NAME = {
 }
 """Names that are put together at run time."""
 
-OWN = {"_calibration.py": {"_cache", "problem"}, "tensorrt.py": {"problem"}}
+OWN = {
+    "_calibration.py": {"_cache", "problem"},
+    "tensorrt.py": {"problem"},
+    "_trt_engine.py": {"problem"},
+    "_trt_session.py": {"problem"},
+}
 """Variables of a file that hold values of ours."""
+
+OUR_ENGINE = {"engine", "flavour", "heard", "inputs", "outputs", "profile", "trt", "version"}
+"""What the runtime's own value around an engine has."""
 
 
 def touched_names(source: Path) -> set[str]:
@@ -54,13 +62,14 @@ def touched_names(source: Path) -> set[str]:
         *source.glob("trtbench/host/tensorrt*.py"),
         source / "trtbench/build/builders/_python_api.py",
         source / "trtbench/build/builders/_calibration.py",
+        *source.glob("trtbench/runtimes/_trt_*.py"),
     ]
     for path in files:
         skipped = OWN.get(path.name, set())
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute):
                 found.update(_names(node, skipped=skipped))
-    return found
+    return found - {f"ICudaEngine.{name}" for name in OUR_ENGINE}
 
 
 def _names(node: ast.Attribute, *, skipped: set[str]) -> set[str]:

@@ -28,6 +28,7 @@ GUARDS = {
     "ComputeCapability.__members__": "IBuilderConfig.set_compute_capability",
     "IBuilderConfig.num_compute_capabilities": "IBuilderConfig.set_compute_capability",
     "IBuilderConfig.set_calibration_profile": "IBuilderConfig.int8_calibrator",
+    "ICudaEngine.create_runtime_config": "IBuilderConfig.set_compute_capability",
     "IProgressMonitor": "IBuilderConfig.progress_monitor",
     "IProgressMonitor.__init__": "IBuilderConfig.progress_monitor",
     "ParserError.node_operator": "ParserError.node_name",

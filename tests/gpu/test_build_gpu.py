@@ -1,0 +1,225 @@
+"""Builds with TensorRT on a real GPU: precisions, calibration, shapes, the timing cache."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trtbench.trtexec.calibration import calibration_from_text
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.plan import plan_from_bytes
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.xdist_group("gpu"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("tensorrt") is None, reason="TensorRT is not installed"
+    ),
+    pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx makes the models"),
+]
+
+SIZE, CHANNELS = 64, 64
+SHAPES = {
+    "image": {
+        "min": [1, 3, SIZE, SIZE],
+        "opt": [8, 3, SIZE, SIZE],
+        "max": [16, 3, SIZE, SIZE],
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def strong() -> bool:
+    """Whether the version at hand knows typed networks only."""
+    import tensorrt
+
+    return not hasattr(tensorrt.BuilderFlag, "FP16")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    import models
+
+    return models.conv_model(tmp_path / "net.onnx", channels=CHANNELS, size=SIZE, layers=6)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data.npz"
+    np.savez(path, image=np.random.default_rng(0).random((32, 3, SIZE, SIZE), dtype=np.float32))
+    return path
+
+
+def build(model: Path, folder: Path, **changes: Any) -> dict[str, Any]:
+    """Build in a fresh worker; gives its outcome, or its error."""
+    folder.mkdir(exist_ok=True)
+    spec = {
+        "model": {"path": str(model), "format": "onnx"},
+        "output": str(folder / "net.engine"),
+        "runtime": "tensorrt",
+        "shapes": SHAPES,
+        **changes,
+    }
+    (folder / "job.json").write_text(json.dumps({"job": "build", "spec": spec}))
+    command = [sys.executable, "-m", "trtbench.worker", str(folder / "job.json"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    for name in ("error.json", "outcome.json"):
+        if (folder / name).is_file():
+            return json.loads((folder / name).read_text())
+    raise AssertionError(done.stderr)
+
+
+def kinds(folder: Path) -> set[str | None]:
+    """The types that the layers of an engine write."""
+    graph = graph_from_json((folder / "graph.json").read_bytes(), where="graph.json")
+    return {tensor.dtype for layer in graph.layers for tensor in layer.outputs}
+
+
+def condition(outcome: dict[str, Any], name: str) -> Any:
+    return outcome["conditions"][name]["value"]
+
+
+def test_fp32_with_everything_beside_it(model: Path, tmp_path: Path) -> None:
+    outcome = build(model, tmp_path / "out", precision="fp32")
+    engine = (tmp_path / "out" / "net.engine").read_bytes()
+    header = plan_from_bytes(engine[:64], where="engine")
+    assert header.flavour == "tensorrt"
+    assert (header.version or "").startswith(".".join(outcome["version"].split(".")[:2]))
+    assert condition(outcome, "precision") == "fp32"
+    assert condition(outcome, "tf32") is False
+    assert outcome["facts"]["layers_from"] == "engine"
+    assert outcome["facts"]["activation_bytes"] > 0
+    assert outcome["build_s"] > 0
+    assert kinds(tmp_path / "out") <= {"fp32", "int32", None}
+
+
+def test_fp16_is_really_built(model: Path, tmp_path: Path, strong: bool) -> None:
+    outcome = build(model, tmp_path / "out", precision="fp16")
+    assert condition(outcome, "typing") == ("strong" if strong else "weak")
+    assert "fp16" in condition(outcome, "precision")
+    assert "fp16" in kinds(tmp_path / "out"), outcome["notes"]
+
+
+def test_a_static_batch_needs_no_shapes(tmp_path: Path) -> None:
+    import models
+
+    path = models.conv_model(tmp_path / "static.onnx", channels=16, size=32, batch=4)
+    outcome = build(path, tmp_path / "out", shapes={}, precision="fp16")
+    assert outcome["facts"]["inputs"] == "image float32 4x3x32x32"
+
+
+def test_several_profiles(model: Path, tmp_path: Path) -> None:
+    import tensorrt
+
+    many = {"image": {end: [32, 3, SIZE, SIZE] for end in ("min", "opt", "max")}}
+    outcome = build(model, tmp_path / "out", more_profiles=[many])
+    assert outcome["facts"]["engine_layers"] > 0
+    runtime = tensorrt.Runtime(tensorrt.Logger(tensorrt.Logger.ERROR))
+    engine = runtime.deserialize_cuda_engine((tmp_path / "out" / "net.engine").read_bytes())
+    assert engine.num_optimization_profiles == 2
+    assert tuple(engine.get_tensor_profile_shape("image", 1)[1]) == (32, 3, SIZE, SIZE)
+
+
+@pytest.mark.parametrize("method", ["entropy2", "minmax"])
+def test_int8_with_a_calibrator(
+    model: Path, data: Path, tmp_path: Path, strong: bool, method: str
+) -> None:
+    if strong:
+        pytest.skip("this version has no calibrators")
+    cache = tmp_path / "scales.cache"
+    asked = {
+        "precision": "int8",
+        "calibration": str(data),
+        "calibration_method": method,
+        "calibration_cache": str(cache),
+    }
+    first = build(model, tmp_path / "first", **asked)
+    assert first["facts"]["calibration_cache"] == "new"
+    assert first["facts"]["calibration_items"] == 32
+    assert "int8" in kinds(tmp_path / "first"), first["notes"]
+    scales = calibration_from_text(cache.read_bytes(), where="cache")
+    assert any(each.name == "image" and each.usable for each in scales.scales)
+    again = build(model, tmp_path / "again", **asked)
+    assert again["facts"]["calibration_cache"] == "hit"
+    other = tmp_path / "other.npz"
+    np.savez(other, image=np.random.default_rng(1).random((32, 3, SIZE, SIZE), dtype=np.float32))
+    changed = build(model, tmp_path / "changed", **{**asked, "calibration": str(other)})
+    assert changed["facts"]["calibration_cache"] == "new"
+    alone = {key: value for key, value in asked.items() if key != "calibration"}
+    assert build(model, tmp_path / "alone", **alone)["facts"]["calibration_cache"] == "hit"
+
+
+def test_int8_from_a_quantized_model(tmp_path: Path, strong: bool) -> None:
+    from onnx import TensorProto
+
+    from typed_models import quantized
+
+    path = quantized(tmp_path / "net.onnx", TensorProto.INT8, opset=13)
+    outcome = build(path, tmp_path / "out", shapes={})
+    assert "int8" in condition(outcome, "precision")
+    assert condition(outcome, "typing") == ("strong" if _typed(outcome) else "weak")
+    assert outcome["facts"]["layers_from"] == "engine"
+
+
+def _typed(outcome: dict[str, Any]) -> bool:
+    return int(outcome["version"].split(".")[0]) >= 10
+
+
+def test_int8_without_scales_is_refused(model: Path, tmp_path: Path) -> None:
+    error = build(model, tmp_path / "out", precision="int8")
+    assert error["kind"] == "UsageError"
+    assert "trtbench quantize" in error["fix"]
+
+
+def test_the_timing_cache_is_reused(
+    model: Path, tmp_path: Path, record_property: pytest.RecordProperty
+) -> None:
+    cache = tmp_path / "timing.cache"
+    asked = {"precision": "fp16", "timing_cache": str(cache)}
+    first = build(model, tmp_path / "first", **asked)
+    again = build(model, tmp_path / "again", **asked)
+    assert first["facts"]["timing_cache"] == "new"
+    assert again["facts"]["timing_cache"] == "hit"
+    record_property("first_build_s", first["build_s"])
+    record_property("again_build_s", again["build_s"])
+    print(f"build {first['build_s']:.2f} s, with its timing cache {again['build_s']:.2f} s")
+    assert again["build_s"] < first["build_s"]
+    cache.write_bytes(b"of another world" * 8)
+    refused = build(model, tmp_path / "refused", **asked)
+    assert refused["facts"]["timing_cache"] == "refused"
+    assert cache.with_name("timing.cache.old").is_file()
+
+
+def test_too_small_a_workspace_is_told(model: Path, tmp_path: Path) -> None:
+    error = build(model, tmp_path / "out", workspace_bytes=1)
+    if "kind" not in error:
+        pytest.skip("this version builds the network without scratch memory")
+    assert "--workspace" in error["fix"]
+    assert not (tmp_path / "out" / "net.engine").exists()
+
+
+def test_an_operator_nobody_knows_is_named(tmp_path: Path) -> None:
+    import models
+
+    path = models.unsupported_operator_model(tmp_path / "net.onnx")
+    error = build(path, tmp_path / "out", shapes={})
+    assert error["kind"] == "InputError"
+    assert error["facts"]["operator"] == "Unheard"
+
+
+def test_an_opset_too_new_is_said(tmp_path: Path) -> None:
+    from onnx import TensorProto
+
+    from typed_models import typed
+
+    path = typed(tmp_path / "net.onnx", TensorProto.FLOAT, opset=18)
+    outcome = build(path, tmp_path / "out", shapes={})
+    if int(outcome.get("version", "8").split(".")[0]) < 9:
+        assert any("opset 18" in text for text in outcome.get("notes", [outcome.get("fix")]))
