@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import models
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import models
 from trtbench.analysis.numeric import tensor_diff, tensor_diffs
 from trtbench.analysis.onnx_stamp import notes_from_metadata
 from trtbench.build._onnx_file import check_onnx, load_onnx, save_onnx

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Low = Literal["fp16", "bf16"]
 
 _SHAPE_SOURCES = ("Shape", "Size")
+_DATA_FIRST = ("Expand", "Reshape", "Tile", "Slice", "Pad", "Resize")
+"""Operators whose first input is data; the others only say how it is laid out."""
 _UNCAST = "control flow is left in FP32"
 
 
@@ -156,11 +158,13 @@ def _shape_arithmetic(model: ModelProto) -> set[str]:
     shapes: set[str] = set()
     found: set[str] = set()
     for node in model.graph.node:
-        inputs = [name for name in node.input if name and name not in stored]
+        read = node.input[:1] if node.op_type in _DATA_FIRST else node.input
+        inputs = [name for name in read if name and name not in stored]
         derived = bool(inputs) and all(name in shapes for name in inputs)
-        if node.op_type in _SHAPE_SOURCES or derived:
-            shapes.update(node.output)
+        if derived:
             found.add(node.name)
+        if derived or node.op_type in _SHAPE_SOURCES:
+            shapes.update(node.output)
     return found
 
 
