@@ -14,7 +14,7 @@ from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.tensorrt import abilities_of_version
 from trtbench.host.tensorrt_calibrate import CacheKey, CalibrationData, ScaleCache
-from trtbench.host.tensorrt_listen import Heard, PhaseTree
+from trtbench.host.tensorrt_listen import Heard, LogProgress, PhaseTree
 from trtbench.host.tensorrt_timing import TimingCache
 from trtbench.workflows.build_shapes import all_profiles, spans_of_batches
 
@@ -45,6 +45,19 @@ def test_a_step_of_a_phase_that_never_began_is_harmless() -> None:
     tree.step("lost", 3)
     tree.finish("lost")
     assert tree.done() == 0.0
+
+
+def test_progress_is_read_from_the_log_where_there_is_no_monitor() -> None:
+    told: list[tuple[float, str]] = []
+    watch = LogProgress(lambda done, text: told.append((done, text)))
+    line = "--------------- Timing Runner: {} (CudnnConvolution[0x80000000])"
+    watch(line.format("too early"))
+    watch.layers = 4
+    for name in ("conv0 + relu0", "conv0 + relu0", "conv1", "a", "b", "c"):
+        watch(line.format(name))
+    watch("Tactic: 0x1 Time: 0.01")
+    assert told[0] == (0.25, "timing conv0 + relu0")
+    assert [done for done, _ in told] == [0.25, 0.5, 0.75, 0.99, 0.99]
 
 
 def test_the_cause_is_not_the_noise_of_a_machine_without_a_driver() -> None:

@@ -8,6 +8,7 @@ crashes TensorRT-RTX 1.7 when a network is freed.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ LETTERS = {
 NOISE = ("cudaError 35", "catchCudaError", "CUDA initialization failure with error: 35")
 """Follows other errors on machines without a driver, and is hardly ever the cause."""
 
+_TIMED = re.compile(r"Timing Runner: (.{1,1000}?) \(")
+"""What TensorRT 8 says, verbosely, before it times the kernels of a layer."""
+
 MOST_KEPT = 200
 """Errors and warnings kept in memory; the log has them all."""
 
@@ -43,8 +47,18 @@ class Heard:
         return next(iter(telling or self.errors), None)
 
 
-def make_logger(trt: Any, *, path: Path, heard: Heard, verbose: bool) -> Any:
-    """Make a logger that writes a file in the manner of trtexec's log."""
+def make_logger(
+    trt: Any,
+    *,
+    path: Path,
+    heard: Heard,
+    verbose: bool,
+    watch: Callable[[str], None] | None = None,
+) -> Any:
+    """Make a logger that writes a file in the manner of trtexec's log.
+
+    ``watch`` is given every line, those too that are not written because nobody asked for them.
+    """
     file = open(path, "a", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115
 
     class Logger(trt.ILogger):  # type: ignore[misc]
@@ -53,6 +67,8 @@ def make_logger(trt: Any, *, path: Path, heard: Heard, verbose: bool) -> Any:
 
         def log(self, severity: Any, text: str) -> None:
             letter = LETTERS.get(getattr(severity, "name", ""), "I")
+            if watch is not None:
+                watch(text)
             if letter == "V" and not verbose:
                 return
             if letter in "FE" and len(heard.errors) < MOST_KEPT:
@@ -96,6 +112,28 @@ def _quietly(tell: Progress, done: float, text: str) -> None:
         tell(done, text)
     except Exception:
         return
+
+
+class LogProgress:
+    """Tells how far a build has come by the log, for versions that have no progress monitor.
+
+    Kernels are timed layer by layer, which takes nearly all the time; how many layers are left
+    after fusing is not known, so the part is that of the network's own layers.
+    """
+
+    def __init__(self, tell: Progress) -> None:
+        self._tell = tell
+        self._timed: set[str] = set()
+        self.layers = 0
+        """Of the network, once it is parsed."""
+
+    def __call__(self, text: str) -> None:
+        match = _TIMED.search(text[:2000]) if self.layers else None
+        if match is None or match[1] in self._timed:
+            return
+        self._timed.add(match[1])
+        part = min(len(self._timed) / self.layers, 0.99)
+        _quietly(self._tell, part, f"timing {match[1][:80]}")
 
 
 class PhaseTree:

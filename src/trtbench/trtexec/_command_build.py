@@ -30,7 +30,6 @@ def build_command(
     if spec.model.format not in ("onnx", "unknown"):
         raise UsageError("trtexec builds from ONNX", facts={"model": spec.model.path})
     check_options(spec.options, known=BUILD_OPTIONS)
-    _refuse_unsaid(spec)
     skip = "--skipInference" if abilities.has("--skipInference") else "--buildOnly"
     return [
         binary,
@@ -47,20 +46,6 @@ def build_command(
         *(["--verbose"] if spec.verbose else []),
         *spec.extra_args,
     ]
-
-
-def _refuse_unsaid(spec: BuildSpec) -> None:
-    """Refuse what trtexec has no words for, rather than leave it out."""
-    unsaid = {
-        "--target": bool(spec.targets),
-        "--calibration": spec.calibration is not None,
-        "more than one profile": bool(spec.more_profiles),
-    }
-    for what, asked in unsaid.items():
-        if asked:
-            raise UsageError(
-                f"{what} cannot be expressed for trtexec", fix="-r tensorrt or -r tensorrt-rtx"
-            )
 
 
 def _shape_profiles(spec: BuildSpec) -> list[str]:

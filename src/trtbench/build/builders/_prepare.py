@@ -45,9 +45,15 @@ def prepare_model(
     notes = [done, *(["quantized with random data: no evidence of accuracy"] if random else [])]
     return Prepared(
         path=folder / TYPED,
-        files={f".{step.precision}.onnx": TYPED},
+        files=_kept(step, folder),
         notes=(*notes, *outcome.notes),
     )
+
+
+def _kept(step: Step, folder: Path) -> dict[str, str]:
+    """Keep the typed model beside the engine, unless its weights are in files of other names."""
+    alone = len(list(folder.glob(f"{TYPED}*"))) == 1
+    return {f".{step.precision}.onnx": TYPED} if alone else {}
 
 
 def _quant_spec(spec: BuildSpec, step: Step, folder: Path) -> QuantSpec:

@@ -35,7 +35,7 @@ from trtbench.host.tensorrt_config import (
     refuse_unknown,
 )
 from trtbench.host.tensorrt_device import driver_problem
-from trtbench.host.tensorrt_listen import Heard, make_logger, make_monitor
+from trtbench.host.tensorrt_listen import Heard, LogProgress, make_logger, make_monitor
 from trtbench.host.tensorrt_network import (
     create_network,
     inputs_of,
@@ -65,6 +65,11 @@ class Work:
     notes: list[str] = field(default_factory=list)
     facts: dict[str, Scalar] = field(default_factory=dict)
     cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def monitored(self) -> bool:
+        """Whether TensorRT itself tells how far it has come, and asks whether to go on."""
+        return self.abilities.has("IBuilderConfig.progress_monitor")
 
     def tell(self, done: float, text: str) -> None:
         """Say how far the build has come, to whoever listens for that."""
@@ -114,7 +119,14 @@ def _demand_gpu(spec: BuildSpec, abilities: Abilities) -> bool:
 
 def _build(work: Work, prepared: Prepared) -> BuildOutcome:
     trt, spec = work.trt, work.spec
-    logger = make_logger(trt, path=work.folder / LOG, heard=work.heard, verbose=spec.verbose)
+    by_log = LogProgress(work.tell)
+    logger = make_logger(
+        trt,
+        path=work.folder / LOG,
+        heard=work.heard,
+        verbose=spec.verbose,
+        watch=None if work.monitored else by_log,
+    )
     if not work.abilities.targets:
         load_plugins(trt, logger, spec.plugins)
     builder = trt.Builder(logger)
@@ -124,6 +136,7 @@ def _build(work: Work, prepared: Prepared) -> BuildOutcome:
     )
     parser = trt.OnnxParser(network, logger)
     _parse(work, parser, prepared)
+    by_log.layers = int(network.num_layers)
     config = builder.create_builder_config()
     configure(
         trt, config, spec, abilities=work.abilities, flags=work.plan.flags, tf32=work.plan.tf32
@@ -187,12 +200,11 @@ def _tell_cache(work: Work, cache: TimingCache) -> None:
 
 def _serialize(work: Work, builder: Any, network: Any, config: Any) -> Any:
     work.stage("build")
-    monitored = work.abilities.has("IBuilderConfig.progress_monitor")
-    if monitored:
+    if work.monitored:
         monitor = make_monitor(work.trt, tell=work.tell, cancelled=work.cancelled.is_set)
         config.progress_monitor = monitor
     started = time.perf_counter()
-    with _cancelled_by_signal(work.cancelled, able=monitored):
+    with _cancelled_by_signal(work.cancelled, able=work.monitored):
         data = builder.build_serialized_network(network, config)
     work.facts["build_s"] = time.perf_counter() - started
     if work.cancelled.is_set():

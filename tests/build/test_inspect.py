@@ -1,0 +1,321 @@
+"""Inspection: counts and estimates against numbers worked out by hand, and every kind of file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import models
+from trtbench.analysis.flops import cost_from_model, flops_of
+from trtbench.analysis.inspection import parameter_difference
+from trtbench.analysis.onnx_graph import OnnxNode, OnnxTensor
+from trtbench.build.onnx_read import read_onnx
+from trtbench.cli import run as run_command
+from trtbench.data import demo_file
+from trtbench.domain.result import Gpu
+from trtbench.domain.samples import EngineGraph, LayerInfo
+from trtbench.errors import InputError, UsageError
+from trtbench.trtexec.plan import PlanHeader
+from trtbench.workflows._inspect_engine import would_load
+from trtbench.workflows.inspect import inspect
+
+
+def tensor(*shape: int, dtype: str = "float32", weight: bool = False) -> OnnxTensor:
+    return OnnxTensor(name="t", dtype=dtype, shape=shape, weight=weight)
+
+
+def node(op: str, inputs: list[OnnxTensor], output: OnnxTensor, **attributes: object) -> OnnxNode:
+    return OnnxNode(
+        name="n", op=op, inputs=tuple(inputs), outputs=(output,), attributes=attributes,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "flops"),
+    [
+        # 2 · N · K · C · R · S · P · Q, and one addition of the bias per output
+        (node("Conv", [tensor(1, 3, 8, 8), tensor(4, 3, 3, 3)], tensor(1, 4, 8, 8)), 13824),
+        (
+            node("Conv", [tensor(1, 3, 8, 8), tensor(4, 3, 3, 3), tensor(4)], tensor(1, 4, 8, 8)),
+            13824 + 256,
+        ),
+        # depthwise: the weight's second dimension is C / groups
+        (node("Conv", [tensor(1, 8, 4, 4), tensor(8, 1, 3, 3)], tensor(1, 8, 4, 4)), 2304),
+        (node("ConvTranspose", [tensor(1, 2, 4, 4), tensor(2, 3, 2, 2)], tensor(1, 3, 8, 8)), 768),
+        (node("MatMul", [tensor(2, 5, 7), tensor(7, 11)], tensor(2, 5, 11)), 2 * 2 * 5 * 7 * 11),
+        (node("Gemm", [tensor(7, 5), tensor(7, 11)], tensor(5, 11), transA=1), 2 * 5 * 7 * 11),
+        (
+            node("Einsum", [tensor(2, 3), tensor(3, 4)], tensor(2, 4), equation="ij,jk->ik"),
+            2 * 2 * 3 * 4,
+        ),
+        (
+            node("Attention", [tensor(1, 4, 16, 8)] * 3, tensor(1, 4, 16, 8)),
+            4 * 1 * 4 * 16 * 16 * 8,
+        ),
+        (node("LSTM", [tensor(5, 2, 3), tensor(1, 16, 3), tensor(1, 16, 4)], tensor(5)), 2240),
+        (node("MaxPool", [tensor(1, 1, 4, 4)], tensor(1, 1, 2, 2), kernel_shape=(2, 2)), 16),
+        (node("GlobalAveragePool", [tensor(1, 2, 4, 4)], tensor(1, 2, 1, 1)), 32),
+        (node("Relu", [tensor(3, 4)], tensor(3, 4)), 12),
+        (node("Reshape", [tensor(3, 4)], tensor(12)), 0),
+        (node("Unheard", [tensor(3, 4)], tensor(12)), None),
+        (node("MatMul", [tensor(2, 3), tensor(3, 4)], OnnxTensor(name="y")), None),
+    ],
+)
+def test_operations_by_hand(made: OnnxNode, flops: int | None) -> None:
+    assert flops_of(made) == flops
+
+
+def test_the_demo_network_has_the_cost_its_maker_states() -> None:
+    model = read_onnx(demo_file("digits.onnx"))
+    cost = cost_from_model(model)
+    # Six 3×3 convolutions and a linear layer, 32×32 pixels, two strides of 2.
+    shapes = [(1, 16, 32), (16, 32, 16), (32, 32, 16), (32, 64, 8), (64, 64, 8), (64, 64, 8)]
+    macs = sum(9 * a * b * size * size for a, b, size in shapes) + 640
+    others = cost.flops - 2 * macs
+    assert 0 < others < 0.01 * cost.flops  # biases, ReLU and pooling
+    weights = sum(9 * a * b + b for a, b, _ in shapes) + 650
+    assert model.parameters == weights
+    assert model.weight_bytes == 4 * weights
+    assert cost.unknown == ()
+
+
+def test_operations_and_activations_grow_with_the_batch_and_weights_do_not() -> None:
+    one, eight = (read_onnx(demo_file("digits.onnx"), batch=batch) for batch in (1, 8))
+    costs = [cost_from_model(model) for model in (one, eight)]
+    assert costs[1].flops == 8 * costs[0].flops
+    assert one.assumed == {"batch": 1}
+    assert eight.assumed == {"batch": 8}
+    for small, large in zip(costs[0].nodes, costs[1].nodes, strict=True):
+        assert small.weight_bytes == large.weight_bytes
+        assert small.written_bytes is not None
+        assert large.written_bytes == 8 * small.written_bytes
+
+
+def test_quantized_operators_are_told_apart_and_cost_the_same() -> None:
+    plain, quantized = (read_onnx(demo_file(f"digits{kind}.onnx")) for kind in ("", ".int8"))
+    assert plain.operators()["Conv", "fp32"] == 6
+    assert quantized.operators()["Conv", "int8 (Q/DQ)"] == 6
+    assert quantized.parameters == plain.parameters  # scales and zero points are none
+    assert cost_from_model(quantized).flops == cost_from_model(plain).flops
+    assert quantized.weight_bytes < 0.3 * plain.weight_bytes
+
+
+def test_shapes_may_be_given_and_wrong_ones_are_refused(tmp_path: Path) -> None:
+    path = models.multi_input_model(tmp_path / "text.onnx")
+    model = read_onnx(path, shapes={"input_ids": (2, 7), "attention_mask": (2, 7)})
+    gather = next(each for each in model.nodes if each.op == "Gather")
+    assert gather.outputs[0].dims == (2, 7, 8)
+    with pytest.raises(UsageError, match="did you mean input_ids"):
+        read_onnx(path, shapes={"input_id": (2, 7)})
+    with pytest.raises(UsageError, match="2 dimensions"):
+        read_onnx(path, shapes={"input_ids": (2, 7, 1)})
+
+
+def test_external_weights_are_counted_without_being_read(tmp_path: Path) -> None:
+    path = models.external_data_model(tmp_path / "m.onnx")
+    whole = read_onnx(models.conv_model(tmp_path / "w.onnx", channels=16, layers=3))
+    models.external_data_path(path).unlink()
+    model = read_onnx(path)
+    assert model.parameters == whole.parameters
+    assert cost_from_model(model).flops == cost_from_model(whole).flops
+    assert model.external_files == ("m.onnx.data",)
+
+
+def test_the_screen_json_and_csv_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(demo_file("digits.onnx"))
+    assert run_command(["inspect", path, "--layers"]) == 0
+    screen = capsys.readouterr().out
+    assert "107 050" in screen
+    assert "/8/Gemm" in screen
+    assert run_command(["inspect", path, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["facts"]["parameters"] == 107050
+    assert found["inputs"][0] == {
+        "name": "image", "dtype": "float32", "shape": ["batch", 1, 32, 32],
+    }  # fmt: skip
+    assert run_command(["inspect", path, "--csv"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert sum(int(row["flops"]) for row in rows) == found["facts"]["flops"]
+    assert len(rows) == found["facts"]["nodes"]
+
+
+def plan(path: Path, *, magic: bytes = b"ftrt", version: bytes = bytes([10, 9, 0, 34])) -> Path:
+    head = bytearray(128)
+    head[:4] = magic
+    head[24:28] = version
+    struct.pack_into("<I", head, 32, 0b10)
+    path.write_bytes(bytes(head))
+    return path
+
+
+def test_an_engine_of_a_tensorrt_that_is_not_here(tmp_path: Path) -> None:
+    found = inspect(plan(tmp_path / "m.engine"))
+    assert found.kind == "engine"
+    assert found.facts["version"] == "10.9.0.34"
+    assert found.facts["loads_here"] == "no"
+    rtx = inspect(plan(tmp_path / "r.engine", magic=b"vtrt"))
+    assert rtx.facts["flavour"] == "TensorRT-RTX"
+    assert rtx.facts["built_for"] == "8.0"
+
+
+def header(flavour: str = "tensorrt", version: str = "10.9.0.34", **rest: object) -> PlanHeader:
+    return PlanHeader(flavour=flavour, version=version, serialization=0, **rest)  # type: ignore[arg-type]
+
+
+def test_whether_an_engine_would_load() -> None:
+    gpu = Gpu(name="A GPU", compute_capability="9.0")
+    loads, reasons = would_load(header(), None, installed={"tensorrt": "10.9.0.34"}, gpus=[gpu])
+    assert (loads, reasons) == (None, ())  # nothing says on which GPU it was built
+    loads, reasons = would_load(header(), None, installed={"tensorrt": "8.6.1"}, gpus=[gpu])
+    assert loads is False
+    assert "8.6.1 is installed here" in reasons[0]
+    rtx = header("tensorrt_rtx", "1.7.1.116", compute_capabilities=("8.6", "8.9"))
+    loads, reasons = would_load(rtx, None, installed={"tensorrt-rtx": "1.7.1.116"}, gpus=[gpu])
+    assert loads is False
+    assert "has 9.0" in reasons[0]
+    fitting = Gpu(name="Another", compute_capability="8.9")
+    assert would_load(rtx, None, installed={"r": "1.7.1.116"}, gpus=[fitting]) == (True, ())
+    assert would_load(rtx, None, installed={}, gpus=[])[1] == (
+        "TensorRT-RTX is not installed in this interpreter",
+        "no GPU can be seen here",
+    )
+
+
+def batch_norm_model(path: Path) -> Path:
+    weights = {
+        "w": np.ones((4, 3, 1, 1)), "scale": np.ones(4), "b": np.ones(4), "m": np.ones(4),
+        "v": np.ones(4),
+    }  # fmt: skip
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"]),
+            helper.make_node("BatchNormalization", ["c", "scale", "b", "m", "v"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 4, 4])],
+        [numpy_helper.from_array(a.astype(np.float32), name) for name, a in weights.items()],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
+    return path
+
+
+def test_why_the_parameters_of_an_engine_differ(tmp_path: Path) -> None:
+    model = read_onnx(batch_norm_model(tmp_path / "bn.onnx"))
+    assert model.parameters == 12 + 16
+    folded = EngineGraph(layers=(LayerInfo(name="conv", type="Convolution", weights_count=16),))
+    head, *reasons = parameter_difference(folded, model)
+    assert "16 parameters, 12 fewer than the 28" in head
+    assert any("batch norms (16 parameters) are folded" in reason for reason in reasons)
+    same = EngineGraph(layers=(LayerInfo(name="conv", weights_count=28),))
+    assert parameter_difference(same, model) == ()
+    silent = EngineGraph(layers=(LayerInfo(name="k", type="kgen"),))
+    assert "tells no parameters" in parameter_difference(silent, model)[0]
+
+
+def test_files_of_trtexec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "graph.json").write_text(
+        json.dumps(
+            {
+                "Layers": [
+                    {
+                        "Name": "conv [1]",
+                        "LayerType": "Convolution",
+                        "Inputs": [
+                            {"Name": "x", "Dimensions": [1, 3, 4, 4], "Format/Datatype": "Half"}
+                        ],
+                        "Outputs": [
+                            {"Name": "y", "Dimensions": [1, 4, 4, 4], "Format/Datatype": "Half"}
+                        ],
+                        "Weights": {"Type": "Half", "Count": 12},
+                        "Bias": {"Type": "Half", "Count": 4},
+                    }
+                ],
+                "Bindings": ["x", "y"],
+            }
+        )
+    )
+    (tmp_path / "profile.json").write_text(
+        '[ { "count" : 10 }, { "name" : "a", "timeMs" : 10, "averageMs" : 1, "medianMs" : 1, '
+        '"percentage" : 100 } ]'
+    )
+    (tmp_path / "cal.cache").write_text("TRT-8601-EntropyCalibration2\nx: 3c010a14\nbad: 0\n")
+    row = {"startComputeMs": 300.0, "endComputeMs": 301.0, "computeMs": 1.0, "latencyMs": 1.5}
+    (tmp_path / "times.json").write_text(json.dumps([{**row, "h2dMs": 0.2, "d2hMs": 0.3}] * 3))
+    onnx_file = batch_norm_model(tmp_path / "bn.onnx")
+    graph = inspect(tmp_path / "graph.json", onnx=onnx_file)
+    assert graph.facts["parameters"] == 16
+    assert graph.summary is not None
+    assert graph.summary.rows == (("Convolution", "fp16", 1, 16),)
+    assert any("folded" in note for note in graph.notes)
+    profile = inspect(tmp_path / "profile.json")
+    assert profile.facts == {"layers": 1, "iterations": 10, "sum_s": pytest.approx(1e-3)}
+    cache = inspect(tmp_path / "cal.cache")
+    assert cache.facts == {
+        "tensorrt": "8.6.1", "algorithm": "EntropyCalibration2", "tensors": 2,
+    }  # fmt: skip
+    assert "1 scales cannot be used" in cache.notes[0]
+    times = inspect(tmp_path / "times.json")
+    assert times.facts["rows"] == 3
+    assert run_command(["inspect", str(tmp_path / "graph.json"), "--layers"]) == 0
+    assert "conv [1]" in capsys.readouterr().out
+
+
+def test_a_run_by_id_and_by_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = models.tiny_model(tmp_path / "m.onnx")
+    store = str(tmp_path / "store")
+    words = ["bench", str(model), "--batch", "1", "--iterations", "20", "--store", store, "--json"]
+    assert run_command(words) == 0
+    run = json.loads(capsys.readouterr().out)
+    for name in (run["run"]["id"], run["path"]):
+        assert run_command(["inspect", name, "--store", store, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["facts"]["id"] == run["run"]["id"]
+        assert found["summary"]["rows"][0][0] == "host"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"\x00\x01\x02 nothing", "nothing that can be looked into"),
+        (b'{"a": 1}', "nothing that can be looked into"),
+    ],
+)
+def test_files_that_are_nothing(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        inspect(tmp_path / "file")
+
+
+def test_a_cut_model_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
+    path = models.truncate(models.conv_model(tmp_path / "conv.onnx"))
+    with pytest.raises(InputError, match="damaged"):
+        inspect(path)
+    with pytest.raises(InputError, match="not of a run"):
+        inspect(tmp_path)
+    with pytest.raises(InputError, match="did you mean"):
+        inspect(tmp_path / "conv.onn")
+
+
+def test_engines_and_layers_from_real_machines(artefacts: Path) -> None:
+    graphs = [path for path in artefacts.rglob("*.json") if "graph" in path.name.lower()]
+    seen = 0
+    for path in graphs[:20]:
+        try:
+            found = inspect(path)
+        except InputError:
+            continue
+        if found.kind == "layers":
+            seen += 1
+            assert found.facts["layers"]
+    assert seen
