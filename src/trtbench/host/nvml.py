@@ -83,6 +83,51 @@ def sharing(uuid: str, *, nvml: Any = None) -> dict[str, Scalar]:
         return {}
 
 
+class Device:
+    """One GPU with NVML kept open; a question that is refused once is not asked again."""
+
+    def __init__(self, door: Any, handle: Any) -> None:
+        self._door, self._handle = door, handle
+        self._refused: set[tuple[object, ...]] = set()
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """Ask by the name of a function; ``None`` when the device does not tell."""
+        key = (name, *(argument for argument in arguments if isinstance(argument, int)))
+        if key in self._refused:
+            return None
+        answer = _call(self._door, name, self._handle, *arguments)
+        if answer is None:
+            self._refused.add(key)
+        return answer
+
+    def command(self, name: str, *arguments: Any) -> str | None:
+        """Tell the device to do something; gives the reason when it may not be told."""
+        function = getattr(self._door, name, None)
+        if function is None:
+            return f"nvidia-ml-py has no {name}"
+        try:
+            function(self._handle, *arguments)
+        except Exception as problem:  # NVML has a class for each refusal
+            return _reason(problem) if "NoPermission" in type(problem).__name__ else str(problem)
+        return None
+
+    def number(self, name: str, default: int) -> int:
+        """Give a constant of NVML's by its name."""
+        return int(getattr(self._door, name, default))
+
+
+@contextmanager
+def opened(index: int, *, nvml: Any = None) -> Iterator[Device | None]:
+    """Keep one GPU at hand; ``None`` where NVML cannot be used or does not list it."""
+    with ExitStack() as stack:
+        found = None
+        with suppress(_NoNvml):
+            door = stack.enter_context(_session(nvml))
+            handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
+            found = None if handle is None else Device(door, handle)
+        yield found
+
+
 def _sharing(door: Any, handle: Any) -> dict[str, Scalar]:
     ask = _asker(door, handle)
     others = _processes(door, handle)

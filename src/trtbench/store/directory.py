@@ -22,6 +22,7 @@ from trtbench.domain.samples import (
     EngineGraph,
     IterationTimes,
     LayerProfile,
+    TelemetrySample,
     times_from_columns,
 )
 from trtbench.errors import InputError, StoreError, write_error
@@ -35,6 +36,7 @@ SAMPLES = "samples.npz"
 PROFILE = "profile.json"
 GRAPH = "graph.json"
 SCORES = "scores.json"
+TELEMETRY = "telemetry.json"
 PARTIAL = ".partial-"
 """Prefix of a directory that is not complete; no reader looks at it.
 
@@ -164,9 +166,32 @@ def read_run(folder: Path) -> Run | FailedRun:
         scores = read_scores(folder, record)
         extra: dict[str, object] = {"scores": scores} if scores else {}
         layers, graph = read_layers(folder)
-        times = read_samples(folder)
-        return Run(record=record, times=times, path=folder, layers=layers, graph=graph, extra=extra)
+        return Run(
+            record=record,
+            times=read_samples(folder),
+            path=folder,
+            layers=layers,
+            graph=graph,
+            telemetry=read_telemetry(folder),
+            extra=extra,
+        )
     return record
+
+
+def write_telemetry(folder: Path, samples: tuple[TelemetrySample, ...]) -> None:
+    """Write what was seen of the GPU over time."""
+    try:
+        (folder / TELEMETRY).write_bytes(json_from_value(samples))
+    except OSError as problem:
+        raise write_error(folder / TELEMETRY, problem) from None
+
+
+def read_telemetry(folder: Path) -> tuple[TelemetrySample, ...]:
+    """Read what was seen of the GPU over time; nothing where nobody looked."""
+    path = folder / TELEMETRY
+    if not path.is_file():
+        return ()
+    return value_from_json(path.read_bytes(), tuple[TelemetrySample, ...], where=str(path))
 
 
 def read_layers(folder: Path) -> tuple[LayerProfile | None, EngineGraph | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.job import BenchJob, BenchOutcome, JobEnd, WorkerError
 from trtbench.domain.result import Environment, FailedRun, Record, Run, RunRecord, Scalar
-from trtbench.domain.samples import IterationTimes, join_launches
+from trtbench.domain.samples import IterationTimes, TelemetrySample, join_launches
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import (
     StoreError,
@@ -37,6 +37,7 @@ from trtbench.store.directory import (
     read_samples,
     write_record,
     write_samples,
+    write_telemetry,
 )
 from trtbench.store.index import Cached
 from trtbench.store.store import Store
@@ -44,6 +45,7 @@ from trtbench.workflows.evidence import evidence_of_launches
 from trtbench.workflows.failure import failed_run, job_error, leave_trace, raise_told
 from trtbench.workflows.files import write_run_files
 from trtbench.workflows.progress import Event, Listener, silent
+from trtbench.workflows.watch import Watch, watching
 
 RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
 
@@ -95,7 +97,8 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
     target = store.directory(run_id, output=conduct.output)
     with hold_device(spec, conduct):
         environment = read_environment(command=conduct.command, folder=Path.cwd())
-        result = _fill(spec, run_id, environment, store, conduct)
+        with watching(spec, RUNTIMES.load(spec.runtime).device(spec)) as watch:
+            result = _fill(spec, run_id, environment, store, conduct, watch)
     if isinstance(result, FailedRun):
         _index(store, result, target)
         raise job_error(result, target)
@@ -104,14 +107,19 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
 
 
 def _fill(
-    spec: RunSpec, run_id: str, environment: Environment, store: Store, conduct: Conduct
+    spec: RunSpec,
+    run_id: str,
+    environment: Environment,
+    store: Store,
+    conduct: Conduct,
+    watch: Watch,
 ) -> Run | FailedRun:
     """Carry a run out in a folder of its own; the store learns of one that cannot be written."""
     begun = False
     try:
         with store.new_run(run_id, output=conduct.output) as folder:
             begun = True
-            return _carry_out(spec, run_id, folder, environment, conduct, store)
+            return _carry_out(spec, run_id, folder, environment, conduct, store, watch)
     except (StoreError, OSError) as problem:
         target = store.directory(run_id, output=conduct.output)
         error = write_error(target, problem) if isinstance(problem, OSError) else problem
@@ -150,34 +158,30 @@ def _carry_out(
     environment: Environment,
     conduct: Conduct,
     store: Store,
+    watch: Watch,
 ) -> Run | FailedRun:
     """Fill a run's folder, launch by launch; what was measured stays even when a launch fails."""
     launches: list[Launch] = []
     before = read_counters()
     for number in range(spec.launches):
         work = folder / f"launch-{number}"
-        end = run_job(
-            BenchJob(spec=spec, launch=number),
-            folder=work,
-            python=conduct.python,
-            timeout_s=conduct.timeout_s or expected_s(spec) + PATIENCE_S,
-            memory_bytes=conduct.memory_bytes,
-            on_stage=lambda stage, n=number: conduct.listen(_event(stage, n, spec)),  # type: ignore[misc]
-            tick_s=TICK_S,
-            on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
-        )
+        end = _launch(spec, number, work, conduct, watch)
         if not end.ok:
             if not launches:
                 raise_told(end)
             return _keep_failure(end, spec, run_id, folder, environment, conduct, launches)
-        launches.append(_collect(work, folder, number=number, several=spec.launches > 1))
+        launch = _collect(work, folder, number=number, several=spec.launches > 1)
+        launches.append(watch_told(launch, watch))
+    telemetry = _telemetry(spec, folder, environment, conduct, watch)
     contention = counters_between(before, read_counters())
     record = record_from_launches(spec, run_id, environment, contention, conduct, launches)
     times = join_launches([each.times for each in launches])
     layers, graph = read_layers(folder)
     target = store.directory(run_id, output=conduct.output)
-    record = _with_final_names(record, folder / "launch-0", target)
-    draft = Run(record=record, times=times, path=target, layers=layers, graph=graph)
+    record = watch.noted(_with_final_names(record, folder / "launch-0", target))
+    draft = Run(
+        record=record, times=times, path=target, layers=layers, graph=graph, telemetry=telemetry
+    )
     write_samples(folder, times)
     write_record(folder, record)  # from here on, what was measured is kept whatever happens
     findings = findings_from_run(draft)
@@ -185,6 +189,62 @@ def _carry_out(
     write_run_files(run, folder)
     write_record(folder, run.record)
     return run
+
+
+def _launch(
+    spec: RunSpec,
+    number: int,
+    work: Path,
+    conduct: Conduct,
+    on_stage: Callable[[str], None],
+    *,
+    looked_at: bool = False,
+) -> JobEnd:
+    """Run one launch in a process of its own; the watch hears of its stages first."""
+
+    def staged(stage: str) -> None:
+        on_stage(stage)
+        text = " (with telemetry)" if looked_at else ""
+        event = _event(stage, number, spec)
+        conduct.listen(msgspec.structs.replace(event, text=f"{event.text}{text}"))
+
+    return run_job(
+        BenchJob(spec=spec, launch=number),
+        folder=work,
+        python=conduct.python,
+        timeout_s=conduct.timeout_s or expected_s(spec) + PATIENCE_S,
+        memory_bytes=conduct.memory_bytes,
+        on_stage=staged,
+        tick_s=TICK_S,
+        on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
+    )
+
+
+def _telemetry(
+    spec: RunSpec, folder: Path, environment: Environment, conduct: Conduct, watch: Watch
+) -> tuple[TelemetrySample, ...]:
+    """Look at the GPU in a pass of its own, after all that was measured; it keeps no times."""
+    if spec.telemetry_s is None:
+        return ()
+    bare = msgspec.structs.replace(spec, profile=False)
+    names = [gpu.name for gpu in environment.gpus]
+    gpu = names[watch.index] if watch.index is not None and watch.index < len(names) else None
+
+    def run(on_stage: Callable[[str], None], work: Path) -> JobEnd:
+        return _launch(bare, spec.launches - 1, work, conduct, on_stage, looked_at=True)
+
+    work = folder / "telemetry"
+    samples = watch.look(spec, run, folder=work, gpu=gpu)
+    shutil.rmtree(work, ignore_errors=True)
+    if samples:
+        write_telemetry(folder, samples)
+    return samples
+
+
+def watch_told(launch: Launch, watch: Watch) -> Launch:
+    """Add what the watch saw to a launch."""
+    facts = watch.told(launch.outcome.facts)
+    return replace(launch, outcome=msgspec.structs.replace(launch.outcome, facts=facts))
 
 
 def _with_final_names(record: RunRecord, work: Path, target: Path) -> RunRecord:

@@ -1,0 +1,202 @@
+"""The GPU beside a run, seen from the parent: clocks locked, counters around each measured part.
+
+Nothing looks at the GPU while latency is measured; samples over time are taken in a pass of its
+own, in which the same engine is alone in memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from trtbench.domain.job import JobEnd
+from trtbench.domain.result import Environment, Fact, LaunchFacts, RunRecord, Scalar
+from trtbench.domain.samples import TelemetrySample
+from trtbench.domain.spec import RunSpec
+from trtbench.host.clocks import Lock, locked_clocks
+from trtbench.host.cuda import index_of
+from trtbench.host.nvml import opened
+from trtbench.host.tegrastats import board_settings
+from trtbench.host.telemetry import (
+    Growth,
+    NvmlSource,
+    Sampler,
+    Source,
+    growth,
+    integrated_j,
+    source_of,
+    visible_index,
+)
+from trtbench.host.telemetry_values import Counters
+from trtbench.store.directory import read_samples
+
+IDLE_LOOKS = 5
+"""Looks before the pass: what the GPU draws with nothing to do."""
+
+_PART_TIME = re.compile(r"\bA100|\bH100|\bH200|\bGH200")
+"""GPUs whose power sensor looks a quarter of the time (arXiv 2312.02741)."""
+
+RunPass = Callable[[Callable[[str], None], Path], JobEnd]
+"""Runs one launch in a folder, telling its stages."""
+
+
+@dataclass
+class Watch:
+    """What is seen of one GPU while a run is carried out; nothing at all on a CPU."""
+
+    index: int | None
+    counters: Callable[[], Counters] | None = None
+    lock: Lock | None = None
+    evidence: dict[str, Scalar] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    _readings: list[Counters] = field(default_factory=list)
+
+    def __call__(self, stage: str) -> None:
+        """Read the counters when the measured part begins, and when it is over."""
+        if self.counters is None:
+            return
+        begins = stage == "measure" and not self._readings
+        if begins or (stage in ("profile", "save") and len(self._readings) == 1):
+            self._readings.append(self.counters())
+
+    def told(self, facts: LaunchFacts) -> LaunchFacts:
+        """Add to a launch what the counters tell about its measured part."""
+        readings, self._readings = self._readings, []
+        if len(readings) != 2:
+            return facts
+        before, after = readings
+        self.evidence.setdefault("sm_clock_before_hz", before.sm_clock_hz)
+        self.evidence["sm_clock_after_hz"] = after.sm_clock_hz
+        return msgspec.structs.replace(facts, violations_s=growth(before, after).limits_s)
+
+    def noted(self, record: RunRecord) -> RunRecord:
+        """Add to a record what was seen and done."""
+        known = {name: value for name, value in self.evidence.items() if value is not None}
+        record = msgspec.structs.replace(
+            record,
+            facts={**record.facts, **known},
+            notes=tuple(dict.fromkeys((*record.notes, *self.notes))),
+        )
+        if self.lock is None:
+            return record
+        conditions = {**record.conditions, "clocks_locked": Fact(value=self.lock.locked)}
+        environment = _with_lock(record.environment, self.index or 0, self.lock)
+        return msgspec.structs.replace(record, conditions=conditions, environment=environment)
+
+    def look(
+        self, spec: RunSpec, run: RunPass, *, folder: Path, gpu: str | None
+    ) -> tuple[TelemetrySample, ...]:
+        """Run once more and look at the GPU meanwhile; gives what was seen in the measured part."""
+        if self.index is None:
+            self.notes.append("no telemetry: the run is on the CPU")
+            return ()
+        with source_of(self.index) as source:
+            if source is None:
+                self.notes.append("no telemetry: neither NVML nor tegrastats can be asked here")
+                return ()
+            passed = Pass(source, interval_s=spec.telemetry_s or 0.1)
+            end = run(passed, folder)
+            samples = passed.finish()
+            if not end.ok:
+                self.notes.append("the pass with telemetry did not finish")
+                return samples
+            count = len(read_samples(folder))
+            self.evidence |= passed.energy(samples, count=count, gpu=gpu)
+            return samples
+
+
+class Pass:
+    """One launch that is looked at from the beginning of its measured part to its end."""
+
+    def __init__(self, source: Source, *, interval_s: float) -> None:
+        self._source = source
+        self._idle_w = _idle_power(source, interval_s)
+        self._sampler = Sampler(source, interval_s=interval_s)
+        self._readings: list[Counters] = []
+        self._samples: tuple[TelemetrySample, ...] | None = None
+
+    def __call__(self, stage: str) -> None:
+        if stage == "measure" and not self._readings:
+            self._readings.append(self._source.counters(energy=True))
+            self._sampler.start()
+        elif self._readings:
+            self.finish()
+
+    def finish(self) -> tuple[TelemetrySample, ...]:
+        """End looking, if that has not been done."""
+        if self._samples is None:
+            self._samples = self._sampler.stop()
+            if self._readings:
+                self._readings.append(self._source.counters(energy=True))
+        return self._samples
+
+    def energy(
+        self, samples: tuple[TelemetrySample, ...], *, count: int, gpu: str | None
+    ) -> dict[str, Scalar]:
+        """What the pass tells about energy: per query, with all that says how sure it is."""
+        grown = growth(*self._readings) if len(self._readings) == 2 else None
+        found: dict[str, Scalar] = {"telemetry_queries": count, "idle_power_w": self._idle_w}
+        integral = integrated_j(samples)
+        used = grown.energy_j if grown is not None else None
+        used = used if used is not None else integral
+        if grown is None or used is None or not count:
+            return found
+        return found | _energy_facts(self._source, grown, used, integral, count, gpu)
+
+
+def _energy_facts(
+    source: Source,
+    grown: Growth,
+    used_j: float,
+    integral_j: float | None,
+    count: int,
+    gpu: str | None,
+) -> dict[str, Scalar]:
+    period = source.energy_period_s() if isinstance(source, NvmlSource) else None
+    return {
+        "energy_per_query_j": used_j / count,
+        "energy_window_s": grown.seconds,
+        "energy_update_s": period,
+        "energy_counter_j": grown.energy_j,
+        "energy_integral_j": integral_j,
+        "energy_part_time_sensor": bool(gpu and _PART_TIME.search(gpu)),
+    }
+
+
+def _idle_power(source: Source, interval_s: float) -> float | None:
+    sampler = Sampler(source, interval_s=interval_s)
+    sampler.start()
+    sampler.wait(IDLE_LOOKS * interval_s)
+    watts = [sample.power_w for sample in sampler.stop() if sample.power_w is not None]
+    return float(np.median(watts)) if watts else None
+
+
+def _with_lock(environment: Environment, index: int, lock: Lock) -> Environment:
+    gpus = [
+        msgspec.structs.replace(gpu, clocks_locked=lock.locked) if number == index else gpu
+        for number, gpu in enumerate(environment.gpus)
+    ]
+    return msgspec.structs.replace(environment, gpus=tuple(gpus))
+
+
+@contextmanager
+def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
+    """Watch the device of a run from here to the end; clocks are locked only when asked for."""
+    if not device.startswith("cuda"):
+        yield Watch(index=None)
+        return
+    index = visible_index(index_of(device))
+    with ExitStack() as stack:
+        opened_device = stack.enter_context(opened(index))
+        reads = NvmlSource(opened_device).counters if opened_device is not None else None
+        watch = Watch(index=index, counters=reads, evidence=board_settings())
+        if spec.lock_clocks is not None:
+            watch.lock = stack.enter_context(locked_clocks(index, spec.lock_clocks))
+            watch.notes += [watch.lock.note] if watch.lock.note else []
+        yield watch

@@ -1,0 +1,274 @@
+"""Looking at a GPU: each quantity by itself, counters before and after, Jetsons, locked clocks."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from nvml_standin import NVMLError, StandIn
+
+from trtbench.domain.result import LaunchFacts
+from trtbench.domain.samples import TelemetrySample
+from trtbench.host.clocks import locked_clocks
+from trtbench.host.nvml import opened
+from trtbench.host.tegrastats import clocks_pinned, power_mode, sample_from_line
+from trtbench.host.telemetry import (
+    NvmlSource,
+    Sampler,
+    growth,
+    integrated_j,
+    source_of,
+    visible_index,
+)
+from trtbench.host.telemetry_values import Counters
+from trtbench.workflows.watch import Pass, Watch
+
+
+class NVMLError_NoPermission(NVMLError):
+    pass
+
+
+class Busy(StandIn):
+    """A GPU at work: counters grow with every look."""
+
+    NVML_PERF_POLICY_POWER = 0
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.looks = 0
+        self.locked: tuple[int, int] | None = None
+        self.root = True
+
+    def _answers(self) -> dict[str, Any]:
+        return {
+            **super()._answers(),
+            "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=20 * 2**30, used=3 * 2**30),
+            "nvmlDeviceGetPowerUsage": 350_000,
+            "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
+            "nvmlDeviceGetTotalEnergyConsumption": self._energy,
+            "nvmlDeviceGetViolationStatus": self._violation,
+            "nvmlDeviceGetFieldValues": self._fields,
+            "nvmlDeviceGetPcieThroughput": lambda handle, way: (1000, 2000)[way],
+            "nvmlDeviceGetDefaultApplicationsClock": lambda handle, kind: 1500,
+            "nvmlDeviceSetGpuLockedClocks": self._lock,
+            "nvmlDeviceResetGpuLockedClocks": self._unlock,
+        }
+
+    def _energy(self, handle: object) -> int:
+        self.looks += 1
+        return 1_000_000 + 35_000 * self.looks
+
+    def _violation(self, handle: object, policy: int) -> Any:
+        return SimpleNamespace(violationTime=10**9 * (policy + 1))
+
+    def _fields(self, handle: object, numbers: list[int]) -> list[Any]:
+        return [
+            SimpleNamespace(nvmlReturn=0 if n != 271 else 3, value=SimpleNamespace(ullVal=n))
+            for n in numbers
+        ]
+
+    def _lock(self, handle: object, low: int, high: int) -> None:
+        if not self.root:
+            raise NVMLError_NoPermission("Insufficient Permissions")
+        self.locked = (low, high)
+
+    def _unlock(self, handle: object) -> None:
+        self.locked = None
+
+
+def test_a_look_has_every_quantity_in_our_units() -> None:
+    with opened(0, nvml=Busy()) as device:
+        seen = NvmlSource(device).sample(1.5)
+    assert seen.at_s == 1.5
+    assert seen.gpu_util == pytest.approx(0.12)
+    assert seen.memory_used_bytes == 3 * 2**30
+    assert seen.sm_clock_hz == pytest.approx(1980e6)
+    assert seen.power_w == pytest.approx(350.0)
+    assert seen.event_reasons == 0x4
+    assert seen.pcie_sent_bytes_s == pytest.approx(1e6)
+    assert seen.energy_j == pytest.approx(1035.0)
+
+
+def test_what_a_device_refuses_is_absent_and_not_asked_again() -> None:
+    nvml = Busy(refused={"nvmlDeviceGetPowerUsage", "nvmlDeviceGetUtilizationRates"})
+    with opened(0, nvml=nvml) as device:
+        source = NvmlSource(device)
+        first = source.sample(0.0)
+        nvml.refused.clear()
+        again = source.sample(0.1)
+    assert first.power_w is None
+    assert first.gpu_util is None
+    assert again.power_w is None
+    assert first.temperature_c == 41
+
+
+def test_without_nvml_there_is_nothing_to_look_at() -> None:
+    from nvml_standin import NVMLError_LibraryNotFound, Refusing
+
+    with source_of(0, nvml=Refusing(NVMLError_LibraryNotFound())) as source:
+        assert source is None
+
+
+def test_memory_of_the_measured_process_is_that_of_newcomers() -> None:
+    nvml = Busy()
+    with opened(0, nvml=nvml) as device:
+        source = NvmlSource(device)
+        assert source.sample(0.0).process_memory_bytes is None
+        nvml.compute.append(SimpleNamespace(pid=99, usedGpuMemory=7 * 2**20))
+        assert source.sample(0.1).process_memory_bytes == 7 * 2**20
+
+
+def test_counters_are_seconds_and_only_those_the_device_has() -> None:
+    with opened(0, nvml=Busy()) as device:
+        read = NvmlSource(device).counters()
+    assert read.limits_s["power"] == pytest.approx(1.0)
+    assert read.limits_s["thermal"] == pytest.approx(2.0)
+    assert read.limits_s["sw_power_cap"] == pytest.approx(74e-9)
+    assert "power_brake" not in read.limits_s
+    assert read.energy_j is None
+
+
+def test_growth_is_a_difference_and_leaves_out_what_went_back() -> None:
+    before = Counters(at_s=1.0, limits_s={"power": 5.0, "thermal": 2.0}, energy_j=10.0)
+    after = Counters(at_s=4.0, limits_s={"power": 5.5, "thermal": 1.0}, energy_j=700.0)
+    grown = growth(before, after)
+    assert grown.seconds == 3.0
+    assert grown.limits_s == {"power": 0.5}
+    assert grown.energy_j == 690.0
+
+
+def test_a_sampler_looks_as_often_as_asked_and_ends() -> None:
+    class Slow:
+        def sample(self, at_s: float) -> TelemetrySample:
+            time.sleep(0.01)
+            return TelemetrySample(at_s=at_s, power_w=100.0)
+
+        def counters(self, *, energy: bool = False) -> Counters:
+            return Counters(at_s=0.0)
+
+    sampler = Sampler(Slow(), interval_s=0.05)
+    sampler.start()
+    sampler.wait(0.52)
+    samples = sampler.stop()
+    assert 5 <= len(samples) <= 12
+    assert [s.at_s for s in samples] == sorted(s.at_s for s in samples)
+    assert sampler.stop() == samples
+
+
+def test_power_is_integrated_over_time() -> None:
+    samples = tuple(TelemetrySample(at_s=t, power_w=w) for t, w in ((0, 100), (1, 200), (3, 200)))
+    assert integrated_j(samples) == pytest.approx(150 + 400)
+    assert integrated_j(samples[:1]) is None
+
+
+def test_a_pass_tells_energy_per_query() -> None:
+    with opened(0, nvml=Busy()) as device:
+        source = NvmlSource(device)
+        passed = Pass(source, interval_s=0.01)
+        passed("load")
+        passed("measure")
+        time.sleep(0.05)
+        passed("save")
+        samples = passed.finish()
+        told = passed.energy(samples, count=10, gpu="NVIDIA H200")
+    assert told["idle_power_w"] == pytest.approx(350.0)
+    assert told["energy_per_query_j"] == pytest.approx(told["energy_counter_j"] / 10)
+    assert told["energy_part_time_sensor"] is True
+    assert told["energy_window_s"] >= 0.05
+    assert told["energy_update_s"] is not None
+
+
+def test_a_watch_reads_counters_around_the_measured_part_only() -> None:
+    readings = iter(
+        Counters(at_s=float(n), limits_s={"power": n * 0.5}, sm_clock_hz=1e9 + n) for n in range(9)
+    )
+    watch = Watch(index=0, counters=lambda: next(readings))
+    for stage in ("load", "warm-up", "measure", "profile", "save"):
+        watch(stage)
+    facts = watch.told(LaunchFacts(wall_s=1.0))
+    assert facts.violations_s == {"power": 0.5}
+    assert watch.evidence["sm_clock_before_hz"] == 1e9
+    assert watch.evidence["sm_clock_after_hz"] == 1e9 + 1
+    watch("measure")
+    assert watch.told(LaunchFacts()) == LaunchFacts()
+
+
+def test_clocks_are_locked_and_always_given_back() -> None:
+    nvml = Busy()
+    with suppress(RuntimeError), locked_clocks(0, "base", nvml=nvml) as lock:
+        assert lock.locked
+        assert nvml.locked == (1500, 1500)
+        raise RuntimeError
+    assert nvml.locked is None
+    with locked_clocks(0, "1200", nvml=nvml) as lock:
+        assert nvml.locked == (1200, 1200)
+    with locked_clocks(0, "max", nvml=nvml) as lock:
+        assert lock.clock_mhz == 2100
+
+
+def test_who_may_not_lock_clocks_is_told_and_goes_on() -> None:
+    nvml = Busy()
+    nvml.root = False
+    with locked_clocks(0, "base", nvml=nvml) as lock:
+        assert not lock.locked
+        assert "sudo nvidia-smi -lgc 1500,1500" in (lock.note or "")
+
+
+@pytest.mark.parametrize(
+    ("listed", "index", "seen"), [("", 1, 1), ("3,2", 1, 2), ("GPU-abc", 0, 0), ("2", 1, 1)]
+)
+def test_nvml_counts_all_gpus(listed: str, index: int, seen: int) -> None:
+    assert visible_index(index, environment={"CUDA_VISIBLE_DEVICES": listed}) == seen
+
+
+LINES = {
+    "JetPack 4": (
+        "RAM 2461/3964MB (lfb 2x4MB) SWAP 12/1982MB (cached 0MB) CPU [25%@1479,20%@1479,off,off] "
+        "EMC_FREQ 8%@1600 GR3D_FREQ 76%@921 APE 25 PLL@34C CPU@36.5C PMIC@100C GPU@34.5C AO@43C "
+        "thermal@35.5C POM_5V_IN 4930/4012 POM_5V_GPU 1423/822 POM_5V_CPU 1180/901",
+        (0.76, 921e6, 4.93, 34.5, 2461),
+    ),
+    "JetPack 5": (
+        "05-11-2023 10:11:12 RAM 4412/30536MB (lfb 5000x4MB) CPU [2%@729,0%@729] "
+        "EMC_FREQ 0%@2133 GR3D_FREQ 54%@[611,0] VIC_FREQ 729 CPU@48.2C GPU@44.1C "
+        "VDD_GPU_SOC 2804mW/2804mW VDD_CPU_CV 801mW/801mW VIN_SYS_5V0 4525mW/4525mW",
+        (0.54, 611e6, 4.525, 44.1, 4412),
+    ),
+    "JetPack 6": (
+        "10-02-2024 09:00:00 RAM 3210/7620MB (lfb 4x4MB) SWAP 0/3810MB (cached 0MB) "
+        "CPU [5%@1510,3%@1510] EMC_FREQ 3%@2133 GR3D_FREQ 99%@[624] "
+        "cpu@50.093C soc2@49.2C gpu@51.187C tj@51.187C "
+        "VDD_IN 8123mW/7000mW VDD_CPU_GPU_CV 3100mW/2500mW VDD_SOC 1900mW/1800mW",
+        (0.99, 624e6, 8.123, 51.187, 3210),
+    ),
+    "no clocks": (
+        "RAM 100/200MB GR3D_FREQ 7% CPU [1%] cpu@30C gpu@31C",
+        (0.07, None, None, 31.0, 100),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_tegrastats_of_several_jetpacks(name: str) -> None:
+    line, (load, clock, power, temperature, memory) = LINES[name]
+    seen = sample_from_line(line, at_s=2.0)
+    assert seen is not None
+    assert seen.gpu_util == pytest.approx(load)
+    assert seen.sm_clock_hz == clock
+    assert seen.power_w == (None if power is None else pytest.approx(power))
+    assert seen.temperature_c == pytest.approx(temperature)
+    assert seen.memory_used_bytes == memory * 2**20
+    assert sample_from_line("not a line of tegrastats", at_s=0.0) is None
+
+
+def test_how_a_jetson_is_set() -> None:
+    assert power_mode("NV Power Mode: MODE_15W\n2\n") == "MODE_15W (2)"
+    assert power_mode("NV Power Mode: MAXN") == "MAXN"
+    assert power_mode("nothing") is None
+    pinned = "GPU MinFreq=624750000 MaxFreq=624750000 CurrentFreq=624750000"
+    assert clocks_pinned(pinned) is True
+    assert clocks_pinned(pinned.replace("MinFreq=624750000", "MinFreq=306000000")) is False
+    assert clocks_pinned("") is None
