@@ -107,8 +107,17 @@ def build_spec(
         more_profiles=tuple(more),
         timing_cache=str(Path(str(cache)).absolute()) if cache else None,
         options={**config.options_for(name), **(options or {})},
-        **{key: value for key, value in rest.items() if value is not None},
+        **{key: _anywhere(key, value) for key, value in rest.items() if value is not None},
     )
+
+
+def _anywhere(key: str, value: Any) -> Any:
+    """Make paths independent of the working folder, so that a record can be repeated elsewhere."""
+    if key == "calibration_cache" or (key == "calibration" and value != "random"):
+        return str(Path(value).absolute())
+    if key == "plugins":
+        return tuple(str(Path(path).absolute()) for path in value)
+    return value
 
 
 def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:

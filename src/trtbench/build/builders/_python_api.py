@@ -64,6 +64,8 @@ class Work:
     heard: Heard = field(default_factory=Heard)
     notes: list[str] = field(default_factory=list)
     facts: dict[str, Scalar] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """Further files in the folder to keep, by the ending of their names beside the engine."""
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -194,6 +196,8 @@ def _tell_cache(work: Work, cache: TimingCache) -> None:
     work.facts["timing_cache"] = used.use
     work.facts["timing_cache_before_bytes"] = used.before_bytes
     work.facts["timing_cache_after_bytes"] = used.after_bytes
+    if used.use == "refused":
+        work.files[".timing.cache.old"] = f"{Path(str(work.spec.timing_cache)).name}.old"
     if used.entries is not None:
         work.facts["timing_cache_entries"] = used.entries
 

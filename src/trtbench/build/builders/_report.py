@@ -76,7 +76,7 @@ def _check_precision(work: Work, text: str) -> None:
 
 def outcome(work: Work, prepared: Prepared) -> BuildOutcome:
     plan, spec = work.plan, work.spec
-    endings = {".build.log": LOG, ".graph.json": GRAPH, **prepared.files}
+    endings = {".build.log": LOG, ".graph.json": GRAPH, **prepared.files, **work.files}
     facts = {**_logged(work.folder / LOG), **work.facts}
     build_s = facts.pop("build_s", None)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
