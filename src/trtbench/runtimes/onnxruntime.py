@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from importlib import util
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.onnx_stamp import notes_from_metadata
 from trtbench.domain.job import BenchOutcome
-from trtbench.domain.result import Fact
+from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
+from trtbench.host.cuda import index_of
 from trtbench.runtimes._onnx_problems import explain_load_failure
+from trtbench.runtimes._ort_device import CPU, DEVICES, Binding, end_trace
 from trtbench.runtimes._protocols import SERIAL, bench_session
 from trtbench.runtimes._session import Arrays, Stage, refuse_if_out_of_memory
 
@@ -30,6 +33,7 @@ OPTIONS = {
     "optimization": "disable, basic, extended or all (default: all)",
     "execution": "sequential or parallel (default: sequential)",
     "memory_pattern": "on or off (default: on)",
+    "io_binding": "on or off: tensors live on the device (default: on with cuda and tensorrt)",
 }
 """What ``--opt key=value`` may set."""
 
@@ -90,7 +94,15 @@ def open_session(spec: RunSpec) -> OrtSession:
     except Exception as problem:  # ONNX Runtime's exceptions share no base class of their own
         refuse_if_out_of_memory(problem)
         raise explain_load_failure(spec.model.path, str(problem)) from None
-    return OrtSession(session, spec)
+    if not binds(spec):
+        return OrtSession(session, spec)
+    return BoundSession(onnxruntime, session, spec)
+
+
+def binds(spec: RunSpec) -> bool:
+    """Whether tensors are bound to the device instead of handed over with each call."""
+    wish = spec.options.get("io_binding", "off" if device(spec) == "cpu" else "on")
+    return bool(_choice("io_binding", wish, _SWITCH))
 
 
 class OrtSession:
@@ -124,6 +136,61 @@ class OrtSession:
         return dict(zip(names, self._session.run(names, self._feed), strict=True))
 
 
+class BoundSession(OrtSession):
+    """The same with tensors on the device, and a count of the nodes that ran elsewhere."""
+
+    def __init__(self, onnxruntime: Any, session: Any, spec: RunSpec) -> None:
+        super().__init__(session, spec)
+        first = spec.options.get("providers", "cpu").split(",")[0].strip().lower()
+        where = device(spec)
+        self._asked = {name.lower(): name for name in session.get_providers()}.get(
+            f"{first.removesuffix('executionprovider')}executionprovider"
+        )
+        self._binding = Binding(
+            onnxruntime,
+            session,
+            device=DEVICES.get(first.removesuffix("executionprovider"), "cuda"),
+            index=0 if where == "cpu" else index_of(where),
+        )
+        self._transfers = spec.transfers
+        self._traced = traces(spec)
+        self.evidence: dict[str, Scalar] = {}
+        self.conditions |= {
+            "transfers": Fact(value=spec.transfers),
+            "memory": Fact(value="pageable"),
+            "io_binding": Fact(value=True),
+        }
+
+    def bind(self, arrays: Arrays) -> None:
+        super().bind(arrays)
+        self._binding.bind(self._feed, [tensor.name for tensor in self.outputs])
+
+    def first(self) -> None:
+        """Run once with a trace, which tells where each node ran."""
+        self._binding.step(transfers=True)()
+        if not self._traced:
+            return
+        placed = end_trace(self._session)
+        elsewhere = sum(count for name, count in placed.items() if name == CPU != self._asked)
+        self.evidence["fallback_nodes"] = elsewhere
+        self._traced = False
+        if self._asked is None:
+            asked = "the provider that was asked for"
+            self.notes = (*self.notes, f"{asked} did not start: all nodes ran on the CPU")
+
+    def step(self) -> Callable[[], object]:
+        return self._binding.step(transfers=self._transfers)
+
+    def fetch(self) -> dict[str, NDArray[np.generic]]:
+        names = [tensor.name for tensor in self.outputs]
+        return dict(zip(names, self._binding.fetch(), strict=True))
+
+
+def traces(spec: RunSpec) -> bool:
+    """Whether the first run is traced: where a node could run elsewhere."""
+    return device(spec) != "cpu"
+
+
 def _check(spec: RunSpec) -> None:
     for key in spec.options:
         if key not in OPTIONS:
@@ -141,7 +208,7 @@ def _check(spec: RunSpec) -> None:
         )
     refused = {
         "--profile": spec.profile,
-        "--no-transfers": not spec.transfers,
+        "--no-transfers": not spec.transfers and not binds(spec),
         "--spin-wait": spec.spin_wait,
         "--precision": spec.precision is not None,
     }
@@ -153,6 +220,9 @@ def _check(spec: RunSpec) -> None:
 def _session_options(onnxruntime: Any, spec: RunSpec) -> Any:
     options = onnxruntime.SessionOptions()
     given = spec.options
+    if traces(spec):
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(tempfile.gettempdir()) / "trtbench-ort")
     if spec.threads:
         options.intra_op_num_threads = spec.threads
     if "inter_threads" in given:

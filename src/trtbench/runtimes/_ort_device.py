@@ -1,0 +1,86 @@
+"""ONNX Runtime on a device: tensors bound there, and which nodes ran elsewhere after all."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CPU = "CPUExecutionProvider"
+DEVICES = {"cpu": "cpu", "cuda": "cuda", "tensorrt": "cuda"}
+"""Execution providers by the short names a user writes, and where their tensors live."""
+
+
+class Binding:
+    """Inputs and outputs bound to a device once; what a query copies is what it must."""
+
+    def __init__(self, onnxruntime: Any, session: Any, *, device: str, index: int) -> None:
+        self._ort, self._session = onnxruntime, session
+        self._device, self._index = device, index
+        self._binding = session.io_binding()
+        self._hosts: list[NDArray[np.generic]] = []
+        self._values: list[Any] = []
+
+    def bind(self, feed: dict[str, NDArray[np.generic]], outputs: list[str]) -> None:
+        """Place inputs on the device, and let outputs be allocated there."""
+        make = self._ort.OrtValue.ortvalue_from_numpy
+        self._hosts = list(feed.values())
+        self._values = [make(array, self._device, self._index) for array in self._hosts]
+        self._binding.clear_binding_inputs()
+        self._binding.clear_binding_outputs()
+        for name, value in zip(feed, self._values, strict=True):
+            self._binding.bind_ortvalue_input(name, value)
+        for name in outputs:
+            self._binding.bind_output(name, self._device, self._index)
+
+    def step(self, *, transfers: bool) -> Callable[[], object]:
+        """One query: copies in and out around the run, or the run alone and a wait for its end."""
+        run, binding = self._session.run_with_iobinding, self._binding
+        pairs = list(zip(self._values, self._hosts, strict=True))
+        fetch, wait = binding.copy_outputs_to_cpu, binding.synchronize_outputs
+
+        def whole() -> object:
+            for value, host in pairs:
+                value.update_inplace(host)
+            run(binding)
+            return fetch()
+
+        def bare() -> object:
+            run(binding)
+            return wait()
+
+        return whole if transfers else bare
+
+    def fetch(self) -> list[NDArray[np.generic]]:
+        self.step(transfers=True)()
+        found: list[NDArray[np.generic]] = self._binding.copy_outputs_to_cpu()
+        return found
+
+
+def nodes_by_provider(profile: Path) -> Counter[str]:
+    """Count the nodes each provider ran, from the trace of one run."""
+    placed: dict[str, str] = {}
+    for event in json.loads(profile.read_text(encoding="utf-8")):
+        arguments = event.get("args", {})
+        if event.get("cat") == "Node" and "provider" in arguments:
+            name = event["name"].removesuffix("_kernel_time")
+            placed[name] = arguments["provider"]
+    return Counter(placed.values())
+
+
+def end_trace(session: Any) -> Counter[str]:
+    """Stop tracing, tell who ran what, and leave no file behind."""
+    profile = Path(session.end_profiling())
+    try:
+        return nodes_by_provider(profile)
+    except (OSError, ValueError):
+        return Counter()
+    finally:
+        with suppress(OSError):
+            profile.unlink()
