@@ -11,12 +11,14 @@ import os
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from trtbench.domain.codec import job_from_json, json_from_value
+from trtbench.domain.feed import Feed
 from trtbench.domain.job import (
     PROGRESS_MARK,
     BenchJob,
@@ -26,12 +28,13 @@ from trtbench.domain.job import (
     DuetJob,
     ExportJob,
     InferJob,
+    LayersJob,
     QuantizeJob,
     VerifyJob,
     WorkerError,
 )
 from trtbench.domain.samples import IterationTimes
-from trtbench.errors import FULL, ProgramError, TrtbenchError
+from trtbench.errors import FULL, ProgramError, TrtbenchError, UsageError
 from trtbench.registry import Registry
 
 RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
@@ -90,6 +93,8 @@ def main(arguments: list[str]) -> int:
             _duet(job, folder=folder, events=events, channel=channel)
         elif isinstance(job, InferJob):
             _infer(job, folder=folder, events=events)
+        elif isinstance(job, LayersJob):
+            _layers(job, folder=folder, events=events)
         elif isinstance(job, BuildJob):
             _build(job, folder=folder, events=events)
         elif isinstance(job, (ExportJob, QuantizeJob, VerifyJob)):
@@ -128,9 +133,46 @@ def _duet(job: DuetJob, *, folder: Path, events: Events, channel: int | None) ->
 def _infer(job: InferJob, *, folder: Path, events: Events) -> None:
     from trtbench.runtimes._infer import infer
 
+    if job.feed is not None:
+        _stream(job, job.feed, folder=folder, events=events)
+        return
     outputs = infer(RUNTIMES.load(job.spec.runtime).open_session, job.spec, stage=events)
     events("save")
     np.savez(folder / "outputs.npz", **outputs)  # type: ignore[arg-type]
+
+
+def _stream(job: InferJob, feed: Feed, *, folder: Path, events: Events) -> None:
+    from trtbench.host.versions import library_versions
+    from trtbench.runtimes._stream import stream
+    from trtbench.tasks._feed import TASKS, open_feed
+
+    runtime = RUNTIMES.load(job.spec.runtime)
+    if not hasattr(runtime, "open_session"):
+        raise UsageError(
+            f"the runtime {job.spec.runtime} gives no outputs", fix="-r tensorrt, or another one"
+        )
+    task = TASKS.load(feed.task) if job.decode and feed.task else None
+    outcome = stream(
+        runtime.open_session,
+        job.spec,
+        open_source=lambda tensors: open_feed(feed, tensors, spec=job.spec),
+        decode=None if task is None else partial(task.decode, settings=feed.settings),
+        folder=folder,
+        stage=events,
+    )
+    events("save")
+    signed = msgspec.structs.replace(
+        outcome, versions=library_versions(), python=sys.version.split()[0]
+    )
+    (folder / "outcome.json").write_bytes(json_from_value(signed))
+
+
+def _layers(job: LayersJob, *, folder: Path, events: Events) -> None:
+    from trtbench.build.onnx_layers import compare_layers
+
+    outcome = compare_layers(job.spec, stage=events)
+    events("save")
+    (folder / "outcome.json").write_bytes(json_from_value(outcome))
 
 
 def _build(job: BuildJob, *, folder: Path, events: Events) -> None:

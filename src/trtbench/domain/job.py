@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from trtbench.domain.conversion import ExportSpec, QuantSpec, VerifySpec
+from trtbench.domain.feed import Feed, LayersSpec
 from trtbench.domain.result import Fact, LaunchFacts, Scalar
 from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
@@ -40,6 +41,16 @@ class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):
 
     spec: RunSpec
     """``inputs.source`` holds the items, ``batch`` the size of the batches."""
+    feed: Feed | None = None
+    """Other items than those of the file; outputs are then left in chunks, with an outcome."""
+    decode: bool = False
+    """Whether the task makes predictions of the outputs before they are kept."""
+
+
+class LayersJob(Value, frozen=True, kw_only=True, tag="layers", tag_field="job"):
+    """Compare the intermediate tensors of two ONNX files."""
+
+    spec: LayersSpec
 
 
 class BuildJob(Value, frozen=True, kw_only=True, tag="build", tag_field="job"):
@@ -68,7 +79,7 @@ class VerifyJob(Value, frozen=True, kw_only=True, tag="verify", tag_field="job")
 
 
 ConversionJob = ExportJob | QuantizeJob | VerifyJob
-Job = BenchJob | DuetJob | InferJob | BuildJob | ConversionJob
+Job = BenchJob | DuetJob | InferJob | LayersJob | BuildJob | ConversionJob
 
 
 class BenchOutcome(Value, frozen=True, kw_only=True):

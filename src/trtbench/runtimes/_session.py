@@ -45,8 +45,8 @@ class Session(Protocol):
     """A loaded model that can be run again and again on the inputs bound to it.
 
     A session may also have ``spans`` (after ``step``), ``first()`` (the first query, where ``step``
-    needs one before it can be made), ``evidence`` (facts for the findings), ``profile_layers()``
-    and ``close()``.
+    needs one before it can be made), ``evidence`` (facts for the findings), ``profile_layers()``,
+    ``fetch_with_span()`` (``fetch``, and the seconds the device computed) and ``close()``.
     """
 
     inputs: tuple[TensorSpec, ...]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.codec import json_from_value
-from trtbench.domain.job import InferJob
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.feed import Feed, InferOutcome
+from trtbench.domain.job import PROGRESS_MARK, InferJob
 from trtbench.domain.result import Scores
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import write_error
@@ -18,6 +20,9 @@ from trtbench.store.directory import SCORES
 from trtbench.store.store import Store
 from trtbench.workflows.bench import PATIENCE_S, Conduct, hold_device
 from trtbench.workflows.failure import fail_job
+
+STREAM_PATIENCE_S = 24 * 3600.0
+"""A whole data set takes as long as it takes; a hang is found by whoever watches the bar."""
 
 
 def infer(
@@ -39,6 +44,44 @@ def infer(
             fail_job(end, spec, environment, store=store, conduct=conduct, log=log)
         with np.load(folder / "outputs.npz", allow_pickle=False) as outputs:
             return {name: outputs[name] for name in outputs.files}
+
+
+def stream(
+    spec: RunSpec,
+    feed: Feed,
+    *,
+    folder: Path,
+    store: Store,
+    decode: bool = False,
+    conduct: Conduct | None = None,
+    on_progress: Callable[[float, str], None] | None = None,
+) -> InferOutcome:
+    """Run a model over all items of a feed; chunks of outputs and the times are in the folder."""
+    conduct = conduct or Conduct()
+
+    def hear(line: str) -> None:
+        if on_progress is None:
+            return
+        if line.startswith(PROGRESS_MARK):
+            done, _, text = line.removeprefix(PROGRESS_MARK).partition(" ")
+            on_progress(float(done), text)
+        elif line == "load":
+            on_progress(0.0, "loading")
+
+    with hold_device(spec, conduct):
+        end = run_job(
+            InferJob(spec=spec, feed=feed, decode=decode),
+            folder=folder,
+            python=conduct.python,
+            timeout_s=conduct.timeout_s or STREAM_PATIENCE_S,
+            memory_bytes=conduct.memory_bytes,
+            on_stage=hear,
+        )
+    if not end.ok:
+        environment = read_environment(command=conduct.command, folder=Path.cwd())
+        fail_job(end, spec, environment, store=store, conduct=conduct, log=folder / "log.txt")
+    path = folder / "outcome.json"
+    return value_from_json(path.read_bytes(), InferOutcome, where=str(path))
 
 
 def write_scores(folder: Path, scores: Scores) -> None:

@@ -1,0 +1,190 @@
+"""Class scores of two models on the same inputs: ranks, agreement and divergence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.classification import wilson
+from trtbench.domain.result import Interval
+from trtbench.domain.spec import Value
+
+RANKS = 10
+TOP = 5
+
+Floats = NDArray[np.float64]
+
+
+class RankRow(Value, frozen=True, kw_only=True):
+    """How two models differ at one place of their rankings, over all inputs."""
+
+    rank: int
+    mae: float
+    """Mean \\|a[c] - b[c]\\| where c is the class at this place of the candidate (toolkit 002)."""
+    mae_reference: float
+    """The same with the class at this place of the reference."""
+    mae_sorted: float
+    """Mean difference of the scores at this place, whatever their classes."""
+    disagree: float
+    """Share of inputs with another class at this place."""
+    disagree_clear: float | None
+    """The same among inputs whose place is no near-tie: the gap to the next score of the reference
+    is at least twice ``mae_reference``; ``None`` when all are."""
+    clear: int
+
+
+class ClassCheck(Value, frozen=True, kw_only=True):
+    """Class scores against those of the reference."""
+
+    items: int
+    classes: int
+    argmax_match: float
+    argmax_interval: Interval
+    top5_agreement: float | None
+    """Mean Jaccard index of the sets of the five best; ``None`` with fewer than six classes."""
+    kl: float
+    """Mean KL(reference, candidate) of the probabilities, in nats."""
+    kl_max: float
+    js: float
+    probability_shift: float
+    """Mean \\|difference\\| of the probability of the reference's best class."""
+    probabilities: bool
+    """Whether the outputs were probabilities already; else softmax made them so."""
+    ranks: tuple[RankRow, ...]
+
+    def numbers(self) -> dict[str, float | int | None]:
+        return {
+            "argmax_match": self.argmax_match,
+            "argmax_mismatch": 1.0 - self.argmax_match,
+            "top5_agreement": self.top5_agreement,
+            "kl": self.kl,
+            "kl_max": self.kl_max,
+            "js": self.js,
+        }
+
+
+class ClassTally:
+    """Takes rows of scores of both sides."""
+
+    def __init__(self) -> None:
+        self._same: list[NDArray[np.bool_]] = []
+        self._gaps: list[Floats] = []
+        self._errors: list[NDArray[np.float64]] = []
+        self._jaccard = self._kl = self._js = self._shift = 0.0
+        self._kl_max = 0.0
+        self._classes = 0
+        self._are_probabilities = True
+
+    def add(self, reference: Floats, candidate: Floats) -> None:
+        """Take rows of items, scores beside each other."""
+        a, b = (np.nan_to_num(each, nan=-np.inf, neginf=-np.inf) for each in (reference, candidate))
+        self._classes = a.shape[1]
+        count = min(RANKS, a.shape[1])
+        first, second = (ranking(each, count + 1) for each in (a, b))
+        own, other = first[:, :count], second[:, :count]
+        self._same.append(own == other)
+        self._gaps.append(_gaps(a, first, count))
+        self._errors.append(
+            np.stack(
+                [
+                    _distance(a, b, other, other),
+                    _distance(a, b, own, own),
+                    _distance(a, b, own, other),
+                ]
+            )
+        )
+        if a.shape[1] > TOP:
+            self._jaccard += float(_jaccard(first[:, :TOP], second[:, :TOP]).sum())
+        self._add_divergence(a, b, own[:, 0])
+
+    def result(self) -> ClassCheck:
+        same = np.concatenate(self._same)
+        gaps = np.concatenate(self._gaps)
+        errors = np.concatenate(self._errors, axis=1)
+        items = len(same)
+        hits = int(same[:, 0].sum())
+        return ClassCheck(
+            items=items,
+            classes=self._classes,
+            argmax_match=hits / items,
+            argmax_interval=wilson(hits, items),
+            top5_agreement=self._jaccard / items if self._classes > TOP else None,
+            kl=self._kl / items,
+            kl_max=self._kl_max,
+            js=self._js / items,
+            probability_shift=self._shift / items,
+            probabilities=self._are_probabilities,
+            ranks=tuple(
+                _rank_row(place, same[:, place], gaps[:, place], errors[:, :, place])
+                for place in range(same.shape[1])
+            ),
+        )
+
+    def _add_divergence(self, a: Floats, b: Floats, best: NDArray[np.int64]) -> None:
+        as_is = bool((a >= 0).all() and np.allclose(a.sum(axis=1), 1.0, atol=1e-2))
+        self._are_probabilities &= as_is
+        p, q = (_log_probabilities(each, as_is=as_is) for each in (a, b))
+        kl = np.maximum((np.exp(p) * (p - q)).sum(axis=1), 0.0)
+        middle = np.logaddexp(p, q) - np.log(2.0)
+        js = ((np.exp(p) * (p - middle)).sum(axis=1) + (np.exp(q) * (q - middle)).sum(axis=1)) / 2
+        rows = np.arange(len(a))
+        self._kl += float(kl.sum())
+        self._kl_max = max(self._kl_max, float(kl.max(initial=0.0)))
+        self._js += float(np.maximum(js, 0.0).sum())
+        self._shift += float(np.abs(np.exp(p[rows, best]) - np.exp(q[rows, best])).sum())
+
+
+def ranking(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """The best classes in order; ties go to the lower class."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    return np.asarray(order[:, :count], np.int64)
+
+
+def _gaps(scores: Floats, order: NDArray[np.int64], count: int) -> Floats:
+    """How far each place is ahead of the next; the last class has none behind it."""
+    ordered = np.take_along_axis(scores, order, axis=1)
+    if ordered.shape[1] == count:
+        ordered = np.concatenate([ordered, np.full((len(ordered), 1), -np.inf)], axis=1)
+    with np.errstate(invalid="ignore"):
+        gaps = ordered[:, :count] - ordered[:, 1 : count + 1]
+    return np.asarray(np.nan_to_num(gaps, nan=0.0, posinf=np.inf), np.float64)
+
+
+def _distance(
+    a: Floats, b: Floats, classes_a: NDArray[np.int64], classes_b: NDArray[np.int64]
+) -> Floats:
+    with np.errstate(invalid="ignore"):
+        apart = np.take_along_axis(a, classes_a, 1) - np.take_along_axis(b, classes_b, 1)
+    return np.abs(np.nan_to_num(apart, nan=0.0))
+
+
+def _jaccard(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
+    shared = (first[:, :, None] == second[:, None, :]).any(axis=2).sum(axis=1)
+    return np.asarray(shared / (2 * first.shape[1] - shared), np.float64)
+
+
+def _log_probabilities(scores: Floats, *, as_is: bool) -> Floats:
+    if as_is:
+        return np.asarray(np.log(np.maximum(scores, 1e-300)), np.float64)
+    lowest = np.finfo(np.float64).min / 4
+    held = np.clip(scores, lowest, -lowest)
+    shifted = held - held.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)), np.float64)
+
+
+def _rank_row(
+    place: int, same: NDArray[np.bool_], gaps: Floats, errors: NDArray[np.float64]
+) -> RankRow:
+    mae, mae_reference, mae_sorted = (float(each.mean()) for each in errors)
+    clear = gaps >= 2 * mae_reference
+    return RankRow(
+        rank=place + 1,
+        mae=mae,
+        mae_reference=mae_reference,
+        mae_sorted=mae_sorted,
+        disagree=float((~same).mean()),
+        disagree_clear=float((~same[clear]).mean()) if clear.any() else None,
+        clear=int(clear.sum()),
+    )

@@ -1,0 +1,81 @@
+"""Flags that a task brings along: ``--task depth`` adds those of depth to a command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from trtbench.domain.result import Scalar
+    from trtbench.tasks._contract import Flag
+
+_KINDS: dict[str, Any] = {"text": str, "whole": int, "number": float}
+_META = "trtbench.task"
+
+
+class TaskCommand(click.Command):
+    """A command whose flags depend on the task it is given."""
+
+    preprocessing_only = False
+    default_task: str | None = None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        task = _task_named(args) or self.default_task
+        if task is not None:
+            ctx.meta[_META] = task
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        params = list(super().get_params(ctx))
+        task = ctx.meta.get(_META)
+        if task is None:
+            return params
+        taken = {name for param in params for name in param.opts}
+        own = [_option(flag) for flag in self._flags(task) if f"--{flag.name}" not in taken]
+        return [*params[:-1], *own, params[-1]]  # --help stays last
+
+    def _flags(self, task: str) -> list[Flag]:
+        from trtbench.registry import Registry
+
+        flags = Registry("trtbench.tasks", noun="task").load(task).FLAGS
+        return [flag for flag in flags if flag.preprocessing or not self.preprocessing_only]
+
+
+def settings_from_flags(task: str, flags: dict[str, Any], *, data: str) -> dict[str, Scalar]:
+    """Take a task's settings out of a command's flags."""
+    from trtbench.registry import Registry
+
+    own = Registry("trtbench.tasks", noun="task").load(task).FLAGS
+    given = {flag.key: flags.get(flag.key, flag.default) for flag in own}
+    return {"data": data, **given}
+
+
+def _task_named(args: list[str]) -> str | None:
+    for place, word in enumerate(args):
+        if word == "--":
+            return None
+        if word.startswith("--task="):
+            return word.partition("=")[2]
+        if word == "--task" and place + 1 < len(args):
+            return args[place + 1]
+    return None
+
+
+def _option(flag: Flag) -> click.Option:
+    name = f"--{flag.name}"
+    if flag.kind == "switch":
+        return click.Option(
+            [f"{name}/--no-{flag.name}", flag.key],
+            default=bool(flag.default),
+            show_default=True,
+            help=flag.help,
+        )
+    kind = click.Choice(flag.choices) if flag.choices else _KINDS[flag.kind]
+    return click.Option(
+        [name, flag.key],
+        type=kind,
+        default=flag.default,
+        show_default=flag.default is not None,
+        help=flag.help,
+    )

@@ -1,0 +1,88 @@
+"""Items for a model: where they come from, what a pass over them left, and how layers drift."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from trtbench.domain.conversion import TensorDiff
+from trtbench.domain.result import Fact, Scalar
+from trtbench.domain.spec import TensorSpec, Value
+
+Distribution = Literal["uniform", "normal"]
+
+
+class Feed(Value, frozen=True, kw_only=True):
+    """Where the items of a pass come from; every side of a comparison gets the same."""
+
+    kind: Literal["random", "arrays", "task"]
+    count: int | None = None
+    """Of random items, or at most of others."""
+    seed: int = 0
+    distribution: Distribution = "uniform"
+    """Of random floating-point values: uniform from 0 to 1, or normal with deviation 1."""
+    ranges: dict[str, tuple[float, float]] = {}
+    """By input, the empty name for all others: where uniform values lie; normal ones are around
+    the middle, with a sixth of the range as deviation."""
+    names: tuple[str, ...] = ()
+    """Inputs of the reference: random values and arrays are known by these names."""
+    task: str | None = None
+    settings: dict[str, Scalar] = {}
+    """Of the task."""
+
+
+class InferOutcome(Value, frozen=True, kw_only=True):
+    """What a pass over all items left beside its chunks of outputs: ``outcome.json``."""
+
+    items: int
+    batch: int
+    load_s: float
+    """Loading the model."""
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    inputs_sha256: str
+    """Of all items as they were before they took the type of the input, in order."""
+    conditions: dict[str, Fact] = {}
+    versions: dict[str, str] = {}
+    python: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class LayersSpec(Value, frozen=True, kw_only=True):
+    """Two ONNX files whose intermediate tensors shall be compared on ONNX Runtime."""
+
+    reference: str
+    candidate: str
+    inputs: str
+    """An ``.npz`` of arrays by input name."""
+    memory_bytes: int = 2**28
+    """Of intermediate tensors to hold at a time, for each model."""
+
+
+class LayerDrift(Value, frozen=True, kw_only=True):
+    """How far one intermediate tensor is from the reference's, and what its node added."""
+
+    node: str
+    op: str
+    position: int
+    """Of the node in the reference's graph."""
+    diff: TensorDiff
+    before: float | None = None
+    """The largest relative L2 among the node's own inputs."""
+    owner: str | None = None
+    """The node it is computed with: of a convolution and the activation after it, the first."""
+    added: float | None = None
+    """What the node added to that: sqrt(own² - before²)."""
+
+
+class LayersOutcome(Value, frozen=True, kw_only=True):
+    """What comparing two graphs told: ``outcome.json``."""
+
+    drifts: tuple[LayerDrift, ...]
+    unmatched: tuple[str, ...] = ()
+    """Tensors of the reference that the candidate does not have under the same name."""
+    only_candidate: int = 0
+    """Tensors that only the candidate has."""
+    items: int = 0
+    passes: int = 0
+    """How often the networks were run, a few tensors at a time."""
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,232 @@
+"""Every item of a source through a model, batch by batch, in bounded memory, with the time it took.
+
+Load, preprocess, inference and postprocess are timed apart, in the same pass; outputs go to disk in
+chunks. The last, short batch counts too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.feed import InferOutcome
+from trtbench.domain.spec import RunSpec, TensorSpec
+from trtbench.errors import InputError
+from trtbench.host.chunks import ChunkWriter
+from trtbench.runtimes._bench import close_session
+from trtbench.runtimes._session import Arrays, Session, Stage, refuse_if_out_of_memory
+
+TIMES = "times.npz"
+PARTS = ("load", "preprocess", "inference", "model", "postprocess")
+"""Columns of ``times.npz`` beside ``items``: seconds, one row per batch.
+
+inference  inputs handed over, transfers, the network, outputs back: what a caller waits for
+model      the network alone, synchronised: GPU time where a session tells it, else the call
+"""
+
+Outputs = dict[str, NDArray[np.generic]]
+Decode = Callable[[Arrays, Sequence[Any]], Arrays]
+
+
+class Source(Protocol):
+    names: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def load(self, index: int) -> Any: ...
+
+    def prepare(self, loaded: Any) -> Arrays: ...
+
+
+def stream(
+    open_session: Callable[[RunSpec], Session],
+    spec: RunSpec,
+    *,
+    open_source: Callable[[tuple[TensorSpec, ...]], Source],
+    decode: Decode | None,
+    folder: Path,
+    stage: Stage,
+) -> InferOutcome:
+    """Run all items; leaves chunks of outputs, or of what they are decoded to, and the times."""
+    stage("load")
+    began = time.perf_counter()
+    session = open_session(spec)
+    load_s = time.perf_counter() - began
+    try:
+        source = open_source(session.inputs)
+        if not source.names:
+            raise InputError("there is nothing to run on: no items were found")
+        stage("measure")
+        work = _Pass(session, source, decode, folder, size=_size(session.inputs, spec))
+        work.run(getattr(stage, "progress", None))
+        return InferOutcome(
+            items=len(source.names),
+            batch=work.size,
+            load_s=load_s,
+            inputs=session.inputs,
+            outputs=session.outputs,
+            inputs_sha256=work.digest.hexdigest(),
+            conditions=session.conditions,
+            notes=(*session.notes, *source.notes),
+        )
+    finally:
+        close_session(session)
+
+
+class _Pass:
+    """One pass over all items."""
+
+    def __init__(
+        self, session: Session, source: Source, decode: Decode | None, folder: Path, *, size: int
+    ) -> None:
+        self.session, self.source, self.decode, self.size = session, source, decode, size
+        self.digest = hashlib.sha256()
+        self._folder = folder
+        self._rows = {tensor.name for tensor in session.inputs if _has_rows(tensor, session.inputs)}
+        self._columns = {name: array("d") for name in ("items", *PARTS)}
+
+    def run(self, progress: Callable[[float, str], None] | None) -> None:
+        writer = ChunkWriter(self._folder)
+        count = len(self.source.names)
+        for start in range(0, count, self.size):
+            stop = min(start + self.size, count)
+            writer.add(self._batch(start, stop), items=stop - start)
+            if progress is not None:
+                progress(stop / count, f"{stop} of {count} items")
+        writer.flush()
+        columns = {name: np.array(column) for name, column in self._columns.items()}
+        np.savez(self._folder / TIMES, **columns)  # type: ignore[arg-type]
+
+    def _batch(self, start: int, stop: int) -> Arrays:
+        marks = [time.perf_counter()]
+        loaded = [self.source.load(index) for index in range(start, stop)]
+        marks.append(time.perf_counter())
+        items = [self.source.prepare(each) for each in loaded]
+        feed = {tensor.name: self._joined(tensor, items) for tensor in self.session.inputs}
+        marks.append(time.perf_counter())
+        self._hash(items)
+        begun = time.perf_counter()
+        outputs, padded, model_s = self._infer(feed, stop - start)
+        inference = time.perf_counter() - begun
+        kept = {name: _per_item(name, each, stop - start, padded) for name, each in outputs.items()}
+        begun = time.perf_counter()
+        decoded = self.decode(kept, loaded) if self.decode else kept
+        post = time.perf_counter() - begun
+        load, preprocess = marks[1] - marks[0], marks[2] - marks[1]
+        row = (stop - start, load, preprocess, inference, model_s, post)
+        for column, value in zip(self._columns.values(), row, strict=True):
+            column.append(value)
+        return decoded
+
+    def _joined(self, tensor: TensorSpec, items: Sequence[Arrays]) -> NDArray[np.generic]:
+        if tensor.name not in items[0]:
+            raise InputError(
+                f"there is no array for the input {tensor.name!r}",
+                facts={"arrays": ", ".join(items[0])},
+            )
+        if tensor.name not in self._rows:
+            return _typed(items[0][tensor.name], tensor)
+        return _typed(np.stack([item[tensor.name] for item in items]), tensor)
+
+    def _hash(self, items: Sequence[Arrays]) -> None:
+        for item in items:
+            for value in item.values():
+                self.digest.update(np.ascontiguousarray(value).tobytes())
+
+    def _infer(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
+        """Run one batch; a model that takes no short one gets it filled up."""
+        try:
+            if length < self.size and _fixed(self.session.inputs):
+                return self._run(self._filled(feed, length), self.size)
+            try:
+                return self._run(feed, length)
+            except InputError:
+                if length == self.size:
+                    raise
+                # The range an engine was built for may begin above the length of the last batch.
+                return self._run(self._filled(feed, length), self.size)
+        except InputError:
+            raise
+        except Exception as problem:
+            refuse_if_out_of_memory(problem)
+            raise InputError(
+                "the model does not run on these inputs",
+                facts={"reason": str(problem).strip().splitlines()[0] if str(problem) else problem},
+            ) from None
+
+    def _run(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
+        self.session.bind(feed)
+        with_span = getattr(self.session, "fetch_with_span", None)
+        if with_span is not None:
+            outputs, span = with_span()
+            return outputs, length, span
+        began = time.perf_counter()
+        outputs = self.session.fetch()
+        return outputs, length, time.perf_counter() - began
+
+    def _filled(self, feed: Outputs, length: int) -> Outputs:
+        missing = self.size - length
+        return {
+            name: np.concatenate([each, np.repeat(each[-1:], missing, axis=0)])
+            if name in self._rows
+            else each
+            for name, each in feed.items()
+        }
+
+
+def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> int:
+    fixed = _fixed(tensors)
+    if fixed is not None and spec.batch is not None and spec.batch != fixed:
+        raise InputError(
+            f"the batch of the model is fixed at {fixed}",
+            facts={"asked for": f"--batch {spec.batch}"},
+            fix="leave --batch out, or export the model with a dynamic batch",
+        )
+    return fixed or spec.batch or 1
+
+
+def _fixed(tensors: Sequence[TensorSpec]) -> int | None:
+    first = tensors[0].shape[0] if tensors and tensors[0].shape else None
+    return first if isinstance(first, int) and first > 0 else None
+
+
+def _has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
+    if not tensor.shape:
+        return False
+    first = tensor.shape[0]
+    return not isinstance(first, int) or first < 0 or first == _fixed(tensors)
+
+
+def _typed(values: NDArray[Any], tensor: TensorSpec) -> NDArray[np.generic]:
+    """Give values the type of an input; numpy has no bfloat16, its bits travel as uint16."""
+    if tensor.dtype == "bfloat16" and values.dtype.kind == "f":
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+        rounded = bits + 0x7FFF + ((bits >> 16) & 1)
+        return (rounded >> 16).astype(np.uint16)
+    wanted = np.dtype("O") if tensor.dtype == "str" else None
+    if wanted is not None or tensor.dtype.startswith(("float8", "bfloat16")):
+        return np.ascontiguousarray(values)
+    return np.ascontiguousarray(values, dtype=tensor.dtype)
+
+
+def _per_item(
+    name: str, output: NDArray[np.generic], length: int, padded: int
+) -> NDArray[np.generic]:
+    """Cut an output to one row per item, whatever its own leading dimension is."""
+    if output.ndim and output.shape[0] == padded:
+        return output[:length]
+    if padded == 1:
+        return output[None]
+    if output.ndim and output.shape[0] % padded == 0:
+        return output.reshape(padded, output.shape[0] // padded, *output.shape[1:])[:length]
+    raise InputError(
+        f"the output {name!r} does not hold one row per item",
+        facts={"shape": "x".join(map(str, output.shape)) or "scalar", "batch": padded},
+        fix="--batch 1",
+    )

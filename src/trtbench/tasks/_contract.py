@@ -1,0 +1,113 @@
+"""What the file of a task offers, and the values it hands over.
+
+A task is a module with ``FLAGS``, ``open_source``, ``decode`` and ``judge``; the worker calls the
+middle two beside the model, the workflow the last one when all models have run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.result import Scalar, Score
+from trtbench.domain.spec import TensorSpec, Value
+from trtbench.host.chunks import Chunks
+
+Array = NDArray[np.generic]
+Arrays = Mapping[str, Array]
+Settings = Mapping[str, Scalar]
+Tensors = Sequence[TensorSpec]
+
+
+class Flag(Value, frozen=True, kw_only=True):
+    """One setting of a task, as the command line offers it: ``--gt-kind depth``."""
+
+    name: str
+    help: str
+    default: Scalar = None
+    choices: tuple[str, ...] = ()
+    kind: Literal["text", "whole", "number", "switch"] = "text"
+    preprocessing: bool = False
+    """Whether it matters for the inputs alone, and so for ``check --images`` too."""
+
+    @property
+    def key(self) -> str:
+        return self.name.replace("-", "_")
+
+
+class Source(Protocol):
+    """Items in order: decoded by ``load``, made ready for the network by ``prepare``."""
+
+    names: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def load(self, index: int) -> Any:
+        """Read one item."""
+
+    def prepare(self, loaded: Any) -> Arrays:
+        """Give the item as the inputs take it, in float32, without the batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """What one model said about every item."""
+
+    label: str
+    chunks: Chunks
+    latency_s: float | None = None
+    """Median per item, for the titles of pictures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows to show beside the scores."""
+
+    id: str
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Scalar, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture that was drawn, and which model it is about; ``None`` is all of them."""
+
+    path: Path
+    title: str
+    model: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """How right every model is."""
+
+    scores: tuple[tuple[Score, ...], ...]
+    """One row per model, in the order they were given."""
+    method: str
+    """How the numbers were taken, in a sentence."""
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    notes: tuple[str, ...] = ()
+    facts: dict[str, Scalar] = field(default_factory=dict)
+
+
+class Task(Protocol):
+    """The module of a task."""
+
+    FLAGS: tuple[Flag, ...]
+
+    def open_source(self, settings: Settings, tensors: Tensors) -> Source:
+        """Find the data; ``settings["data"]`` says where."""
+
+    def decode(self, outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
+        """Make predictions of the outputs of one batch, one row per item."""
+
+    def judge(
+        self, source: Source, models: Sequence[Predicted], settings: Settings, *, folder: Path
+    ) -> Judgement:
+        """Score all models against the truth and draw the worst cases into the folder."""

@@ -1,0 +1,224 @@
+"""Opens the items a pass is asked for: random ones, those of a file, or those of a task."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.inputs import random_inputs
+from trtbench.domain.feed import Feed
+from trtbench.domain.spec import RunSpec, TensorSpec
+from trtbench.errors import InputError, UsageError
+from trtbench.host.arrays import read_arrays
+from trtbench.registry import Registry
+from trtbench.tasks._contract import Array, Arrays, Source, Tensors
+
+TASKS = Registry("trtbench.tasks", noun="task")
+
+_ITEM_SEEDS = 2**32
+"""Every item has a seed of its own, so that a batch of any size holds the same items."""
+
+
+def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> Source:
+    """Open the items for a model with these inputs."""
+    settled = [_settled(tensor, spec) for tensor in tensors]
+    if feed.kind == "task":
+        assert feed.task is not None
+        source: Source = TASKS.load(feed.task).open_source(feed.settings, settled)
+        return _Limited(source, feed.count) if feed.count else source
+    known = _names(feed, settled)
+    if feed.kind == "random":
+        return RandomItems(feed, settled, known)
+    assert spec.inputs.source is not None
+    return ArrayItems(Path(spec.inputs.source), settled, known, limit=feed.count)
+
+
+def has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
+    """Whether an input has one row per item: an open leading dimension, or the fixed batch."""
+    if not tensor.shape:
+        return False
+    first = tensor.shape[0]
+    return not isinstance(first, int) or first < 0 or first == fixed_batch(tensors)
+
+
+def fixed_batch(tensors: Sequence[TensorSpec]) -> int | None:
+    """The leading dimension of the first input, when it is a number."""
+    first = tensors[0].shape[0] if tensors and tensors[0].shape else None
+    return first if isinstance(first, int) and first > 0 else None
+
+
+class RandomItems:
+    """Items drawn one by one, each from its own seed."""
+
+    def __init__(self, feed: Feed, tensors: Sequence[TensorSpec], known: dict[str, str]) -> None:
+        self._feed, self._known = feed, known
+        self._items = [_item(tensor, tensors) for tensor in tensors]
+        self.names = tuple(f"random {i}" for i in range(feed.count or 1))
+        self.notes: tuple[str, ...] = ()
+
+    def load(self, index: int) -> Any:
+        return self._feed.seed * _ITEM_SEEDS + index
+
+    def prepare(self, loaded: Any) -> Arrays:
+        return {item.name: self._draw(item, seed=loaded) for item in self._items}
+
+    def _draw(self, item: TensorSpec, *, seed: int) -> Array:
+        name = self._known[item.name]
+        ranges = self._feed.ranges
+        given = ranges.get(name, ranges.get(""))
+        wanted = msgspec.structs.replace(item, name=name)
+        if item.dtype not in ("bfloat16", "float16", "float32", "float64"):
+            return _drawn(wanted, seed)
+        # A network in FP16 must see the values of the one in FP32, rounded.
+        plain = msgspec.structs.replace(wanted, dtype="float32")
+        if self._feed.distribution == "normal":
+            rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+            shape = tuple(int(dim) for dim in plain.shape if isinstance(dim, int))
+            low, high = given or (-3.0, 3.0)
+            middle, deviation = (low + high) / 2, (high - low) / 6
+            return (middle + deviation * rng.standard_normal(shape)).astype(np.float32)
+        values = _drawn(plain, seed).astype(np.float32)
+        return values if given is None else _scaled(values, *given)
+
+
+class ArrayItems:
+    """The rows of an ``.npz``, an ``.npy`` or a folder of raw binaries."""
+
+    def __init__(
+        self,
+        path: Path,
+        tensors: Sequence[TensorSpec],
+        known: dict[str, str],
+        *,
+        limit: int | None = None,
+    ) -> None:
+        asked = [
+            msgspec.structs.replace(
+                tensor,
+                name=known[tensor.name],
+                shape=(None, *tensor.shape[1:]) if has_rows(tensor, tensors) else tensor.shape,
+            )
+            for tensor in tensors
+        ]
+        arrays = _read(path, asked)
+        self._arrays = {own: arrays[name] for own, name in known.items()}
+        self._rows = {tensor.name for tensor in tensors if has_rows(tensor, tensors)}
+        counts = {name: len(self._arrays[name]) for name in self._rows}
+        if len(set(counts.values())) > 1 or not all(counts.values()):
+            raise InputError(
+                "the inputs do not hold the same number of items",
+                facts={name: f"{count} items" for name, count in counts.items()},
+            )
+        count = min([next(iter(counts.values()), 1), *([limit] if limit else [])])
+        self.names = tuple(f"item {index}" for index in range(count))
+        self.notes: tuple[str, ...] = ()
+
+    def load(self, index: int) -> Any:
+        return index
+
+    def prepare(self, loaded: Any) -> Arrays:
+        return {
+            name: array[loaded] if name in self._rows else array
+            for name, array in self._arrays.items()
+        }
+
+
+class _Limited:
+    """The first items of another source."""
+
+    def __init__(self, source: Source, count: int) -> None:
+        self._source = source
+        self.names = source.names[:count]
+        self.notes = source.notes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def load(self, index: int) -> Any:
+        return self._source.load(index)
+
+    def prepare(self, loaded: Any) -> Arrays:
+        return self._source.prepare(loaded)
+
+
+def _read(path: Path, asked: list[TensorSpec]) -> dict[str, Array]:
+    """Read arrays; floating-point ones of another width than the input's are taken all the same."""
+    try:
+        return read_arrays(path, asked)
+    except InputError as problem:
+        if "wrong type" not in problem.message:
+            raise
+    for dtype in ("float32", "float16", "float64"):
+        other = [
+            msgspec.structs.replace(t, dtype=dtype) if t.dtype.startswith("float") else t
+            for t in asked
+        ]
+        try:
+            return read_arrays(path, other)
+        except InputError as problem:
+            if "wrong type" not in problem.message:
+                raise
+    return read_arrays(path, asked)
+
+
+def _names(feed: Feed, tensors: Sequence[TensorSpec]) -> dict[str, str]:
+    """Own names of inputs to those the items are known by: equal ones, else by position."""
+    own = [tensor.name for tensor in tensors]
+    if not feed.names or set(own) == set(feed.names):
+        return {name: name for name in own}
+    if len(own) != len(feed.names):
+        raise UsageError(
+            "the sides do not have the same inputs",
+            facts={"reference": ", ".join(feed.names), "this one": ", ".join(own)},
+        )
+    return dict(zip(own, feed.names, strict=True))
+
+
+def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
+    """Give open dimensions the values the user gave; the batch stays as it is."""
+    given = spec.shapes.get(tensor.name)
+    if given is None:
+        return tensor
+    if len(given) != len(tensor.shape):
+        raise InputError(
+            f"the shape of {tensor.name!r} has the wrong rank",
+            facts={"given": "x".join(map(str, given)), "model": _text(tensor)},
+        )
+    return msgspec.structs.replace(tensor, shape=(tensor.shape[0], *given[1:]))
+
+
+def _item(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> TensorSpec:
+    shape = tensor.shape[1:] if has_rows(tensor, tensors) else tensor.shape
+    if not all(isinstance(dim, int) and dim >= 0 for dim in shape):
+        wanted = "x".join(str(d) if isinstance(d, int) and d >= 0 else "1" for d in tensor.shape)
+        raise UsageError(
+            "dynamic dimensions need a value",
+            facts={tensor.name: _text(tensor)},
+            fix=f"--shape {tensor.name}:{wanted}",
+        )
+    return msgspec.structs.replace(tensor, shape=shape)
+
+
+def _drawn(tensor: TensorSpec, seed: int) -> Array:
+    try:
+        return random_inputs((tensor,), seed=seed)[tensor.name]
+    except (ValueError, TypeError) as problem:
+        raise InputError(
+            f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
+        ) from None
+
+
+def _scaled(values: Array, low: float, high: float) -> Array:
+    if not math.isfinite(low) or not math.isfinite(high) or low >= high:
+        raise UsageError(f"random values from {low:g} to {high:g} have no meaning")
+    return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
+
+
+def _text(tensor: TensorSpec) -> str:
+    return "x".join("?" if dim is None else str(dim) for dim in tensor.shape) or "scalar"

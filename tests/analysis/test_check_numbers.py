@@ -1,0 +1,197 @@
+"""Numeric checks against hand-computed values and a second implementation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import rel_entr, softmax
+
+from trtbench.analysis.check import OutputCheck, OutputTally, pair_outputs
+from trtbench.analysis.check_rules import broken_rules, rule_from_text
+from trtbench.analysis.numeric import tensor_diff
+from trtbench.errors import UsageError
+
+
+def checked(reference: np.ndarray, candidate: np.ndarray, *, size: int = 3, **options: object):
+    """Compare in batches of a size that does not divide the items."""
+    tally = OutputTally("y", **options)  # type: ignore[arg-type]
+    for start in range(0, len(reference), size):
+        stop = start + size
+        tally.add(reference[start:stop], candidate[start:stop], start=start)
+    return tally.result(tuple(f"image {i}" for i in range(len(reference))))
+
+
+def test_numbers_by_hand() -> None:
+    reference = np.array([[1.0, 2.0], [0.0, -4.0]], np.float32)
+    candidate = np.array([[1.0, 2.5], [0.1, -4.0]], np.float32)
+    found = checked(reference, candidate, size=1, rtol=0.25, atol=0.0)
+    assert found.elements == 4
+    # 2.5 is within 0.25 * 2 of 2; 0.1 is not within 0.25 * 0 of 0.
+    assert found.close == 0.75
+    assert found.max_abs == pytest.approx(0.5)
+    assert found.max_abs_at == (0, 1)
+    assert found.mean_abs == pytest.approx(0.15)
+    assert found.rmse == pytest.approx(np.sqrt((0.25 + 0.01) / 4), rel=1e-6)
+    assert found.rel_l2 == pytest.approx(np.sqrt(0.26 / 21), rel=1e-6)
+    assert found.bias == pytest.approx(0.6 / 4 / np.sqrt(21 / 4), rel=1e-6)
+    assert found.worst[0].name == "image 0"
+
+
+def test_the_reference_scales_the_tolerance() -> None:
+    reference, candidate = np.array([[1.0]]), np.array([[1.12]])
+    assert checked(reference, candidate, rtol=0.11, atol=0.0).close == 0.0
+    assert checked(candidate, reference, rtol=0.11, atol=0.0).close == 1.0
+
+
+def test_batches_do_not_change_anything() -> None:
+    rng = np.random.default_rng(1)
+    reference = rng.standard_normal((17, 3, 4)).astype(np.float32)
+    candidate = (reference + 0.01 * rng.standard_normal(reference.shape)).astype(np.float16)
+    whole, parts = (checked(reference, candidate, size=size, classes=False) for size in (17, 5))
+    for name, value in whole.numbers().items():
+        assert parts.numbers()[name] == pytest.approx(value), name
+    assert parts.sweep == whole.sweep
+    second = tensor_diff(reference, candidate, rtol=1e-3, atol=1e-8)
+    assert parts.close == pytest.approx(second.close)
+    assert parts.rel_l2 == pytest.approx(second.rel_l2)
+    assert parts.cosine == pytest.approx(second.cosine)
+    assert parts.sqnr_db == pytest.approx(second.sqnr_db)
+    assert parts.bias == pytest.approx(second.bias)
+
+
+def test_what_is_not_finite_is_counted_and_is_the_worst() -> None:
+    reference = np.ones((4, 2))
+    candidate = np.ones((4, 2))
+    candidate[2, 1], candidate[3, 0], candidate[0, 0] = np.nan, np.inf, 1.5
+    found = checked(reference, candidate, classes=False)
+    assert (found.nan, found.inf) == (1, 1)
+    assert found.close == 5 / 8
+    assert found.max_abs == 0.5
+    assert {worst.item for worst in found.worst[:2]} == {2, 3}
+    assert found.sweep[-1].by_atol == 6 / 8, "no tolerance lets NaN pass"
+
+
+def test_a_reference_that_is_not_finite_must_be_met() -> None:
+    reference = np.array([[np.inf, np.nan, 1.0]])
+    assert checked(reference, reference.copy(), classes=False).close == 1.0
+    assert checked(reference, reference.copy(), classes=False).reference_nonfinite == 2
+
+
+def test_the_sweep_is_what_isclose_says() -> None:
+    rng = np.random.default_rng(2)
+    reference = rng.standard_normal((9, 50))
+    candidate = reference * (1 + 0.05 * rng.standard_normal(reference.shape))
+    for point in checked(reference, candidate, classes=False).sweep[::4]:
+        by_atol = np.isclose(candidate, reference, rtol=0, atol=point.tolerance).mean()
+        by_rtol = np.isclose(candidate, reference, rtol=point.tolerance, atol=0).mean()
+        assert point.by_atol == pytest.approx(by_atol)
+        assert point.by_rtol == pytest.approx(by_rtol)
+
+
+def test_parts_of_the_usual_size() -> None:
+    rng = np.random.default_rng(3)
+    reference = rng.standard_normal((100, 100))
+    candidate = reference + 0.1 * rng.standard_normal(reference.shape)
+    found = checked(reference, candidate, size=40, classes=False)
+    exact = np.quantile(np.abs(reference), 0.9)
+    assert found.p90_reference == pytest.approx(exact, rel=0.05)
+    for point in found.scales:
+        share = (np.abs(candidate - reference) <= point.atol).mean()
+        assert point.close == pytest.approx(share, abs=0.03)
+
+
+def test_ranks_by_hand() -> None:
+    """Toolkit 002's table: two of three samples swap their first two classes."""
+    reference = np.array([[3.0, 2.0, 0.0], [1.0, 2.0, 3.0], [5.0, 4.9, 0.0]])
+    candidate = np.array([[2.5, 2.0, 0.0], [1.0, 3.5, 3.0], [4.9, 5.0, 0.0]])
+    classes = checked(reference, candidate).classes
+    assert classes is not None
+    assert classes.argmax_match == pytest.approx(1 / 3)
+    first = classes.ranks[0]
+    assert first.disagree == pytest.approx(2 / 3)
+    # Classes at the candidate's first place: 0, 1, 1.
+    assert first.mae == pytest.approx((0.5 + 1.5 + 0.1) / 3)
+    # Classes at the reference's first place: 0, 2, 0.
+    assert first.mae_reference == pytest.approx((0.5 + 0.0 + 0.1) / 3)
+    assert first.mae_sorted == pytest.approx((0.5 + 0.5 + 0.0) / 3)
+    # Gaps of the reference: 1, 1, 0.1; twice 0.2 leaves the first two.
+    assert first.clear == 2
+    assert first.disagree_clear == pytest.approx(1 / 2)
+    assert classes.ranks[2].disagree == 0.0
+
+
+def test_every_sample_of_every_batch_counts_for_the_ranks() -> None:
+    rng = np.random.default_rng(4)
+    reference = rng.standard_normal((64, 20))
+    candidate = reference + 0.3 * rng.standard_normal(reference.shape)
+    classes = checked(reference, candidate, size=16).classes
+    assert classes is not None
+    a, b = (np.argsort(-each, axis=1, kind="stable") for each in (reference, candidate))
+    for row in classes.ranks:
+        assert row.disagree == pytest.approx((a[:, row.rank - 1] != b[:, row.rank - 1]).mean())
+    sets = [(set(x[:5]), set(y[:5])) for x, y in zip(a, b, strict=True)]
+    jaccard = np.mean([len(x & y) / len(x | y) for x, y in sets])
+    assert classes.top5_agreement == pytest.approx(jaccard)
+
+
+@pytest.mark.parametrize("probabilities", [False, True])
+def test_divergence_as_scipy_has_it(probabilities: bool) -> None:
+    rng = np.random.default_rng(5)
+    reference = 3 * rng.standard_normal((31, 12))
+    candidate = reference + 0.2 * rng.standard_normal(reference.shape)
+    p, q = softmax(reference, axis=1), softmax(candidate, axis=1)
+    classes = checked(*((p, q) if probabilities else (reference, candidate)), size=8).classes
+    assert classes is not None
+    assert classes.probabilities is probabilities
+    kl = rel_entr(p, q).sum(axis=1)
+    middle = (p + q) / 2
+    js = (rel_entr(p, middle).sum(axis=1) + rel_entr(q, middle).sum(axis=1)) / 2
+    assert classes.kl == pytest.approx(kl.mean())
+    assert classes.kl_max == pytest.approx(kl.max())
+    assert classes.js == pytest.approx(js.mean())
+
+
+def test_shapes_that_differ_are_said_and_break_rules() -> None:
+    found = checked(np.ones((2, 3)), np.ones((2, 4)))
+    assert found.note == "shapes differ: 3 against 4 per item"
+    assert broken_rules([rule_from_text("max_abs>1")], [found])
+
+
+def test_outputs_are_paired_by_name_then_by_place() -> None:
+    assert pair_outputs({"a": 0, "b": 0}, {"b": 0, "c": 0}) == {"b": "b"}
+    assert pair_outputs({"a": 0}, {"output0": 0}) == {"a": "output0"}
+    assert pair_outputs({"a": 0}, {"x": 0, "y": 0}) == {}
+
+
+@pytest.fixture
+def half_off() -> OutputCheck:
+    return checked(np.zeros((4, 6)), np.full((4, 6), 0.5))
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        ("max_abs>0.1", True),
+        ("max_abs > 0.5", False),
+        ("max_abs>=0.5", True),
+        ("close<99%", True),
+        ("y:close<0.99", True),
+        ("other:close<1", True),
+        ("nan>0", False),
+        ("cosine<0.9", True),
+    ],
+)
+def test_rules(half_off: OutputCheck, text: str, broken: bool) -> None:
+    assert bool(broken_rules([rule_from_text(text)], [half_off])) is broken
+
+
+def test_identical_outputs_have_no_noise_to_fail_for() -> None:
+    rng = np.random.default_rng(0)
+    same = rng.standard_normal((5, 7))
+    assert not broken_rules([rule_from_text("sqnr_db<50")], [checked(same, same)])
+
+
+@pytest.mark.parametrize("text", ["max_abs", "maxabs>1", "max_abs>big", ">3"])
+def test_rules_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(UsageError):
+        rule_from_text(text)

@@ -1,0 +1,233 @@
+"""Checks end to end, on ONNX Runtime: the same inputs through every side, bounded memory, rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from models import conv_model, multi_input_model
+from trtbench.cli import run
+from trtbench.domain.feed import Feed
+from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
+from trtbench.errors import InputError
+from trtbench.host.chunks import Chunks, ChunkWriter
+from trtbench.store.store import Store
+from trtbench.tasks._feed import open_feed
+from trtbench.workflows.bench import Conduct, run_bench
+from trtbench.workflows.check import Asked, Checked, Inputs, run_check
+from trtbench.workflows.check_files import join_checks
+from trtbench.workflows.check_layers import run_layers
+from trtbench.workflows.config import Config
+from trtbench.workflows.report import load_runs
+from trtbench.workflows.spec import run_spec
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def config(store: Store) -> Config:
+    return Config(store=str(store.root))
+
+
+def changed(source: Path, target: Path, *, name: str, by: float) -> Path:
+    """Copy a model with one of its weights multiplied."""
+    model = onnx.load(source)
+    for tensor in model.graph.initializer:
+        if tensor.name == name:
+            values = numpy_helper.to_array(tensor) * np.float32(by)
+            tensor.CopyFrom(numpy_helper.from_array(values, name))
+    onnx.save(model, target)
+    return target
+
+
+def check(tmp_path: Path, store: Store, config: Config, *models: Path, **asked: object) -> Checked:
+    flags = {"batch": 7, "threads": 1}
+    given = Asked(**{"inputs": Inputs(random=40), "flags": flags, **asked})  # type: ignore[arg-type]
+    names = [str(path) for path in models]
+    return run_check(
+        names[0], names[1:], store=store, config=config, output=tmp_path / "out", asked=given
+    )
+
+
+def test_known_differences_are_found_and_the_last_short_batch_counts(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    model = conv_model(tmp_path / "a.onnx")
+    double = changed(model, tmp_path / "double.onnx", name="head.weight", by=2.0)
+    found = check(tmp_path, store, config, model, model, double)
+    same, other = found.candidates
+    assert found.items == 40
+    assert found.floor is not None
+    assert found.floor[0].identical
+    assert same.checks[0].identical
+    assert same.checks[0].close == 1.0
+    [logits] = other.checks
+    assert logits.items == 40
+    assert logits.elements == 400
+    assert logits.rel_l2 == pytest.approx(1.0, rel=1e-5)
+    assert logits.cosine == pytest.approx(1.0)
+    assert logits.classes is not None
+    assert logits.classes.argmax_match == 1.0
+    with np.load(found.files[0]) as worst:
+        assert worst["input/image"].shape == (3, 16, 16)
+        assert worst["candidate/logits"] == pytest.approx(2 * worst["reference/logits"], rel=1e-4)
+
+
+def test_a_fixed_batch_and_a_dynamic_one_see_the_same_items(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    dynamic, fixed = conv_model(tmp_path / "a.onnx"), conv_model(tmp_path / "b.onnx", batch=4)
+    inputs = Inputs(random=11, distribution="normal", seed=3)
+    sides = Asked(inputs=inputs, flags={"threads": 1})
+    found = run_check(
+        str(dynamic), [str(fixed)], store=store, config=config, output=tmp_path / "o", asked=sides
+    )
+    [logits] = found.candidates[0].checks
+    assert logits.items == 11
+    assert logits.max_abs == pytest.approx(0.0, abs=1e-5)
+
+
+def test_arrays_are_cut_and_fed_in_the_type_of_the_input(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    model = conv_model(tmp_path / "a.onnx")
+    data = tmp_path / "data.npz"
+    np.savez(data, image=np.random.default_rng(0).random((9, 3, 16, 16)))
+    found = check(tmp_path, store, config, model, model, inputs=Inputs(source=str(data)))
+    assert found.items == 9
+    assert found.inputs == f"9 items of {data}"
+
+
+def test_several_inputs_of_several_types(tmp_path: Path, store: Store, config: Config) -> None:
+    model = multi_input_model(tmp_path / "text.onnx", vocabulary=1000)
+    shapes = {"input_ids": (1, 6), "attention_mask": (1, 6)}
+    found = check(tmp_path, store, config, model, model, flags={"batch": 3, "shapes": shapes})
+    assert found.candidates[0].checks[0].identical
+
+
+def test_random_items_do_not_depend_on_batches_names_or_precision() -> None:
+    spec = RunSpec(model=ModelRef(path="x", format="onnx"), runtime="onnxruntime")
+
+    def item(index: int, tensor: TensorSpec, **feed: object) -> np.ndarray:
+        given = Feed(kind="random", count=5, seed=1, **feed)  # type: ignore[arg-type]
+        source = open_feed(given, [tensor], spec=spec)
+        return source.prepare(source.load(index))[tensor.name]
+
+    plain = TensorSpec(name="x", dtype="float32", shape=("batch", 8))
+    half = TensorSpec(name="images", dtype="float16", shape=(2, 8))
+    assert np.array_equal(item(3, plain), item(3, half, names=("x",)))
+    assert not np.array_equal(item(3, plain), item(2, plain))
+    wide = item(0, plain, ranges={"": (-2.0, 6.0)})
+    assert wide.min() < 0 < 1 < wide.max() <= 6.0
+
+
+def test_chunks_hold_rows_across_files(tmp_path: Path) -> None:
+    writer = ChunkWriter(tmp_path, limit=60)
+    rows = np.arange(60, dtype=np.float32).reshape(20, 3)
+    for start in range(0, 20, 3):
+        part = rows[start : start + 3]
+        writer.add({"file": part}, items=len(part))
+    writer.flush()
+    chunks = Chunks(tmp_path)
+    assert len(list(tmp_path.iterdir())) > 3
+    assert len(chunks) == 20
+    assert np.array_equal(chunks.rows(2, 17)["file"], rows[2:17])
+    assert np.array_equal(chunks.whole()["file"], rows)
+
+
+def test_ragged_outputs_are_refused(tmp_path: Path) -> None:
+    writer = ChunkWriter(tmp_path)
+    writer.add({"boxes": np.zeros((1, 3))}, items=1)
+    writer.add({"boxes": np.zeros((1, 4))}, items=1)
+    with pytest.raises(InputError, match="another shape"):
+        writer.flush()
+
+
+def test_layers_point_at_the_node_that_was_changed(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    model = conv_model(tmp_path / "a.onnx", layers=4)
+    other = changed(model, tmp_path / "b.onnx", name="conv2.weight", by=1.25)
+    found = run_layers(
+        str(model), str(other), store=store, config=config, output=tmp_path / "out",
+        asked=Asked(inputs=Inputs(random=6)), conduct=Conduct(),
+    )  # fmt: skip
+    drift = {each.diff.name: each for each in found.outcome.drifts}
+    assert drift["relu1"].diff.rel_l2 == 0.0
+    assert drift["conv2"].diff.rel_l2 == pytest.approx(0.25, rel=1e-4)
+    assert drift["conv2"].added == pytest.approx(0.25, rel=1e-4)
+    assert drift["logits"].added == pytest.approx(0.0, abs=1e-3)
+    assert found.keep == (drift["conv2"].node,)
+    assert found.keep_flags == f"--keep {drift['conv2'].node}"
+    assert (tmp_path / "out" / "layers.png").read_bytes().startswith(b"\x89PNG")
+    assert not found.outcome.unmatched
+
+
+def test_checks_are_joined_to_runs_of_the_same_bytes(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    model = conv_model(tmp_path / "a.onnx")
+    other = changed(model, tmp_path / "b.onnx", name="head.weight", by=1.5)
+    runs = [
+        run_bench(
+            run_spec(path, config=config, batch=1, threads=1, duration=0.05, warmup=0.01),
+            store=store,
+        )
+        for path in (model, other)
+    ]
+    assert join_checks(check(tmp_path, store, config, model, other), store) == [runs[1].id]
+    [read], _ = load_runs([runs[1].id], store=store)
+    assert read.extra["checks"][0]["rel_l2"] == pytest.approx(0.5, rel=1e-4)  # type: ignore[index]
+
+
+def test_the_command_fails_with_status_3_and_leaves_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    model = conv_model(tmp_path / "a.onnx")
+    other = changed(model, tmp_path / "b.onnx", name="head.weight", by=1.1)
+    words = ["check", str(model), str(other), "--random", "12", "--batch", "4", "--threads", "1"]
+    assert run([*words, "--floor", "off", "--fail-if", "rel_l2<0.05"]) == 0
+    assert "12 random inputs" in capsys.readouterr().out
+    assert run([*words, "--floor", "off", "--json", "--fail-if", "rel_l2>0.05"]) == 3
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["check"]["candidates"][0]["checks"][0]["rel_l2"] == pytest.approx(0.1, rel=1e-3)
+    assert "rel_l2>0.05: logits has rel_l2 0.1" in printed.err
+    assert (tmp_path / "artifacts/check/check.md").read_text().count("| b.onnx |") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--fail-if", "max_asb>1"], "max_abs>1"),
+        (["--distribution", "recorded"], "no side has a recorded range"),
+        (["--range", "3:1"], "is empty"),
+        (["--inputs", "nowhere.npz"], "there are no inputs"),
+        (["-r", "onnxruntime", "-r", "onnxruntime", "-r", "onnxruntime"], "3 times for 2 sides"),
+        (["-r", "trtexec"], "gives no outputs"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    told: str,
+) -> None:
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    model = str(conv_model(tmp_path / "a.onnx"))
+    assert run(["check", model, model, *words]) in (1, 2, 4)
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error
