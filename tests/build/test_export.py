@@ -1,0 +1,389 @@
+"""Exports: what needs no PyTorch first, then real exports where an interpreter has PyTorch.
+
+The interpreter is the one that TRTBENCH_TEST_TORCH_PYTHON names, ``.venv-torch`` beside the
+package's own environment, or this one; without any, those tests are skipped. Models by name come
+from stand-ins for torchvision, timm and ultralytics that have the same entry points.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import onnx
+import pytest
+
+from trtbench.cli import run as run_command
+from trtbench.cli._shapes import joined_dims
+from trtbench.domain.conversion import InputShape, Sidecar
+from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.host.torch_pickle import archive_kind, modules_named
+from trtbench.workflows._conversion import read_sidecar
+from trtbench.workflows.bench import Conduct
+from trtbench.workflows.export import export_spec, input_shapes, run_export
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def find_torch() -> str | None:
+    named = os.environ.get("TRTBENCH_TEST_TORCH_PYTHON")
+    if named:
+        return named
+    beside = ROOT / ".venv-torch" / "bin" / "python"
+    if beside.is_file():
+        return str(beside)
+    return sys.executable if importlib.util.find_spec("torch") else None
+
+
+TORCH = find_torch()
+needs_torch = pytest.mark.skipif(
+    TORCH is None,
+    reason="no PyTorch: set TRTBENCH_TEST_TORCH_PYTHON, or make .venv-torch (make test-torch)",
+)
+
+MODULE = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, wide=4):
+        super().__init__()
+        self.conv = nn.Conv2d(3, wide, 3, padding=1)
+        self.norm = nn.BatchNorm2d(wide)
+        self.head = nn.Linear(wide, 5)
+
+    def forward(self, x):
+        return self.head(self.norm(self.conv(x)).relu().mean((2, 3)))
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(100, 4)
+
+    def forward(self, ids, scale):
+        hidden = self.table(ids) * scale
+        return {"hidden": hidden, "pooled": hidden.mean(1)}
+
+def make():
+    return Net()
+
+def make_two():
+    return Two()
+"""
+TORCHVISION = """
+import urllib.error
+from mynet import Net
+
+def list_models():
+    return ["netone", "nettwo"]
+
+def get_model(name, weights=None):
+    if name not in list_models():
+        raise ValueError("Unknown model " + name)
+    if weights is not None:
+        raise urllib.error.URLError("Name or service not known")
+    return Net()
+"""
+TIMM = """
+from mynet import Net
+
+def list_models():
+    return ["net_small"]
+
+def is_model(name):
+    return name in list_models()
+
+def create_model(name, pretrained=False):
+    if pretrained:
+        raise RuntimeError("huggingface hub: Connection error")
+    model = Net()
+    model.pretrained_cfg = {"input_size": (3, 12, 12)}
+    return model
+"""
+ULTRALYTICS = """
+from torch import nn
+from mynet import Net
+
+class Head(nn.Module):
+    export, format, dynamic = False, None, False
+
+    def forward(self, x):
+        return x if self.export else (x, {"for": "training"})
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.detect = Net(), Head()
+        self.yaml, self.args = {"ch": 3}, {"imgsz": 32}
+
+    def forward(self, x):
+        return self.detect(self.net(x))
+
+    def fuse(self, verbose=True):
+        return self
+
+class YOLO:
+    def __init__(self, path):
+        if not str(path).endswith((".yaml", ".pt")):
+            raise FileNotFoundError(path)
+        self.model = Model()
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the user's module, and stand-ins for the model libraries on the path."""
+    libraries = tmp_path / "libraries"
+    for name, text in {
+        "torchvision/__init__.py": "",
+        "torchvision/models.py": TORCHVISION,
+        "timm/__init__.py": TIMM,
+        "ultralytics/__init__.py": ULTRALYTICS,
+    }.items():
+        (libraries / name).parent.mkdir(parents=True, exist_ok=True)
+        (libraries / name).write_text(text)
+    (tmp_path / "mynet.py").write_text(MODULE)
+    monkeypatch.setenv("PYTHONPATH", str(libraries))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def made(source: str, **flags: object) -> Sidecar:
+    target = flags.pop("target", None)
+    spec = export_spec(source, target=target, **flags)  # type: ignore[arg-type]
+    return run_export(spec, target=target, conduct=Conduct(python=TORCH))  # type: ignore[arg-type]
+
+
+def in_torch(code: str) -> None:
+    """Run code where PyTorch is, from the folder the test is in."""
+    assert TORCH is not None
+    done = subprocess.run(
+        [TORCH, "-c", f"import sys; sys.path.insert(0, '.')\n{code}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_shapes_are_read_as_the_seeds_write_them() -> None:
+    words = ["export", "a.pt", "--input-shape", "-1", "3", "224", "224", "-o", "a.onnx"]
+    assert joined_dims(words)[2:4] == ["--input-shape", "-1x3x224x224"]
+    assert input_shapes(["-1x3x224x224", "images:1x3x8x8", "ids:-1x128:int64"]) == (
+        InputShape(name=None, shape=(-1, 3, 224, 224)),
+        InputShape(name="images", shape=(1, 3, 8, 8)),
+        InputShape(name="ids", shape=(-1, 128), dtype="int64"),
+    )
+    for wrong in ("abc", "1x-2", "0x3", "x:1xx2"):
+        with pytest.raises(UsageError, match="--input-shape"):
+            input_shapes([wrong])
+
+
+def test_the_exporter_follows_the_opset_and_the_target() -> None:
+    spec = export_spec("torchvision:resnet18", target="tensorrt-8.6")
+    assert (spec.exporter, spec.opset) == ("legacy", 17)
+    assert export_spec("torchvision:resnet18").exporter == "dynamo"
+    assert export_spec("torchvision:resnet18", opset=13).exporter == "legacy"
+    assert Path(export_spec("torchvision:resnet18").output).name == "resnet18.onnx"
+    with pytest.raises(UsageError, match="opset 17 at most"):
+        export_spec("torchvision:resnet18", target="tensorrt-8.6", opset=18)
+    with pytest.raises(UsageError, match="dynamo exporter makes"):
+        export_spec("torchvision:resnet18", opset=16, exporter="dynamo")
+    with pytest.raises(UsageError, match=r"tensorrt-8\.6"):
+        export_spec("torchvision:resnet18", target="tensorrt-8")
+
+
+def test_a_dry_run_prints_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["export", "timm:net", "--input-shape", "-1", "3", "8", "8", "--dry-run"]
+    assert run_command(words) == 0
+    out = capsys.readouterr().out
+    assert '"job": "export"' in out
+    assert "timm:net" in out
+
+
+@pytest.mark.skipif(bool(importlib.util.find_spec("torch")), reason="PyTorch is here")
+def test_without_pytorch_the_way_out_is_named(tmp_path: Path) -> None:
+    spec = export_spec("torchvision:resnet18", output=tmp_path / "m.onnx")
+    with pytest.raises(UnavailableError, match="PyTorch is not installed") as caught:
+        run_export(spec)
+    assert "runtimes.torch.python" in (caught.value.fix or "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_archives_are_told_apart_without_loading_them(tmp_path: Path) -> None:
+    files = {
+        "script.pt": ["m/constants.pkl", "m/code/__torch__.py", "m/data.pkl"],
+        "weights.pt": ["m/data.pkl", "m/data/0"],
+        "program.pt2": ["m/models/model.json", "m/data/weights/0"],
+        "other.zip": ["readme.txt"],
+    }
+    for name, members in files.items():
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            for member in members:
+                archive.writestr(member, b"")
+    kinds = {name: archive_kind(tmp_path / name) for name in files}
+    assert kinds == {
+        "script.pt": "TorchScript", "weights.pt": "pickle", "program.pt2": "ExportedProgram",
+        "other.zip": "unknown",
+    }  # fmt: skip
+
+
+def test_what_a_pickle_would_run_is_named_without_running_it(tmp_path: Path) -> None:
+    import pickle
+
+    class Evil:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (os.system, (f"touch {tmp_path / 'ran'}",))
+
+    (tmp_path / "evil.pt").write_bytes(pickle.dumps(Evil()))
+    assert archive_kind(tmp_path / "evil.pt") == "pickle"
+    assert modules_named(tmp_path / "evil.pt") == {"posix"}
+    assert not (tmp_path / "ran").exists()
+
+
+@needs_torch
+def test_torchvision_by_name_with_an_open_batch(world: Path) -> None:
+    sidecar = made("torchvision:netone", output="net.onnx", weights="none", opset=18)
+    model = onnx.load(world / "net.onnx")
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    assert dims[0].dim_param == "batch"
+    assert [dim.dim_value for dim in dims][1:] == [3, 224, 224]
+    assert (sidecar.exporter, sidecar.opset, sidecar.method) == ("dynamo", 18, "torchvision")
+    (diff,) = sidecar.difference
+    assert diff.close == 1.0
+    assert diff.rel_l2 is not None
+    assert diff.rel_l2 < 1e-4
+    assert "torch" in sidecar.versions
+    assert any("random" in note for note in sidecar.notes)
+    assert read_sidecar(world / "net.onnx") == sidecar
+    assert {path.name for path in world.iterdir()} == {
+        "libraries", "mynet.py", "net.onnx", "net.json",
+    }  # fmt: skip
+
+
+@needs_torch
+def test_weights_that_cannot_be_downloaded_name_the_way_out(world: Path) -> None:
+    for source in ("torchvision:netone", "timm:net_small"):
+        with pytest.raises(InputError, match="cannot be downloaded") as caught:
+            made(source, target="tensorrt-8.6")
+        assert "--weights none" in (caught.value.fix or "")
+    with pytest.raises(UsageError, match="netone"):
+        made("torchvision:netane", weights="none")
+    with pytest.raises(UsageError, match="torchvision:"):
+        made("torchvison:netone", weights="none")
+    assert not list(world.glob("*.onnx"))
+
+
+@needs_torch
+def test_timm_and_ultralytics_know_their_own_shapes(world: Path) -> None:
+    made("timm:net_small", output="t.onnx", weights="none", target="tensorrt-8.6")
+    dims = onnx.load(world / "t.onnx").graph.input[0].type.tensor_type.shape.dim
+    assert [dim.dim_value for dim in dims][1:] == [3, 12, 12]
+    made("ultralytics:yolov8n", output="y.onnx", weights="none", target="tensorrt-8.6")
+    model = onnx.load(world / "y.onnx")
+    assert model.graph.input[0].name == "images"
+    assert len(model.graph.output) == 1  # the head gives what inference needs
+    assert model.opset_import[0].version == 17
+    with pytest.raises(UsageError, match="pickle"):
+        made("ultralytics:yolov8n", target="tensorrt-8.6")
+
+
+@needs_torch
+def test_a_state_dict_needs_its_factory(world: Path) -> None:
+    in_torch("import torch, mynet; torch.save(mynet.make().state_dict(), 'w.pt')")
+    shapes = input_shapes(["x:-1x3x8x8"])
+    with pytest.raises(UsageError, match="weights without the module"):
+        made("w.pt", inputs=shapes, target="tensorrt-8.6")
+    with pytest.raises(UsageError, match="cannot be imported"):
+        made("w.pt", inputs=shapes, factory="mynet:mke", target="tensorrt-8.6")
+    with pytest.raises(InputError, match="does not fit"):
+        made("w.pt", inputs=shapes, factory="mynet:make_two", target="tensorrt-8.6")
+    with pytest.raises(UsageError, match="shape of the input"):
+        made("w.pt", factory="mynet:make", target="tensorrt-8.6")
+    sidecar = made("w.pt", inputs=shapes, factory="mynet:make", target="tensorrt-8.6")
+    assert sidecar.method == "state dict"
+    assert sidecar.source_sha256 is not None
+    assert onnx.load(world / "w.onnx").graph.input[0].name == "x"
+
+
+@needs_torch
+def test_weights_of_ones_own_go_into_a_model_by_name(world: Path) -> None:
+    in_torch(
+        "import torch, mynet; torch.manual_seed(1); "
+        "torch.save({'state_dict': mynet.make().state_dict()}, 'w.pt')"
+    )
+    shapes = input_shapes(["1x3x8x8"])
+    sidecar = made("torchvision:netone", weights="w.pt", inputs=shapes, target="tensorrt-8.6")
+    assert not any("random" in note for note in sidecar.notes)
+    assert sidecar.difference[0].close == 1.0
+
+
+@needs_torch
+def test_a_pickled_module_needs_trust_and_says_so(world: Path) -> None:
+    in_torch("import torch, mynet; torch.save(mynet.make(), 'net.pt')")
+    shapes = input_shapes(["-1x3x8x8"])
+    with pytest.raises(UsageError, match="can run any code") as caught:
+        made("net.pt", inputs=shapes, target="tensorrt-8.6")
+    assert "mynet" in caught.value.facts["it names"]
+    sidecar = made("net.pt", inputs=shapes, trust=True, target="tensorrt-8.6")
+    assert any("trusted" in note for note in sidecar.notes)
+
+
+@needs_torch
+def test_torchscript_and_exported_programs(world: Path) -> None:
+    in_torch(
+        "import torch, mynet\n"
+        "net, x = mynet.make().eval(), torch.rand(2, 3, 8, 8)\n"
+        "torch.jit.trace(net, x).save('script.pt')\n"
+        "batch = torch.export.Dim('batch', min=1)\n"
+        "torch.export.save(torch.export.export(net, (x,), dynamic_shapes=({0: batch},)), 'p.pt2')"
+    )
+    shapes = input_shapes(["-1x3x8x8"])
+    assert made("script.pt", inputs=shapes).exporter == "legacy"
+    program = made("p.pt2")
+    assert (program.exporter, program.method) == ("dynamo", "ExportedProgram")
+    assert program.difference[0].close == 1.0
+    with pytest.raises(UsageError, match="--input-shape cannot change"):
+        made("p.pt2", inputs=shapes)
+
+
+@needs_torch
+def test_several_inputs_by_name_of_different_types(world: Path) -> None:
+    in_torch("import torch, mynet; torch.save(mynet.make_two().state_dict(), 'two.pt')")
+    shapes = input_shapes(["scale:-1x1x1", "ids:-1x6:int64"])  # not in the order of forward
+    for exporter in ("legacy", "dynamo"):
+        sidecar = made("two.pt", inputs=shapes, factory="mynet:make_two", exporter=exporter)
+        assert [diff.name for diff in sidecar.difference] == ["hidden", "pooled"]
+        assert all(diff.close == 1.0 for diff in sidecar.difference)
+        inputs = {each.name for each in onnx.load(world / "two.onnx").graph.input}
+        assert inputs == {"ids", "scale"}
+
+
+@needs_torch
+def test_half_makes_an_fp16_file(world: Path) -> None:
+    shapes = input_shapes(["-1x3x8x8"])
+    sidecar = made(
+        "torchvision:netone", output="h.onnx", weights="none", inputs=shapes, half=True,
+        target="tensorrt-8.6",
+    )  # fmt: skip
+    assert sidecar.precision == "fp16"
+    model = onnx.load(world / "h.onnx")
+    assert model.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT16
+    assert sidecar.difference[0].sqnr_db is not None
+    assert sidecar.difference[0].sqnr_db > 40
+
+
+@needs_torch
+def test_a_shape_the_model_cannot_take_and_a_missing_file(world: Path) -> None:
+    with pytest.raises(InputError, match="does not run on inputs of this shape"):
+        made(
+            "torchvision:netone", weights="none", inputs=input_shapes(["1x5x8x8"]),
+            target="tensorrt-8.6",
+        )  # fmt: skip
+    with pytest.raises(InputError, match="there is no file"):
+        made("nothing.pt", target="tensorrt-8.6")
+    (world / "text.pt").write_text("no model")
+    with pytest.raises((InputError, UsageError)):
+        made("text.pt", target="tensorrt-8.6", inputs=input_shapes(["1x3x8x8"]))
