@@ -1,0 +1,171 @@
+"""Rows of a sweep: one case each with all its rounds, measured or failed; the best, the front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trtbench.analysis.pareto import Better, pareto_front
+from trtbench.analysis.summary import ColumnSummary, Summary
+from trtbench.analysis.where import Condition, Content, holds, unknown_names
+from trtbench.domain.result import Interval, Scalar, Score
+from trtbench.domain.spec import Value
+
+ACCURACY = "top1"
+QUANTITIES = (
+    "median", "mean", "min", "max", "std", "cov", "gpu", "gpu_mean", "gpu_max", "throughput",
+    "items", "size", "layers", "parameters", "top1", "top5", "batch", "model", "precision",
+    "runtime", "engine", "per_item",
+)  # fmt: skip
+"""What a condition may ask for, beside percentiles, scores and the options of the sweep."""
+PERCENTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
+TEXTS = ("model", "precision", "runtime", "engine")
+
+
+class SweepRow(Value, frozen=True, kw_only=True):
+    """One case of a sweep; a case that failed has a reason and no numbers."""
+
+    model: str
+    runtime: str
+    precision: str | None = None
+    batch: int | None = None
+    engine: str | None = None
+    """``static`` or ``dynamic``, where an engine was built."""
+    options: dict[str, Scalar] = {}
+    runs: tuple[str, ...] = ()
+    """One for each round."""
+    reason: str | None = None
+    """Why there are no numbers."""
+    remark: str | None = None
+    """What did not work beside the measurement: the accuracy, a round."""
+    summary: Summary | None = None
+    """Over the launches of all rounds."""
+    size_bytes: int | None = None
+    layers: int | None = None
+    parameters: int | None = None
+    scores: dict[str, Score] = {}
+    on_front: bool = False
+
+    @property
+    def head(self) -> ColumnSummary | None:
+        found = self.summary and [c for c in self.summary.columns if c.column == self.headline]
+        return found[0] if found else None
+
+    @property
+    def headline(self) -> str | None:
+        return self.summary.headline if self.summary else None
+
+    @property
+    def interval(self) -> Interval | None:
+        return self.summary.interval if self.summary else None
+
+    @property
+    def label(self) -> str:
+        """Name the row among those of its model and batch."""
+        return " ".join(part for part in (self.runtime, self.precision, self.engine) if part) + (
+            "".join(f" {key}={value}" for key, value in self.options.items())
+        )
+
+    def column(self, name: str) -> ColumnSummary | None:
+        columns = self.summary.columns if self.summary else ()
+        return next((column for column in columns if column.column == name), None)
+
+
+def quantities(rows: Sequence[SweepRow]) -> list[str]:
+    """List the names a condition on these rows may use."""
+    further = [name for row in rows for name in (*row.options, *row.scores)]
+    return list(dict.fromkeys((*QUANTITIES, *PERCENTILES, *further)))
+
+
+def quantities_of(row: SweepRow) -> dict[str, Content]:
+    """Give the quantities of a row; accuracies in per cent, as the toolkits print them."""
+    found: dict[str, Content] = {
+        "model": row.model,
+        "precision": row.precision,
+        "runtime": row.runtime,
+        "engine": row.engine,
+        "batch": row.batch,
+        "size": row.size_bytes,
+        "layers": row.layers,
+        "parameters": row.parameters,
+        **{name: _content(value) for name, value in row.options.items()},
+        **{name: _percent(score) for name, score in row.scores.items()},
+    }
+    head, gpu = row.head, row.column("gpu")
+    if head is not None and row.summary is not None:
+        found |= {name: getattr(head, name) for name in ("median", "mean", "min", "max", "std")}
+        found |= {each.name: each.value for each in head.quantiles}
+        found |= {"cov": head.cov, "throughput": row.summary.queries_per_s}
+        found |= {"items": row.summary.items_per_s, "per_item": head.median / (row.batch or 1)}
+    if gpu is not None:
+        found |= {"gpu": gpu.median, "gpu_mean": gpu.mean, "gpu_max": gpu.max}
+    return found
+
+
+def baseline_of(row: SweepRow, rows: Sequence[SweepRow]) -> SweepRow | None:
+    """Give the first row of the matrix with the same model and batch, else with the same model."""
+    same = [each for each in rows if each.model == row.model and each.summary is not None]
+    return next((each for each in same if each.batch == row.batch), same[0] if same else None)
+
+
+class Chosen(Value, frozen=True, kw_only=True):
+    """What a condition leaves, the best first."""
+
+    rows: tuple[SweepRow, ...]
+    unknown: dict[str, int] = {}
+    """Quantities that rows did not know, and how many rows that kept out."""
+
+
+def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items") -> Chosen:
+    """Give the rows that meet a condition, best first: most items per second, or least time."""
+    unknown: dict[str, int] = {}
+    met = []
+    for row in (each for each in rows if each.reason is None):
+        values, baseline = quantities_of(row), baseline_of(row, rows)
+        verdict = holds(condition, values, baseline=quantities_of(baseline) if baseline else None)
+        if verdict:
+            met.append(row)
+        elif verdict is None:
+            for name in unknown_names(condition, values):
+                unknown[name] = unknown.get(name, 0) + 1
+    better = -1.0 if by in ("items", "throughput", *_scores(rows)) else 1.0
+    met.sort(key=lambda row: _order(quantities_of(row).get(by), better))
+    return Chosen(rows=tuple(met), unknown=unknown)
+
+
+def with_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
+    """Mark, for each model, the rows that none beats in latency, throughput and accuracy."""
+    from msgspec.structs import replace
+
+    chosen: set[int] = set()
+    for model in dict.fromkeys(row.model for row in rows):
+        places = [k for k, row in enumerate(rows) if row.model == model and row.summary]
+        points = [_numbers(rows[k]) for k in places]
+        better: dict[str, Better] = {"median": "low", "items": "high"}
+        if points and all(point.get(ACCURACY) is not None for point in points):
+            better[ACCURACY] = "high"
+        chosen |= {places[k] for k in pareto_front(points, better=better)}
+    return [replace(row, on_front=k in chosen) for k, row in enumerate(rows)]
+
+
+def _numbers(row: SweepRow) -> dict[str, float | None]:
+    values = quantities_of(row)
+    return {n: v for n, v in values.items() if not isinstance(v, str)}
+
+
+def _scores(rows: Sequence[SweepRow]) -> set[str]:
+    return {name for row in rows for name in row.scores}
+
+
+def _order(value: Content, better: float) -> tuple[bool, float]:
+    return (
+        not isinstance(value, int | float),
+        better * value if isinstance(value, int | float) else 0.0,
+    )
+
+
+def _percent(score: Score) -> float:
+    return 100 * score.value if score.metric.startswith(("top", "agreement")) else score.value
+
+
+def _content(value: Scalar) -> Content:
+    return value if isinstance(value, str) or value is None else float(value)

@@ -1,0 +1,304 @@
+"""Conditions on results: ``p99<5ms and top1>=baseline-0.5``, read and evaluated without eval().
+
+``baseline`` alone stands for the other side's quantity of the baseline; ``baseline.p99`` names it.
+What is not known makes a condition unknown, never true.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from trtbench.domain.spec import Value
+from trtbench.errors import UsageError, near_miss
+from trtbench.units import BYTES, HERTZ, SECONDS
+
+T = TypeVar("T")
+Content = float | str | None
+Row = Mapping[str, Content]
+
+EXAMPLE = "p99<5ms and top1>=baseline-0.5"
+BASELINE = "baseline"
+DEEPEST = 50
+"""Brackets within brackets; more is a mistake, and would exhaust Python's stack."""
+
+UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 1.0}
+_UNIT = "|".join(sorted((re.escape(name) for name in UNITS), key=len, reverse=True))
+_TOKEN = re.compile(
+    rf"""\s*(?:
+    (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?:\s*(?P<unit>{_UNIT})(?![\w]))?
+    | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
+    | (?P<text>'[^']*'|"[^"]*")
+    | (?P<sign><=|>=|==|!=|<|>|=|[-+*/()])
+    )""",
+    re.VERBOSE,
+)
+_RELATIONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "=": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+_ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+}  # fmt: skip
+
+
+class Number(Value, frozen=True, kw_only=True):
+    """A number in seconds, bytes, per second, or as it stands."""
+
+    value: float
+
+
+class Word(Value, frozen=True, kw_only=True):
+    """A text in quotes."""
+
+    value: str
+
+
+class Name(Value, frozen=True, kw_only=True):
+    """A quantity of the row or of its baseline."""
+
+    name: str
+    of_baseline: bool = False
+
+
+class Sum(Value, frozen=True, kw_only=True):
+    """Two numbers and a sign between them."""
+
+    sign: str
+    left: Term
+    right: Term
+
+
+class Relation(Value, frozen=True, kw_only=True):
+    """One comparison."""
+
+    sign: str
+    left: Term
+    right: Term
+
+
+class Join(Value, frozen=True, kw_only=True):
+    """Conditions joined by ``and``, ``or``; ``not`` has one."""
+
+    word: str
+    parts: tuple[Condition, ...]
+
+
+Term = Number | Word | Name | Sum
+Condition = Relation | Join
+
+
+def condition_from_text(text: str, *, names: Iterable[str]) -> Condition:
+    """Read a condition; every name in it must be one of these."""
+    parser = _Parser(text, frozenset(names))
+    condition = parser.either()
+    parser.demand_end()
+    return condition
+
+
+def holds(condition: Condition, row: Row, *, baseline: Row | None = None) -> bool | None:
+    """Tell whether a row meets a condition; ``None`` when too little is known."""
+    if isinstance(condition, Relation):
+        return _compare(condition, row, baseline)
+    parts = [holds(part, row, baseline=baseline) for part in condition.parts]
+    if condition.word == "not":
+        return None if parts[0] is None else not parts[0]
+    decisive = condition.word == "or"
+    if decisive in parts:
+        return decisive
+    return None if None in parts else not decisive
+
+
+def unknown_names(condition: Condition, row: Row) -> list[str]:
+    """List what a condition asks for and a row does not know."""
+    found = [name.name for name in _names(condition) if not name.of_baseline]
+    return list(dict.fromkeys(name for name in found if row.get(name) is None))
+
+
+class _Parser:
+    """Reads from left to right; each method is one rule of the grammar."""
+
+    def __init__(self, text: str, names: frozenset[str]) -> None:
+        self._text, self._names = text, names
+        self._tokens = _tokens(text)
+        self._place = 0
+        self._depth = 0
+
+    def either(self) -> Condition:
+        return self._joined("or", lambda: self._joined("and", self._negation))
+
+    def demand_end(self) -> None:
+        if self._place < len(self._tokens):
+            raise self._error(f"{self._tokens[self._place][1]!r} is too much")
+
+    def _joined(self, word: str, part: Callable[[], Condition]) -> Condition:
+        parts = [part()]
+        while self._take("name", word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Join(word=word, parts=tuple(parts))
+
+    def _negation(self) -> Condition:
+        if self._take("name", "not"):
+            return Join(word="not", parts=(self._negation(),))
+        begin, depth = self._place, self._depth
+        if self._take("sign", "("):
+            # A bracket opens a condition or a sum; what follows it decides.
+            try:
+                return self._bracket(self.either)
+            except UsageError:
+                self._place, self._depth = begin, depth
+        return self._relation()
+
+    def _relation(self) -> Relation:
+        left = self._sum()
+        kind, sign = self._peek()
+        if kind != "sign" or sign not in _RELATIONS:
+            raise self._error("a comparison such as < or >= is missing")
+        self._place += 1
+        right = self._sum()
+        left, right = (
+            _with_baseline(left, right, self._error),
+            _with_baseline(right, left, self._error),
+        )
+        return Relation(sign=sign, left=left, right=right)
+
+    def _sum(self) -> Term:
+        return self._chain("+-", lambda: self._chain("*/", self._factor))
+
+    def _chain(self, signs: str, part: Callable[[], Term]) -> Term:
+        left = part()
+        while self._peek()[0] == "sign" and self._peek()[1] in signs:
+            sign = self._peek()[1]
+            self._place += 1
+            left = Sum(sign=sign, left=left, right=part())
+        return left
+
+    def _factor(self) -> Term:
+        kind, content = self._peek()
+        self._place += 1
+        if kind == "sign" and content == "-":
+            return Sum(sign="-", left=Number(value=0.0), right=self._factor())
+        if kind == "sign" and content == "(":
+            return self._bracket(self._sum)
+        if kind == "number":
+            return Number(value=float(content))
+        if kind == "text":
+            return Word(value=content[1:-1])
+        if kind == "name" and content not in ("and", "or", "not"):
+            return self._name(content)
+        self._place -= 1
+        raise self._error("a quantity or a number is missing")
+
+    def _bracket(self, inside: Callable[[], T]) -> T:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise UsageError("the condition has too many brackets within brackets")
+        content = inside()
+        if not self._take("sign", ")"):
+            raise self._error("a closing bracket is missing")
+        self._depth -= 1
+        return content
+
+    def _name(self, content: str) -> Name:
+        if content == BASELINE:
+            return Name(name="", of_baseline=True)
+        head, _, rest = content.partition(".")
+        of_baseline = head == BASELINE
+        name = rest if of_baseline else content
+        if name not in self._names:
+            guess = near_miss(name, self._names)
+            raise UsageError(
+                f"{name!r} is not a quantity of a sweep",
+                facts={"quantities": " ".join(sorted(self._names))},
+                fix=f"did you mean {guess}?" if guess else f"put texts in quotes: '{name}'",
+            )
+        return Name(name=name, of_baseline=of_baseline)
+
+    def _peek(self) -> tuple[str, str]:
+        return self._tokens[self._place] if self._place < len(self._tokens) else ("end", "")
+
+    def _take(self, kind: str, content: str) -> bool:
+        if self._peek() != (kind, content):
+            return False
+        self._place += 1
+        return True
+
+    def _error(self, problem: str) -> UsageError:
+        return UsageError(
+            f"the condition {self._text!r} cannot be read: {problem}",
+            fix=f"write it like {EXAMPLE}",
+        )
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    tokens: list[tuple[str, str]] = []
+    place = 0
+    while text[place:].strip():
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise UsageError(
+                f"the condition {text!r} cannot be read at {text[place:].strip()[:10]!r}",
+                fix=f"write it like {EXAMPLE}",
+            )
+        kind = match.lastgroup if match.lastgroup != "unit" else "number"
+        assert kind is not None
+        content = match[kind]
+        if kind == "number":
+            content = repr(float(match["number"]) * UNITS[match["unit"] or "%"])
+        tokens.append((kind, content))
+        place = match.end()
+    return tokens
+
+
+def _with_baseline(term: Term, other: Term, error: Callable[[str], UsageError]) -> Term:
+    """Let a bare ``baseline`` stand for the one quantity on the other side."""
+    if isinstance(term, Sum):
+        return Sum(
+            sign=term.sign,
+            left=_with_baseline(term.left, other, error),
+            right=_with_baseline(term.right, other, error),
+        )
+    if not isinstance(term, Name) or term.name:
+        return term
+    names = {each.name for each in _terms(other) if isinstance(each, Name) and each.name}
+    if len(names) != 1:
+        raise error("baseline needs one quantity on the other side, or a name: baseline.p99")
+    return Name(name=names.pop(), of_baseline=True)
+
+
+def _terms(term: Term) -> list[Term]:
+    return [*_terms(term.left), *_terms(term.right)] if isinstance(term, Sum) else [term]
+
+
+def _names(condition: Condition) -> list[Name]:
+    if isinstance(condition, Join):
+        return [name for part in condition.parts for name in _names(part)]
+    terms = [*_terms(condition.left), *_terms(condition.right)]
+    return [term for term in terms if isinstance(term, Name)]
+
+
+def _compare(relation: Relation, row: Row, baseline: Row | None) -> bool | None:
+    left, right = (_value(each, row, baseline) for each in (relation.left, relation.right))
+    if left is None or right is None:
+        return None
+    if isinstance(left, str) != isinstance(right, str):
+        raise UsageError(f"{left!r} and {right!r} cannot be compared", fix="texts stand in quotes")
+    return _RELATIONS[relation.sign](left, right)
+
+
+def _value(term: Term, row: Row, baseline: Row | None) -> Content:
+    if isinstance(term, Number | Word):
+        return term.value
+    if isinstance(term, Name):
+        source = (baseline or {}) if term.of_baseline else row
+        return source.get(term.name)
+    left, right = _value(term.left, row, baseline), _value(term.right, row, baseline)
+    if left is None or right is None:
+        return None
+    if isinstance(left, str) or isinstance(right, str):
+        raise UsageError("texts cannot be added", fix=f"write it like {EXAMPLE}")
+    if term.sign == "/" and right == 0:
+        return None
+    return _ARITHMETIC[term.sign](left, right)

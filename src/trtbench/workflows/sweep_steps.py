@@ -1,0 +1,212 @@
+"""Do one step of a sweep: export, quantize, build or take an accuracy, through their workflows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trtbench.analysis.classification import top_k
+from trtbench.build._onnx_file import load_onnx
+from trtbench.build.onnx_read import input_specs
+from trtbench.domain.result import Scores
+from trtbench.domain.spec import ShapeProfile, TensorSpec
+from trtbench.errors import InputError, UnavailableError
+from trtbench.host.models import sha256_of
+from trtbench.store.directory import now
+from trtbench.store.store import Store
+from trtbench.workflows.bench import Conduct
+from trtbench.workflows.build import build_spec, run_build
+from trtbench.workflows.config import Config
+from trtbench.workflows.export import export_spec, input_shapes, run_export
+from trtbench.workflows.infer import infer
+from trtbench.workflows.quantize import Data, quant_spec, run_quantize
+from trtbench.workflows.spec import RUNTIMES, run_spec
+from trtbench.workflows.sweep_cache import Cache, Made, made_from_file
+from trtbench.workflows.sweep_matrix import Matrix
+from trtbench.workflows.sweep_plan import Step
+
+LABELS = "labels"
+EVAL_BATCH = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """Where and with what steps are done."""
+
+    store: Store
+    config: Config
+    cache: Cache
+    matrix: Matrix
+    conduct: Conduct
+
+
+def do_step(step: Step, source: Path | str, shop: Workshop) -> Made:
+    """Do a step, or take what was made before; whatever goes wrong is raised."""
+    found = shop.cache.find(step)
+    if found is not None:
+        return found
+    began = time.monotonic()
+    folder = shop.cache.folder(step)
+    if step.kind == "eval":
+        return shop.cache.keep(step, _evaluate(step, Path(source), shop))
+    make = {"export": _export, "quantize": _quantize, "build": _build}[step.kind]
+    file, notes = make(step, source, folder, shop)
+    made = made_from_file(step, file, seconds=time.monotonic() - began, notes=notes)
+    return shop.cache.keep(step, made)
+
+
+Product = tuple[Path, tuple[str, ...]]
+
+
+def _export(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
+    spec = export_spec(
+        str(source),
+        output=folder / f"{step.network}.onnx",
+        inputs=input_shapes(shop.matrix.input_shape),
+    )
+    sidecar = run_export(spec, conduct=_conduct(shop, "torch"))
+    return Path(spec.output), sidecar.notes
+
+
+def _quantize(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
+    precision = step.settings["precision"]
+    spec = quant_spec(
+        source,
+        precision=precision,
+        output=folder / f"{step.network}.{precision}.onnx",
+        keep_io=step.settings["keep_io"],
+    )
+    calibrated = spec.via != "cast"
+    data = Data(
+        calibration=(shop.matrix.calibration or "random") if calibrated else None,
+        shapes=shop.matrix.shapes,
+    )
+    sidecar = run_quantize(spec, data=data, conduct=shop.conduct)
+    return Path(spec.output), sidecar.notes
+
+
+def _build(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
+    settings = step.settings
+    kind = ".dynamic" if settings["engine"] == "dynamic" else ""
+    precision = f".{settings['precision']}" if settings["precision"] else ""
+    shapes = engine_shapes(Path(source), settings["batches"], shop.matrix.shapes)
+    ends = {
+        f"shapes_{end}": {name: getattr(p, end) for name, p in shapes.items()}
+        for end in ("min", "opt", "max")
+    }
+    calibration = shop.matrix.calibration if settings["calibration"] else None
+    spec = build_spec(
+        source,
+        config=shop.config,
+        output=folder / f"{step.network}{kind}{precision}.engine",
+        builder=settings["builder"],
+        precision=settings["precision"],
+        calibration=calibration,
+        options={"typing": "strong"} if settings["typed"] else None,
+        **ends,
+        **settings["options"],
+    )
+    artefact = run_build(spec, conduct=_conduct(shop, settings["builder"]))
+    return Path(spec.output), artefact.notes
+
+
+def engine_shapes(
+    model: Path, batches: tuple[int, int, int], given: Mapping[str, tuple[int, ...]]
+) -> dict[str, ShapeProfile]:
+    """Give every input with open dimensions the range of batches the engine is built for."""
+    found = {}
+    for tensor in input_specs(load_onnx(model, weights=False)):
+        if tensor.is_static:
+            _refuse_fixed(tensor, batches)
+            continue
+        rest = given[tensor.name][1:] if tensor.name in given else tensor.shape[1:]
+        dims = [dim for dim in rest if isinstance(dim, int) and dim > 0]
+        if len(dims) != len(rest):
+            raise InputError(
+                f"the input {tensor.name!r} is open in more than its batch",
+                facts={"shape": "x".join(map(str, tensor.shape))},
+                fix=f"--shape {tensor.name}:1x...",
+            )
+        low, best, high = ((batch, *dims) for batch in batches)
+        found[tensor.name] = ShapeProfile(min=low, opt=best, max=high)
+    return found
+
+
+def _refuse_fixed(tensor: TensorSpec, batches: tuple[int, int, int]) -> None:
+    if tensor.shape and tensor.shape[0] != batches[1]:
+        raise InputError(
+            f"the batch of {tensor.name!r} is fixed at {tensor.shape[0]}, not {batches[1]}",
+            fix="export the model with an open batch",
+        )
+
+
+def _evaluate(step: Step, source: Path, shop: Workshop) -> Made:
+    """Take the accuracy of the very bytes that are measured, on all the labelled data."""
+    began = time.monotonic()
+    runtime = step.settings["runtime"]
+    if not hasattr(RUNTIMES.load(runtime), "open_session"):
+        raise UnavailableError(f"{runtime} hands out no outputs to judge")
+    assert shop.matrix.data is not None
+    with shop.store.scratch() as folder:
+        inputs, labels = _examples(Path(shop.matrix.data), source, folder)
+        spec = run_spec(
+            source,
+            config=shop.config,
+            runtime=runtime,
+            batch=EVAL_BATCH,
+            inputs=inputs,
+            precision=step.settings["precision"],
+        )
+        outputs = infer(spec, store=shop.store, conduct=_conduct(shop, runtime))
+    scores = next(iter(outputs.values()))
+    if scores.ndim != 2 or len(scores) != len(labels):
+        raise InputError(
+            "the outputs are not one row of class scores for each item",
+            facts={"output": "x".join(map(str, scores.shape)), "labels": len(labels)},
+        )
+    ks = [k for k in (1, 5) if k < scores.shape[1]]
+    found = tuple(top_k(scores.astype(np.float64), labels, k=k) for k in ks)
+    return Made(
+        kind=step.kind,
+        key=step.key,
+        network=step.network,
+        title=step.title,
+        created=now(),
+        seconds=time.monotonic() - began,
+        scores=Scores(sha256=sha256_of(source), scores=found, data=Path(shop.matrix.data).name),
+    )
+
+
+def _examples(data: Path, model: Path, folder: Path) -> tuple[Path, Any]:
+    """Split a file of data into inputs, under the model's names, and labels."""
+    try:
+        with np.load(data, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError) as problem:
+        raise InputError(f"{data} cannot be read", facts={"reason": problem}) from None
+    if LABELS not in arrays or len(arrays) < 2:
+        raise InputError(
+            f"{data.name} is no labelled data",
+            facts={"arrays": ", ".join(arrays) or "none"},
+            fix="an .npz with one array for each input, and labels",
+        )
+    labels = arrays.pop(LABELS)
+    if model.suffix == ".onnx":
+        specs = input_specs(load_onnx(model, weights=False))
+        if len(specs) == len(arrays) == 1:
+            arrays = {specs[0].name: next(iter(arrays.values()))}
+        for spec in specs:
+            if spec.name in arrays and spec.dtype.startswith("float"):
+                arrays[spec.name] = arrays[spec.name].astype(spec.dtype)
+    path = folder / "inputs.npz"
+    np.savez(path, **arrays)
+    return path, labels
+
+
+def _conduct(shop: Workshop, runtime: str) -> Conduct:
+    return replace(shop.conduct, python=shop.config.python_for(runtime))

@@ -1,0 +1,423 @@
+"""Sweeps: planned as a graph, carried out in rounds, gone on with after any interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models import conv_model, tiny_model
+from trtbench.analysis.sweep import choose, quantities, quantities_of
+from trtbench.analysis.where import condition_from_text
+from trtbench.cli import run as cli
+from trtbench.errors import UnavailableError, UsageError
+from trtbench.store.store import Store
+from trtbench.workflows.bench import Conduct
+from trtbench.workflows.config import Config, load_config
+from trtbench.workflows.sweep import Progress, Sweep, carry_out, order_of, start_sweep
+from trtbench.workflows.sweep_cache import Cache
+from trtbench.workflows.sweep_estimate import estimate
+from trtbench.workflows.sweep_journal import JOURNAL, Journal
+from trtbench.workflows.sweep_matrix import (
+    Matrix,
+    matrix_from_file,
+    matrix_from_preset,
+    matrix_from_table,
+    preset_names,
+    with_flags,
+)
+from trtbench.workflows.sweep_plan import plan_sweep
+from trtbench.workflows.sweep_result import Results, results_from_sweep, write_results
+
+SHORT = {"duration": "20ms", "warmup": "5ms", "until_steady": False, "threads": 1}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def config(store: Store) -> Config:
+    return load_config()
+
+
+def matrix(*models: Path | str, **changes: Any) -> Matrix:
+    options = {**SHORT, **changes.pop("options", {})}
+    table = {"models": [str(each) for each in models], "options": options, **changes}
+    return matrix_from_table(table, where="test")
+
+
+def sweep(asked: Matrix, folder: Path, store: Store, config: Config, **kw: Any) -> Sweep:
+    if not (folder / "sweep.json").exists():
+        start_sweep(asked, folder, store=store)
+    return carry_out(folder, store=store, config=config, conduct=Conduct(), **kw)
+
+
+def done(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(text) for text in (folder / JOURNAL).read_text().splitlines()]
+    return [line for line in lines if line["what"] == "done"]
+
+
+# The matrix.
+
+
+def test_a_file_of_toml_gives_lists_and_single_values(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        'models = "net.onnx"\nbatch = [1, 8]\nprecision = ["fp32", "int8"]\nrounds = 3\n'
+        '[options]\nthreads = [1, 2]\nduration = "1s"\n[options.build]\noptimization_level = 3\n'
+        '[[exclude]]\nprecision = "int8"\nthreads = 2\n'
+    )
+    asked = matrix_from_file(file)
+    assert asked.models == (str(tmp_path / "net.onnx"),)
+    assert asked.options["build.optimization_level"] == (3,)
+    tiny_model(tmp_path / "net.onnx")
+    plan = plan_sweep(asked, config=Config(store=str(tmp_path)))
+    assert len(plan.cases) == 2 * 3  # of four kinds of options, one is excluded
+    assert {case.options["threads"] for case in plan.cases if case.precision == "int8"} == {1}
+    assert plan.cases[0].fixed["duration"] == "1s"
+
+
+def test_yaml_means_the_same_as_toml_or_says_what_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text("models: [net.onnx]\nbatch: 4\noptions:\n  threads: [1, 2]\n")
+    try:
+        import yaml  # noqa: F401
+    except ImportError:
+        with pytest.raises(UnavailableError, match="PyYAML"):
+            matrix_from_file(file)
+        return
+    asked = matrix_from_file(file)
+    assert asked.batch == (4,)
+    assert asked.options["threads"] == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('model = ["a.onnx"]', "did you mean models"),
+        ('models = ["a"]\n[options]\nthread = 2', "did you mean threads"),
+        ('models = ["a"]\nbatch = [0]', "at least 1"),
+        ('models = ["a"]\nprecision = ["fp12"]', "fp12"),
+        ("models = [", "not TOML"),
+        ('models = ["a"]\nprofile = [4, 2, 1]', "rise"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        matrix_from_file(file)
+    assert said in str(caught.value)
+
+
+def test_flags_stand_above_the_file_and_presets_are_files(tmp_path: Path) -> None:
+    assert preset_names() == ["classification", "depth", "pose", "stgcn"]
+    for name in preset_names():
+        assert matrix_from_preset(name).rounds == 3
+    with pytest.raises(UsageError, match="no preset"):
+        matrix_from_preset("dept")
+    asked = with_flags(
+        matrix_from_preset("classification"),
+        {"models": ["x.onnx"], "runtime": ["onnxruntime"], "batch": [], "options": {"threads": 2}},
+    )
+    assert asked.models == ("x.onnx",)
+    assert asked.runtime == ("onnxruntime",)
+    assert asked.batch == (1, 32, 64, 128, 256)
+    assert asked.options["threads"] == (2,)
+    assert asked.options["protocol"] == ("serve",)
+
+
+# The plan.
+
+
+def test_steps_are_shared_and_named_by_content(tmp_path: Path, config: Config) -> None:
+    model = tiny_model(tmp_path / "net.onnx")
+    asked = matrix(model, precision=["fp32", "int8"], batch=[1, 4], calibration="random")
+    plan = plan_sweep(asked, config=config)
+    assert [step.kind for step in plan.steps.values()] == ["quantize"]
+    assert [len(chain) for chain in plan.chains] == [0, 1, 0, 1]
+    again = plan_sweep(asked, config=config)
+    assert (again.keys, list(again.steps)) == (plan.keys, list(plan.steps))
+    conv_model(model)  # other bytes under the same name are another step and other cases
+    other = plan_sweep(asked, config=config)
+    assert not set(other.steps) & set(plan.steps)
+    assert not set(other.keys) & set(plan.keys)
+
+
+def test_an_unknown_runtime_is_an_error_and_in_a_preset_a_row(
+    tmp_path: Path, config: Config
+) -> None:
+    asked = matrix(tiny_model(tmp_path / "net.onnx"), runtime=["onnxruntim", "onnxruntime"])
+    with pytest.raises(UsageError, match="no runtime"):
+        plan_sweep(asked, config=config)
+    plan = plan_sweep(asked, config=config, lenient=True)
+    assert list(plan.refused) == [0]
+    assert "onnxruntim" in plan.refused[0]
+
+
+def test_orders_differ_by_round_and_repeat_by_seed() -> None:
+    rounds = [order_of(20, seed=7, number=number) for number in range(3)]
+    assert len({tuple(order) for order in rounds}) == 3
+    assert rounds == [order_of(20, seed=7, number=number) for number in range(3)]
+    assert all(sorted(order) == list(range(20)) for order in rounds)
+
+
+# Carrying it out.
+
+
+def test_a_sweep_measures_every_case_in_every_round(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    model = tiny_model(tmp_path / "net.onnx")
+    data = tmp_path / "val.npz"
+    rng = np.random.default_rng(0)
+    np.savez(data, x=rng.random((40, 16), np.float32), labels=rng.integers(0, 4, 40))
+    asked = matrix(model, precision=["fp32", "int8", "fp8"], batch=[4], rounds=2, data=str(data))
+    seen: list[tuple[str, int]] = []
+
+    def watch(progress: Progress) -> None:
+        seen.append((progress.doing, progress.done))
+
+    found = sweep(asked, tmp_path / "out", store, config, watch=watch)
+    results = results_from_sweep(found, store=store)
+    rows = {row.precision: row for row in results.rows}
+    assert [len(rows[precision].runs) for precision in ("fp32", "int8", "fp8")] == [2, 2, 0]
+    assert rows["fp32"].summary is not None
+    assert rows["fp32"].summary.launches == 2
+    assert rows["fp32"].parameters == 64
+    assert "top1" in rows["int8"].scores
+    assert "random data" in (rows["int8"].remark or "")
+    failed = rows["fp8"]
+    assert failed.reason is not None
+    assert failed.reason.startswith("quantize:")
+    assert len(store.index.find(tag=found.outline.tag)) == 4
+    assert any("round 2/2" in text for text, _ in seen)
+    check_files(results, tmp_path / "out")
+
+
+def check_files(results: Results, folder: Path) -> None:
+    paths = {path.name: path for path in write_results(results, folder, title="T", formats=["md"])}
+    table = paths["results.md"].read_text()
+    assert "### Batch Size 4" in table
+    assert "| onnxruntime fp8 | failed: quantize:" in table
+    assert table.count("Latency-all (ms)") == 1
+    lines = paths["results.csv"].read_text().splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("median,mean")
+    rows = json.loads(paths["results.json"].read_text())["rows"]
+    assert rows[0]["summary"]["launches"] == 2
+    assert "report.md" in paths
+
+
+def test_what_was_made_is_kept_for_the_next_sweep(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    model = tiny_model(tmp_path / "net.onnx")
+    asked = matrix(model, precision=["int8"], batch=[1])
+    first = sweep(asked, tmp_path / "one", store, config)
+    step = next(iter(first.plan.steps.values()))
+    made = Cache(store).find(step)
+    assert made is not None
+    kinds = {each.kind: each for each in estimate(first.plan, store=store, config=config)}
+    assert (kinds["quantize"].count, kinds["quantize"].cached) == (1, 1)
+    assert kinds["bench"].guessed == 0
+    sweep(asked, tmp_path / "two", store, config)
+    assert Cache(store).find(step) == made  # not made again: the same time stands in it
+    file = Cache(store).folder(step) / str(made.file)
+    file.write_bytes(file.read_bytes() + b"x")  # damaged: made again
+    assert Cache(store).find(step) is None
+
+
+def test_a_case_that_fails_is_a_row_and_is_not_repeated(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    fixed = tiny_model(tmp_path / "fixed.onnx", batch=2)
+    asked = matrix(fixed, batch=[2, 3], rounds=2)
+    found = sweep(asked, tmp_path / "out", store, config)
+    results = results_from_sweep(found, store=store)
+    good, bad = sorted(results.rows, key=lambda row: row.batch or 0)
+    assert good.reason is None
+    assert bad.reason is not None
+    assert bad.reason.startswith("bench:")
+    assert len(done(tmp_path / "out")) == 2
+    before = (tmp_path / "out" / JOURNAL).read_text()
+    sweep(asked, tmp_path / "out", store, config)
+    assert (tmp_path / "out" / JOURNAL).read_text() == before
+    sweep(asked, tmp_path / "out", store, config, retry_failed=True)
+    assert (tmp_path / "out" / JOURNAL).read_text().count('"failed"') == 2
+
+
+def test_a_folder_is_not_swept_twice_nor_by_two(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1])
+    start_sweep(asked, tmp_path / "out", store=store)
+    with pytest.raises(UsageError, match="holds a sweep already"):
+        start_sweep(asked, tmp_path / "out", store=store)
+    with Journal(tmp_path / "out").held(), pytest.raises(UnavailableError, match="another process"):
+        sweep(asked, tmp_path / "out", store, config)
+
+
+@pytest.mark.process
+def test_a_sweep_goes_on_after_kill_9_without_repeating(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    model = tiny_model(tmp_path / "net.onnx")
+    folder = tmp_path / "out"
+    command = [
+        sys.executable, "-m", "trtbench", "sweep", str(model), "--batch", "1,2,4", "--rounds", "2",
+        "--duration", "150ms", "--axis", "warmup=5ms", "--axis", "until_steady=false",
+        "-o", str(folder), "--format", "none",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (folder / JOURNAL).exists() or len(done(folder)) < 2:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = [line["run"] for line in done(folder)]
+    assert 2 <= len(kept) < 6
+    found = sweep(Matrix(), folder, store, config)
+    runs = [line["run"] for line in done(folder)]
+    assert runs[: len(kept)] == kept
+    assert len(set(runs)) == 6
+    stored = {entry.id for entry in store.index.find(tag=found.outline.tag)}
+    assert stored == set(runs)
+    rows = results_from_sweep(found, store=store).rows
+    assert all(len(row.runs) == 2 for row in rows)
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_run_stored_just_before_the_end_is_taken_over(
+    indexed: bool, tmp_path: Path, store: Store, config: Config
+) -> None:
+    asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1, 2])
+    folder = tmp_path / "out"
+    sweep(asked, folder, store, config)
+    lines = (folder / JOURNAL).read_text().splitlines(keepends=True)
+    lost = json.loads(lines[-1])["run"]
+    (folder / JOURNAL).write_text("".join(lines[:-1]) + lines[-1][:20])  # torn in the middle
+    if not indexed:
+        store.index.remove(lost)
+    sweep(asked, folder, store, config)
+    assert done(folder)[-1]["run"] == lost
+    assert len(store.index.find(kind="run")) == 2
+
+
+# Engines, with the stand-in for trtexec.
+
+
+def test_static_and_dynamic_engines_stand_side_by_side(trtexec: Any, tmp_path: Path) -> None:
+    store, config = Store(tmp_path / "store"), load_config()
+    model = conv_model(tmp_path / "net.onnx")
+    asked = matrix_from_table(
+        {
+            "models": [str(model)], "runtime": "trtexec", "precision": "fp16",
+            "engine": ["static", "dynamic"], "batch": [1, 8],
+            "options": {"duration": "50ms", "warmup": "10ms"},
+        },
+        where="test",
+    )  # fmt: skip
+    plan = plan_sweep(asked, config=config)
+    builds = [step for step in plan.steps.values() if step.kind == "build"]
+    assert len(builds) == 2 + 1  # one for each batch, and one for all of them
+    found = sweep(asked, tmp_path / "out", store, config)
+    rows = results_from_sweep(found, store=store).rows
+    assert len(rows) == 4
+    assert {row.reason for row in rows} == {None}
+    assert {row.engine for row in rows} == {"static", "dynamic"}
+    assert all(row.layers for row in rows)
+    assert all(row.column("gpu") is not None for row in rows)
+    dynamic = next(s for s in builds if s.settings["engine"] == "dynamic")
+    record = json.loads(next(Cache(store).folder(dynamic).glob("*.engine.json")).read_bytes())
+    shapes = record["spec"]["shapes"]["image"]
+    assert (shapes["min"][0], shapes["opt"][0], shapes["max"][0]) == (1, 8, 8)
+
+
+def test_a_build_that_fails_takes_only_its_own_cases_along(trtexec: Any, tmp_path: Path) -> None:
+    store, config = Store(tmp_path / "store"), load_config()
+    fixed = conv_model(tmp_path / "net.onnx", batch=1)
+    asked = matrix_from_table(
+        {"models": [str(fixed)], "runtime": "trtexec", "batch": [1, 4],
+         "options": {"duration": "50ms", "warmup": "10ms"}},
+        where="test",
+    )  # fmt: skip
+    found = sweep(asked, tmp_path / "out", store, config)
+    reasons = [row.reason for row in results_from_sweep(found, store=store).rows]
+    assert reasons[0] is None
+    assert reasons[1] is not None
+    assert "fixed at 1" in reasons[1]
+
+
+def test_tensorrt_11_gets_a_typed_file_first(trtexec: Any, tmp_path: Path) -> None:
+    trtexec.version("11.1.0")
+    asked = matrix_from_table(
+        {"models": [str(conv_model(tmp_path / "n.onnx"))], "runtime": "trtexec",
+         "precision": ["fp32", "fp16"], "batch": [1]},
+        where="test",
+    )  # fmt: skip
+    from trtbench.workflows import sweep_plan
+
+    sweep_plan._inverted.cache_clear()
+    plan = plan_sweep(asked, config=load_config())
+    sweep_plan._inverted.cache_clear()
+    kinds = [[plan.steps[key].kind for key in chain] for chain in plan.chains]
+    assert kinds == [["build"], ["quantize", "build"]]
+
+
+# The best under a condition.
+
+
+@pytest.fixture
+def rows(tmp_path: Path, store: Store, config: Config) -> Any:
+    asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1, 16], options={"duration": "60ms"})
+    return results_from_sweep(sweep(asked, tmp_path / "out", store, config), store=store).rows
+
+
+def test_the_best_under_a_condition_comes_first(rows: Any) -> None:
+    names = quantities(rows)
+    chosen = choose(rows, condition_from_text("median<1s and batch>=1", names=names))
+    assert [row.batch for row in chosen.rows] == [16, 1]  # a larger batch gives more items
+    assert choose(rows, condition_from_text("batch==1", names=names)).rows[0].batch == 1
+    none = choose(rows, condition_from_text("top1>=baseline-0.5", names=names))
+    assert (none.rows, none.unknown) == ((), {"top1": 2})
+    fast = condition_from_text("median<=baseline*1.0000001", names=names)
+    assert len(choose(rows, fast).rows) == 2  # each is its own baseline: of its batch, the first
+    assert quantities_of(rows[0])["precision"] is None
+
+
+def test_the_command_line_plans_sweeps_and_asks(
+    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tiny_model(tmp_path / "net.onnx")
+    base = ["sweep", str(model), "--batch", "1,2", "--duration", "20ms", "--axis", "warmup=5ms",
+            "--axis", "until_steady=false"]  # fmt: skip
+    assert cli([*base, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "2 cases" in out
+    assert "time:" in out
+    folder = tmp_path / "out"
+    assert cli([*base, "-o", str(folder), "--format", "none", "--where", "median<1ns"]) == 3
+    assert "0 of 2" in capsys.readouterr().out
+    assert cli(["sweep", "--resume", str(folder), "--format", "none", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["batch"] for row in document["rows"]] == [1, 2]
+    assert cli(["sweep", "--resume", str(folder), "--batch", "4"]) == 2
+    assert cli(["sweep", "--resume", str(tmp_path)]) == 2
+    assert cli(["sweep"]) == 2
+    assert cli([*base, "--where", "p9<5ms", "-o", str(tmp_path / "b"), "--format", "none"]) == 2
+    assert "did you mean p99" in capsys.readouterr().err
