@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from trtbench.build.export_sources import Source, load_source
 from trtbench.build.export_write import Example, write_dynamo, write_legacy, write_program
 from trtbench.build.quantize_data import save_feeds
 from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape
 from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.host.torch_sources import Source, load_source
 from trtbench.host.versions import library_versions
 
 Stage = Callable[[str], None]
@@ -103,13 +103,14 @@ def _example(spec: ExportSpec, source: Source, torch: Any) -> Example:
     """Settle the inputs, and draw values for one call."""
     if source.program is not None:
         return _from_program(source)
-    shapes = spec.inputs or source.inputs
-    if not shapes:
+    given = spec.inputs or source.inputs
+    if not given:
         raise UsageError(
             "the shape of the input is not known",
             facts={"source": spec.source},
             fix="--input-shape -1 3 224 224 (-1 is a dimension that may change)",
         )
+    shapes, by_name = _ordered(given, source.model)
     names = _names(shapes)
     generator = torch.Generator().manual_seed(spec.seed)
     inputs = {
@@ -120,7 +121,7 @@ def _example(spec: ExportSpec, source: Source, torch: Any) -> Example:
         name: {axis: _axis_name(name, axis) for axis, dim in enumerate(shape.shape) if dim < 0}
         for name, shape in zip(names, shapes, strict=True)
     }
-    return Example(inputs=inputs, open_axes=open_axes, by_name=_takes(source.model, names))
+    return Example(inputs=inputs, open_axes=open_axes, by_name=by_name)
 
 
 def _from_program(source: Source) -> Example:
@@ -146,15 +147,22 @@ def _axis_name(name: str, axis: int) -> str:
     return "batch" if axis == 0 else f"{name}_{axis}"
 
 
-def _takes(model: Any, names: list[str]) -> bool:
-    """Whether the names are those of the parameters, so that their order does not matter."""
+def _ordered(shapes: Sequence[InputShape], model: Any) -> tuple[list[InputShape], bool]:
+    """Put named inputs in the order of the parameters, and say whether they need their names.
+
+    Exporters give names in the order of the parameters, whatever the order of keywords.
+    """
     import inspect
 
     try:
-        parameters = inspect.signature(model.forward).parameters
+        parameters = list(inspect.signature(model.forward).parameters)
     except (TypeError, ValueError):
-        return False
-    return len(names) > 1 and all(name in parameters for name in names)
+        return list(shapes), False
+    if len(shapes) < 2 or not all(shape.name in parameters for shape in shapes):
+        return list(shapes), False
+    ordered = sorted(shapes, key=lambda shape: parameters.index(shape.name or ""))
+    leading = [shape.name for shape in ordered] == parameters[: len(ordered)]
+    return ordered, not leading
 
 
 def _draw(shape: InputShape, generator: Any, *, half: bool, torch: Any) -> Any:
