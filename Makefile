@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
 
-.PHONY: help demo test lint format clean
+.PHONY: help demo test test-torch lint format clean
 
 help:
 	@echo "make demo    set up, run the demo on this machine, leave a report in demo-report/"
 	@echo "make test    set up, check style and types, run the tests"
+	@echo "make test-torch  the tests of export, with PyTorch (CPU) in .venv-torch"
 	@echo "make lint    ruff and mypy"
 	@echo "make format  ruff format"
 
@@ -18,6 +19,15 @@ demo: $(STAMP)
 
 test: $(TEST_STAMP) lint
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+test-torch: $(TEST_STAMP) .venv-torch/.installed
+	TRTBENCH_TEST_TORCH_PYTHON=$(CURDIR)/.venv-torch/bin/python $(BIN)/python -m pytest -q tests/build/test_export.py
+
+.venv-torch/.installed:
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check numpy msgspec onnx onnxscript
+	@touch $@
 
 lint: $(TEST_STAMP)
 	$(BIN)/ruff check src tests tools benchmarks
