@@ -13,7 +13,7 @@ from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.torch_models import LoadedModel
-from trtbench.runtimes._gpu_query import Lane, SerialQuery
+from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery
 from trtbench.runtimes._session import Arrays, Spans
 
 Call = Callable[[], None]
@@ -201,6 +201,10 @@ class CudaSession(_TorchSession):
             copies_out=lambda stream: (self._copy_out,),
         )
         events: Any = _Events(self._torch, spin=self._spec.spin_wait)
+        if self._spec.protocol == "gpu":
+            pipeline = Pipeline(events, [lane], transfers=False)
+            self.spans = pipeline
+            return pipeline.step
         query = SerialQuery(events, lane, transfers=self._spec.transfers)
         self.spans = query
         return query.step
@@ -219,8 +223,13 @@ class CudaSession(_TorchSession):
 
     def _eager(self) -> Callable[[], object]:
         forward, tensor_type = self._forward(), self._torch.Tensor
+        compiled = self._settings.compile is not None
+        begin = self._torch.compiler.cudagraph_mark_step_begin if compiled else None
 
         def enqueue() -> object:
+            if begin is not None:  # its graphs may write to the same outputs again
+                self._results = []
+                begin()
             result = forward()
             if isinstance(result, tensor_type):
                 self._results = [result]

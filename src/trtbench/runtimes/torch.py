@@ -28,7 +28,6 @@ OPTIONS = {
     "dtypes": "types of the inputs, comma separated (default: float32)",
     "weights": "default, none (random values), or a state dict for a model of a library",
     "factory": "package.module:function that makes the model of a state dict",
-    "loader": "ultralytics: load the file with that library",
     "trust": "on: load a pickle, which may run any code (default: off)",
 }
 """What ``--opt key=value`` may set."""
@@ -67,7 +66,6 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
         trust=_switch(spec, "trust", default=False),
         factory=spec.options.get("factory"),
         folder=str(Path.cwd()),
-        loader=spec.options.get("loader"),
     )
     inputs = inputs_of(loaded, spec)
     session = CpuSession if device(spec) == "cpu" else CudaSession

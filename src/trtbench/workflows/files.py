@@ -7,12 +7,13 @@ from pathlib import Path
 from trtbench.domain.result import Run
 from trtbench.errors import write_error
 from trtbench.report.toolkit_files import data_files
+from trtbench.report.torch_files import torch_files
 from trtbench.report.trtexec_files import times_json
 
 
 def write_run_files(run: Run, folder: Path) -> None:
     """Write what can be written from the samples alone; a file that is there already stays."""
-    contents = {"times.json": times_json(run.times), **data_files(run)}
+    contents = {"times.json": times_json(run.times), **data_files(run), **torch_files(run)}
     for name, content in contents.items():
         path = folder / name
         if path.exists():

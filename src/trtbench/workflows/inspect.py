@@ -17,11 +17,11 @@ from trtbench.analysis.inspection import (
     parameter_difference,
 )
 from trtbench.analysis.summary import summary_from_run
-from trtbench.build.export_pickle import archive_kind, modules_named
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.result import FailedRun, Run, Scalar
 from trtbench.errors import InputError, StoreError
 from trtbench.host.models import format_of, model_ref
+from trtbench.host.torch_pickle import archive_kind, modules_named
 from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
 from trtbench.trtexec.calibration import calibration_from_text

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtbench.build.export_pickle import archive_kind, modules_named
 from trtbench.domain.conversion import ExportSpec, InputShape
 from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError, near_miss
 from trtbench.host.models import sha256_of
+from trtbench.host.torch_pickle import archive_kind, modules_named
 
 DOWNLOAD_WORDS = (
     "urlopen",

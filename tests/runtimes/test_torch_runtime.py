@@ -1,0 +1,175 @@
+"""The runtime ``torch`` on the CPU, in an interpreter that has PyTorch."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trtbench.domain.result import Run
+from trtbench.store.directory import read_run
+
+pytestmark = pytest.mark.process
+
+MAKE = """
+import sys, torch
+folder = sys.argv[1]
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Linear(8, 4)
+    def forward(self, images):
+        return {"logits": self.head(self.conv(images).relu().mean((2, 3)))}
+class Flat(Net):
+    def forward(self, images):
+        return super().forward(images)["logits"]
+torch.manual_seed(0)
+net, x = Flat().eval(), torch.rand(2, 3, 16, 16)
+torch.jit.trace(net, x).save(f"{folder}/net.ts")
+torch.save(net.state_dict(), f"{folder}/weights.pt")
+torch.save(net, f"{folder}/module.pt")
+torch.export.save(torch.export.export(net, (x,)), f"{folder}/net.pt2")
+open(f"{folder}/my_nets.py", "w").write('''
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Linear(8, 4)
+    def forward(self, images):
+        return {"logits": self.head(self.conv(images).relu().mean((2, 3)))}
+def make():
+    return Net()
+''')
+"""
+
+
+def torch_python() -> str | None:
+    """The interpreter with PyTorch: named by the environment, beside the checkout, or this one."""
+    named = os.environ.get("TRTBENCH_TEST_TORCH_PYTHON")
+    beside = Path(__file__).resolve().parents[2] / ".venv-torch" / "bin" / "python"
+    if named:
+        return named
+    if beside.is_file():
+        return str(beside)
+    return sys.executable if importlib.util.find_spec("torch") else None
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    python = torch_python()
+    if python is None:
+        pytest.skip("no interpreter with PyTorch: set TRTBENCH_TEST_TORCH_PYTHON")
+    folder = tmp_path_factory.mktemp("models")
+    subprocess.run([python, "-c", MAKE, str(folder)], check=True, timeout=180, capture_output=True)
+    return folder
+
+
+def bench(models: Path, tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    python = torch_python()
+    assert python is not None
+    quick = ("--device", "cpu", "--iterations", "15", "--warmup-iterations", "3")
+    command = [sys.executable, "-m", "trtbench", "bench", *arguments, *quick]
+    command += ["--no-until-steady", "--python", python, "--store", "store", "-o", "run"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(models)}
+    return subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+
+
+def finished(ended: subprocess.CompletedProcess[str], tmp_path: Path) -> Run:
+    assert ended.returncode == 0, ended.stderr
+    run = read_run(tmp_path / "run")
+    assert isinstance(run, Run)
+    return run
+
+
+def test_torchscript_runs_and_records_its_conditions(models: Path, tmp_path: Path) -> None:
+    shape = ("--shape", "images:2x3x16x16", "--batch", "2")
+    run = finished(bench(models, tmp_path, str(models / "net.ts"), *shape), tmp_path)
+    told = {name: fact.value for name, fact in run.record.conditions.items()}
+    assert told["loaded_as"] == "TorchScript"
+    assert told["tf32"] is False
+    assert told["precision"] == "fp32"
+    assert told["compile"] == "eager"
+    assert run.record.outputs[0].shape == (2, 4)
+    assert "torch" in run.record.environment.versions
+    assert set(run.times.durations()) == {"host"}
+
+
+def test_the_result_files_of_the_toolkit_are_written(models: Path, tmp_path: Path) -> None:
+    shape = ("--shape", "images:2x3x16x16", "--batch", "2")
+    run = finished(bench(models, tmp_path, str(models / "net.ts"), *shape), tmp_path)
+    told = json.loads((tmp_path / "run" / "bench_pt_result.json").read_text())
+    host = run.times.host
+    assert told["iters"] == 15
+    assert told["batch"] == 2
+    assert told["shape"] == [2, 3, 16, 16]
+    assert told["tf32"] is False
+    assert told["throughput_qps"] == pytest.approx(15 / host.sum())
+    assert told["metrics"]["host"]["p99"] == pytest.approx(np.percentile(host * 1e3, 99))
+    assert "gpu" not in told["metrics"]
+    rows = (tmp_path / "run" / "bench_pt_result.csv").read_text().splitlines()
+    assert rows[0] == "metric,min,max,mean,median,p90,p95,p99"
+    assert rows[1].startswith("host,")
+
+
+def test_an_exported_program_tells_its_own_shapes(models: Path, tmp_path: Path) -> None:
+    run = finished(bench(models, tmp_path, str(models / "net.pt2"), "--batch", "2"), tmp_path)
+    assert run.record.inputs[0].shape == (2, 3, 16, 16)
+
+
+def test_an_image_size_is_enough(models: Path, tmp_path: Path) -> None:
+    asked = ("--opt", "imgsz=16", "--batch", "4", "--precision", "bf16")
+    run = finished(bench(models, tmp_path, str(models / "net.ts"), *asked), tmp_path)
+    assert run.record.inputs[0].shape == (4, 3, 16, 16)
+    assert run.record.conditions["autocast"].value is True
+
+
+def test_a_state_dict_needs_what_makes_its_model(models: Path, tmp_path: Path) -> None:
+    asked = (str(models / "weights.pt"), "--opt", "imgsz=16", "--batch", "1")
+    ended = bench(models, tmp_path, *asked)
+    assert ended.returncode != 0
+    assert "--opt factory=" in ended.stderr
+    run = finished(bench(models, tmp_path, *asked, "--opt", "factory=my_nets:make"), tmp_path)
+    assert run.record.conditions["loaded_as"].value == "state dict"
+    assert run.record.outputs[0].shape == (1, 4)
+
+
+def test_a_pickle_is_not_loaded_unasked(models: Path, tmp_path: Path) -> None:
+    ended = bench(models, tmp_path, str(models / "module.pt"), "--opt", "imgsz=16", "--batch", "1")
+    assert ended.returncode == 2
+    assert "--opt trust=on" in ended.stderr
+
+
+def test_open_loop_and_first_query_work_here_too(models: Path, tmp_path: Path) -> None:
+    asked = (str(models / "net.ts"), "--opt", "imgsz=16", "--batch", "1")
+    served = bench(models, tmp_path, *asked, "--protocol", "server", "--rate", "50/s")
+    run = finished(served, tmp_path)
+    assert run.record.facts["offered_hz"] > 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--protocol", "pipeline"), "one query at a time"),
+        (("--cuda-graph", "on"), "no CUDA graph"),
+        (("--opt", "compil=default"), "--opt compile=default"),
+        (("--opt", "compile=fast"), "one of default"),
+        (("--precision", "int8"), "fp32, tf32, fp16 or bf16"),
+        (("--opt", "half=on", "--precision", "fp16"), "one of the two"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(
+    models: Path, tmp_path: Path, flags: tuple[str, ...], words: str
+) -> None:
+    ended = bench(models, tmp_path, str(models / "net.ts"), "--opt", "imgsz=16", *flags)
+    assert ended.returncode == 2
+    assert words in ended.stderr
+    assert "Traceback" not in ended.stderr
