@@ -15,7 +15,7 @@ from trtbench.units import fraction_from_text
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.compare import Asked
 from trtbench.workflows.compare import compare as compare_sides
-from trtbench.workflows.config import Config, load_config
+from trtbench.workflows.config import Config, load_config, open_store
 from trtbench.workflows.doctor import Diagnosis, diagnose
 from trtbench.workflows.gate import Gate
 from trtbench.workflows.gate import gate as hold_to_rules
@@ -175,4 +175,4 @@ def doctor() -> Diagnosis:
 
 def _open(store: Model | None) -> tuple[Store, Config]:
     config = load_config(store=str(store) if store is not None else None)
-    return Store(Path(config.store)), config
+    return open_store(config), config

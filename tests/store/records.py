@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ def record(run_id: str, *, created: str = "2026-11-15T12:00:00.000+00:00", **kw)
         id=run_id,
         created=created,
         spec=spec(**kw),
-        environment=Environment(host="here", os="Linux"),
+        environment=Environment(host=platform.node(), os="Linux"),
         tags=tags,
     )
 
@@ -35,7 +36,7 @@ def failed(run_id: str, *, created: str = "2026-11-15T13:00:00.000+00:00") -> Fa
         id=run_id,
         created=created,
         spec=spec(),
-        environment=Environment(host="here", os="Linux"),
+        environment=Environment(host=platform.node(), os="Linux"),
         stage="measure",
         reason="ended by SIGKILL",
         signal="SIGKILL",

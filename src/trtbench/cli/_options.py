@@ -27,7 +27,7 @@ def stack(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 store_option = click.option(
-    "--store", metavar="DIR", help="Folder of the store (default: from configuration)."
+    "--store", metavar="DIR|URL", help="Folder or URL of the store (default: from configuration)."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 dry_run_option = click.option(

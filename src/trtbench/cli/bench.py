@@ -73,9 +73,8 @@ def command(**flags: Any) -> None:
       trtbench bench model.onnx --python ~/envs/ort-1.20/bin/python
       trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
     """
-    from trtbench.store.store import Store
     from trtbench.workflows.bench import run_bench
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
 
     config = load_config(store=flags["store"])
     spec = spec_from_flags(flags, config)
@@ -84,7 +83,7 @@ def command(**flags: Any) -> None:
         return
     from trtbench.cli._screen import Talk, say
 
-    store = Store(Path(config.store))
+    store = open_store(config)
     with Talk(spec.model.name) as talk:
         run = run_bench(spec, store=store, conduct=conduct_from_flags(flags, config, spec, talk))
     _show(run, as_json=flags["as_json"])

@@ -92,15 +92,14 @@ def command(reference: str, candidates: tuple[str, ...], **flags: Any) -> None:
     """
     from trtbench.analysis.check_rules import rule_from_text
     from trtbench.cli._screen import Talk, say
-    from trtbench.store.store import Store
     from trtbench.workflows.check import run_check
     from trtbench.workflows.check_files import join_checks, write_check
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
 
     config = load_config(store=flags["store"])
     rules = [rule_from_text(text) for text in flags["rules"]]
     asked = asked_from_flags(flags)
-    store = Store(Path(config.store))
+    store = open_store(config)
     with Talk("check") as talk:
         conduct = conduct_from_flags(flags, config.defaults.timeout, talk)
         checked = run_check(

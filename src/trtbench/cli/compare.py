@@ -50,12 +50,11 @@ def command(baseline: str, candidates: tuple[str, ...], **flags: Any) -> None:
       trtbench compare --selftest model.onnx
     """
     from trtbench.cli._screen import Talk
-    from trtbench.store.store import Store
     from trtbench.workflows.compare import compare, selftest
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
 
     config = load_config(store=flags["store"])
-    store = Store(Path(config.store))
+    store = open_store(config)
     if flags["selftest"] and candidates:
         raise UsageError(
             "--selftest takes one model", fix=f"trtbench compare --selftest {baseline}"

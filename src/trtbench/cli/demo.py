@@ -30,9 +30,8 @@ def command(output: Path, as_json: bool) -> None:
     a comparison of the two with a verdict.
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.store.store import Store
     from trtbench.workflows.bench import Conduct
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
     from trtbench.workflows.demo import run_demo
 
     config = load_config(store=str(output.absolute() / "store"))
@@ -40,7 +39,7 @@ def command(output: Path, as_json: bool) -> None:
     with Talk("demo") as talk:
         found = run_demo(
             output,
-            store=Store(Path(config.store)),
+            store=open_store(config),
             config=config,
             conduct=Conduct(command=command_line, listen=talk),
         )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
 from trtbench.cli._options import json_option, pair_options, store_option
-from trtbench.errors import EXIT_BROKEN
+from trtbench.errors import EXIT_BROKEN, UsageError
 
 
 @click.command("gate")
 @click.argument("candidate")
 @click.option("--against", metavar="BASELINE", help="A model, a run, or tag:NAME.")
+@click.option(
+    "--baseline", metavar="WHICH",
+    help="last, best or tag:NAME among the stored runs comparable with CANDIDATE.",
+)  # fmt: skip
 @click.option("--max-slowdown", metavar="PERCENT", help="Slower than BASELINE by this at most.")
 @click.option("--metric", "metrics", multiple=True, metavar="RULE", help="p99<5ms and the like.")
 @click.option(
@@ -48,15 +53,15 @@ def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
     Examples:
       trtbench gate new.onnx --against old.onnx --max-slowdown 3%
       trtbench gate model.onnx --against tag:release --max-slowdown 3% --metric p99<5ms
+      trtbench gate model.onnx --baseline best --max-slowdown 3%
       trtbench gate model.onnx --batch 8 --metric 'items>=2000/s' --on-unclear pass
     """
     from trtbench.analysis.gate import rule_from_text, slowdown_rule
     from trtbench.cli._screen import Talk
     from trtbench.cli.compare import asked_from_flags, pair_conduct
-    from trtbench.store.store import Store
     from trtbench.units import fraction_from_text, seconds_from_text
-    from trtbench.workflows.config import load_config
-    from trtbench.workflows.gate import gate, rules_from_file, write_gate_files
+    from trtbench.workflows.config import load_config, open_store
+    from trtbench.workflows.gate import append_summary, gate, rules_from_file, write_gate_files
 
     rules = [rule_from_text(text) for text in flags["metrics"]]
     if flags["max_slowdown"]:
@@ -64,22 +69,41 @@ def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
     for path in flags["rules_files"]:
         rules += rules_from_file(path)
     config = load_config(store=flags["store"])
+    store = open_store(config)
+    asked = asked_from_flags(flags)
+    against = _against(candidate, flags, store, config, asked)
     with Talk("gate") as talk:
         found = gate(
             candidate,
             rules,
-            store=Store(Path(config.store)),
+            store=store,
             config=config,
-            against=flags["against"],
+            against=against,
             on_unclear=flags["on_unclear"],
             time_limit_s=seconds_from_text(flags["time_limit"]),
-            asked=asked_from_flags(flags),
+            asked=asked,
             conduct=pair_conduct(flags, config, talk),
         )
     paths = write_gate_files(found, flags["output"], on_unclear=flags["on_unclear"])
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        append_summary(found, Path(summary))
     _show(found, paths, as_json=flags["as_json"])
     if not found.open:
         context.exit(EXIT_BROKEN)
+
+
+def _against(candidate: str, flags: dict[str, Any], store: Any, config: Any, asked: Any) -> Any:
+    """Name the baseline: as it was given, or chosen from the history of comparable runs."""
+    if flags["baseline"] is None:
+        return flags["against"]
+    if flags["against"] is not None:
+        raise UsageError("--against and --baseline both name the baseline", fix="give one of them")
+    from trtbench.cli._screen import say
+    from trtbench.workflows.history import baseline_run
+
+    chosen = baseline_run(flags["baseline"], candidate, store=store, config=config, asked=asked)
+    say(f"baseline {flags['baseline']}: run {chosen}")
+    return chosen
 
 
 def _show(found: Any, paths: list[Path], *, as_json: bool) -> None:

@@ -63,15 +63,16 @@ def command(context: click.Context, /, **flags: Any) -> None:
       trtbench import old-run/ --dry-run
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.store.store import Store
+    from trtbench.store.place import is_url
     from trtbench.units import seconds_from_text
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
     from trtbench.workflows.import_ import import_artefacts
 
     warmup = flags["warmup"]
     warmup_s = seconds_from_text(warmup) if warmup else None
-    place = Path(load_config(store=flags["store"]).store)
-    store = Store(place) if place.exists() or not flags["dry_run"] else None
+    config = load_config(store=flags["store"])
+    is_there = is_url(config.store) or Path(config.store).exists()
+    store = open_store(config) if is_there or not flags["dry_run"] else None
     wanted = ("batch", "engine", "tags", "again", "dry_run", "output", "pictures")
     with Talk("import") as talk:
         result = import_artefacts(

@@ -47,8 +47,7 @@ def command(**flags: Any) -> None:
       trtbench inspect graph.json --onnx model.onnx --layers
       trtbench inspect model.onnx --csv > nodes.csv
     """
-    from trtbench.store.store import Store
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
     from trtbench.workflows.inspect import inspect
 
     if flags["as_csv"] and flags["as_json"]:
@@ -56,7 +55,7 @@ def command(**flags: Any) -> None:
     config = load_config(store=flags["store"])
     found = inspect(
         flags["file"],
-        store=Store(Path(config.store)),
+        store=open_store(config),
         shapes=shapes_from_flags(flags["shapes"]),
         batch=flags["batch"],
         onnx=flags["onnx"],

@@ -45,13 +45,12 @@ def command(**flags: Any) -> None:
       trtbench profile model.engine --top 10 --csv > layers.csv
       trtbench profile last --json
     """
-    from trtbench.store.store import Store
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
     from trtbench.workflows.profile import is_model_file, profile_model, stored_profile
 
     config = load_config(store=flags["store"])
     if not is_model_file(flags["model"]) and not _looks_like_file(flags["model"]):
-        run = stored_profile(flags["model"], store=Store(Path(config.store)))
+        run = stored_profile(flags["model"], store=open_store(config))
         _show(run, flags)
         return
     from trtbench.cli._screen import Talk, say
@@ -65,7 +64,7 @@ def command(**flags: Any) -> None:
         return
     with Talk(spec.model.name) as talk:
         conduct = conduct_from_flags(flags, config, spec, talk)
-        run = profile_model(spec, store=Store(Path(config.store)), conduct=conduct)
+        run = profile_model(spec, store=open_store(config), conduct=conduct)
     _show(run, flags)
     for note in run.record.notes:
         say(f"note: {note}")

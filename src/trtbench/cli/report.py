@@ -44,11 +44,10 @@ def command(
       trtbench report last --brief -o comment
     """
     from trtbench.cli._screen import say
-    from trtbench.store.store import Store
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
     from trtbench.workflows.report import FORMATS, load_runs, write_report
 
-    opened = Store(Path(load_config(store=store).store))
+    opened = open_store(load_config(store=store))
     runs, failed = load_runs(names, store=opened)
     usual = "md" if brief else ",".join(FORMATS)
     asked = usual if formats is None else formats

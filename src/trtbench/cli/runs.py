@@ -129,10 +129,9 @@ def reindex(context: click.Context, folders: tuple[Path, ...]) -> None:
 
 
 def _store(folder: str | None) -> Store:
-    from trtbench.store.store import Store
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
 
-    return Store(Path(load_config(store=folder).store))
+    return open_store(load_config(store=folder))
 
 
 def _json(value: object) -> None:

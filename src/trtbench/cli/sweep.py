@@ -82,17 +82,16 @@ def command(context: click.Context, /, models: tuple[str, ...], **flags: Any) ->
       trtbench sweep --preset classification -r torch,tensorrt
       trtbench sweep --resume sweeps/resnet18-20261115-120000
     """
-    from trtbench.store.store import Store
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
 
     config = load_config(store=flags["store"])
     if flags["resume"] is not None:
         _refuse_more(models, flags)
-        _carry_out(context, flags["resume"], Store(Path(config.store)), config, flags)
+        _carry_out(context, flags["resume"], open_store(config), config, flags)
         return
     matrix = _matrix(models, flags)
     lenient = flags["preset"] is not None and not flags["runtime"]
-    store = Store(Path(config.store))
+    store = open_store(config)
     if flags["dry_run"]:
         _show_plan(matrix, store, config, lenient=lenient, as_json=flags["as_json"])
         return

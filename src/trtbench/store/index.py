@@ -2,59 +2,84 @@
 
 from __future__ import annotations
 
-import sqlite3
+import contextlib
+import datetime
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
 
 from trtbench.domain.result import Record, RunRecord
 from trtbench.domain.spec import Value
 from trtbench.errors import StoreError
-
-BUSY_S = 30
-"""How long a writer waits for another one."""
+from trtbench.store.database import Transaction, engine_from_url, lock_name
+from trtbench.store.place import without_password
 
 _TABLES = sa.MetaData()
+
+_TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+"""Compared byte by byte everywhere: a database's own language would sort ids and times anew."""
 
 RUNS = sa.Table(
     "runs",
     _TABLES,
-    sa.Column("id", sa.String, primary_key=True),
-    sa.Column("kind", sa.String, nullable=False),
-    sa.Column("created", sa.String, nullable=False, index=True),
-    sa.Column("model", sa.String, nullable=False, index=True),
-    sa.Column("sha256", sa.String, index=True),
-    sa.Column("runtime", sa.String, nullable=False),
-    sa.Column("precision", sa.String),
+    sa.Column("id", _TEXT, primary_key=True),
+    sa.Column("kind", _TEXT, nullable=False),
+    sa.Column("created", _TEXT, nullable=False, index=True),
+    sa.Column("model", _TEXT, nullable=False, index=True),
+    sa.Column("sha256", _TEXT, index=True),
+    sa.Column("runtime", _TEXT, nullable=False),
+    sa.Column("precision", _TEXT),
     sa.Column("batch", sa.Integer),
-    sa.Column("protocol", sa.String),
-    sa.Column("host", sa.String),
-    sa.Column("gpu", sa.String),
-    sa.Column("provenance", sa.String),
+    sa.Column("protocol", _TEXT),
+    sa.Column("host", _TEXT),
+    sa.Column("gpu", _TEXT),
+    sa.Column("provenance", _TEXT),
     sa.Column("samples", sa.Integer),
     sa.Column("median_s", sa.Float),
     sa.Column("items_per_s", sa.Float),
     sa.Column("warnings", sa.Integer),
-    sa.Column("path", sa.String, nullable=False),
+    sa.Column("path", _TEXT, nullable=False),
+    sa.Column("instant_s", sa.Float),
 )
 TAGS = sa.Table(
     "tags",
     _TABLES,
-    sa.Column("run", sa.String, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("tag", sa.String, primary_key=True, index=True),
+    sa.Column("run", _TEXT, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("tag", _TEXT, primary_key=True, index=True),
 )
 _VERSION = sa.Table("trtbench_schema", _TABLES, sa.Column("version", sa.Integer, nullable=False))
+
+
+_INSTANT = RUNS.c.instant_s
+"""Seconds since 1970: machines in several time zones write into one index."""
 
 
 def _create(connection: Connection) -> None:
     _TABLES.create_all(connection)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create,)
+def _add_instants(connection: Connection) -> None:
+    """Let runs be sorted by when they were, whatever clock their machine shows."""
+    if any(each["name"] == _INSTANT.name for each in sa.inspect(connection).get_columns("runs")):
+        return  # a new index has it from the start
+    kind = _INSTANT.type.compile(connection.dialect)
+    connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {_INSTANT.name} {kind}")
+    for run_id, created in connection.execute(sa.select(RUNS.c.id, RUNS.c.created)).all():
+        change = RUNS.update().where(RUNS.c.id == run_id)
+        connection.execute(change.values(instant_s=instant_from_text(created)))
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_instants)
 """Step N brings an index from version N to N+1; a new step goes at the end."""
+
+
+def instant_from_text(created: str) -> float | None:
+    """Seconds since 1970 of a time as records carry it; ``None`` when it is none."""
+    with contextlib.suppress(ValueError, OverflowError):
+        return datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp()
+    return None
 
 
 class Entry(Value, frozen=True, kw_only=True):
@@ -119,23 +144,28 @@ def entry_from_record(record: Record, *, path: str, cached: Cached | None = None
 
 
 class Index:
-    """One database of entries; safe for several processes at once."""
+    """One database of entries; safe for several processes and machines at once."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._engine = _engine(url)
+        self._engine = engine_from_url(url)
         self._migrate()
 
     def put(self, entry: Entry) -> None:
         """Add an entry, or replace the one with its id."""
-        row = {c.name: getattr(entry, c.name) for c in RUNS.columns}
         with self._writing() as connection:
-            connection.execute(TAGS.delete().where(TAGS.c.run == entry.id))
-            connection.execute(RUNS.delete().where(RUNS.c.id == entry.id))
-            connection.execute(RUNS.insert().values(row))
-            if entry.tags:
-                rows = [{"run": entry.id, "tag": tag} for tag in sorted(set(entry.tags))]
-                connection.execute(TAGS.insert(), rows)
+            _put(connection, entry)
+
+    def change(self, run_id: str, work: Callable[[Entry], Entry]) -> Entry | None:
+        """Replace an entry by what ``work`` makes of it, while nobody else changes it."""
+        with self._writing() as connection:
+            lock_name(connection, run_id)
+            found = _entries(connection, sa.select(RUNS).where(RUNS.c.id == run_id))
+            if not found:
+                return None
+            entry = work(found[0])
+            _put(connection, entry)
+            return entry
 
     def remove(self, run_id: str) -> None:
         with self._writing() as connection:
@@ -155,7 +185,9 @@ class Index:
         limit: int | None = None,
     ) -> list[Entry]:
         """List entries, newest first."""
-        query = sa.select(RUNS).order_by(RUNS.c.created.desc(), RUNS.c.id.desc())
+        query = sa.select(RUNS).order_by(
+            sa.func.coalesce(_INSTANT, 0.0).desc(), RUNS.c.created.desc(), RUNS.c.id.desc()
+        )
         if model is not None:
             query = query.where(RUNS.c.model.icontains(model, autoescape=True))
         for column, value in ((RUNS.c.runtime, runtime), (RUNS.c.kind, kind)):
@@ -173,9 +205,7 @@ class Index:
         if limit is not None:
             query = query.limit(limit)
         with self._reading() as connection:
-            rows = connection.execute(query).mappings().all()
-            tags = _tags_of(connection, [row["id"] for row in rows])
-        return [Entry(**row, tags=tags.get(row["id"], ())) for row in rows]
+            return _entries(connection, query)
 
     def _migrate(self) -> None:
         """Bring an older index up to date; one that is needs no lock, and can be read-only."""
@@ -186,6 +216,7 @@ class Index:
         if version == len(MIGRATIONS):
             return
         with self._writing() as connection:
+            lock_name(connection, "migration")
             for step in MIGRATIONS[_version(connection) :]:  # another may have done it meanwhile
                 step(connection)
             connection.execute(_VERSION.delete())
@@ -194,72 +225,39 @@ class Index:
     def _too_new(self, version: int) -> StoreError:
         return StoreError(
             "the store was written by a newer trtbench",
-            facts={"store": self.url, "its version": version, "known here": len(MIGRATIONS)},
+            facts={
+                "store": without_password(self.url),
+                "its version": version,
+                "known here": len(MIGRATIONS),
+            },
             fix="pip install --upgrade trtbench",
         )
 
-    def _writing(self) -> Any:
-        return _Guard(self._engine, self.url, write=True)
+    def _writing(self) -> Transaction:
+        return Transaction(self._engine, self.url, write=True)
 
-    def _reading(self) -> Any:
-        return _Guard(self._engine, self.url, write=False)
-
-
-class _Guard:
-    """A transaction whose database errors are ours."""
-
-    def __init__(self, engine: Engine, url: str, *, write: bool) -> None:
-        self._engine, self._url, self._write = engine, url, write
-
-    def __enter__(self) -> Connection:
-        try:
-            self._connection = self._engine.connect()
-            if self._write and self._engine.dialect.name == "sqlite":
-                self._connection.exec_driver_sql("BEGIN IMMEDIATE")
-        except (DatabaseError, sqlite3.Error) as problem:
-            raise self._error(problem) from None
-        return self._connection
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        try:
-            if problem is None:
-                self._connection.commit()
-            else:
-                self._connection.rollback()
-        except (DatabaseError, sqlite3.Error) as trouble:
-            raise self._error(trouble) from None
-        finally:
-            self._connection.close()
-        if isinstance(problem, (DatabaseError, sqlite3.Error)):
-            raise self._error(problem) from None
-
-    def _error(self, problem: DatabaseError | sqlite3.Error) -> StoreError:
-        reason = str(getattr(problem, "orig", None) or problem).strip()
-        fix = "give another place with --store"
-        if "not a database" in reason or "malformed" in reason:
-            fix = "remove index.sqlite and type: trtbench runs reindex"
-        return StoreError(
-            "the index of the store cannot be used",
-            facts={"store": self._url, "reason": reason},
-            fix=fix,
-        )
+    def _reading(self) -> Transaction:
+        return Transaction(self._engine, self.url, write=False)
 
 
-def _engine(url: str) -> Engine:
-    if not url.startswith("sqlite"):
-        return sa.create_engine(url)
-    engine = sa.create_engine(url, connect_args={"timeout": BUSY_S})
+def _put(connection: Connection, entry: Entry) -> None:
+    """Write one entry; its row is locked before its tags are touched."""
+    row = {c.name: getattr(entry, c.name) for c in RUNS.columns if c is not _INSTANT}
+    row[_INSTANT.name] = instant_from_text(entry.created)
+    new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(RUNS)
+    connection.execute(new.values(row).on_conflict_do_update(index_elements=["id"], set_=row))
+    connection.execute(TAGS.delete().where(TAGS.c.run == entry.id))
+    if entry.tags:
+        rows = [{"run": entry.id, "tag": tag} for tag in sorted(set(entry.tags))]
+        connection.execute(TAGS.insert(), rows)
 
-    @sa.event.listens_for(engine, "connect")
-    def _prepare(connection: Any, _: object) -> None:
-        # Transactions are begun by hand, IMMEDIATE for writers. The journal stays SQLite's own:
-        # WAL would not work on network folders, and a copied store would lack half of its index.
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.close()
 
-    return engine
+def _entries(connection: Connection, query: sa.Select[tuple[object, ...]]) -> list[Entry]:
+    rows = [dict(row) for row in connection.execute(query).mappings()]
+    tags = _tags_of(connection, [row["id"] for row in rows])
+    for row in rows:
+        del row[_INSTANT.name]
+    return [Entry(**row, tags=tags.get(row["id"], ())) for row in rows]
 
 
 def _version(connection: Connection) -> int:

@@ -6,15 +6,22 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from trtbench.domain.spec import Value
 from trtbench.errors import UsageError, near_miss
+from trtbench.store.place import is_url, without_password
+
+if TYPE_CHECKING:
+    from trtbench.store.store import Store
 
 PROJECT_FILE = "trtbench.toml"
 STORE_VARIABLE = "TRTBENCH_STORE"
+RUNS_VARIABLE = "TRTBENCH_RUNS"
+_PLACES = ("store", "runs")
+"""Settings that are a folder or a URL."""
 
 
 class RuntimeSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,6 +49,9 @@ class ConfigFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of one configuration file."""
 
     store: str | None = None
+    """A folder, ``sqlite:///file`` or ``postgresql://user@host/database``."""
+    runs: str | None = None
+    """A folder or an fsspec URL for run directories; beside the index when it is not said."""
     runtimes: dict[str, RuntimeSettings] = {}
     defaults: Defaults = Defaults()
 
@@ -50,6 +60,7 @@ class Config(Value, frozen=True, kw_only=True):
     """All files and the environment taken together."""
 
     store: str
+    runs: str | None = None
     runtimes: dict[str, RuntimeSettings] = {}
     defaults: Defaults = Defaults()
     origins: dict[str, str] = {}
@@ -65,7 +76,9 @@ class Config(Value, frozen=True, kw_only=True):
 
     def settings(self) -> dict[str, str]:
         """Every setting that has a value, by its dotted name."""
-        found = {"store": self.store}
+        found = {"store": without_password(self.store)}
+        if self.runs is not None:
+            found["runs"] = without_password(self.runs)
         for name, runtime in self.runtimes.items():
             if runtime.python:
                 found[f"runtimes.{name}.python"] = runtime.python
@@ -86,9 +99,12 @@ def load_config(*, folder: Path | None = None, store: str | None = None) -> Conf
         for key, value in _flat(content).items():
             merged[key] = _placed(key, value, path.parent)
             origins[key] = str(path)
-    if os.environ.get(STORE_VARIABLE):
-        merged["store"] = os.environ[STORE_VARIABLE]
-        origins["store"] = f"environment {STORE_VARIABLE}"
+    if store is not None or os.environ.get(STORE_VARIABLE):
+        merged.pop("runs", None)  # it was said of the store in the file
+        origins.pop("runs", None)
+    for key, variable in zip(_PLACES, (STORE_VARIABLE, RUNS_VARIABLE), strict=True):
+        if os.environ.get(variable):
+            merged[key], origins[key] = os.environ[variable], f"environment {variable}"
     if store is not None:
         merged["store"], origins["store"] = store, "flag"
     if "store" not in merged:
@@ -168,8 +184,9 @@ def _invalid(path: Path, reason: str) -> UsageError:
 def _flat(content: ConfigFile) -> dict[str, Any]:
     """Dotted names and values of what a file really sets."""
     flat: dict[str, Any] = {}
-    if content.store is not None:
-        flat["store"] = content.store
+    for key in _PLACES:
+        if getattr(content, key) is not None:
+            flat[key] = getattr(content, key)
     for name, runtime in content.runtimes.items():
         if runtime.python is not None:
             flat[f"runtimes.{name}.python"] = runtime.python
@@ -183,11 +200,11 @@ def _flat(content: ConfigFile) -> dict[str, Any]:
 
 def _placed(key: str, value: Any, folder: Path) -> Any:
     """Paths in a file are meant from where the file is."""
-    is_path = key == "store" or key.endswith(".python")
-    if not is_path:
+    is_path = key in _PLACES or key.endswith(".python")
+    if not is_path or is_url(value):
         return value
     text = str(Path(value).expanduser())
-    if "://" in text or Path(text).is_absolute() or (key != "store" and "/" not in text):
+    if Path(text).is_absolute() or (key not in _PLACES and "/" not in text):
         return text
     return str(folder / text)
 
@@ -207,7 +224,17 @@ def _config(merged: dict[str, Any], origins: dict[str, str]) -> Config:
                 settings[field] = value
     return Config(
         store=merged["store"],
+        runs=merged.get("runs"),
         runtimes={name: RuntimeSettings(**settings) for name, settings in runtimes.items()},
         defaults=Defaults(**defaults),
         origins=origins,
     )
+
+
+def open_store(config: Config) -> Store:
+    """Open the store that the settings name, with its run directories where they say."""
+    from trtbench.store.store import Store  # the database library takes a while to import
+
+    with contextlib.suppress(RuntimeError):  # no home; only some stores need one
+        return Store(config.store, runs=config.runs, home=user_data_folder())
+    return Store(config.store, runs=config.runs)

@@ -1,0 +1,106 @@
+"""The index as a file: damage, copies, and places where none can be."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+
+import pytest
+import records
+from writers import put_many
+
+from trtbench.errors import StoreError
+from trtbench.store import index
+from trtbench.store.index import Cached, Index, entry_from_record
+from trtbench.store.store import Store
+
+
+def url_of(folder) -> str:
+    return f"sqlite:///{folder / 'index.sqlite'}"
+
+
+def test_an_empty_file_is_an_index_of_version_zero(tmp_path):
+    (tmp_path / "index.sqlite").touch()
+    Index(url_of(tmp_path)).put(entry_from_record(records.record("r"), path="runs/r"))
+    with sqlite3.connect(tmp_path / "index.sqlite") as connection:
+        version = connection.execute("SELECT version FROM trtbench_schema").fetchall()
+    assert version == [(len(index.MIGRATIONS),)]
+
+
+@pytest.mark.parametrize(
+    "data", [b"not a database at all, " * 100, b"SQLite format 3\0" + b"x" * 5000]
+)
+def test_a_damaged_index_says_how_to_make_it_anew(tmp_path, data):
+    store = Store(tmp_path)
+    records.add(store, records.record("20261115-120000-aaaaaa"))
+    (tmp_path / "index.sqlite").write_bytes(data)
+    with pytest.raises(StoreError) as caught:
+        Store(tmp_path)
+    assert "reindex" in caught.value.fix
+    (tmp_path / "index.sqlite").unlink()
+    again = Store(tmp_path)
+    assert again.reindex(lambda run: None) == (1, 0, [])
+
+
+def look_through(folder) -> int:
+    damaged = Store(folder)
+    return len(damaged.index.find()) + len(damaged.index.find(tag="t"))
+
+
+def test_an_index_cut_in_the_middle_is_an_error_in_words(tmp_path):
+    store = Store(tmp_path)
+    put_many(url_of(tmp_path), "t", 60)
+    del store
+    whole = (tmp_path / "index.sqlite").read_bytes()
+    refused = 0
+    for keep in range(1, len(whole), 4096 + 17):
+        (tmp_path / "index.sqlite").write_bytes(whole[:keep])
+        try:
+            assert look_through(tmp_path) <= 120
+        except StoreError as problem:
+            assert "reindex" in (problem.fix or ""), problem  # noqa: PT017
+            refused += 1
+    assert refused > 3
+
+
+def test_a_store_that_cannot_be(tmp_path):
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below", "/proc/trtbench-store"):
+        with pytest.raises(StoreError, match="cannot be written") as caught:
+            Store(type(tmp_path)(place))
+        assert "--store" in caught.value.fix
+
+
+def test_the_index_of_a_folder_that_is_one_is_in_the_way(tmp_path):
+    (tmp_path / "index.sqlite").mkdir()
+    with pytest.raises(StoreError, match="index of the store"):
+        Store(tmp_path)
+
+
+def test_a_store_can_be_moved_and_copied(tmp_path):
+    store = Store(tmp_path / "old")
+    records.add(store, records.record("r1"))
+    shutil.copytree(tmp_path / "old", tmp_path / "copy")
+    shutil.move(tmp_path / "old", tmp_path / "new")
+    for place in ("copy", "new"):
+        there = Store(tmp_path / place)
+        assert there.load("r1").path == tmp_path / place / "runs" / "r1"
+        assert there.reindex(lambda run: Cached(samples=50, median_s=1e-3)) == (1, 0, [])
+        assert there.entry("r1").median_s == 1e-3
+
+
+def test_a_directory_brought_from_elsewhere_is_found_by_reindex(tmp_path):
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    folder = records.add(there, records.record("r1", tags=("far",)))
+    shutil.copytree(folder, here.runs / "r1")
+    assert here.reindex(lambda run: None) == (1, 0, [])
+    assert here.entry("tag:far").id == "r1"
+
+
+def test_a_store_named_by_a_relative_path_stays_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = Store(type(tmp_path)("store"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    records.add(store, records.record("r1"))
+    assert store.load("r1").path == tmp_path / "store" / "runs" / "r1"
