@@ -40,6 +40,24 @@ precision_option = click.option(
     help="Precision that a weakly typed builder may use.",
 )
 
+protocol_option = click.option(
+    "--protocol",
+    type=click.Choice(["serve", "pipeline", "gpu", "server", "first"]),
+    help="How queries follow one another (default: serve; trtexec: pipeline).",
+)
+
+device_options = (
+    click.option(
+        "--cuda-graph",
+        type=click.Choice(["off", "on", "auto"]),
+        help="Launch queries as a CUDA graph (default: off).",
+    ),
+    click.option(
+        "--transfers/--no-transfers", default=True, help="Copy inputs and outputs each time."
+    ),
+    click.option("--spin-wait", is_flag=True, help="Wait for the GPU by spinning."),
+)
+
 measure_options = stack(
     click.option("-r", "--runtime", metavar="NAME", help="What executes the model."),
     click.option(
@@ -67,11 +85,7 @@ measure_options = stack(
     click.option("--seed", type=int, default=0, show_default=True, help="Of random inputs."),
     click.option("--threads", type=int, help="Threads within an operator (CPU runtimes)."),
     click.option("--device", metavar="NAME", help="cpu, cuda:0, ..."),
-    click.option(
-        "--protocol",
-        type=click.Choice(["serve", "pipeline", "gpu", "server", "first"]),
-        help="How queries follow one another (default: serve; trtexec: pipeline).",
-    ),
+    protocol_option,
     click.option("--rate", metavar="RATE", help="Arrivals of the protocol server, e.g. 500/s."),
     click.option(
         "--arrivals",
@@ -80,15 +94,7 @@ measure_options = stack(
         show_default=True,
         help="How they are spread in time.",
     ),
-    click.option(
-        "--cuda-graph",
-        type=click.Choice(["off", "on", "auto"]),
-        help="Launch queries as a CUDA graph (default: off).",
-    ),
-    click.option(
-        "--transfers/--no-transfers", default=True, help="Copy inputs and outputs each time."
-    ),
-    click.option("--spin-wait", is_flag=True, help="Wait for the GPU by spinning."),
+    *device_options,
     click.option("--streams", type=int, default=1, show_default=True, help="Queries at a time."),
     click.option("--gap", metavar="TIME", help="Rest between queries, e.g. 5ms."),
     click.option(
@@ -216,6 +222,9 @@ pair_options = stack(
         metavar="KEY=VALUE",
         help="An option of the runtime itself; repeat for several.",
     ),
+    protocol_option,
+    *device_options,
+    precision_option,
     click.option("--timeout", metavar="TIME", help="Give up on a launch after this long."),
     click.option("--no-wait", is_flag=True, help="Fail at once when the device is in use."),
     click.option("--tag", "tags", multiple=True, metavar="NAME", help="Tag both runs."),

@@ -79,7 +79,8 @@ def asked_from_flags(flags: dict[str, Any]) -> Asked:
     from trtbench.workflows.compare import Asked
 
     names = ("batch", "warmup", "warmup_iterations", "duration", "iterations", "inputs", "seed",
-             "threads", "device")  # fmt: skip
+             "threads", "device", "protocol", "cuda_graph", "transfers", "spin_wait",
+             "precision")  # fmt: skip
     return Asked(
         launches=flags["launches"],
         most_launches=max(flags["launches"], flags["max_launches"]),

@@ -30,6 +30,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Comparison, FailedRun, Run, Verdict
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError, write_error
+from trtbench.host.torch_models import is_named
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.config import Config
@@ -294,7 +295,7 @@ def _against_stored(
 def stored_run(name: str, store: Store) -> Run | None:
     """Read a stored run when the name is one; a file of that name comes first."""
     path = Path(name)
-    if path.is_file() or (path.suffix and not path.is_dir() and "/" in name):
+    if is_named(name) or path.is_file() or (path.suffix and not path.is_dir() and "/" in name):
         return None
     if path.suffix and not path.exists():
         return None

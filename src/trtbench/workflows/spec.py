@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from trtbench.domain.spec import CudaGraph, InputSpec, Length, ModelRef, Protocol, RunSpec, Warmup
-from trtbench.errors import UsageError
+from trtbench.errors import UsageError, near_miss
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.models import model_ref
 from trtbench.host.torch_models import is_named
@@ -90,7 +90,7 @@ def run_spec(
         launches=launches or defaults.launches or 1,
         threads=threads or defaults.threads,
         device=device or defaults.device,
-        options={**config.options_for(name), **(options or {})},
+        options={**config.options_for(name), **own_options(options or {}, name)},
         protocol=chosen,
         cuda_graph=cuda_graph or ("on" if chosen == "gpu" else "off"),
         transfers=transfers and chosen != "gpu",
@@ -109,6 +109,22 @@ def _reference(model: str | Path) -> ModelRef:
     if is_named(str(model)):
         return ModelRef(path=str(model), format="torch")
     return model_ref(Path(model))
+
+
+def own_options(options: Mapping[str, str], runtime: str) -> dict[str, str]:
+    """Keep the options that are for a runtime: ``torch:half`` is for that one alone."""
+    found = {}
+    for key, value in options.items():
+        owner, colon, rest = key.partition(":")
+        if colon and owner not in RUNTIMES.names():
+            guess = near_miss(owner, RUNTIMES.names())
+            raise UsageError(
+                f"--opt {key} names no runtime",
+                fix=f"--opt {guess}:{rest}={value}" if guess else f"--opt {rest}={value}",
+            )
+        if not colon or owner == runtime:
+            found[rest if colon else key] = value
+    return found
 
 
 def seconds(value: Duration) -> float:
