@@ -31,6 +31,7 @@ PARTS = (
     "profile",
     "torch",
     "errors",
+    "telemetry",
 )
 MODELS = ("resnet18", "resnet50", "mobilenet_v2", "vit_b_16")
 KNOWN_MS = {"resnet18": (0.1580, 0.1585), "resnet50": (0.3524, 0.3530)}
@@ -404,6 +405,55 @@ def errors(bench: Bench) -> None:
         error = told.get("error", {"message": "NO ERROR"})
         say(f"{name}: {error.get('message')} {error.get('facts', {})} fix: {error.get('fix')}")
         bench.keep("errors", name, error=error, status=told["status"])
+
+
+LOOK = """
+import json, sys, time
+from trtbench.host.clocks import locked_clocks
+from trtbench.host.nvml import opened
+from trtbench.host.telemetry import NvmlSource, growth
+with opened(0) as device:
+    source = NvmlSource(device)
+    before = source.counters(energy=True)
+    clock, costs, samples = time.perf_counter, [], []
+    until = time.monotonic() + float(sys.argv[1])
+    while time.monotonic() < until:
+        began = clock()
+        samples.append(source.sample(time.monotonic()))
+        costs.append(clock() - began)
+        time.sleep(0.1)
+    grown = growth(before, source.counters(energy=True))
+    with locked_clocks(0, "base") as lock:
+        locked = {"locked": lock.locked, "mhz": lock.clock_mhz, "note": lock.note}
+    last = {name: getattr(samples[-1], name) for name in samples[-1].__struct_fields__}
+    print(json.dumps({"samples": len(samples), "look_ms": 1e3 * sorted(costs)[len(costs) // 2],
+        "max_gpu_util": max(s.gpu_util or 0 for s in samples),
+        "clock_mhz": sorted({(s.sm_clock_hz or 0) / 1e6 for s in samples}),
+        "limits_s": grown.limits_s, "energy_j": grown.energy_j, "seconds": grown.seconds,
+        "energy_period_s": source.energy_period_s(), "lock": locked, "last": last}))
+"""
+
+
+def telemetry(bench: Bench) -> None:
+    """Look at the GPU from one process while an engine runs in another."""
+    models = engines(bench)
+    if not models or bench.left() < 40:
+        return
+    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
+    looking = subprocess.Popen(
+        [bench.flags.trt_python, "-c", LOOK, "12"],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    spec = bench.spec(models[0], protocol="gpu", cuda_graph="on", transfers=False)
+    spec["stop"] = {"seconds": 6.0}
+    found = measured(bench, "telemetry", f"{models[0]} looked at", spec, bench.flags.trt_python)
+    told, problem = looking.communicate(timeout=60)
+    say(row("looked at", found) if found["ms"] else "  no times")
+    say(told.strip() or problem[-800:])
+    bench.keep("telemetry", models[0], told=told.strip(), error=problem[-800:])
 
 
 def engines(bench: Bench) -> list[str]:
