@@ -101,7 +101,7 @@ def key_from_record(record: RunRecord) -> SeriesKey:
         "gap": spec.gap_s or None,
         "rate": spec.rate_hz,
         **spec.options,
-        **{name: _told(record.conditions.get(name)) for name in CONDITIONS},
+        **{name: _told(name, record.conditions.get(name)) for name in CONDITIONS},
     }
     told = (f"{name} {value}" for name, value in sorted(settings.items()) if value is not None)
     return SeriesKey(
@@ -207,5 +207,10 @@ def _shape(record: RunRecord) -> str:
     return given or f"batch {record.spec.batch or 1}"
 
 
-def _told(fact: Fact | None) -> object:
-    return None if fact is None or fact.source == "unknown" else fact.value
+def _told(name: str, fact: Fact | None) -> object:
+    """Give a condition where it is not the usual one: transfers are, all others are not."""
+    if fact is None or fact.source == "unknown" or fact.value in (None, "off"):
+        return None
+    if isinstance(fact.value, bool) and fact.value == (name == "transfers"):
+        return None
+    return {True: "yes", False: "no"}.get(fact.value, fact.value)  # type: ignore[call-overload]

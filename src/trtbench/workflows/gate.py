@@ -139,6 +139,20 @@ def write_gate_files(found: Gate, folder: Path, *, on_unclear: OnUnclear) -> lis
     return paths
 
 
+def append_summary(found: Gate, path: Path) -> None:
+    """Add the table of results to a file of Markdown, as GitHub shows it with a job."""
+    name = found.candidate.record.spec.model.name
+    state = "open" if found.open else "closed"
+    text = markdown_from_results(found.results, title=f"Gate {state}: {name}")
+    if found.compared is not None:
+        text += f"\nAgainst run `{found.compared.baseline.id}`.\n"
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except OSError as problem:
+        raise write_error(path, problem) from None
+
+
 def _once(
     candidate: str,
     rules: Sequence[GateRule],

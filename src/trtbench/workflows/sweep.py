@@ -204,8 +204,8 @@ class _Work:
         try:
             made = do_step(step, self._input(step.source), self._shop)
             self._made[step.key] = made
-            for place in self._plan.dependants(step.key) if step.kind == "quantize" else ():
-                self.remarks |= {place: note for note in made.notes if RANDOM in note}
+            if note := next((each for each in made.notes if RANDOM in each), None):
+                self.remarks.update(dict.fromkeys(self._plan.dependants(step.key), note))
         except StoreError:
             raise
         except TrtbenchError as problem:
@@ -313,13 +313,12 @@ class _Work:
                 self.remarks[place] = f"no accuracy: {reason_of(problem)}"
             return
         assert made.scores is not None
+        keys = {self._plan.keys[place] for place in places}
         for line in self._journal.lines:
-            if (
-                line.what == "done"
-                and line.run
-                and line.case in {self._plan.keys[k] for k in places}
-            ):
-                write_scores(self._store.resolve(line.run), made.scores)
+            if line.what == "done" and line.run and line.case in keys:
+                path = self._store.resolve(line.run)
+                write_scores(path, made.scores)
+                self._store.publish(path)
 
     def _note(
         self,

@@ -1,0 +1,127 @@
+"""Series over time as a document: a picture and a table of changes for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from trtbench.analysis.history import Change, Series, instant
+from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Document,
+    Figure,
+    Heading,
+    Section,
+    Text,
+    table_from_rows,
+)
+from trtbench.report.labels import file_stem
+from trtbench.report.numbers import Unit, text_from_duration, unit_for_seconds
+from trtbench.units import text_from_fraction
+
+MOST_SERIES = 60
+"""Pictures in one document; more take long to draw and nobody looks at them."""
+
+HEADINGS = (
+    Heading(key="created", title="Since"),
+    Heading(key="change", title="Change", align="right"),
+    Heading(key="before", title="Before", align="right"),
+    Heading(key="after", title="After", align="right"),
+    Heading(key="p", title="p", align="right"),
+    Heading(key="confirmed", title="Confirmed"),
+    Heading(key="causes", title="What changed around it"),
+    Heading(key="run", title="First run"),
+)
+CAPTION = (
+    "A change is a suspicion with a place, found by energy distances and Welch's t (p below 0.001, "
+    "2 % or more, five runs on each side); confirmed once two further runs agree. What changed "
+    "around it is a suspect, not a proof."
+)
+
+
+def document_from_series(series: Sequence[Series]) -> Document:
+    """Describe series, those with changes first."""
+    taken: set[str] = set()
+    sections = tuple(_section(each, file_stem(each.key.name, taken=taken))
+                     for each in series[:MOST_SERIES])  # fmt: skip
+    newest = max(point.created for each in series for point in each.points)
+    data: dict[str, object] = {"series": [each.key for each in series]}
+    return Document(title="History", created=newest, sections=sections, data=data)
+
+
+def causes_text(change: Change) -> str:
+    """Put what changed into one line."""
+    told = (f"{each.name}: {each.before} → {each.after}" for each in change.causes)
+    return "; ".join(told) or "nothing that was recorded"
+
+
+def value_text(value: float, series: Series, unit: Unit | None = None) -> str:
+    """Write a value of a series: a time, or a ratio to a reference."""
+    return f"{value:.4g} ×" if series.reference else text_from_duration(value, unit=unit)
+
+
+def _section(series: Series, name: str) -> Section:
+    blocks: list[Block] = [_figure(series, name)]
+    if series.changes:
+        rows = [_row(change, series) for change in series.changes]
+        blocks.append(
+            table_from_rows(f"changes_{name}", headings=HEADINGS, rows=rows, caption=CAPTION)
+        )
+    else:
+        blocks.append(Text(text=f"{len(series.points)} runs, no change of level."))
+    return Section(id=name, title=series.key.name, blocks=tuple(blocks))
+
+
+def _row(change: Change, series: Series) -> tuple[Cell | str, ...]:
+    at = change.at
+    return (
+        change.created,
+        Cell(value=at.change, text=text_from_fraction(at.change, digits=1, signed=True)),
+        Cell(value=at.before, text=value_text(at.before, series)),
+        Cell(value=at.after, text=value_text(at.after, series)),
+        Cell(value=at.p, text=f"{at.p:.1g}"),
+        "yes" if at.confirmed else "not yet",
+        causes_text(change),
+        change.run,
+    )
+
+
+def _figure(series: Series, name: str) -> Figure:
+    values = sorted(series.values)
+    unit, scale = unit_for_seconds(values[len(values) // 2])
+    if series.reference:
+        unit, scale = "×", 1.0
+    x = tuple(instant(point.created) for point in series.points)
+    lines = [
+        Line(name="runs", role="run:0", x=x, y=tuple(v / scale for v in series.values),
+             style="points"),
+        _levels(series, x, scale),
+    ]  # fmt: skip
+    marks = tuple(
+        Mark(
+            at=x[each.at.index],
+            text=text_from_fraction(each.at.change, digits=1, signed=True),
+            role="outlier" if each.at.change > 0 else "gpu",
+        )
+        for each in series.changes
+    )
+    title = f"Ratio to {series.reference}" if series.reference else "Median"
+    chart = Lines(
+        x=Axis(title="When", scale="time"),
+        y=Axis(title=title, unit=unit),
+        panels=(Panel(lines=tuple(lines), marks=marks),),
+    )
+    return Figure(id=f"history_{name}", title=series.key.name, chart=chart)
+
+
+def _levels(series: Series, x: tuple[float, ...], scale: float) -> Line:
+    """Draw the median of each level from its first run to its last."""
+    xs: list[float] = []
+    ys: list[float | None] = []
+    for begin, end in series.levels():
+        level = median(series.values[begin:end]) / scale
+        xs += [x[begin], x[end - 1], x[end - 1]]
+        ys += [level, level, None]
+    return Line(name="level", role="median", x=tuple(xs), y=tuple(ys))

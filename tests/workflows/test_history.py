@@ -1,0 +1,231 @@
+"""History: series, changes with what changed around them, and baselines chosen from them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from many_runs import START, add_series, record
+from models import tiny_model
+from trtbench.analysis.changepoints import best_split, change_points, segments
+from trtbench.cli import run as cli
+from trtbench.domain.samples import Column
+from trtbench.errors import UsageError
+from trtbench.store.store import Store
+from trtbench.workflows.compare import Asked
+from trtbench.workflows.config import Config, load_config
+from trtbench.workflows.history import baseline_run, read_history, write_history
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    return Store(tmp_path / "store")
+
+
+def steps(*levels: tuple[int, float], noise: float = 0.01, seed: int = 0) -> Column:
+    rng = np.random.default_rng(seed)
+    means = np.concatenate([np.full(count, level) for count, level in levels])
+    return np.asarray(means * np.exp(rng.normal(0, noise, len(means))))
+
+
+# The detector.
+
+
+def test_a_step_is_found_where_it_is() -> None:
+    (found,) = change_points(steps((30, 1.0), (20, 1.08)))
+    assert abs(found.index - 30) <= 1
+    assert found.change == pytest.approx(0.08, abs=0.01)
+    assert found.confirmed
+    assert found.p < 1e-3
+
+
+def test_several_changes_up_and_down_in_a_long_series() -> None:
+    found = change_points(steps((60, 1.0), (25, 1.1), (80, 0.95), (30, 1.0)))
+    assert [abs(a.index - b) <= 2 for a, b in zip(found, (60, 85, 165), strict=True)] == [True] * 3
+    assert [np.sign(each.change) for each in found] == [1, -1, 1]
+
+
+def test_quiet_series_small_changes_and_single_outliers_raise_no_alarm() -> None:
+    alarms = sum(bool(change_points(steps((60, 1.0), seed=seed))) for seed in range(100))
+    assert alarms <= 1
+    assert not change_points(steps((30, 1.0), (30, 1.012), noise=0.002))  # sure, but below 2 %
+    spiky = steps((50, 1.0))
+    spiky[[7, 21, 38]] *= 3
+    assert not change_points(spiky)
+    assert not change_points([1.0] * 9)
+    assert not change_points([])
+
+
+def test_a_change_needs_five_points_and_two_more_to_be_confirmed() -> None:
+    series = steps((30, 1.0), (12, 1.1), noise=0.005)
+    seen = {}
+    for length in range(31, 43):
+        found = change_points(series[:length])
+        seen[length - 30] = found[0].confirmed if found else None
+    assert [seen[k] for k in (1, 2, 3, 4)] == [None] * 4
+    assert seen[5] is False
+    assert seen[7] is True
+    assert all(seen[k] for k in range(7, 13))
+
+
+def test_constant_series_and_a_clean_step() -> None:
+    assert not change_points([2.0] * 40)
+    (found,) = change_points([1.0] * 20 + [2.0] * 20)
+    assert (found.index, found.change, found.p) == (20, 1.0, 0.0)
+    assert best_split(np.arange(9.0)) is None
+    assert segments(10, [4]) == [(0, 4), (4, 10)]
+
+
+# Series from a store.
+
+
+def day(number: int, *, minutes: int = 0) -> datetime.datetime:
+    return START + datetime.timedelta(days=number, minutes=minutes)
+
+
+def fill(store: Store, *, host: str = "lab-1") -> list[str]:
+    """Forty runs, slower from the 25th on, when ONNX Runtime was another; tagged at the tenth."""
+    medians = list(steps((25, 1e-3), (15, 1.1e-3)))
+    records = [
+        record(
+            k,
+            host=host,
+            versions={"onnxruntime": "1.20.0" if k < 25 else "1.21.0", "numpy": "2.0"},
+            tags=("release",) if k == 10 else (),
+        )
+        for k in range(40)
+    ]
+    return add_series(store, medians, records)
+
+
+def test_a_change_names_what_changed_with_it(store: Store) -> None:
+    ids = fill(store)
+    (series,) = read_history(store).series
+    assert len(series.points) == 40
+    (change,) = series.changes
+    assert change.run in ids[24:27]
+    causes = {each.name: (each.before, each.after) for each in change.causes}
+    assert causes["onnxruntime"] == ("1.20.0", "1.21.0")
+    assert "numpy" not in causes
+
+
+def test_what_may_not_be_compared_makes_series_of_its_own(store: Store) -> None:
+    variants = [
+        record(1), record(2, host="lab-2"), record(3, batch=8), record(4, runtime="other"),
+        record(5, model="b.onnx"), record(6, precision="fp16"), record(7),
+    ]  # fmt: skip
+    add_series(store, [1e-3] * len(variants), variants)
+    found = read_history(store).series
+    assert sorted(len(each.points) for each in found) == [1, 1, 1, 1, 1, 2]
+    assert len(read_history(store, least=2).series) == 1
+    assert len(read_history(store, model="b.onnx").series) == 1
+
+
+def test_a_reference_takes_the_mood_of_the_machine_out(store: Store) -> None:
+    mood = np.concatenate([np.full(15, 1.0), np.full(15, 1.2)])
+    own = 1e-3 * mood * np.exp(np.random.default_rng(0).normal(0, 0.003, 30))
+    records = [record(k, created=day(k)) for k in range(30)]
+    pinned = [record(100 + k, model="pin.onnx", created=day(k, minutes=5)) for k in range(30)]
+    add_series(store, own, records)
+    add_series(store, 5e-4 * mood, pinned)
+    late = record(200, created=day(90))
+    add_series(store, [1e-3], [late])
+    plain = next(s for s in read_history(store).series if s.key.model == "net.onnx")
+    assert plain.changes
+    found = read_history(store, reference="pin.onnx")
+    (series,) = found.series
+    assert not series.changes
+    assert series.values[0] == pytest.approx(2.0, rel=0.02)
+    assert found.left_out == {"no reference": 1}
+    with pytest.raises(UsageError, match="no runs of the reference"):
+        read_history(store, reference="pin")
+
+
+def test_history_is_written_with_a_picture_and_its_changes(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    paths = write_history(read_history(store), tmp_path / "h", formats=["md", "json"])
+    text = next(path for path in paths if path.suffix == ".md").read_text()
+    assert "onnxruntime: 1.20.0 → 1.21.0" in text
+    assert "yes" in text
+
+
+# Baselines.
+
+
+@pytest.fixture
+def config(store: Store) -> Config:
+    return load_config()
+
+
+def test_baselines_of_a_stored_run_come_from_its_own_series(store: Store, config: Config) -> None:
+    ids = fill(store)
+    add_series(store, [1e-9], [record(50, batch=2)])  # faster, and something else
+    newest = ids[-1]
+    assert baseline_run("last", newest, store=store, config=config) == ids[-2]
+    assert baseline_run("tag:release", newest, store=store, config=config) == ids[10]
+    best = baseline_run("best", newest, store=store, config=config)
+    assert best in ids[:25]  # of the fast level, and not its luckiest run
+    lucky = min(ids[:25], key=lambda each: store.entry(each).median_s or 1)
+    assert best != lucky
+    with pytest.raises(UsageError, match="tag 'none'"):
+        baseline_run("tag:none", newest, store=store, config=config)
+    with pytest.raises(UsageError, match="no run"):
+        baseline_run("last", ids[0], store=store, config=config)
+    with pytest.raises(UsageError, match="cannot be read"):
+        baseline_run("newest", newest, store=store, config=config)
+
+
+def test_few_runs_have_no_levels_so_the_best_is_the_lowest(store: Store, config: Config) -> None:
+    records = [record(k) for k in range(4)]
+    ids = add_series(store, [3e-3, 1e-3, 2e-3, 2e-3], records)
+    assert baseline_run("best", ids[-1], store=store, config=config) == ids[1]
+
+
+def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(
+    store: Store, config: Config, tmp_path: Path
+) -> None:
+    model = tiny_model(tmp_path / "net.onnx")
+    here = [record(k, host=platform.node()) for k in range(3)]
+    ids = add_series(store, [1e-3] * 3, here)
+    add_series(store, [1e-3], [record(9, host="elsewhere")])
+    assert baseline_run("last", str(model), store=store, config=config) == ids[-1]
+    asked = Asked(flags={"batch": 7})
+    with pytest.raises(UsageError, match="no run"):
+        baseline_run("last", str(model), store=store, config=config, asked=asked)
+
+
+# The command line.
+
+
+def test_the_command_shows_series_and_gates_use_them(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    ids = fill(store)
+    assert cli(["history"]) == 0
+    shown = capsys.readouterr().out
+    assert "40 runs" in shown
+    assert "confirmed; " in shown
+    assert "onnxruntime: 1.20.0 → 1.21.0" in shown
+    assert cli(["history", "nothing"]) == 0
+    assert "no series" in capsys.readouterr().err
+    assert cli(["history", "--json", "--changes"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["series"][0]["changes"]) == 1
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    gate = ["gate", ids[-1], "--max-slowdown", "3%", "-o", str(tmp_path / "gate")]
+    status = cli([*gate, "--baseline", "best"])
+    assert status == 3  # the new level is 10 % slower, or at the least not shown to be within 3 %
+    assert summary.read_text().startswith("before\n## Gate closed")
+    assert (tmp_path / "gate" / "gate.junit.xml").is_file()
+    assert cli([*gate, "--baseline", "best", "--against", ids[0]]) == 2
