@@ -129,8 +129,8 @@ class Bench:
         )
         return json.loads(self.child(python, "-c", code, str(samples), limit=60).stdout or "{}")
 
-    def spec(self, model: str, **changes: object) -> dict[str, object]:
-        path = str(self.work / f"{model}.engine")
+    def spec(self, engine: str, /, **changes: object) -> dict[str, object]:
+        path = str(self.work / f"{engine}.engine")
         return {
             "model": {"path": path, "format": "engine"},
             "runtime": "tensorrt",
@@ -393,7 +393,6 @@ def errors(bench: Bench) -> None:
         "no such device": {"device": "cuda:7"},
         "wrong shape": {"shapes": {"input": [2, 3, 224, 224]}, "batch": None},
         "wrong profile": {"profile_index": 3},
-        "too many streams": {"streams": 3000, "protocol": "pipeline"},
     }
     for name, changes in cases.items():
         if bench.left() < 20:
@@ -405,6 +404,39 @@ def errors(bench: Bench) -> None:
         error = told.get("error", {"message": "NO ERROR"})
         say(f"{name}: {error.get('message')} {error.get('facts', {})} fix: {error.get('fix')}")
         bench.keep("errors", name, error=error, status=told["status"])
+    no_memory(bench, models[0])
+
+
+HOG = """
+import sys, time
+from trtbench.host.cuda import open_cuda
+with open_cuda() as cuda:
+    cuda.malloc(cuda.memory()[0] - (int(sys.argv[1]) << 20))
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def no_memory(bench: Bench, model: str) -> None:
+    """Leave an engine next to no memory: another process holds the rest."""
+    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
+    for megabytes in ("900", "520"):
+        hog = subprocess.Popen(
+            [bench.flags.trt_python, "-c", HOG, megabytes],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            hog.stdout.readline()
+            job = {"job": "bench", "spec": bench.spec(model, batch=1)}
+            told = bench.worker(bench.flags.trt_python, job, f"errors memory {megabytes}", limit=60)
+        finally:
+            hog.kill()
+            hog.wait()
+        error = told.get("error", {"message": "NO ERROR: it fitted"})
+        say(f"{megabytes} MiB left: {error.get('message')} {error.get('facts', {})}")
+        bench.keep("errors", f"memory {megabytes}", error=error, status=told["status"])
 
 
 LOOK = """

@@ -124,6 +124,16 @@ def test_a_server_that_cannot_keep_up_is_found_out() -> None:
     assert load.queue_grows is True
 
 
+def test_an_overloaded_run_is_given_up() -> None:
+    """Ten seconds of work in a schedule of one: the rest would tell nothing new."""
+    began = time.monotonic()
+    outcome, times = run(protocol="server", rate_hz=5000.0, stop=Length(seconds=1.0))
+    assert time.monotonic() - began < 5.0
+    assert len(times) + outcome.evidence["abandoned"] == 5000
+    assert outcome.evidence["abandoned"] > 1000
+    assert outcome.evidence["achieved_hz"] < 0.5 * outcome.evidence["offered_hz"]
+
+
 def test_a_sender_that_oversleeps_is_late_and_a_queue_is_not() -> None:
     ms = 1_000_000
     due = np.arange(100, dtype=np.int64) * 10 * ms

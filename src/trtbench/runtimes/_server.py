@@ -30,6 +30,10 @@ LATE_SHARE = 0.05
 LATE_MOST_S = 100e-6
 LATE_LEAST_S = 10e-6
 """A query is late when sent 5 % of the median service after it could be, at most 100 µs."""
+PATIENCE = 1.0
+"""An overloaded run is given up when it has taken this much longer than its schedule, ..."""
+PATIENCE_LEAST_NS = 1_000_000_000
+"""... and at least a second: its latencies grow without end and tell nothing more."""
 GROWTH_BLOCKS = 20
 GROWTH_LEVEL = 0.99
 
@@ -52,11 +56,13 @@ def open_loop(
 ) -> tuple[Nanoseconds, Nanoseconds]:
     """Send every query when it is due by the clock, or at once when that has passed.
 
-    Gives when each was sent and when it was done.
+    Gives when each was sent and when it was done; fewer than were due when it was given up.
     """
     clock, sleep = time.perf_counter_ns, time.sleep
     starts, ends = array("q"), array("q")
     push_start, push_end = starts.append, ends.append
+    span = int(due[-1] - due[0])
+    given_up = int(due[-1]) + max(PATIENCE_LEAST_NS, int(PATIENCE * span))
     for target in due.tolist():
         rest = target - clock()
         if rest > SPIN_NS:
@@ -70,6 +76,8 @@ def open_loop(
         push_end(done)
         if after is not None:
             after()
+        if done > given_up:
+            break
     return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
 
 
@@ -77,6 +85,8 @@ def load_evidence(
     *, scheduled: Nanoseconds, starts: Nanoseconds, ends: Nanoseconds, rate_hz: float
 ) -> tuple[dict[str, Scalar], dict[str, Column]]:
     """Tell how the loop went, and give latency by the schedule; all stamps share an origin."""
+    abandoned = len(scheduled) - len(starts)
+    scheduled = scheduled[: len(starts)]
     latency, wait, service = (
         np.asarray(stamps * 1e-9, np.float64)
         for stamps in (ends - scheduled, starts - scheduled, ends - starts)
@@ -93,6 +103,7 @@ def load_evidence(
         "late_share": float(np.mean(lag > limit)),
         "queue_grows": queue_grows(wait, service=float(np.median(service))),
         "busy_share": float(service.sum() / max(took, span)),
+        "abandoned": abandoned,
     }
     columns: dict[str, Column] = {
         "host": latency,

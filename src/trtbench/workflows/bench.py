@@ -23,6 +23,7 @@ from trtbench.errors import (
     UsageError,
     write_error,
 )
+from trtbench.executors._request import Executor, Needs
 from trtbench.executors.local import check_interpreter, run_job
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
@@ -79,6 +80,12 @@ class Conduct:
     """The command line, for the record."""
     tags: tuple[str, ...] = ()
     output: Path | None = None
+    run_id: str | None = None
+    """The id that whoever asked for the run has given it."""
+    executor: Executor | None = None
+    """Where runs are measured; ``None`` is here, one after the other."""
+    needs: Needs | None = None
+    """What a machine must have, beyond what the runtime itself asks for."""
     listen: Listener = field(default=silent)
 
     def __post_init__(self) -> None:
@@ -91,9 +98,13 @@ class Conduct:
 def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) -> Run:
     """Measure every launch of a run and store it; one that does not finish leaves a FailedRun."""
     conduct = conduct or Conduct()
+    if conduct.executor is not None:
+        from trtbench.workflows.elsewhere import run_elsewhere  # it needs what is in this module
+
+        return run_elsewhere(spec, store=store, conduct=conduct, executor=conduct.executor)
     if conduct.python is not None:
         check_interpreter(conduct.python)
-    run_id = new_id()
+    run_id = conduct.run_id or new_id()
     target = store.directory(run_id, output=conduct.output)
     with hold_device(spec, conduct):
         environment = read_environment(command=conduct.command, folder=Path.cwd())
@@ -267,6 +278,9 @@ class Launch:
 def expected_s(spec: RunSpec) -> float:
     """How long one launch takes at most when all goes well, as far as the spec tells."""
     warm = max(spec.warmup.floor.seconds or 0.0, spec.warmup.cap_s)
+    if spec.rate_hz:  # the schedule decides, and an overloaded server may take twice as long
+        scheduled = max(spec.stop.seconds or 0.0, (spec.stop.iterations or 0) / spec.rate_hz)
+        return warm + 2 * scheduled + 1.0
     return warm + (spec.stop.seconds or 0.0)
 
 
