@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from trtbench.analysis.history import Change, Series, instant
-from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
+from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import (
     Block,
     Cell,
@@ -99,21 +99,28 @@ def _figure(series: Series, name: str) -> Figure:
              style="points"),
         _levels(series, x, scale),
     ]  # fmt: skip
-    marks = tuple(
-        Mark(
-            at=x[each.at.index],
-            text=text_from_fraction(each.at.change, digits=1, signed=True),
-            role="outlier" if each.at.change > 0 else "gpu",
-        )
-        for each in series.changes
-    )
+    lines += [_step(each, x[each.at.index], scale) for each in series.changes]
     title = f"Ratio to {series.reference}" if series.reference else "Median"
     chart = Lines(
         x=Axis(title="When", scale="time"),
         y=Axis(title=title, unit=unit),
-        panels=(Panel(lines=tuple(lines), marks=marks),),
+        panels=(Panel(lines=tuple(lines)),),
     )
     return Figure(id=f"history_{name}", title=series.key.name, chart=chart)
+
+
+def _step(change: Change, at: float, scale: float) -> Line:
+    """Draw a change as an upright from the old level to the new one, with its size beside it."""
+    size = text_from_fraction(change.at.change, digits=1, signed=True)
+    middle = (change.at.before + change.at.after) / 2
+    return Line(
+        name=None,
+        role="outlier" if change.at.change > 0 else "gpu",
+        x=(at, at, at),
+        y=(change.at.before / scale, middle / scale, change.at.after / scale),
+        style="dotted",
+        texts=("", size, ""),
+    )
 
 
 def _levels(series: Series, x: tuple[float, ...], scale: float) -> Line:
