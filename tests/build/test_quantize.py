@@ -289,6 +289,16 @@ def test_int8_is_what_tensorrt_takes_and_close_on_held_out_items(
     }  # fmt: skip
 
 
+def test_additions_of_constants_are_left_alone(tmp_path: Path) -> None:
+    """TensorRT refuses a quantized constant that is no weight of a layer."""
+    path = one_node(tmp_path, np.array([1.0, 2.0]), op="Add")
+    with pytest.raises(InputError, match="nothing was quantized"):
+        run_quantize(
+            quant_spec(path, precision="int8", output=tmp_path / "q.onnx", method="minmax"),
+            data=Data(calibration="random", items=8),
+        )
+
+
 def test_a_bias_in_int32_and_a_zero_point_are_refused(tmp_path: Path) -> None:
     def node(kind: int, zero: int) -> onnx.ModelProto:
         graph = helper.make_graph(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, OnnxTensor
 from trtbench.build._onnx_file import external_files, load_onnx, stored_tensors, subgraphs
+from trtbench.build.onnx_shapes import infer_values
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import UsageError, near_miss
 
@@ -29,8 +30,6 @@ def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = N
     An open leading dimension becomes the batch, any other open dimension 1, unless shapes say
     otherwise; ``assumed`` tells which.
     """
-    import onnx
-
     model = load_onnx(path, weights=False)
     files = external_files(model)
     specs = input_specs(model)
@@ -39,15 +38,15 @@ def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = N
     _drop_weights(model)
     assumed = _settle(model, shapes or {}, batch=batch or 1)
     notes: tuple[str, ...] = ()
+    values: list[ValueInfoProto] = []
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        values = infer_values(model)
     except Exception as problem:  # onnx raises several kinds, and inspection goes on without
-        inferred = model
         notes = (f"shapes could not be inferred: {str(problem).strip().splitlines()[0]}",)
     return OnnxModel(
         inputs=specs,
         outputs=outputs,
-        nodes=_nodes(inferred),
+        nodes=_nodes(model, values),
         opsets={entry.domain: entry.version for entry in model.opset_import},
         ir_version=model.ir_version,
         producer=" ".join(filter(None, (model.producer_name, model.producer_version))) or None,
@@ -176,9 +175,9 @@ def _drop_weights(model: ModelProto) -> None:
             tensor.ClearField("float_data")
 
 
-def _nodes(model: ModelProto) -> tuple[OnnxNode, ...]:
+def _nodes(model: ModelProto, values: list[ValueInfoProto]) -> tuple[OnnxNode, ...]:
     graph = model.graph
-    known = {value.name: value for value in (*graph.value_info, *graph.input, *graph.output)}
+    known = {value.name: value for value in (*graph.input, *graph.output, *values)}
     tensors = {
         name: OnnxTensor(
             name=name,

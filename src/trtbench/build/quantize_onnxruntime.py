@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trtbench.build._onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
 from trtbench.build.cast import matching_nodes, prepared
+from trtbench.build.cast_types import FLOAT
 from trtbench.build.onnx_rules import quantized_operators, refusals
 from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import Feed, FeedFile
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
 from trtbench.errors import InputError, UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 Stage = Callable[[str], None]
 
@@ -101,7 +105,7 @@ def _prepare(spec: QuantSpec, folder: Path, quantization: Any) -> tuple[Path, di
     model = prepared(load_onnx(Path(spec.model.path)))
     if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         raise InputError("the model is quantized already", facts={"model": spec.model.path})
-    kept = matching_nodes(model, spec.keep)
+    kept = {**_constant_additions(model), **matching_nodes(model, spec.keep)}
     named, ready = folder / "named.onnx", folder / "prepared.onnx"
     large = len(save_onnx(model, named)) > 1
     quant_pre_process(
@@ -111,6 +115,16 @@ def _prepare(spec: QuantSpec, folder: Path, quantization: Any) -> tuple[Path, di
         save_as_external_data=large,
     )
     return ready, kept
+
+
+def _constant_additions(model: ModelProto) -> dict[str, str]:
+    """Additions of stored values: TensorRT takes quantized constants only into weighted layers."""
+    stored = {tensor.name for tensor in model.graph.initializer if tensor.data_type == FLOAT}
+    return {
+        node.name: "adds a constant"
+        for node in model.graph.node
+        if node.op_type == "Add" and stored & set(node.input)
+    }
 
 
 def _reader(quantization: Any, feeds: FeedFile) -> Any:
