@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,8 @@ from trtbench.trtexec.plan import HEADER_BYTES, PlanHeader, plan_from_bytes
 _NO_MEMORY = re.compile(r"out of memory|OutOfMemory|Requested amount of GPU memory", re.I)
 _OTHER_GPU = re.compile(r"incompatible device|compute capability|different (GPU|device)", re.I)
 _OTHER_VERSION = re.compile(r"Version tag|not compatible with this version|library version", re.I)
-_STDERR = Path("/dev/stderr")
-"""The log of the worker."""
+_STDERR, _NOWHERE = Path("/dev/stderr"), Path(os.devnull)
+"""The log of the worker; a socket in its place cannot be opened."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,8 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
     _check_header(header, path, len(data), flavour=flavour, here=abilities.version)
     heard = Heard()
     verbose = spec.options.get("verbose") == "on"
-    logger = make_logger(trt, path=_STDERR, heard=heard, verbose=verbose)
+    log = _NOWHERE if _STDERR.is_socket() else _STDERR
+    logger = make_logger(trt, path=log, heard=heard, verbose=verbose)
     _load_plugins(trt, logger, spec.options.get("plugins"))
     runtime = trt.Runtime(logger)
     engine = runtime.deserialize_cuda_engine(data)

@@ -168,10 +168,9 @@ class TrtSession:
         stream = self._cuda.stream()
         handle = int(stream)
         context = new_context(self.engine, self._cuda, config=config)
-        if self.engine.profile and not context.set_optimization_profile_async(
-            self.engine.profile, handle
-        ):
-            raise self._told(f"the optimization profile {self.engine.profile} cannot be used")
+        profile = self.engine.profile
+        if profile and context.set_optimization_profile_async(profile, handle) is False:
+            raise self._told(f"the optimization profile {profile} cannot be used")
         self._cuda.synchronize(stream)
         return Unit(context=context, stream=stream, handle=handle)
 
@@ -179,9 +178,8 @@ class TrtSession:
         for port in self.engine.inputs:
             shape = tuple(arrays[port.name].shape)
             check_range(port, shape, profile=self.engine.profile)
-            if any(dim < 0 for dim in port.shape) and not unit.context.set_input_shape(
-                port.name, shape
-            ):
+            moves = any(dim < 0 for dim in port.shape)
+            if moves and unit.context.set_input_shape(port.name, shape) is False:
                 raise self._told(f"TensorRT refuses the shape of {port.name!r}")
 
     def _place(self, unit: Unit, port: Port) -> None:
@@ -198,7 +196,7 @@ class TrtSession:
             known = Buffer(port=port, shape=shape, device=known.device, host=known.host[:size])
         unit.buffers[port.name] = known
         address = known.host.ctypes.data if port.on_host else known.device
-        if not unit.context.set_tensor_address(port.name, address):
+        if unit.context.set_tensor_address(port.name, address) is False:  # some versions: None
             raise self._told(f"TensorRT refuses the address of {port.name!r}")
 
     def _fill(self, unit: Unit, arrays: Arrays) -> None:
