@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from trtbench.domain.result import (
     Environment,
@@ -14,7 +16,16 @@ from trtbench.domain.result import (
     Run,
     RunRecord,
 )
-from trtbench.domain.samples import IterationTimes, LayerProfile, LayerTime, times_from_columns
+from trtbench.domain.samples import (
+    EngineGraph,
+    IterationTimes,
+    LayerInfo,
+    LayerProfile,
+    LayerTime,
+    TelemetrySample,
+    TensorInfo,
+    times_from_columns,
+)
 from trtbench.domain.spec import ModelRef, Precision, RunSpec
 
 NASTY = "<script>alert(1)<b>|a`b`\n# 模型_*x*[y](z)$\x00"
@@ -74,15 +85,17 @@ def made_run(
     precision: Precision | None = "fp32",
     findings: tuple[Finding, ...] = (),
     host: str = "box",
+    runtime: str = "onnxruntime",
+    created: str = "2026-03-01T10:00:00+01:00",
     **rest: Any,
 ) -> Run:
     """Make a run around times."""
     record = RunRecord(
         id=id,
-        created="2026-03-01T10:00:00+01:00",
+        created=created,
         spec=RunSpec(
             model=ModelRef(path=f"/models/{model}", format="onnx", size_bytes=3 * 2**20),
-            runtime="onnxruntime",
+            runtime=runtime,
             batch=batch,
             precision=precision,
         ),
@@ -106,3 +119,65 @@ def made_failure(*, model: str = "net.onnx", reason: str = "killed") -> FailedRu
         signal="SIGKILL",
         log_tail=("one ``` two", "</details>"),
     )
+
+
+def made_graph(profile: LayerProfile) -> EngineGraph:
+    """Make what an inspector would tell about the layers of a profile, in two precisions."""
+    layers = []
+    for place, layer in enumerate(profile.layers):
+        dtype = "fp16" if place % 3 else "fp32"
+        tensor = TensorInfo(name=f"t{place}", dimensions=(1, 8), dtype=dtype)
+        kind = "Convolution" if place % 2 else "PointWise"
+        layers.append(
+            LayerInfo(name=layer.name, type=kind, outputs=(tensor,), weights_count=10 * place)
+        )
+    return EngineGraph(layers=tuple(layers), io_tensors=("t0",))
+
+
+def made_telemetry(count: int = 40) -> tuple[TelemetrySample, ...]:
+    """Make looks at a GPU that was busy, with one metric that it does not tell."""
+    return tuple(
+        TelemetrySample(
+            at_s=100 + 0.1 * place,
+            gpu_util=0.9,
+            memory_used_bytes=2 * 2**30,
+            sm_clock_hz=1.4e9 + 1e6 * place,
+            power_w=200.0 + place,
+            temperature_c=55.0,
+        )
+        for place in range(count)
+    )
+
+
+def full_runs(folder: Path) -> list[Run]:
+    """Make runs that fill every section there is."""
+    picture = folder / "depth_comparison.png"
+    Image.new("RGB", (1800, 300), "#446688").save(picture)
+    profile = made_profile(40)
+    torch = made_run(phased_times(seed=1), id="torch-1", runtime="torch", batch=1)
+    engine = made_run(
+        phased_times(seed=2),
+        id="engine-1",
+        runtime="tensorrt",
+        precision="fp16",
+        batch=1,
+        findings=(WARNING,),
+        layers=profile,
+        graph=made_graph(profile),
+        telemetry=made_telemetry(),
+        path=folder,
+    )
+    engine.extra["build"] = {"build_s": 12.5, "peak_memory_bytes": 2**30, "tensorrt": "10.9"}
+    engine.extra["checks"] = [{"output": "logits", "max_abs": 1e-3, "cosine": 0.9999, "ok": True}]
+    engine.extra["output_comparison"] = {"max_abs_diff": 0.25, "outputs": {"a": {"mae": 0.1}}}
+    engine.extra["pictures"] = ["depth_comparison.png"]
+    later = [
+        made_run(
+            phased_times(seed=seed), id=f"day-{seed}", batch=8, created=f"2026-03-0{seed}T10:00:00Z"
+        )
+        for seed in (3, 4, 5)
+    ]
+    for place, run in enumerate((torch, engine)):
+        low, high = 0.96 - 0.02 * place, 0.98 - 0.02 * place
+        run.extra["scores"] = {"top-1": {"value": (low + high) / 2, "low": low, "high": high}}
+    return [engine, torch, *later]

@@ -145,5 +145,5 @@ def test_a_hundred_runs_are_described_within_seconds() -> None:
     document = document_from_runs(runs)
     summary = document.tables()[0]
     assert len(summary.rows) == 100
-    assert len([figure for figure in document.figures() if "speed" in figure.id]) == 5
+    assert len([figure for figure in document.figures() if "speed" in figure.id]) == 1
     assert len(json_renderer.json_bytes(document)) < 5_000_000

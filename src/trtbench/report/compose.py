@@ -12,6 +12,7 @@ from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.errors import UsageError
 from trtbench.registry import Registry
 from trtbench.report.document import Document, Section
+from trtbench.report.facts import summarize_all
 from trtbench.report.failures import section_from_failures
 from trtbench.report.labels import model_name
 from trtbench.report.toolkit_files import report
@@ -36,6 +37,7 @@ def document_from_runs(
             "there is nothing to report: no runs were given",
             fix="trtbench runs     (lists the runs there are)",
         )
+    summarize_all(runs)
     ordered: list[tuple[float, str, Section]] = []
     if failures := section_from_failures(failed):
         ordered.append((FAILURES_ORDER, failures.id, failures))

@@ -6,6 +6,7 @@ Knows runs and their summaries; no blocks and no formats.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,6 +26,8 @@ PHASES = {
 }
 """Columns as people call them."""
 
+THREADS = 4
+
 _SUMMARIES: WeakKeyDictionary[Run, Summary] = WeakKeyDictionary()
 
 
@@ -33,6 +36,13 @@ def summary_of(run: Run) -> Summary:
     if run not in _SUMMARIES:
         _SUMMARIES[run] = summary_from_run(run)
     return _SUMMARIES[run]
+
+
+def summarize_all(runs: Sequence[Run]) -> None:
+    """Compute the summaries of many runs side by side; numpy leaves the interpreter meanwhile."""
+    waiting = [run for run in runs if run not in _SUMMARIES]
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        _SUMMARIES.update(zip(waiting, pool.map(summary_from_run, waiting), strict=True))
 
 
 def headline_summary(run: Run) -> ColumnSummary | None:

@@ -63,7 +63,10 @@ def kind_blocks(found: Sequence[Share], name: Name, *, drawn: bool) -> list[Bloc
 
 
 def _figure(parts: dict[tuple[str, str], float], name: Name, *, timed: bool) -> Figure:
-    kinds = list(dict.fromkeys(kind for kind, _ in parts))[:MOST_KINDS]
+    totals: dict[str, float] = {}
+    for (kind, _), part in parts.items():
+        totals[kind] = totals.get(kind, 0.0) + part
+    kinds = sorted(totals, key=lambda kind: -totals[kind])[:MOST_KINDS]
     seen = {precision for _, precision in parts}
     precisions = [each for each in PRECISIONS if each in seen]
     precisions += sorted(seen - set(precisions))

@@ -15,7 +15,7 @@ from trtbench.report.facts import headline_summary
 from trtbench.report.numbers import Unit, text_from_duration, text_from_number
 from trtbench.report.sampling import View, view_of
 
-BOXES_PER_FIGURE = 20
+MOST_BOXES = 40
 BOXES_WITH_TABLE = 4
 """More columns than this do not fit below a picture."""
 MOST_OUTLIERS = 60
@@ -34,32 +34,32 @@ HEADINGS = (
 
 
 def speed_blocks(drawn: Drawn) -> list[Block]:
-    """Draw every run as a box, twenty to a figure, and list the numbers below them."""
+    """Draw runs as boxes, and list the numbers of all runs below them."""
     unit = (drawn.unit, drawn.scale)
     rows: list[tuple[Cell | str, ...]] = [
         (name, *_numbers(run, unit)) for name, run in zip(drawn.names, drawn.runs, strict=True)
     ]
-    figures = [_figure(drawn, begin, rows) for begin in range(0, len(drawn.runs), BOXES_PER_FIGURE)]
     caption = (
         "FPS is one over the mean latency times the batch: items per second, one query at a time."
     )
     table = table_from_rows("speed_benchmark", headings=HEADINGS, rows=rows, caption=caption)
-    return [*figures, table]
+    return [_figure(drawn.part(0, MOST_BOXES), rows), table]
 
 
-def _figure(drawn: Drawn, begin: int, rows: Sequence[tuple[Cell | str, ...]]) -> Figure:
-    part = drawn.part(begin, begin + BOXES_PER_FIGURE)
+def _figure(part: Drawn, rows: Sequence[tuple[Cell | str, ...]]) -> Figure:
     view = view_of(part.columns)
     boxes = tuple(
-        _box(name, role, column, view, drawn)
+        _box(name, role, column, view, part)
         for name, role, column in zip(part.names, part.roles, part.columns, strict=True)
     )
-    statistics = _statistics(rows) if len(rows) <= BOXES_WITH_TABLE else ()
-    number = begin // BOXES_PER_FIGURE + 1
     return Figure(
-        id="speed_benchmark" if number == 1 else f"speed_benchmark_{number}",
+        id="speed_benchmark",
         title="Runs side by side" if len(boxes) > 1 else "Latency as a box",
-        chart=Boxes(value=part.axis(view), boxes=boxes, statistics=statistics),
+        chart=Boxes(
+            value=part.axis(view),
+            boxes=boxes,
+            statistics=_statistics(rows) if len(rows) <= BOXES_WITH_TABLE else (),
+        ),
         caption="Box: quartiles and median. Whiskers: last sample within 1.5 box lengths.",
     )
 

@@ -19,6 +19,12 @@ def families() -> list[str]:
     return [name for name in style.FONTS if name in here] or ["DejaVu Sans"]
 
 
+def families_for(text: str) -> list[str]:
+    """List the fonts a text needs; asking every font for every letter takes time."""
+    first = families()[:1]
+    return first if all(ord(c) in _charmap(first[0]) for c in set(text)) else families()
+
+
 def printable(text: str) -> str:
     """Replace letters no font here has by a box."""
     known = _glyphs()
@@ -27,5 +33,9 @@ def printable(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _glyphs() -> frozenset[int]:
-    fonts = (findfont(FontProperties(family=name)) for name in families())
-    return frozenset(code for path in fonts for code in FT2Font(path).get_charmap())
+    return frozenset(code for name in families() for code in _charmap(name))
+
+
+@lru_cache
+def _charmap(family: str) -> frozenset[int]:
+    return frozenset(FT2Font(findfont(FontProperties(family=family))).get_charmap())

@@ -10,6 +10,7 @@ from trtbench.report.renderers._plot_parts import Spec, axis_spec, ink, rounded,
 
 BAR_PX = 26
 BOX_PX = 52
+ROOMY_BOXES = 20
 FRAME_PX = 120
 LABEL_LENGTH = 40
 
@@ -81,7 +82,8 @@ def boxes(chart: Boxes) -> Spec:
             if box.beyond
         ],
     }  # fmt: skip
-    height = FRAME_PX + BOX_PX * max(2, len(chart.boxes))
+    each = BOX_PX if len(chart.boxes) <= ROOMY_BOXES else BAR_PX
+    height = FRAME_PX + each * max(2, len(chart.boxes))
     return {"data": data, "layout": layout, "height": height}
 
 

@@ -28,6 +28,8 @@ GAP_PX = 44
 OWN_GAP_PX = 70
 """Between panels that each have an x axis with numbers."""
 FRAME_PX = 110
+TITLE_PX = 24
+"""Above the first panel, between its title and the legend."""
 
 MARKERS: dict[str, Spec] = {
     "points": {"size": 5, "opacity": 0.55},
@@ -53,6 +55,8 @@ def lines(chart: Lines) -> Spec:
         data += _traces(chart, panel, place)
         _decorate(layout, chart, panel, place)
     layout["hovermode"] = "closest"
+    if any(panel.y for panel in chart.panels):
+        layout["legend"] = {"y": round(1 + TITLE_PX / plot_px, 4)}
     return {"data": data, "layout": layout, "height": height}
 
 

@@ -107,7 +107,8 @@ def domains(count: int, *, gap_px: float, height_px: float) -> list[tuple[float,
     """Divide the height between panels, the first on top."""
     gap = gap_px / height_px
     each = (1 - gap * (count - 1)) / count
-    return [(1 - (each + gap) * i - each, 1 - (each + gap) * i) for i in range(count)]
+    ends = [1 - (each + gap) * i for i in range(count)]
+    return [(max(0.0, round(end - each, 6)), round(end, 6)) for end in ends]
 
 
 def _logged(value: float | None) -> float | None:

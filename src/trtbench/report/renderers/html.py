@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import resources
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -77,22 +78,26 @@ def packed(data: bytes) -> str:
     return base64.b64encode(gzip.compress(data, LEVEL, mtime=0)).decode()
 
 
-def data_url(picture: Picture) -> str:
-    """Put a picture into the page, no larger than a page shows it."""
-    from io import BytesIO
-
+def data_url(picture: Picture) -> str | None:
+    """Put a picture into the page, no larger than a page shows it; none if it is no picture."""
     from PIL import Image
 
     path = Path(picture.path)
-    with Image.open(path) as image:
-        if max(image.size) <= PICTURE_PX:
-            kind, data = (image.format or "png").lower(), path.read_bytes()
-        else:
-            image.thumbnail((PICTURE_PX, PICTURE_PX))
-            buffer = BytesIO()
-            image.convert("RGB").save(buffer, format="JPEG", quality=85)
-            kind, data = "jpeg", buffer.getvalue()
+    try:
+        with Image.open(path) as image:
+            fits = max(image.size) <= PICTURE_PX
+            kind = (image.format or "png").lower() if fits else "jpeg"
+            data = path.read_bytes() if fits else _smaller(image)
+    except OSError:
+        return None
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def _smaller(image: Any) -> bytes:
+    image.thumbnail((PICTURE_PX, PICTURE_PX))
+    buffer = BytesIO()
+    image.convert("RGB").save(buffer, format="JPEG", quality=85)
+    return buffer.getvalue()
 
 
 @lru_cache(maxsize=1)

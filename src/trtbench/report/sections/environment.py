@@ -96,7 +96,7 @@ def _gpu_facts(environment: Environment) -> dict[str, object]:
 def _words(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _commands(runs: Sequence[Run]) -> list[Block]:

@@ -21,7 +21,7 @@ from trtbench.report.drawn import Drawn, drawn_from_runs, words_beyond
 from trtbench.report.facts import headline_summary, headline_title, measured
 from trtbench.report.numbers import text_from_duration
 from trtbench.report.sampling import bin_edges, ecdf, view_of
-from trtbench.report.speed import speed_blocks
+from trtbench.report.speed import MOST_BOXES, speed_blocks
 from trtbench.report.timeline import panel_from_run
 
 ORDER = 30
@@ -51,8 +51,8 @@ def make(runs: Sequence[Run]) -> Section | None:
     if len(drawn.runs) > MOST_PANELS:
         note = (
             f"Histograms and series show the first {MOST_PANELS} of "
-            f"{len(drawn.runs)} runs, curves the first {min(MOST_CURVES, len(drawn.runs))}; "
-            "tables and box plots show all."
+            f"{len(drawn.runs)} runs, curves the first {min(MOST_CURVES, len(drawn.runs))} and box "
+            f"plots the first {min(MOST_BOXES, len(drawn.runs))}; tables show all."
         )
         blocks.insert(0, Text(text=note))
     return Section(id="latency", title="Latency", blocks=tuple(blocks))

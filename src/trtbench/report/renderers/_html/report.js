@@ -4,7 +4,7 @@
   const root = document.documentElement;
   const palette = JSON.parse(document.getElementById("palette").textContent);
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-  const narrow = () => innerWidth < 620;
+  const narrow = () => innerWidth < 620 && !printing;
   let printing = false;
 
   const isDark = () => {
@@ -202,7 +202,8 @@
     }
     return {
       data,
-      height: spec.height + (narrow() && names > 2 ? 18 * names : 0),
+      // On paper, what is higher than a page would be cut.
+      height: printing ? Math.min(spec.height, 620) : spec.height + (narrow() && names > 2 ? 18 * names : 0),
       layout: {
         ...layout,
         font: { family: getComputedStyle(document.body).fontFamily, size: narrow() ? 11 : 13, color: shade("@ink") },
@@ -213,7 +214,7 @@
         hoverlabel: { align: "left", namelength: -1 },
         // Where fingers scroll, dragging must not zoom.
         dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
-        autosize: true,
+        ...(printing ? { width: 680 } : { autosize: true }),
       },
     };
   };
@@ -230,6 +231,7 @@
     if (!spec) return;
     const { data, layout, height } = prepared(spec);
     place.style.height = `${height}px`;
+    if (printing) Plotly.purge(place);
     const filename = place.dataset.figure;
     place.querySelector(".loading")?.remove();
     const options = { ...config, toImageButtonOptions: { ...config.toImageButtonOptions, filename } };
@@ -335,10 +337,7 @@
 
   addEventListener("beforeprint", () => {
     printing = true;
-    all(".plot[data-drawn]").forEach((place) => {
-      draw(place);
-      Plotly.relayout(place, { width: 680 });
-    });
+    redraw();
   });
   addEventListener("afterprint", () => { printing = false; redraw(); });
 

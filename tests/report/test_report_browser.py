@@ -1,0 +1,286 @@
+"""The page in a real browser: Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from made_runs import NASTY, full_runs, made_failure, made_profile, made_run
+from PIL import Image
+
+from trtbench.report.attachments import samples_from_runs
+from trtbench.report.compose import document_from_runs
+from trtbench.report.renderers import html
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
+    "--disable-dev-shm-usage",
+)  # fmt: skip
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Start Chromium, or skip where there is none; no browser is ever downloaded."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("no Chromium here (apt-get install chromium)")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=program, headless=True, args=list(FLAGS)
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a page that has every kind of block."""
+    folder = tmp_path_factory.mktemp("page")
+    runs = full_runs(folder)
+    runs.append(made_run(model=NASTY, id="nasty", layers=made_profile(500, name=NASTY)))
+    document = document_from_runs(runs, failed=[made_failure(model=NASTY)])
+    document = msgspec.structs.replace(document, attachments=samples_from_runs(runs))
+    return html.render(document, folder)[0]
+
+
+class Opened:
+    """A page with what it said and asked for while it was open."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        settings = {"viewport": {"width": 1280, "height": 900}, "accept_downloads": True}
+        self.context = browser.new_context(**{**settings, **options})
+        self.page = self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda problem: self.said.append(str(problem)))
+        self.page.on("dialog", lambda dialog: self.said.append(f"dialog {dialog.message}"))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
+
+    def column(self, table: str, key: str) -> list[str]:
+        script = """([table, key]) => {
+          const figure = document.querySelector(`figure[data-table="${table}"]`);
+          const place = [...figure.querySelectorAll("th")].findIndex((h) => h.dataset.key === key);
+          return [...figure.querySelectorAll("tbody tr")].filter((r) => !r.hidden)
+            .map((row) => row.cells[place].dataset.v ?? row.cells[place].textContent);
+        }"""
+        found: list[str] = self.page.evaluate(script, [table, key])
+        return found
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Any, report: Path) -> Iterator[Opened]:
+    made = Opened(browser, report)
+    yield made
+    made.context.close()
+
+
+def test_it_loads_without_a_word_and_without_a_network(opened: Opened, report: Path) -> None:
+    assert opened.said == []
+    assert opened.asked == [report.as_uri()]
+
+
+def test_every_chart_is_drawn(opened: Opened) -> None:
+    script = """() => [...document.querySelectorAll(".plot")].map((place) => [
+      place.dataset.figure, place.querySelectorAll("svg.main-svg").length,
+      place.querySelectorAll("path, .point, .bars path").length])"""
+    drawn = opened.page.evaluate(script)
+    assert len(drawn) >= 12
+    for figure, pages, marks in drawn:
+        assert pages, figure
+        assert marks > 3, figure
+
+
+def test_names_run_no_script(opened: Opened) -> None:
+    assert not any(word.startswith("dialog") for word in opened.said)
+    text = opened.page.inner_text("body")
+    assert "<script>alert(1)<b>" in text
+    assert "模型" in text
+
+
+def test_a_click_sorts_and_a_second_one_turns_round(opened: Opened) -> None:
+    head = opened.page.locator('figure[data-table="percentiles"] th[data-key="p50_s"] button')
+    head.click()
+    values = [float(value) for value in opened.column("percentiles", "p50_s")]
+    assert values == sorted(values, reverse=True)
+    assert len(set(values)) > 3
+    head.click()
+    opened.page.wait_for_selector('th[data-key="p50_s"][aria-sort="ascending"]')
+    values = [float(value) for value in opened.column("percentiles", "p50_s")]
+    assert values == sorted(values)
+
+
+def test_the_keyboard_sorts_as_well(opened: Opened) -> None:
+    head = opened.page.locator('figure[data-table="summary"] th[data-key="model"] button')
+    head.focus()
+    opened.page.keyboard.press("Enter")
+    opened.page.wait_for_selector('figure[data-table="summary"] th[aria-sort="ascending"]')
+    names = opened.column("summary", "model")
+    assert names[0].startswith("<script>")
+
+
+def test_what_is_missing_is_sorted_last(opened: Opened) -> None:
+    head = opened.page.locator('figure[data-table="sweep"] th[data-key="prec_1"] button')
+    for _ in range(2):
+        head.click()
+        opened.page.wait_for_timeout(100)
+        assert opened.column("sweep", "prec_1")[-1].startswith("–")
+
+
+def test_a_filter_hides_rows_and_counts(opened: Opened) -> None:
+    box = opened.page.locator('figure[data-table="percentiles"] .filter')
+    every = len(opened.column("percentiles", "column"))
+    box.fill("gpu torch")
+    opened.page.wait_for_function(
+        "document.querySelector('figure[data-table=percentiles] .shown').textContent !== ''"
+    )
+    assert opened.column("percentiles", "column") == ["GPU"]
+    assert f"1 of {every}" in opened.page.inner_text('figure[data-table="percentiles"] .shown')
+    box.fill("")
+
+
+def test_a_long_table_is_completed_when_it_is_wanted(opened: Opened) -> None:
+    figure = opened.page.locator("figure[data-more]")
+    id = figure.get_attribute("data-table")
+    opened.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true })")
+    assert len(opened.column(id, "name")) == html.OPEN_ROWS
+    figure.locator(".more").click()
+    opened.page.wait_for_function(
+        f"document.querySelectorAll('figure[data-table={id}] tbody tr').length === 500"
+    )
+    assert opened.said == []
+
+
+def test_a_chart_zooms_by_keyboard_and_comes_back(opened: Opened) -> None:
+    place = opened.page.locator('.plot[data-figure="latency_ecdf"]')
+    read = "(e) => e._fullLayout.xaxis.range"
+    before = place.evaluate(read)
+    place.focus()
+    opened.page.keyboard.press("+")
+    opened.page.wait_for_timeout(200)
+    zoomed = place.evaluate(read)
+    assert zoomed[1] - zoomed[0] == pytest.approx(0.7 * (before[1] - before[0]), rel=1e-3)
+    opened.page.keyboard.press("ArrowRight")
+    opened.page.wait_for_timeout(200)
+    assert place.evaluate(read)[0] > zoomed[0]
+    opened.page.keyboard.press("0")
+    opened.page.wait_for_timeout(200)
+    assert place.evaluate(read) == pytest.approx(before)
+
+
+def test_a_chart_zooms_by_mouse_and_tells_values(opened: Opened) -> None:
+    place = opened.page.locator('.plot[data-figure="latency_ecdf"]')
+    place.scroll_into_view_if_needed()
+    area = place.locator(".nsewdrag").first.bounding_box()
+    x, y = area["x"] + area["width"] * 0.3, area["y"] + area["height"] * 0.3
+    opened.page.mouse.move(x, y)
+    opened.page.mouse.down()
+    opened.page.mouse.move(x + area["width"] * 0.3, y + area["height"] * 0.3, steps=5)
+    opened.page.mouse.up()
+    opened.page.wait_for_timeout(300)
+    ends = place.evaluate("(e) => e._fullLayout.xaxis.range")
+    full = place.evaluate("(e) => e.layout && e._fullLayout.yaxis.range")
+    assert full[1] - full[0] < 60
+    assert ends[1] > ends[0]
+    bars = opened.page.locator('.plot[data-figure="per_layer_time_1"]')
+    bars.scroll_into_view_if_needed()
+    bars.locator(".bars path").first.hover(force=True)
+    bars.locator(".hoverlayer .hovertext").first.wait_for(timeout=5000)
+    told = bars.locator(".hoverlayer .hovertext").first.text_content()
+    assert "conv" in told
+    assert "µs" in told
+
+
+def test_data_are_saved_from_inside_the_page(opened: Opened, tmp_path: Path) -> None:
+    def saved(selector: str) -> str:
+        with opened.page.expect_download() as waiting:
+            opened.page.locator(selector).click()
+        path = tmp_path / waiting.value.suggested_filename
+        waiting.value.save_as(path)
+        return path.read_text("utf-8")
+
+    document = json.loads(saved('.save[data-name="report.json"]'))
+    assert document["document"]["sections"]
+    samples = list(csv.DictReader(io.StringIO(saved('.save[data-name="engine-1.samples.csv"]'))))
+    assert len(samples) == 500
+    assert float(samples[0]["gpu_s"]) > 0
+    table = list(csv.DictReader(io.StringIO(saved('figure[data-table="summary"] .save-table'))))
+    assert {row["id"] for row in table} >= {"engine-1", "torch-1"}
+    assert float(table[0]["median_s"]) < 1
+
+
+def test_a_command_is_copied(opened: Opened) -> None:
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened.page.locator("#environment .copy-code").first.click()
+    opened.page.wait_for_selector(".toast.on")
+    assert "trtbench bench" in opened.page.evaluate("navigator.clipboard.readText()")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_schemes_colour_page_and_charts(browser: Any, report: Path, scheme: str) -> None:
+    opened = Opened(browser, report, color_scheme=scheme)
+    picture = np.asarray(Image.open(io.BytesIO(opened.page.screenshot())).convert("L"))
+    ground = float(np.median(picture))
+    assert ground > 230 if scheme == "light" else ground < 50
+    script = "(e) => [getComputedStyle(e.querySelector('.xtick text')).fill, e.layout.font.color]"
+    fill, ink = opened.page.locator('.plot[data-figure="latency_ecdf"]').evaluate(script)
+    brightness = sum(int(part) for part in fill[4:-1].split(",")[:3]) / 3
+    assert brightness < 100 if scheme == "light" else brightness > 180, (fill, ink)
+    opened.page.click(".theme")
+    opened.page.wait_for_timeout(300)
+    other = opened.page.locator('.plot[data-figure="latency_ecdf"]').evaluate(script)[1]
+    assert other != ink
+    assert opened.said == []
+    opened.context.close()
+
+
+def test_it_fits_a_phone(browser: Any, report: Path) -> None:
+    opened = Opened(
+        browser, report, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    )
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+    script = """() => [...document.querySelectorAll("main h2, main p, .card, .finding, .plot svg")]
+      .filter((e) => e.getClientRects().length && !e.closest(".scroll"))
+      .filter((e) => e.getBoundingClientRect().right > 391 || e.getBoundingClientRect().left < -1)
+      .map((e) => e.tagName + e.className)"""
+    assert opened.page.evaluate(script) == []
+    # Fingers scroll the page; a chart must not take the gesture for a zoom.
+    place = opened.page.locator('.plot[data-figure="latency_ecdf"]')
+    assert place.evaluate("(e) => e._fullLayout.dragmode") is False
+    assert opened.said == []
+    opened.context.close()
+
+
+def test_it_prints_in_light_colours_with_its_charts(browser: Any, report: Path) -> None:
+    opened = Opened(browser, report, color_scheme="dark")
+    opened.page.emulate_media(media="print")
+    data = opened.page.pdf()
+    assert data.startswith(b"%PDF")
+    assert len(data) > 100_000
+    colour = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert colour == "rgb(255, 255, 255)"
+    opened.context.close()
+
+
+def test_without_scripts_the_numbers_are_still_there(browser: Any, report: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert page.locator('figure[data-table="summary"] tbody tr').count() >= 6
+    assert "needs JavaScript" in page.inner_text('.plot[data-figure="latency_hist"]')
+    context.close()

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from made_runs import (
+    NASTY,
+    WARNING,
+    full_runs,
+    made_failure,
+    made_profile,
+    made_run,
+    made_times,
+    phased_times,
+)
+
+from trtbench.domain.samples import IterationTimes
+from trtbench.report import style
+from trtbench.report.attachments import BUDGET_BYTES, csv_from_columns, samples_from_runs
+from trtbench.report.compose import document_from_runs
+from trtbench.report.document import Document
+from trtbench.report.renderers import html
+from trtbench.report.renderers._plots import spec_from_figure
+
+ALLOWED_SCRIPTS = {"application/json", "text/plain", None}
+
+
+class Outline(HTMLParser):
+    """Collects what a page is made of."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def ids(self) -> list[str]:
+        return [str(attrs["id"]) for _, attrs in self.tags if "id" in attrs]
+
+
+def page_of(document: Document) -> str:
+    return html.page(document)
+
+
+def blob(page: str, id: str) -> bytes:
+    letters = re.search(rf'id="{id}">([^<]*)<', page)
+    assert letters
+    return gzip.decompress(base64.b64decode(letters[1]))
+
+
+@pytest.fixture(scope="module")
+def full_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    runs = full_runs(tmp_path_factory.mktemp("full"))
+    document = document_from_runs(runs, failed=[made_failure()])
+    return page_of(msgspec.structs.replace(document, attachments=samples_from_runs(runs)))
+
+
+def test_plotly_takes_every_figure(tmp_path: Path) -> None:
+    import plotly.graph_objects as go
+
+    document = document_from_runs(full_runs(tmp_path))
+    figures = document.figures()
+    assert {"gpu_utilization", "gpu_power", "layer_kinds_1", "pareto", "history"} <= {
+        figure.id for figure in figures
+    }
+    for figure in figures:
+        spec = spec_from_figure(figure)
+        text = json.dumps(spec)
+        assert "NaN" not in text, figure.id
+        colours = set(re.findall(r'"@(\w+)', text))
+        assert colours <= set(style.TOKENS), figure.id
+        drawable = json.loads(re.sub(r'"@[\w./]+"', '"#123456"', text))
+        go.Figure(data=drawable["data"], layout=drawable["layout"])
+
+
+def test_the_page_points_at_nothing_outside(full_page: str) -> None:
+    outline = Outline(full_page)
+    for tag, attrs in outline.tags:
+        for name in ("src", "href", "srcset", "action", "poster", "data"):
+            value = attrs.get(name)
+            assert value is None or value.startswith(("#", "data:")), (tag, value)
+    policy = next(a["content"] for t, a in outline.tags if a.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "connect-src" not in policy
+    styles = re.findall(r"<style>(.*?)</style>", full_page, flags=re.DOTALL)
+    assert not re.search(r"url\(|@import", "".join(styles))
+
+
+def test_the_page_is_well_formed(full_page: str) -> None:
+    outline = Outline(full_page)
+    ids = outline.ids()
+    assert len(ids) == len(set(ids))
+    links = [str(a["href"])[1:] for t, a in outline.tags if t == "a" and a.get("href")]
+    assert set(links) <= set(ids)
+    assert [t for t, _ in outline.tags].count("h1") == 1
+    assert all(a.get("alt") for t, a in outline.tags if t == "img")
+    for tag in ("table", "details", "section", "figure", "ul", "script", "td", "div"):
+        opened, closed = full_page.count(f"<{tag}"), full_page.count(f"</{tag}>")
+        # Other tags begin with the same letters: <td and <tdx do not, <s and <section would.
+        opened = len(re.findall(rf"<{tag}[\s>]", full_page))
+        assert opened == closed, tag
+
+
+def test_what_matters_comes_first_and_the_command_last(full_page: str) -> None:
+    ids = Outline(full_page).ids()
+    order = [id for id in ids if id in ("summary", "findings", "latency", "environment", "data")]
+    assert order == ["summary", "findings", "latency", "environment", "data"]
+    assert "What to do" in full_page
+    assert "trtbench bench" in full_page[full_page.index('<section id="environment"') :]
+
+
+def test_names_are_shown_and_not_obeyed() -> None:
+    run = made_run(
+        phased_times(),
+        model=NASTY,
+        findings=(msgspec.structs.replace(WARNING, message=NASTY, remedy=NASTY),),
+        layers=made_profile(300, name=NASTY),
+    )
+    run.extra["scores"] = {NASTY: 0.5}
+    run.extra["build"] = {NASTY: NASTY}
+    document = document_from_runs(
+        [run], failed=[made_failure(model=NASTY, reason=NASTY)], title=NASTY
+    )
+    page = page_of(document)
+    scripts = [a.get("type") for t, a in Outline(page).tags if t == "script"]
+    assert set(scripts) <= ALLOWED_SCRIPTS
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "模型" in page
+    # plotly reads a little HTML in names, so they are escaped once more for it.
+    figures = blob(page, "figures").decode()
+    assert "<script" not in figures
+    assert "&lt;script&gt;" in figures
+
+
+def test_ten_runs_stay_under_six_megabytes() -> None:
+    runs = [
+        made_run(phased_times(10_000, seed=seed), id=f"run-{seed}", layers=made_profile(200))
+        for seed in range(10)
+    ]
+    document = document_from_runs(runs)
+    attachments = samples_from_runs(runs)
+    assert attachments
+    page = page_of(msgspec.structs.replace(document, attachments=attachments))
+    assert len(page.encode()) < 6_000_000
+
+
+def test_ten_thousand_layers_do_not_swell_the_page() -> None:
+    page = page_of(document_from_runs([made_run(layers=made_profile(10_000))]))
+    assert len(page) < 3_500_000
+    assert page.count("<tr>") < 600
+    rows = json.loads(blob(page, "rows"))["layers"]
+    assert len(rows) == 10_000 - html.OPEN_ROWS
+    assert rows[0][1][1] > rows[-1][1][1]
+
+
+def test_the_report_inside_the_page_is_the_json_report() -> None:
+    document = document_from_runs([made_run()])
+    inside = json.loads(blob(page_of(document), "report-json"))
+    assert inside["document"]["title"] == document.title
+    assert inside["summary"]["samples"] == 2000
+
+
+def test_samples_inside_the_page_are_those_of_the_run() -> None:
+    run = made_run(phased_times(500))
+    (attachment,) = samples_from_runs([run])
+    lines = gzip.decompress(attachment.content).decode().splitlines()
+    names = lines[0].split(",")
+    table = np.array([[float(value) for value in line.split(",")] for line in lines[1:]])
+    for name in ("host", "gpu", "start"):
+        column = table[:, names.index(f"{name}_s")]
+        np.testing.assert_allclose(column, getattr(run.times, name), atol=1e-10)
+
+
+def test_launches_travel_with_the_samples() -> None:
+    times = IterationTimes(host=np.full(4, 1e-3), launch=np.array([0, 0, 1, 1]))
+    text = csv_from_columns(made_run(times), ["host"])
+    assert text.splitlines()[:2] == ["launch,host_s", "0,0.0010000000"]
+    assert text.splitlines()[-1].startswith("1,")
+
+
+def test_a_page_carries_what_fits_and_says_what_does_not() -> None:
+    few = made_run(made_times(100), id="few")
+    many = made_run(phased_times(200_000), id="many")
+    attachments = samples_from_runs([few, many])
+    assert [each.name for each in attachments] == ["few.samples.csv", "many.samples.csv"]
+    assert "host" in attachments[1].title
+    more = [made_run(made_times(300_000), id=str(n)) for n in range(3)]
+    assert samples_from_runs(more) == ()
+    assert "too many for a page" in page_of(document_from_runs(more))
+    assert sum(len(each.content) for each in attachments) < BUDGET_BYTES
+
+
+@pytest.mark.parametrize(
+    "column", [np.array([1e-3]), np.zeros(20), np.full(20, 2e-3), np.array([1e-9, 10.0] * 20)]
+)
+def test_odd_columns_make_a_page(column: np.ndarray) -> None:
+    page = page_of(document_from_runs([made_run(IterationTimes(host=column))]))
+    assert "</html>" in page
+
+
+def test_failures_and_runs_without_samples_make_a_page() -> None:
+    assert "SIGKILL" in page_of(document_from_runs([], failed=[made_failure()]))
+    page = page_of(document_from_runs([made_run(IterationTimes())]))
+    assert 'id="summary"' in page
+
+
+def test_every_role_has_a_shade_for_light_and_dark() -> None:
+    roles = [*style.ROLES, *(f"run:{index}" for index in range(9)), "unknown"]
+    for role in roles:
+        light, dark = style.TOKENS[style.token(role)]
+        assert light == style.colour(role)
+        assert light != dark
