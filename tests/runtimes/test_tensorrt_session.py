@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from gpu_standin import COPY_S, GPU_S, Code, Cudart, DataType, Trt, plan_bytes
+from gpu_standin import COPY_S, GPU_S, Clock, Code, Cudart, DataType, Trt, plan_bytes
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
@@ -24,6 +24,7 @@ from trtbench.runtimes import _trt_engine, tensorrt
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Trt:
     """A stand-in TensorRT on a stand-in GPU in the place of the real ones."""
+    Clock().install(monkeypatch)
     api = Cudart()
     trt = Trt(api)
     monkeypatch.setattr(door, "runtime_module", lambda: api)
@@ -84,7 +85,7 @@ def test_pipeline_keeps_two_queries_in_flight(gpu: Trt, spec: RunSpec, tmp_path:
     _, serial = bench(spec, tmp_path, stop=Length(iterations=60))
     between = np.median(np.diff(times.start))
     assert between < np.median(np.diff(serial.start)) - COPY_S
-    assert between == pytest.approx(GPU_S, rel=0.1)
+    assert between == pytest.approx(GPU_S, rel=0.02)
     assert np.median(times.end_to_end) > np.median(times.latency)
 
 
@@ -108,7 +109,7 @@ def test_gpu_runs_back_to_back_from_a_graph_without_copies(
     assert set(times.durations()) == {"latency", "enqueue", "gpu"}
     assert outcome.conditions["cuda_graph"].value is True
     assert np.median(times.gpu) == pytest.approx(GPU_S, rel=0.05)
-    assert np.median(np.diff(times.start)) == pytest.approx(GPU_S, rel=0.1)
+    assert np.median(np.diff(times.start)) == pytest.approx(GPU_S, rel=0.02)
     assert gpu.cuda.flags == (1, 1)
 
 
