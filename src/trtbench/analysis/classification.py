@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.domain.result import Interval, Score
+from trtbench.domain.spec import Value
 
 LEVEL = 0.95
 _Z = 1.959963984540054
@@ -25,18 +26,87 @@ def rank_of_label(scores: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int6
 
 def top_k(scores: NDArray[Any], labels: NDArray[Any], *, k: int = 1) -> Score:
     """Share of examples whose label is among the k best, with Wilson's interval."""
-    hits = int((rank_of_label(scores, labels) <= k).sum())
+    return top_k_from_ranks(rank_of_label(scores, labels), k=k)
+
+
+def top_k_from_ranks(ranks: NDArray[Any], *, k: int = 1) -> Score:
+    """The same, from the places of the labels."""
+    hits = int((ranks <= k).sum())
     return Score(
         metric=f"top{k}",
-        value=hits / len(labels),
-        interval=wilson(hits, len(labels)),
-        count=len(labels),
+        value=hits / len(ranks),
+        interval=wilson(hits, len(ranks)),
+        count=len(ranks),
+    )
+
+
+class McNemar(Value, frozen=True, kw_only=True):
+    """Two models on the same examples: how often only one is right, and whether that is chance."""
+
+    only_first: int
+    only_second: int
+    p: float
+    """Exact, two-sided."""
+    difference: float
+    """Accuracy of the second less that of the first."""
+    interval: Interval
+
+
+class ClassRow(Value, frozen=True, kw_only=True):
+    """One class of a data set."""
+
+    label: int
+    count: int
+    top1: float
+    top5: float
+
+
+def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
+    """Test whether two models that judged the same examples are equally right."""
+    from scipy.special import bdtr
+
+    lost = int((first & ~second).sum())
+    won = int((~first & second).sum())
+    apart, count = lost + won, len(first)
+    p = min(1.0, 2.0 * float(bdtr(min(lost, won), apart, 0.5))) if apart else 1.0
+    difference = (won - lost) / count
+    half = _Z * math.sqrt(max(0.0, apart - (won - lost) ** 2 / count)) / count
+    return McNemar(
+        only_first=lost,
+        only_second=won,
+        p=p,
+        difference=difference,
+        interval=Interval(
+            low=difference - half,
+            high=difference + half,
+            level=LEVEL,
+            meaning="95 % of the difference for other examples of the same kind",
+        ),
+    )
+
+
+def per_class(ranks: NDArray[Any], labels: NDArray[Any]) -> tuple[ClassRow, ...]:
+    """Accuracy of every class that has examples, in order of labels."""
+    return tuple(
+        ClassRow(
+            label=int(label),
+            count=int(chosen.sum()),
+            top1=float((ranks[chosen] <= 1).mean()),
+            top5=float((ranks[chosen] <= 5).mean()),
+        )
+        for label in np.unique(labels)
+        for chosen in (labels == label,)
     )
 
 
 def agreement(first: NDArray[Any], second: NDArray[Any]) -> Score:
     """Share of examples for which two models name the same class."""
-    same = int((first.argmax(axis=1) == second.argmax(axis=1)).sum())
+    return agreement_from_classes(first.argmax(axis=1), second.argmax(axis=1))
+
+
+def agreement_from_classes(first: NDArray[Any], second: NDArray[Any]) -> Score:
+    """The same, from the classes they name."""
+    same = int((first == second).sum())
     return Score(
         metric="agreement",
         value=same / len(first),

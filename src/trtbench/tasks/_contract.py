@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 
 from trtbench.domain.result import Scalar, Score
 from trtbench.domain.spec import TensorSpec, Value
+from trtbench.errors import UsageError, near_miss
 from trtbench.host.chunks import Chunks
 
 Array = NDArray[np.generic]
 Arrays = Mapping[str, Array]
 Settings = Mapping[str, Scalar]
 Tensors = Sequence[TensorSpec]
+
+COMMON = ("data", "unlabelled")
+"""Settings of every task: where the data is, and whether inputs are all that is wanted of it."""
 
 
 class Flag(Value, frozen=True, kw_only=True):
@@ -38,6 +42,27 @@ class Flag(Value, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return self.name.replace("-", "_")
+
+
+def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
+    """Settings with the defaults of those that were left out; unknown ones are refused."""
+    known = {flag.key: flag for flag in flags}
+    for key in settings:
+        if key not in known and key not in COMMON:
+            guess = near_miss(key, known)
+            raise UsageError(
+                f"the task has no setting {key!r}",
+                facts={"known": ", ".join(known)},
+                fix=f"did you mean {guess}?" if guess else None,
+            )
+    return {**{key: flag.default for key, flag in known.items()}, **settings}
+
+
+def number(settings: Settings, key: str) -> float:
+    """A setting that is a number."""
+    value = settings[key]
+    assert value is not None
+    return float(value)
 
 
 class Source(Protocol):

@@ -20,7 +20,8 @@ from trtbench.host.arrays import refuse_missing
 from trtbench.host.chunks import Chunks
 from trtbench.host.models import format_of, model_ref
 from trtbench.store.store import Store
-from trtbench.tasks._feed import open_feed
+from trtbench.tasks._contract import completed
+from trtbench.tasks._feed import TASKS, open_feed
 from trtbench.workflows.bench import Conduct
 from trtbench.workflows.config import Config
 from trtbench.workflows.infer import stream
@@ -194,7 +195,7 @@ def _feed(inputs: Inputs, models: Sequence[Path]) -> Feed:
         return Feed(
             kind="task",
             task=inputs.task,
-            settings=dict(inputs.settings),
+            settings=completed(TASKS.load(inputs.task).FLAGS, inputs.settings),
             count=inputs.limit,
             seed=inputs.seed,
         )

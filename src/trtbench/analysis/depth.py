@@ -1,0 +1,181 @@
+"""How right depth maps are: the usual metrics, with alignment and kinds of maps made explicit.
+
+A map holds depth, inverse depth (1 / depth) or disparity (baseline times focal length / depth).
+Alignment happens in the prediction's own kind, metrics in the kind that was asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.spec import Value
+
+Kind = Literal["depth", "inverse", "disparity"]
+Align = Literal["median", "least-squares", "none"]
+Floats = NDArray[np.float64]
+
+METRICS = ("abs_rel", "sq_rel", "rmse", "rmse_log", "log10", "silog", "d1", "d2", "d3")
+
+
+class DepthRules(Value, frozen=True, kw_only=True):
+    """How a prediction is held against the truth."""
+
+    truth_kind: Kind = "depth"
+    output_kind: Kind = "inverse"
+    align: Align = "median"
+    space: Literal["depth", "inverse"] = "depth"
+    """What the metrics are computed on."""
+    min_depth: float = 1e-3
+    max_depth: float = 1e5
+    silog_lambda: float = 0.5
+    disparity_scale: float = 1.0
+    """Baseline times focal length."""
+
+    @property
+    def words(self) -> str:
+        return (
+            f"predictions are {self.output_kind}, ground truth is {self.truth_kind}; aligned by "
+            f"{self.align} as {self.output_kind}, compared as {self.space}, valid from "
+            f"{self.min_depth:g} to {self.max_depth:g}, silog with lambda {self.silog_lambda:g}; "
+            "per image, then averaged"
+        )
+
+
+class DepthResult(Value, frozen=True, kw_only=True):
+    """One image; ``metrics`` is ``None`` when it cannot be judged, and ``reason`` says why."""
+
+    metrics: dict[str, float] | None
+    reason: str | None = None
+    valid: int = 0
+    nonfinite: int = 0
+    """Valid pixels of the truth where the prediction is not finite; they are left out."""
+
+
+def judge_map(prediction: NDArray[Any], truth: NDArray[Any], rules: DepthRules) -> DepthResult:
+    """Compare a prediction with a ground truth of the same size."""
+    depth = to_depth(truth.astype(np.float64), rules.truth_kind, rules.disparity_scale)
+    mask = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
+    finite = np.isfinite(prediction)
+    lost = int((mask & ~finite).sum())
+    mask &= finite
+    valid = int(mask.sum())
+    if not valid:
+        reason = "the prediction is not finite" if lost else "no valid ground truth"
+        return DepthResult(metrics=None, reason=reason, nonfinite=lost)
+    own, wanted = prediction[mask].astype(np.float64), depth[mask]
+    aligned, problem = align(
+        own, from_depth(wanted, rules.output_kind, rules.disparity_scale), how=rules.align
+    )
+    if aligned is None:
+        return DepthResult(metrics=None, reason=problem, valid=valid, nonfinite=lost)
+    found = _clipped_depth(aligned, rules)
+    if rules.space == "inverse":
+        found, wanted = 1.0 / found, 1.0 / wanted
+    metrics = metrics_of(found, wanted, silog_lambda=rules.silog_lambda)
+    return DepthResult(metrics=metrics, valid=valid, nonfinite=lost)
+
+
+def metrics_of(found: Floats, wanted: Floats, *, silog_lambda: float = 0.5) -> dict[str, float]:
+    """All metrics of positive values."""
+    error = found - wanted
+    logs = np.log(found) - np.log(wanted)
+    ratio = np.maximum(found / wanted, wanted / found)
+    return {
+        "abs_rel": float((np.abs(error) / wanted).mean()),
+        "sq_rel": float((error**2 / wanted).mean()),
+        "rmse": float(np.sqrt((error**2).mean())),
+        "rmse_log": float(np.sqrt((logs**2).mean())),
+        "log10": float((np.abs(logs) / np.log(10.0)).mean()),
+        "silog": float(np.sqrt(max(0.0, (logs**2).mean() - silog_lambda * logs.mean() ** 2))),
+        **{f"d{k}": float((ratio < 1.25**k).mean()) for k in (1, 2, 3)},
+    }
+
+
+def align(own: Floats, wanted: Floats, *, how: Align) -> tuple[Floats | None, str | None]:
+    """Scale, or scale and shift, a prediction to the truth; ``None`` with the reason if not."""
+    if how == "none":
+        return own, None
+    if how == "median":
+        middle = float(np.median(own))
+        if middle <= 0:
+            return None, "the median of the prediction is not positive"
+        return own * (float(np.median(wanted)) / middle), None
+    count = len(own)
+    spread = count * float((own**2).sum()) - float(own.sum()) ** 2
+    if count < 2 or spread <= 1e-12 * count * float((own**2).sum()):
+        return None, "the prediction is constant"
+    scale = (count * float((own * wanted).sum()) - float(own.sum()) * float(wanted.sum())) / spread
+    if scale <= 0:
+        return None, "the best fit is upside down"
+    return scale * own + (float(wanted.sum()) - scale * float(own.sum())) / count, None
+
+
+def to_depth(values: NDArray[Any], kind: Kind, scale: float = 1.0) -> Floats:
+    """Make depth of a map of any kind; zero inverse depth is infinitely far."""
+    if kind == "depth":
+        return np.asarray(values, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((scale if kind == "disparity" else 1.0) / values, np.float64)
+
+
+def from_depth(depth: Floats, kind: Kind, scale: float = 1.0) -> Floats:
+    """Make a map of any kind of depth; the two directions are the same formula."""
+    return to_depth(depth, kind, scale)
+
+
+def map_differences(reference: NDArray[Any], candidate: NDArray[Any]) -> dict[str, float] | None:
+    """How far a map is from a reference's, in parts of the reference's range.
+
+    ``own_*`` normalises each map by its own range, as toolkit 001 did: that hides a wrong scale.
+    """
+    a, b = reference.astype(np.float64), candidate.astype(np.float64)
+    usable = np.isfinite(a) & np.isfinite(b)
+    if not usable.any():
+        return None
+    a, b = a[usable], b[usable]
+    span = float(np.ptp(a))
+    error = (b - a) / (span or 1.0)
+    own = _unit(b) - _unit(a)
+    norm = float(np.linalg.norm(a))
+    return {
+        "mae": float(np.abs(error).mean()),
+        "rmse": float(np.sqrt((error**2).mean())),
+        "max_error": float(np.abs(error).max()),
+        "rel_l2": float(np.linalg.norm(b - a)) / norm if norm else 0.0,
+        "own_mae": float(np.abs(own).mean()),
+        "own_rmse": float(np.sqrt((own**2).mean())),
+        "own_max_error": float(np.abs(own).max()),
+    }
+
+
+def resize_map(values: NDArray[Any], shape: tuple[int, int]) -> Floats:
+    """Resize bilinearly, with pixels at their centres (half-pixel), as networks are trained."""
+    found = np.asarray(values, np.float64)
+    if found.shape == shape:
+        return found
+    for axis, size in enumerate(shape):
+        low, high, part = _taps(found.shape[axis], size)
+        weights = part[:, None] if axis == 0 else part[None, :]
+        found = (1 - weights) * found.take(low, axis) + weights * found.take(high, axis)
+    return np.asarray(found, np.float64)
+
+
+def _taps(have: int, want: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    places = np.clip((np.arange(want) + 0.5) * have / want - 0.5, 0, have - 1)
+    low = np.floor(places).astype(np.int64)
+    return low, np.minimum(low + 1, have - 1), places - low
+
+
+def _clipped_depth(aligned: Floats, rules: DepthRules) -> Floats:
+    """Make depth of an aligned prediction, within the valid range."""
+    if rules.output_kind != "depth":
+        scale = rules.disparity_scale if rules.output_kind == "disparity" else 1.0
+        aligned = scale / np.maximum(aligned, scale / rules.max_depth)
+    return np.asarray(np.clip(aligned, rules.min_depth, rules.max_depth), np.float64)
+
+
+def _unit(values: Floats) -> Floats:
+    return np.asarray((values - values.min()) / (float(np.ptp(values)) + 1e-8), np.float64)

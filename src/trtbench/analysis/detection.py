@@ -1,0 +1,70 @@
+"""Boxes: overlap, suppression of doubles, and the way back from a letterboxed image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.spec import Value
+
+Floats = NDArray[np.float64]
+
+
+class Letterbox(Value, frozen=True, kw_only=True):
+    """How an image was put into a network's input: scaled, then padded."""
+
+    scale_x: float
+    scale_y: float
+    left: int
+    top: int
+
+    def undo(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Network coordinates to those of the image."""
+        return (x - self.left) / self.scale_x, (y - self.top) / self.scale_y
+
+
+def letterbox_of(
+    size: tuple[int, int], target: tuple[int, int]
+) -> tuple[Letterbox, tuple[int, int]]:
+    """Fit (height, width) into a target; gives the geometry and the size in between."""
+    scale = min(target[0] / size[0], target[1] / size[1])
+    high, wide = (max(1, round(side * scale)) for side in size)
+    geometry = Letterbox(
+        scale_x=wide / size[1],
+        scale_y=high / size[0],
+        left=(target[1] - wide) // 2,
+        top=(target[0] - high) // 2,
+    )
+    return geometry, (high, wide)
+
+
+def corners_from_centres(boxes: NDArray[Any]) -> Floats:
+    """(cx, cy, w, h) to (x0, y0, x1, y1)."""
+    centre, half = boxes[:, :2], boxes[:, 2:4] / 2
+    return np.asarray(np.concatenate([centre - half, centre + half], axis=1), np.float64)
+
+
+def iou_matrix(first: NDArray[Any], second: NDArray[Any]) -> Floats:
+    """Intersection over union of every box of one list with every box of another."""
+    low = np.maximum(first[:, None, :2], second[None, :, :2])
+    high = np.minimum(first[:, None, 2:4], second[None, :, 2:4])
+    shared = np.clip(high - low, 0, None).prod(axis=2)
+    areas = [np.clip(each[:, 2:4] - each[:, :2], 0, None).prod(axis=1) for each in (first, second)]
+    union = areas[0][:, None] + areas[1][None, :] - shared
+    return np.asarray(np.divide(shared, union, out=np.zeros_like(shared), where=union > 0))
+
+
+def suppress(
+    boxes: NDArray[Any], scores: NDArray[Any], *, iou: float = 0.7, most: int = 300
+) -> NDArray[np.int64]:
+    """Greedy non-maximum suppression: the places of the boxes that stay, the best first."""
+    order = np.argsort(-scores, kind="stable")
+    kept: list[int] = []
+    while len(order) and len(kept) < most:
+        best, rest = order[0], order[1:]
+        kept.append(int(best))
+        overlaps = iou_matrix(boxes[best][None], boxes[rest])[0]
+        order = rest[overlaps <= iou]
+    return np.array(kept, np.int64)

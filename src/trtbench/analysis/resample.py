@@ -1,0 +1,56 @@
+"""Intervals by resampling examples: what other examples of the same kind would have given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.result import Interval
+
+RESAMPLES = 2000
+LEVEL = 0.95
+MEANING = "95 % for other examples of the same kind (bootstrap over examples)"
+
+_BLOCK = 2**22
+"""Indices drawn at a time."""
+
+
+def mean_interval(values: NDArray[Any], *, resamples: int = RESAMPLES) -> Interval | None:
+    """Bootstrap interval of a mean; ``None`` with fewer than two examples."""
+    numbers = np.asarray(values, np.float64)
+    count = len(numbers)
+    if count < 2:
+        return None
+    rng = np.random.default_rng(0)
+    at_once = max(1, _BLOCK // count)
+    means = np.concatenate(
+        [
+            numbers[rng.integers(0, count, (min(at_once, resamples - done), count))].mean(axis=1)
+            for done in range(0, resamples, at_once)
+        ]
+    )
+    return interval_from_draws(means)
+
+
+def statistic_interval(
+    statistic: Callable[[NDArray[np.int64]], float], *, examples: int, resamples: int
+) -> Interval | None:
+    """Bootstrap interval of any statistic of how often each example is drawn."""
+    if examples < 2:
+        return None
+    rng = np.random.default_rng(0)
+    draws = []
+    for _ in range(resamples):
+        chosen = rng.integers(0, examples, examples)
+        draws.append(statistic(np.bincount(chosen, minlength=examples)))
+    finite = np.array([value for value in draws if np.isfinite(value)])
+    return interval_from_draws(finite) if len(finite) > 1 else None
+
+
+def interval_from_draws(draws: NDArray[Any]) -> Interval:
+    """The middle part of what was drawn."""
+    low, high = np.quantile(draws, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return Interval(low=float(low), high=float(high), level=LEVEL, meaning=MEANING)

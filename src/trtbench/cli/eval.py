@@ -1,0 +1,136 @@
+"""``trtbench eval``: how right models are at their task, and how fast on the same data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtbench.cli._options import json_option, store_option
+from trtbench.cli._task_flags import TaskCommand, settings_from_flags
+from trtbench.cli.check import conduct_from_flags, side_flags, side_options
+
+if TYPE_CHECKING:
+    from trtbench.workflows.evaluate import Evaluation
+
+SHOWN_ROWS = 10
+
+
+@click.command("eval", cls=TaskCommand)
+@click.argument("models", nargs=-1, required=True)
+@click.option("--task", required=True, metavar="NAME",
+              help="classification, depth, pose; with --help shows its flags.")  # fmt: skip
+@click.option("--data", required=True, metavar="PATH", help="Images, or an .npz with labels.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many items.")
+@click.option("--warmup", metavar="PERCENT", default="10%", show_default=True,
+              help="Batches at the start whose times do not count.")  # fmt: skip
+@side_options
+@click.option("--join", "runs", multiple=True, metavar="RUN",
+              help="Insist on this run; those of the same bytes are joined anyway.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("artifacts/eval"),
+              show_default=True, help="Folder of tables and pictures.")  # fmt: skip
+@store_option
+@json_option
+def command(models: tuple[str, ...], **flags: Any) -> None:
+    """Evaluate MODELS on data with known answers, each through its own runtime.
+
+    Scores are kept beside all stored runs of the same bytes, and reports show them there. Latency
+    is taken in the same pass: what it says is said about this pass; bench measures it alone.
+
+    \b
+    Examples:
+      trtbench eval model.onnx model.engine --task classification --data val --batch 8
+      trtbench eval depth.engine --task depth --data images --gt depths --align least-squares
+      trtbench eval yolov8n-pose.onnx --task pose --data images --annotations people.json
+      trtbench eval stgcn.onnx --task classification --data skeletons.npz
+    """
+    from trtbench.cli._screen import Talk, say
+    from trtbench.store.store import Store
+    from trtbench.units import fraction_from_text
+    from trtbench.workflows.config import load_config
+    from trtbench.workflows.evaluate import Asked, run_evaluation
+    from trtbench.workflows.evaluate_files import join, write_evaluation
+
+    config = load_config(store=flags["store"])
+    store = Store(Path(config.store))
+    asked = Asked(
+        task=flags["task"],
+        settings=settings_from_flags(flags["task"], flags, data=flags["data"]),
+        limit=flags["limit"],
+        warmup=fraction_from_text(flags["warmup"]),
+        flags=side_flags(flags),
+        runtimes=flags["runtime"] or (None,),
+        pythons=flags["python"] or (None,),
+    )
+    with Talk("eval") as talk:
+        evaluation = run_evaluation(
+            models, store=store, config=config, asked=asked, output=flags["output"],
+            conduct=conduct_from_flags(flags, config.defaults.timeout, talk), runs=flags["runs"],
+        )  # fmt: skip
+    evaluation = join(evaluation, store, runs=flags["runs"])
+    paths = write_evaluation(evaluation, flags["output"])
+    _show(evaluation, flags)
+    say(f"written {', '.join(str(path) for path in paths)}")
+    for label, ids in evaluation.joined.items():
+        say(f"{label}: joined to {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
+
+
+def _show(evaluation: Evaluation, flags: dict[str, Any]) -> None:
+    if flags["as_json"]:
+        from trtbench.domain.codec import json_from_value
+
+        click.echo(json_from_value(evaluation).decode(), nl=False)
+        return
+    from trtbench.cli._screen import result_console
+    from trtbench.workflows.evaluate_files import main_table, split_table
+
+    console = result_console()
+    console.print(f"{evaluation.task} · {evaluation.data}", style="bold", markup=False)
+    console.print(evaluation.method, style="dim", markup=False)
+    _print_scores(console, evaluation)
+    heads, rows = main_table(evaluation)
+    count = len(heads) - 2
+    sizes = [[*row[:4], *row[count:]] for row in rows]
+    _print_table(console, (*heads[:4], *heads[count:]), sizes)
+    console.print()
+    _print_table(console, *split_table(evaluation))
+    for table in evaluation.tables:
+        console.print(f"\n{table.title}", style="bold", markup=False)
+        cells = [[_cell(value) for value in row] for row in table.rows[:SHOWN_ROWS]]
+        _print_table(console, table.headings, cells)
+        if len(table.rows) > SHOWN_ROWS:
+            console.print(f"{SHOWN_ROWS} of {len(table.rows)} rows; all are in eval.json")
+    for note in (*evaluation.notes, *(n for model in evaluation.models for n in model.notes)):
+        console.print(f"note: {note}", markup=False)
+
+
+def _print_scores(console: Any, evaluation: Evaluation) -> None:
+    rows = []
+    for model in evaluation.models:
+        for score in model.scores:
+            span = score.interval
+            between = f"{span.low:.4g} to {span.high:.4g}" if span else "–"
+            rows.append(
+                [model.label, score.metric, f"{score.value:.4g}", between, str(score.count)]
+            )
+    if rows:
+        _print_table(console, ("model", "metric", "value", "95 %", "examples"), rows)
+        console.print()
+
+
+def _print_table(console: Any, heads: Any, rows: list[list[str]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for place, name in enumerate(heads):
+        table.add_column(name, justify="left" if place == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,176 @@
+"""Images with their ground truth of depth, and sheets that show both beside predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.depth import DepthResult, DepthRules, to_depth
+from trtbench.errors import InputError, UsageError
+from trtbench.tasks._contract import Arrays, Picture, Predicted, Settings, Source, Tensors
+from trtbench.tasks._drawing import grid, save, show
+from trtbench.tasks._images import (
+    Loaded,
+    find_images,
+    image_input,
+    normalized,
+    read_image,
+    scaled,
+)
+
+SIZE = 518
+WORST = 3
+TRUTHS = (".npy", ".png")
+
+Results = Mapping[int, DepthResult]
+"""Of one model, by image."""
+
+
+class DepthImages:
+    """Images with the file of their ground truth, where there is one."""
+
+    def __init__(self, settings: Settings, tensors: Tensors) -> None:
+        path = Path(str(settings["data"]))
+        if not path.exists():
+            raise InputError(f"there is no image or folder at {path}")
+        size = settings.get("size")
+        fixed = image_input(tensors)
+        self._takes = fixed if fixed.size else image_input(tensors, size=int(size or SIZE))
+        self._settings = settings
+        self.paths = find_images(path) if path.is_dir() else [path]
+        self.notes: tuple[str, ...] = ()
+        truth = settings.get("gt")
+        self.truths: dict[int, Path] = self._match(Path(str(truth))) if truth else {}
+        self.names = tuple(each.name for each in self.paths)
+
+    def load(self, index: int) -> Loaded:
+        pixels = read_image(self.paths[index], channels=self._takes.channels)
+        return Loaded(index=index, pixels=pixels)
+
+    def prepare(self, loaded: Loaded) -> Arrays:
+        assert self._takes.size is not None
+        how: Any = self._settings.get("interpolation") or "bicubic"
+        pixels = scaled(loaded.pixels, self._takes.size, how=how)
+        return {
+            self._takes.name: normalized(
+                pixels, self._settings.get("normalize") or "imagenet", self._takes
+            )
+        }
+
+    def truth(self, index: int) -> NDArray[np.float64] | None:
+        """Read the ground truth of one image."""
+        path = self.truths.get(index)
+        if path is None:
+            return None
+        values = read_truth(path) / float(self._settings.get("gt_scale") or 1.0)
+        return np.asarray(values, np.float64)
+
+    def _match(self, path: Path) -> dict[int, Path]:
+        """Pair images and truths by their names without endings; the rest is named."""
+        if path.is_file():
+            if len(self.paths) != 1:
+                raise UsageError("one ground truth, and several images", fix="--gt FOLDER")
+            return {0: path}
+        if not path.is_dir():
+            raise InputError(f"there is no ground truth at {path}")
+        files = {
+            each.stem: each for each in sorted(path.rglob("*")) if each.suffix.lower() in TRUTHS
+        }
+        found = {i: files[each.stem] for i, each in enumerate(self.paths) if each.stem in files}
+        without = [each.name for i, each in enumerate(self.paths) if i not in found]
+        unused = sorted(set(files) - {each.stem for each in self.paths})
+        for what, names in (("images without ground truth", without),
+                            ("ground truths without image", unused)):  # fmt: skip
+            if names:
+                shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
+                self.notes = (*self.notes, f"{len(names)} {what}: {shown}")
+        if not found:
+            raise InputError(
+                "no ground truth belongs to any image: names do not match",
+                facts={"images": self.paths[0].name, "ground truth": next(iter(files), "none")},
+            )
+        return found
+
+
+def read_truth(path: Path) -> NDArray[Any]:
+    """Read one ground truth."""
+    if path.suffix.lower() == ".png":
+        from PIL import Image
+
+        with Image.open(path) as picture:
+            return np.asarray(picture, np.float64)
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as problem:
+        raise InputError(f"{path} cannot be read", facts={"reason": problem}) from None
+    values = np.squeeze(np.asarray(values))
+    if values.ndim != 2:
+        raise InputError(f"{path} is not a map", facts={"shape": values.shape})
+    return values
+
+
+def draw_depth(
+    images: DepthImages,
+    source: Source,
+    models: Sequence[Predicted],
+    results: Sequence[Results],
+    rules: DepthRules,
+    folder: Path,
+) -> list[Picture]:
+    """The first image, and those the first model is worst on."""
+    good = {i: each.metrics for i, each in results[-1].items() if each.metrics}
+    worst = sorted(good, key=lambda index: -good[index]["abs_rel"])[:WORST]
+    chosen = {"depth_comparison.png": 0}
+    if len(source.names) > 1:
+        chosen |= {f"depth_worst_{place}.png": item for place, item in enumerate(worst)}
+    pictures = []
+    for name, index in chosen.items():
+        figure = _sheet(images, index, models, results, rules, name=source.names[index])
+        title = "Depth" if index == 0 else f"Worst image of {models[-1].label}"
+        path = save(figure, folder / name)
+        pictures.append(Picture(path=path, title=f"{title}: {source.names[index]}"))
+    return pictures
+
+
+def _sheet(
+    images: DepthImages,
+    index: int,
+    models: Sequence[Predicted],
+    results: Sequence[Results],
+    rules: DepthRules,
+    *,
+    name: str,
+) -> Any:
+    truth = images.truth(index)
+    figure, axes = grid(1, 1 + (truth is not None) + len(models), title=name)
+    places = iter(axes[0])
+    show(next(places), read_image(images.paths[index], channels=3), "image")
+    if truth is not None:
+        depth = to_depth(truth, rules.truth_kind, rules.disparity_scale)
+        valid = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
+        with np.errstate(divide="ignore"):
+            shown = np.where(valid, 1.0 / depth, np.nan)
+        show(next(places), shown, "ground truth (near is bright)", kind="map")
+    for model, own_results in zip(models, results, strict=True):
+        own = model.chunks.rows(index, index + 1)["depth"][0].astype(np.float64)
+        if rules.output_kind == "depth":
+            with np.errstate(divide="ignore"):
+                own = 1.0 / own
+        show(next(places), own, _title(model, own_results.get(index)), kind="map")
+    return figure
+
+
+def _title(model: Predicted, result: DepthResult | None) -> str:
+    lines = [model.label]
+    if model.latency_s:
+        lines.append(f"{model.latency_s * 1e3:.2f} ms, {1 / model.latency_s:.1f} FPS")
+    if result is not None and result.metrics is not None:
+        metrics = result.metrics
+        lines.append(
+            f"abs_rel {metrics['abs_rel']:.3f}, rmse {metrics['rmse']:.3g}, d1 {metrics['d1']:.1%}"
+        )
+    return "\n".join(lines)

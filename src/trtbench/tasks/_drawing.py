@@ -1,0 +1,72 @@
+"""Pictures of what models said, drawn without pyplot and its global state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trtbench.errors import write_error
+
+COLUMN_IN = 3.2
+ROW_IN = 3.4
+DPI = 110
+
+
+def grid(rows: int, columns: int, *, title: str | None = None) -> tuple[Any, list[list[Any]]]:
+    """A sheet of axes without ticks."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(COLUMN_IN * columns, ROW_IN * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for line in axes:
+        for each in line:
+            each.set_xticks([])
+            each.set_yticks([])
+            each.set_frame_on(False)
+    if title:
+        figure.suptitle(title, fontsize=11)
+    return figure, [list(line) for line in axes]
+
+
+def show(axis: Any, image: Any, title: str, *, kind: str = "image", **limits: float) -> None:
+    """Put an image, or a map in colours, into one place of a sheet."""
+    if kind == "map":
+        axis.imshow(image, cmap="magma", **limits)
+    else:
+        squeezed = image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
+        axis.imshow(squeezed, cmap="gray", vmin=0, vmax=255)
+    axis.set_title(_plain(title), fontsize=8)
+
+
+def save(figure: Any, path: Path) -> Path:
+    """Write a sheet as PNG."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=DPI, metadata={"Software": "trtbench"})
+    except OSError as problem:
+        raise write_error(path, problem) from None
+    return path
+
+
+def shape_of(count: int, *, most_columns: int = 4) -> tuple[int, int]:
+    """Rows and columns for so many pictures."""
+    columns = max(1, min(count, most_columns))
+    return max(1, -(-count // columns)), columns
+
+
+def draw_skeleton(
+    axis: Any, keypoints: Any, edges: Sequence[tuple[int, int]], *, colour: str, least: float = 0.0
+) -> None:
+    """Draw the points whose third value is above the least, and the edges between them."""
+    seen = keypoints[:, 2] > least
+    axis.scatter(*keypoints[seen, :2].T, s=10, c=colour, zorder=3)
+    for a, b in edges:
+        if a < len(seen) and b < len(seen) and seen[a] and seen[b]:
+            axis.plot(keypoints[[a, b], 0], keypoints[[a, b], 1], c=colour, lw=1.6)
+
+
+def _plain(text: str) -> str:
+    return text.replace("$", r"\$")

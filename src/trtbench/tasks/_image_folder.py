@@ -1,0 +1,132 @@
+"""Images in one folder per class, as ImageNet's validation set is arranged."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.result import Scalar
+from trtbench.errors import InputError, UsageError
+from trtbench.tasks._contract import Arrays, Settings, Tensors
+from trtbench.tasks._images import (
+    Loaded,
+    find_images,
+    image_input,
+    normalized,
+    read_image,
+    resize_and_crop,
+)
+
+WORDNET = re.compile(r"n\d{8}")
+SIZE = 224
+MARGIN = 256 / 224
+"""Images are scaled to this much more than is cut out of their centre."""
+
+
+class ImageFolder:
+    """Images with the class their folder stands for."""
+
+    def __init__(self, root: Path, settings: Settings, tensors: Tensors) -> None:
+        crop, resize = _whole(settings.get("crop")), _whole(settings.get("resize"))
+        self._takes = image_input(tensors, size=crop)
+        self._crop = self._takes.size or (SIZE, SIZE)
+        self._resize = resize or round(min(self._crop) * MARGIN)
+        if self._resize < min(self._crop):
+            raise UsageError(
+                f"images are scaled to {self._resize} and cut to {min(self._crop)}",
+                fix=f"--resize {round(min(self._crop) * MARGIN)}",
+            )
+        self._settings = settings
+        self.paths = find_images(root) if root.is_dir() else [root]
+        self.names = tuple(
+            str(path.relative_to(root)) if root.is_dir() else path.name for path in self.paths
+        )
+        self.notes: tuple[str, ...] = ()
+        self.folders: tuple[str, ...] = ()
+        self.class_names: dict[int, str] = {}
+        self.labels = None if settings.get("unlabelled") else self._labels(root)
+
+    def load(self, index: int) -> Loaded:
+        pixels = read_image(self.paths[index], channels=self._takes.channels)
+        return Loaded(index=index, pixels=pixels)
+
+    def prepare(self, loaded: Loaded) -> Arrays:
+        how: Any = self._settings.get("interpolation") or "bilinear"
+        part = resize_and_crop(loaded.pixels, resize=self._resize, crop=self._crop, how=how)
+        normalize = self._settings.get("normalize") or "imagenet"
+        return {self._takes.name: normalized(part, normalize, self._takes)}
+
+    def picture(self, index: int) -> NDArray[np.uint8] | None:
+        return read_image(self.paths[index], channels=3)
+
+    def _labels(self, root: Path) -> NDArray[np.int64]:
+        own = [Path(name).parts[0] if len(Path(name).parts) > 1 else None for name in self.names]
+        if any(folder is None for folder in own):
+            raise InputError(
+                "the images are not in one folder per class",
+                facts={"for example": self.names[own.index(None)]},
+                fix="tools/arrange_imagenet.py puts a flat download into folders",
+            )
+        self.folders = tuple(sorted({folder for folder in own if folder}))
+        numbers = _numbers(self.folders, self._settings.get("classes"))
+        self.class_names = {number: folder for folder, number in numbers.items()}
+        return np.array([numbers[folder] for folder in own if folder], np.int64)
+
+    def check_classes(self, scores: int) -> None:
+        """Refuse labels that cannot be right for a network with so many classes."""
+        assert self.labels is not None
+        if self.labels.max(initial=0) >= scores:
+            raise InputError(
+                f"the labels go up to {self.labels.max()}, the network has {scores} classes",
+                fix="--classes FILE with the classes in the network's order",
+            )
+        by_order = not self._settings.get("classes") and not self.folders[0].isdigit()
+        if by_order and len(self.folders) != scores:
+            raise InputError(
+                f"there are {len(self.folders)} folders and {scores} classes: their order says "
+                "nothing",
+                facts={"folders": ", ".join(self.folders[:3]) + " ..."},
+                fix="--classes FILE with one class per line in the network's order, or number the "
+                "folders",
+            )
+
+
+def _numbers(folders: tuple[str, ...], classes: Scalar) -> dict[str, int]:
+    """The network's number of every folder: listed, written on it, or by order of names."""
+    if classes:
+        order = read_classes(Path(str(classes)))
+        missing = [folder for folder in folders if folder not in order]
+        if missing:
+            raise InputError(
+                f"{classes} does not name all folders", facts={"missing": ", ".join(missing[:5])}
+            )
+        return {folder: order[folder] for folder in folders}
+    if all(folder.isdigit() for folder in folders):
+        return {folder: int(folder) for folder in folders}
+    return {folder: index for index, folder in enumerate(folders)}
+
+
+def read_classes(path: Path) -> dict[str, int]:
+    """Read the order of classes: JSON (a list, or {"0": ["n01440764", "tench"]}), or lines."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as problem:
+        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+    if path.suffix == ".json":
+        try:
+            raw = json.loads(text)
+        except ValueError as problem:
+            raise InputError(f"{path} is not JSON", facts={"reason": problem}) from None
+        pairs = enumerate(raw) if isinstance(raw, list) else ((int(k), v) for k, v in raw.items())
+        return {str(v[0] if isinstance(v, list) else v): number for number, v in pairs}
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return {words[0]: number for number, words in enumerate(lines)}
+
+
+def _whole(value: Scalar) -> int | None:
+    return int(value) if value is not None else None

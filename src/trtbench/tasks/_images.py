@@ -1,0 +1,197 @@
+"""Images from files to network inputs, and back to pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.detection import Letterbox, letterbox_of
+from trtbench.domain.result import Scalar
+from trtbench.domain.spec import TensorSpec
+from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.tasks._contract import Flag, Tensors
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+GREY = 114
+"""What letterboxing fills up with, as YOLO networks are trained."""
+
+NORMALIZE = "imagenet, none, or MEAN/STD such as 0.5/0.5 or 0.4,0.4,0.4/0.2,0.2,0.2"
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass
+class Loaded:
+    """One decoded image."""
+
+    index: int
+    pixels: Pixels
+    """[height, width, channels]"""
+    geometry: Letterbox | None = None
+    """How it was put into the input, once it was."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageInput:
+    """The one input of a network that takes images."""
+
+    name: str
+    channels: int
+    size: tuple[int, int] | None
+    """Height and width; ``None`` when the network takes any."""
+    channels_last: bool
+    is_bytes: bool
+    """Takes pixels from 0 to 255, as they are."""
+
+    def laid_out(self, image: NDArray[Any]) -> NDArray[Any]:
+        """[height, width, channels] in the order of the input."""
+        return np.ascontiguousarray(image if self.channels_last else image.transpose(2, 0, 1))
+
+
+def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:
+    """Find out how a network takes images."""
+    if len(tensors) != 1 or len(tensors[0].shape) != 4:
+        raise UsageError(
+            "images can only feed a model whose one input is [batch, channels, height, width]",
+            facts={each.name: f"{each.dtype} {_text(each)}" for each in tensors},
+            fix="give an .npz with an array for every input",
+        )
+    tensor = tensors[0]
+    last = tensor.shape[3] in (1, 3) and tensor.shape[1] not in (1, 3)
+    _, a, b, c = tensor.shape
+    channels, height, width = (c, a, b) if last else (a, b, c)
+    if channels not in (1, 3):
+        raise UsageError(f"images have 1 or 3 channels, the input {tensor.name!r} {channels}")
+    known = isinstance(height, int) and isinstance(width, int) and height > 0 and width > 0
+    own = (int(height), int(width)) if known else None  # type: ignore[arg-type]
+    if own and size and own != (size, size):
+        raise UsageError(
+            f"the model takes images of {own[0]}x{own[1]}", fix="leave the size of images out"
+        )
+    return ImageInput(
+        name=tensor.name,
+        channels=int(channels),
+        size=own or ((size, size) if size else None),
+        channels_last=last,
+        is_bytes=tensor.dtype == "uint8",
+    )
+
+
+def find_images(folder: Path) -> list[Path]:
+    """All images below a folder, in order."""
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    if not found:
+        raise InputError(
+            f"there are no images in {folder}", facts={"looked for": " ".join(SUFFIXES)}
+        )
+    return found
+
+
+def read_image(path: Path, *, channels: int) -> Pixels:
+    """Decode one image, upright, as grey or RGB."""
+    image = _pillow()
+    from PIL import ImageOps, UnidentifiedImageError
+
+    try:
+        with image.open(path) as opened:
+            upright = ImageOps.exif_transpose(opened)
+            picture = upright.convert("L" if channels == 1 else "RGB")
+    except (UnidentifiedImageError, OSError) as problem:
+        raise InputError(f"{path} cannot be read as an image", facts={"reason": problem}) from None
+    pixels = np.asarray(picture, np.uint8)
+    return pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def scaled(
+    pixels: Pixels, size: tuple[int, int], *, how: Literal["bilinear", "bicubic"] = "bilinear"
+) -> Pixels:
+    """Resize with antialiasing, as torchvision does with Pillow images."""
+    image = _pillow()
+    one = pixels.shape[2] == 1
+    picture = image.fromarray(pixels[:, :, 0] if one else pixels)
+    method = getattr(image.Resampling, how.upper())
+    resized = np.asarray(picture.resize((size[1], size[0]), method), np.uint8)
+    return resized[:, :, None] if one else resized
+
+
+def resize_and_crop(
+    pixels: Pixels, *, resize: int, crop: tuple[int, int], how: Literal["bilinear", "bicubic"]
+) -> Pixels:
+    """Scale the shorter side, then cut out the centre: torchvision's Resize and CenterCrop."""
+    high, wide = pixels.shape[:2]
+    short = min(high, wide)
+    size = (int(resize * high / short), int(resize * wide / short))
+    size = (resize, size[1]) if high <= wide else (size[0], resize)
+    moved = scaled(pixels, size, how=how)
+    missing = [max(0, want - have) for want, have in zip(crop, size, strict=True)]
+    if any(missing):
+        pad = [(gap // 2, gap - gap // 2) for gap in missing]
+        moved = np.pad(moved, (*pad, (0, 0)))
+    top, left = (round((have - want) / 2) for have, want in zip(moved.shape[:2], crop, strict=True))
+    return moved[top : top + crop[0], left : left + crop[1]]
+
+
+def letterboxed(pixels: Pixels, target: tuple[int, int]) -> tuple[Pixels, Letterbox]:
+    """Scale an image into a target without changing its proportions; the rest is grey."""
+    size = (pixels.shape[0], pixels.shape[1])
+    geometry, inner = letterbox_of(size, target)
+    canvas = np.full((*target, pixels.shape[2]), GREY, np.uint8)
+    part = scaled(pixels, inner)
+    canvas[geometry.top : geometry.top + inner[0], geometry.left : geometry.left + inner[1]] = part
+    return canvas, geometry
+
+
+def normalized(pixels: Pixels, how: Scalar, takes: ImageInput) -> NDArray[Any]:
+    """0 to 1, less the mean, over the deviation; a network that takes bytes gets bytes."""
+    if takes.is_bytes:
+        return takes.laid_out(pixels)
+    mean, deviation = normalization(str(how), channels=pixels.shape[2])
+    values = pixels.astype(np.float32) / np.float32(255)
+    return takes.laid_out(((values - mean) / deviation).astype(np.float32))
+
+
+def normalization(text: str, *, channels: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Read what images are normalised with."""
+    if text == "none":
+        return np.zeros(1, np.float32), np.ones(1, np.float32)
+    if text == "imagenet":
+        mean, deviation = IMAGENET
+        if channels == 1:  # a grey network was trained with some mean of the colours
+            mean, deviation = (float(np.mean(mean)),), (float(np.mean(deviation)),)  # type: ignore[assignment]
+        return np.array(mean, np.float32), np.array(deviation, np.float32)
+    try:
+        parts = [np.array([float(v) for v in p.split(",")], np.float32) for p in text.split("/")]
+        mean_, deviation_ = parts
+    except ValueError:
+        raise UsageError(f"--normalize {text} cannot be read", fix=f"write {NORMALIZE}") from None
+    if any(len(part) not in (1, channels) for part in parts) or not deviation_.all():
+        raise UsageError(f"--normalize {text} does not fit images of {channels} channels")
+    return mean_, deviation_
+
+
+def normalize_flag(default: str) -> Flag:
+    return Flag(
+        name="normalize", default=default, help=f"How pixels are normalised: {NORMALIZE}.",
+        preprocessing=True,
+    )  # fmt: skip
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as problem:
+        raise UnavailableError(
+            "images need Pillow in the interpreter that runs the model",
+            facts={"reason": problem},
+            fix="pip install pillow",
+        ) from None
+    return Image
+
+
+def _text(tensor: TensorSpec) -> str:
+    return "x".join("?" if dim is None else str(dim) for dim in tensor.shape)

@@ -1,0 +1,238 @@
+"""Classification: one class per item, of images in folders, of arrays, or of skeleton sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.classification import (
+    agreement_from_classes,
+    mcnemar,
+    per_class,
+    rank_of_label,
+    top_k_from_ranks,
+)
+from trtbench.domain.result import Scalar, Score
+from trtbench.errors import InputError
+from trtbench.tasks._contract import (
+    Arrays,
+    Flag,
+    Judgement,
+    Picture,
+    Predicted,
+    Settings,
+    Source,
+    Table,
+    Tensors,
+)
+from trtbench.tasks._drawing import grid, save, shape_of, show
+from trtbench.tasks._image_folder import ImageFolder
+from trtbench.tasks._images import normalize_flag
+from trtbench.tasks._sequences import LabelledArrays
+
+FLAGS = (
+    Flag(name="labels", help="Numbers of the classes of arrays, from .npy or text."),
+    Flag(name="classes", help="Classes in the network's order: one per line, or JSON."),
+    Flag(name="resize", kind="whole", preprocessing=True,
+         help="Length the shorter side is scaled to (default: 256 for 224)."),
+    Flag(name="crop", kind="whole", preprocessing=True,
+         help="Size cut out of the centre (default: the input's own, else 224)."),
+    Flag(name="interpolation", default="bilinear", choices=("bilinear", "bicubic"),
+         preprocessing=True, help="How images are scaled."),
+    normalize_flag("imagenet"),
+    Flag(name="output-name", help="The output that holds the scores, where there are several."),
+)  # fmt: skip
+
+WORST = 8
+TOP = 5
+
+
+def open_source(settings: Settings, tensors: Tensors) -> Source:
+    """Open images in folders, or an array with labels."""
+    path = Path(str(settings["data"]))
+    if path.is_dir() or path.suffix not in (".npz", ".npy"):
+        if not path.exists():
+            raise InputError(f"there is no data at {path}")
+        return ImageFolder(path, settings, tensors)
+    labels = settings.get("labels")
+    return LabelledArrays(
+        path,
+        tensors,
+        labels=str(labels) if labels else None,
+        unlabelled=bool(settings.get("unlabelled")),
+    )
+
+
+def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
+    """Find the scores among the outputs."""
+    wanted = settings.get("output_name")
+    if wanted and wanted not in outputs:
+        raise InputError(
+            f"the model has no output called {wanted!r}", facts={"outputs": ", ".join(outputs)}
+        )
+    chosen = [str(wanted)] if wanted else list(outputs)
+    for name in chosen:
+        rows = np.asarray(outputs[name]).reshape(len(loaded), -1)
+        if rows.shape[1] > 1:
+            return {"scores": rows.astype(np.float32)}
+    raise InputError(
+        "no output holds scores of classes",
+        facts={name: "x".join(map(str, outputs[name].shape)) for name in outputs},
+    )
+
+
+def judge(
+    source: Source, models: Sequence[Predicted], settings: Settings, *, folder: Path
+) -> Judgement:
+    """Top-1 and top-5 of every model, agreement with the first, and the worst mistakes."""
+    labels = getattr(source, "labels", None)
+    assert labels is not None
+    labels = labels[: len(source.names)]
+    tallies = [_tally(model, labels, source) for model in models]
+    first = tallies[0]
+    scores = tuple(
+        (
+            *_own(tally),
+            *(() if tally is first else (agreement_from_classes(first.best, tally.best),)),
+        )
+        for tally in tallies
+    )
+    tables = [_class_table(models, tallies, labels, source)]
+    if len(models) > 1:
+        tables.insert(0, _pair_table(models, tallies))
+    pictures = tuple(
+        picture
+        for number, (model, tally) in enumerate(zip(models, tallies, strict=True))
+        if (picture := _worst(source, model, tally, labels, folder, number)) is not None
+    )
+    return Judgement(
+        scores=scores,
+        method="top-k over all examples, ties to the lower class; Wilson's 95 % intervals",
+        tables=tuple(tables),
+        pictures=pictures,
+        notes=source.notes,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tally:
+    ranks: NDArray[np.int64]
+    best: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    classes: int
+
+
+def _tally(model: Predicted, labels: NDArray[np.int64], source: Source) -> _Tally:
+    ranks, best, confidence, classes = [], [], [], 0
+    for start, arrays in model.chunks:
+        scores = np.nan_to_num(arrays["scores"].astype(np.float64), nan=-np.inf)
+        classes = scores.shape[1]
+        if start == 0 and isinstance(source, ImageFolder):
+            source.check_classes(classes)
+        own = labels[start : start + len(scores)]
+        if own.max(initial=0) >= classes or own.min(initial=0) < 0:
+            raise InputError(
+                f"the labels go from {labels.min()} to {labels.max()}, the network has {classes} "
+                "classes"
+            )
+        ranks.append(rank_of_label(scores, own))
+        best.append(scores.argmax(axis=1))
+        confidence.append(_confidence(scores))
+    return _Tally(
+        ranks=np.concatenate(ranks),
+        best=np.concatenate(best),
+        confidence=np.concatenate(confidence),
+        classes=classes,
+    )
+
+
+def _confidence(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probability of the best class; scores that are none already become some by softmax."""
+    if (scores >= 0).all() and np.allclose(scores.sum(axis=1), 1.0, atol=1e-2):
+        return np.asarray(scores.max(axis=1))
+    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(1.0 / shifted.sum(axis=1))
+
+
+def _own(tally: _Tally) -> tuple[Score, ...]:
+    found = [top_k_from_ranks(tally.ranks)]
+    if tally.classes > TOP:
+        found.append(top_k_from_ranks(tally.ranks, k=TOP))
+    return tuple(found)
+
+
+def _pair_table(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> Table:
+    rows = []
+    for model, tally in zip(models[1:], tallies[1:], strict=True):
+        test = mcnemar(tallies[0].ranks <= 1, tally.ranks <= 1)
+        same = agreement_from_classes(tallies[0].best, tally.best)
+        rows.append(
+            (
+                model.label, same.value, test.only_first, test.only_second, test.difference,
+                test.interval.low, test.interval.high, test.p,
+            )
+        )  # fmt: skip
+    return Table(
+        id="mcnemar",
+        title=f"Against {models[0].label}: McNemar's exact test on top-1",
+        headings=("model", "agreement", "only first right", "only this right",
+                  "difference", "low", "high", "p"),
+        rows=tuple(rows),
+    )  # fmt: skip
+
+
+def _class_table(
+    models: Sequence[Predicted],
+    tallies: Sequence[_Tally],
+    labels: NDArray[np.int64],
+    source: Source,
+) -> Table:
+    """Accuracy by class, worst class of the first model first."""
+    columns = [per_class(tally.ranks, labels) for tally in tallies]
+    names: dict[int, str] = getattr(source, "class_names", {})
+    order = sorted(range(len(columns[0])), key=lambda place: columns[0][place].top1)
+    rows: tuple[tuple[Scalar, ...], ...] = tuple(
+        (
+            names.get(columns[0][place].label, str(columns[0][place].label)),
+            columns[0][place].label,
+            columns[0][place].count,
+            *(column[place].top1 for column in columns),
+        )
+        for place in order
+    )
+    return Table(
+        id="classes",
+        title="Top-1 by class, the worst first",
+        headings=("class", "label", "examples", *(model.label for model in models)),
+        rows=rows,
+    )
+
+
+def _worst(
+    source: Source,
+    model: Predicted,
+    tally: _Tally,
+    labels: NDArray[np.int64],
+    folder: Path,
+    number: int,
+) -> Picture | None:
+    """Draw the mistakes a model is surest of."""
+    wrong = np.flatnonzero(tally.ranks > 1)
+    chosen = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
+    draw = getattr(source, "picture", None)
+    if not len(chosen) or draw is None or draw(int(chosen[0])) is None:
+        return None
+    title = f"Mistakes {model.label} is surest of"
+    figure, axes = grid(*shape_of(len(chosen)), title=title)
+    places = [axis for line in axes for axis in line]
+    for axis, item in zip(places, chosen, strict=False):
+        name = Path(source.names[item]).name
+        said = f"{tally.best[item]} ({tally.confidence[item]:.0%}), is {labels[item]}"
+        show(axis, draw(int(item)), f"{name}\n{said}")
+    path = save(figure, folder / f"classification_worst_{number}.png")
+    return Picture(path=path, title=title, model=number)

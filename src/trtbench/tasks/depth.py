@@ -1,0 +1,201 @@
+"""Depth: one map per image, with or without ground truth, and maps of several models compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.depth import (
+    METRICS,
+    DepthResult,
+    DepthRules,
+    judge_map,
+    map_differences,
+    resize_map,
+)
+from trtbench.analysis.resample import mean_interval
+from trtbench.domain.result import Scalar, Score
+from trtbench.errors import InputError
+from trtbench.tasks._contract import (
+    Arrays,
+    Flag,
+    Judgement,
+    Predicted,
+    Settings,
+    Source,
+    Table,
+    Tensors,
+)
+from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
+from trtbench.tasks._images import (
+    normalize_flag,
+)
+
+KINDS = ("depth", "inverse", "disparity")
+
+FLAGS = (
+    Flag(name="gt", help="Ground truth: an .npy, or a folder of them named as the images."),
+    Flag(name="gt-kind", default="depth", choices=KINDS, help="What the ground truth holds."),
+    Flag(name="output-kind", default="inverse", choices=KINDS, help="What the network predicts."),
+    Flag(name="align", default="median", choices=("median", "least-squares", "none"),
+         help="How predictions are brought to the scale of the truth."),
+    Flag(name="space", default="depth", choices=("depth", "inverse"),
+         help="What metrics are computed on."),
+    Flag(name="min-depth", kind="number", default=1e-3, help="Nearest valid depth."),
+    Flag(name="max-depth", kind="number", default=1e5, help="Farthest valid depth."),
+    Flag(name="silog-lambda", kind="number", default=0.5, help="Of silog; KITTI has 1."),
+    Flag(name="disparity-scale", kind="number", default=1.0, help="Baseline times focal length."),
+    Flag(name="gt-scale", kind="number", default=1.0,
+         help="What values of the ground truth are divided by (256 for KITTI's PNG)."),
+    Flag(name="size", kind="whole", preprocessing=True,
+         help=f"Size of the input, where the network leaves it open (default {SIZE})."),
+    Flag(name="interpolation", default="bicubic", choices=("bilinear", "bicubic"),
+         preprocessing=True, help="How images are scaled."),
+    normalize_flag("imagenet"),
+)  # fmt: skip
+
+
+def open_source(settings: Settings, tensors: Tensors) -> Source:
+    """Open one image or a folder of them."""
+    return DepthImages(settings, tensors)
+
+
+def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
+    """Find the map among the outputs."""
+    for output in outputs.values():
+        rows = np.asarray(output)
+        if rows.ndim == 4 and 1 in (rows.shape[1], rows.shape[3]):
+            rows = rows[:, 0] if rows.shape[1] == 1 else rows[..., 0]
+        if rows.ndim == 3 and rows.dtype.kind == "f":
+            return {"depth": rows.astype(np.float32)}
+    raise InputError(
+        "no output is a depth map",
+        facts={name: "x".join(map(str, each.shape)) for name, each in outputs.items()},
+    )
+
+
+def rules_from_settings(settings: Settings) -> DepthRules:
+    """Settle how predictions are judged."""
+    rules: dict[str, Any] = {
+        "truth_kind": settings.get("gt_kind"),
+        "output_kind": settings.get("output_kind"),
+        "align": settings.get("align"),
+        "space": settings.get("space"),
+        "min_depth": settings.get("min_depth"),
+        "max_depth": settings.get("max_depth"),
+        "silog_lambda": settings.get("silog_lambda"),
+        "disparity_scale": settings.get("disparity_scale"),
+    }
+    return DepthRules(**{name: value for name, value in rules.items() if value is not None})
+
+
+@dataclass
+class _Tally:
+    """What one model got on every image."""
+
+    results: dict[int, DepthResult] = field(default_factory=dict)
+    differences: list[dict[str, float]] = field(default_factory=list)
+
+
+def judge(
+    source: Source, models: Sequence[Predicted], settings: Settings, *, folder: Path
+) -> Judgement:
+    """Metrics of every image, then averaged; differences from the first model; pictures."""
+    images = _images(source)
+    rules = rules_from_settings(settings)
+    tallies = [_Tally() for _ in models]
+    for index in range(len(source.names)):
+        maps = [model.chunks.rows(index, index + 1)["depth"][0] for model in models]
+        truth = images.truth(index)
+        for tally, own in zip(tallies, maps, strict=True):
+            if truth is not None:
+                shape = (truth.shape[0], truth.shape[1])
+                tally.results[index] = judge_map(resize_map(own, shape), truth, rules)
+            if tally is not tallies[0]:
+                shape = (own.shape[0], own.shape[1])
+                if difference := map_differences(resize_map(maps[0], shape), own):
+                    tally.differences.append(difference)
+    return Judgement(
+        scores=tuple(_scores(tally) for tally in tallies),
+        method=rules.words if images.truths else "no ground truth: maps are compared only",
+        tables=tuple(_tables(models, tallies, source)),
+        pictures=tuple(
+            draw_depth(images, source, models, [t.results for t in tallies], rules, folder)
+        ),
+        notes=(*source.notes, *_notes(models, tallies)),
+    )
+
+
+def _images(source: Source) -> DepthImages:
+    inner = getattr(source, "_source", source)
+    assert isinstance(inner, DepthImages)
+    return inner
+
+
+def _scores(tally: _Tally) -> tuple[Score, ...]:
+    good = [each.metrics for each in tally.results.values() if each.metrics is not None]
+    scores = [_score(name, np.array([each[name] for each in good])) for name in METRICS if good]
+    for name in ("mae", "rmse", "max_error"):
+        values = np.array([each[name] for each in tally.differences])
+        if len(values):
+            scores.append(_score(f"{name}_to_first", values))
+    return tuple(scores)
+
+
+def _score(metric: str, values: NDArray[Any]) -> Score:
+    return Score(
+        metric=metric, value=float(values.mean()), interval=mean_interval(values), count=len(values)
+    )
+
+
+def _tables(models: Sequence[Predicted], tallies: Sequence[_Tally], source: Source) -> list[Table]:
+    tables = []
+    rows: tuple[tuple[Scalar, ...], ...]
+    if len(models) > 1:
+        names = list(tallies[1].differences[0]) if tallies[1].differences else []
+        rows = tuple(
+            (
+                model.label,
+                *(float(np.mean([each[n] for each in tally.differences])) for n in names),
+            )
+            for model, tally in zip(models[1:], tallies[1:], strict=True)
+            if tally.differences
+        )
+        tables.append(
+            Table(
+                id="to_first",
+                title=f"Maps against {models[0].label}, in parts of its range",
+                headings=("model", *names),
+                rows=rows,
+            )
+        )
+    rows = tuple(
+        (source.names[index], model.label, each.valid, each.nonfinite,
+         *((each.metrics or {}).get(name) for name in METRICS), each.reason)
+        for model, tally in zip(models, tallies, strict=True)
+        for index, each in tally.results.items()
+    )  # fmt: skip
+    if rows:
+        heads = ("image", "model", "valid", "not finite", *METRICS, "excluded")
+        tables.append(Table(id="images", title="Every image", headings=heads, rows=rows))
+    return tables
+
+
+def _notes(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> list[str]:
+    notes = []
+    for model, tally in zip(models, tallies, strict=True):
+        left_out = [each.reason for each in tally.results.values() if each.metrics is None]
+        for reason in sorted({reason for reason in left_out if reason}):
+            count = left_out.count(reason)
+            notes.append(f"{model.label}: {count} images excluded: {reason}")
+        lost = sum(each.nonfinite for each in tally.results.values())
+        if lost:
+            notes.append(f"{model.label}: {lost} valid pixels are not finite and were left out")
+        if left_out.count("the best fit is upside down"):
+            notes.append("does the network predict what --output-kind says?")
+    return notes

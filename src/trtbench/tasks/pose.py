@@ -1,0 +1,315 @@
+"""Pose: people and their key points, from networks with the outputs of YOLOv8-pose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.analysis.pose import (
+    Matches,
+    People,
+    average_precision,
+    default_sigmas,
+    match,
+    oks_matrix,
+    pck,
+)
+from trtbench.analysis.resample import statistic_interval
+from trtbench.domain.result import Score
+from trtbench.errors import InputError, UsageError
+from trtbench.tasks._coco import Annotations, coco_metrics
+from trtbench.tasks._contract import (
+    Arrays,
+    Flag,
+    Judgement,
+    Picture,
+    Predicted,
+    Settings,
+    Source,
+    Table,
+    Tensors,
+)
+from trtbench.tasks._drawing import draw_skeleton, grid, save, shape_of, show
+from trtbench.tasks._images import (
+    Loaded,
+    find_images,
+    image_input,
+    letterboxed,
+    normalize_flag,
+    normalized,
+    read_image,
+)
+from trtbench.tasks._yolo import people_from_outputs, people_from_row
+
+SIZE = 640
+WORST = 6
+RESAMPLES = 200
+"""Average precision is dear to resample; 200 draws settle an interval to a few per cent of it."""
+PARTS = (0.05, 0.1, 0.2)
+SHOWN = 0.25
+"""Confidence from which people and points are drawn."""
+
+FLAGS = (
+    Flag(name="annotations", help="COCO key point annotations (JSON)."),
+    Flag(name="conf", kind="number", default=0.001, help="Least score of a person."),
+    Flag(name="iou", kind="number", default=0.7, help="Overlap above which doubles are dropped."),
+    Flag(name="max-people", kind="whole", default=300, help="People per image at most."),
+    Flag(name="sigmas", help="Of the key points, comma separated (default: COCO's for 17)."),
+    Flag(name="size", kind="whole", preprocessing=True,
+         help=f"Size of the input, where the network leaves it open (default {SIZE})."),
+    normalize_flag("none"),
+)  # fmt: skip
+
+
+class PoseImages:
+    """Images, and the people annotated in them."""
+
+    def __init__(self, settings: Settings, tensors: Tensors) -> None:
+        path = Path(str(settings["data"]))
+        if not path.exists():
+            raise InputError(f"there is no image or folder at {path}")
+        fixed = image_input(tensors)
+        size = int(settings.get("size") or SIZE)
+        self._takes = fixed if fixed.size else image_input(tensors, size=size)
+        self._settings = settings
+        paths = find_images(path) if path.is_dir() else [path]
+        self.notes: tuple[str, ...] = ()
+        told = settings.get("annotations")
+        self.annotations = Annotations(Path(str(told))) if told else None
+        self.paths = self._known(paths)
+        self.names = tuple(each.name for each in self.paths)
+
+    def load(self, index: int) -> Loaded:
+        pixels = read_image(self.paths[index], channels=self._takes.channels)
+        return Loaded(index=index, pixels=pixels)
+
+    def prepare(self, loaded: Loaded) -> Arrays:
+        assert self._takes.size is not None
+        pixels, loaded.geometry = letterboxed(loaded.pixels, self._takes.size)
+        how = self._settings.get("normalize") or "none"
+        return {self._takes.name: normalized(pixels, how, self._takes)}
+
+    def image_id(self, index: int) -> Any:
+        assert self.annotations is not None
+        return self.annotations.ids[self.names[index]]
+
+    def _known(self, paths: list[Path]) -> list[Path]:
+        """Keep annotated images, and say which are not, and which annotations have no image."""
+        if self.annotations is None:
+            return paths
+        ids = self.annotations.ids
+        known = [path for path in paths if path.name in ids]
+        rest = [path.name for path in paths if path.name not in ids]
+        lacking = sorted(set(ids) - {path.name for path in paths})
+        for what, names in (
+            ("images without annotation", rest),
+            ("annotated images not found", lacking),
+        ):
+            if names:
+                shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
+                self.notes = (*self.notes, f"{len(names)} {what}: {shown}")
+        if not known:
+            raise InputError("no image is annotated: names do not match", facts={
+                "images": paths[0].name, "annotations": next(iter(ids), "none")})  # fmt: skip
+        return known
+
+
+def open_source(settings: Settings, tensors: Tensors) -> Source:
+    """Open one image or a folder of them."""
+    return PoseImages(settings, tensors)
+
+
+def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
+    """Make people of the outputs, in the coordinates of their images."""
+    return people_from_outputs(outputs, loaded, settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tally:
+    people: list[People]
+    matches: list[Matches]
+    hits: dict[float, NDArray[np.int64]]
+    """By part: [images, 2], points that are right and points there are."""
+
+
+def judge(
+    source: Source, models: Sequence[Predicted], settings: Settings, *, folder: Path
+) -> Judgement:
+    """OKS mAP and PCK of every model, likeness to the first one, and skeletons drawn."""
+    images = _images(source)
+    count = len(source.names)
+    everyone = [[people_from_row(m.chunks.rows(i, i + 1)["people"][0]) for i in range(count)]
+                for m in models]  # fmt: skip
+    if images.annotations is None:
+        likeness = [_likeness(everyone[0], own, None) for own in everyone]
+        scores = tuple(() if n == 0 else likeness[n] for n in range(len(models)))
+        pictures = _draw(images, models, everyone, None, None, folder)
+        return Judgement(
+            scores=scores, method="no annotations: models are compared only",
+            pictures=pictures, notes=source.notes,
+        )  # fmt: skip
+    sigmas = _sigmas(settings, images.annotations.points)
+    truths = [images.annotations.people(images.image_id(i)) for i in range(count)]
+    tallies = [_tally(own, truths, sigmas) for own in everyone]
+    own = [_scores(images, tally, sigmas) for tally in tallies]
+    alike = [(), *(_likeness(everyone[0], other, sigmas) for other in everyone[1:])]
+    scores = tuple((*mine, *other) for mine, other in zip(own, alike, strict=True))
+    shown = ", ".join(f"{sigma:g}" for sigma in sigmas)
+    return Judgement(
+        scores=scores,
+        method="COCO's OKS average precision (faster-coco-eval), 20 people per image; PCK in parts "
+        f"of the larger side of the box; intervals by {RESAMPLES} resamples; sigmas {shown}",
+        tables=(_image_table(source, models, tallies),),
+        pictures=_draw(images, models, everyone, truths, tallies, folder),
+        notes=source.notes,
+    )
+
+
+def _images(source: Source) -> PoseImages:
+    inner = getattr(source, "_source", source)
+    assert isinstance(inner, PoseImages)
+    return inner
+
+
+def _sigmas(settings: Settings, points: int) -> tuple[float, ...]:
+    given = settings.get("sigmas")
+    if not given:
+        return default_sigmas(points)
+    try:
+        sigmas = tuple(float(part) for part in str(given).split(","))
+    except ValueError:
+        raise UsageError(f"--sigmas {given} cannot be read", fix="--sigmas 0.1,0.1,...") from None
+    if len(sigmas) != points or min(sigmas) <= 0:
+        raise UsageError(f"--sigmas needs {points} positive numbers", facts={"given": len(sigmas)})
+    return sigmas
+
+
+def _tally(own: list[People], truths: list[People], sigmas: tuple[float, ...]) -> _Tally:
+    points = truths[0].keypoints.shape[1]
+    for people in own:
+        if len(people.keypoints) and people.keypoints.shape[1] != points:
+            raise InputError(
+                "the network and the annotations do not have the same key points",
+                facts={"network": people.keypoints.shape[1], "annotations": points},
+            )
+    pairs = list(zip(own, truths, strict=True))
+    return _Tally(
+        people=own,
+        matches=[match(found, truth, sigmas) for found, truth in pairs],
+        hits={
+            part: np.array([pck(found, truth, sigmas, part=part) for found, truth in pairs])
+            for part in PARTS
+        },
+    )
+
+
+def _scores(images: PoseImages, tally: _Tally, sigmas: tuple[float, ...]) -> tuple[Score, ...]:
+    assert images.annotations is not None
+    count = len(tally.people)
+    found = {images.image_id(index): people for index, people in enumerate(tally.people)}
+    values = coco_metrics(images.annotations, found, sigmas)
+    scores = [
+        Score(
+            metric=name,
+            value=value,
+            interval=statistic_interval(
+                lambda weights, name=name: average_precision(tally.matches, weights=weights)[name],  # type: ignore[misc]
+                examples=count,
+                resamples=RESAMPLES,
+            ),
+            count=count,
+        )
+        for name, value in values.items()
+    ]
+    for part, hits in tally.hits.items():
+        right, total = hits.sum(axis=0)
+        if total:
+            interval = statistic_interval(
+                lambda weights, hits=hits: _share(weights @ hits),  # type: ignore[misc]
+                examples=count,
+                resamples=RESAMPLES,
+            )
+            scores.append(
+                Score(
+                    metric=f"PCK@{part:g}",
+                    value=float(right / total),
+                    interval=interval,
+                    count=int(total),
+                )
+            )
+    return tuple(scores)
+
+
+def _share(sums: NDArray[Any]) -> float:
+    return float(sums[0] / sums[1]) if sums[1] else float("nan")
+
+
+def _likeness(
+    first: list[People], own: list[People], sigmas: tuple[float, ...] | None
+) -> tuple[Score, ...]:
+    """Mean OKS of the first model's people with the most similar ones of this model."""
+    values = []
+    for reference, found in zip(first, own, strict=True):
+        sure = reference.scores >= SHOWN
+        if not sure.any():
+            continue
+        points = reference.keypoints[sure]
+        points[..., 2] = 1.0
+        target = People(
+            keypoints=points, boxes=reference.boxes[sure], areas=reference.areas[sure],
+            scores=reference.scores[sure], ignored=reference.ignored[sure],
+            crowd=reference.crowd[sure],
+        )  # fmt: skip
+        weights = sigmas or default_sigmas(points.shape[1])
+        values += list(oks_matrix(found, target, weights).max(axis=0, initial=0.0))
+    if not values:
+        return ()
+    return (Score(metric="oks_to_first", value=float(np.mean(values)), count=len(values)),)
+
+
+def _image_table(source: Source, models: Sequence[Predicted], tallies: Sequence[_Tally]) -> Table:
+    rows = tuple(
+        (name, model.label, tally.matches[index].people, len(tally.people[index].scores),
+         int((tally.matches[index].hits[0] & ~tally.matches[index].ignored[0]).sum()),
+         _share(tally.hits[0.2][index]) if tally.hits[0.2][index][1] else None)
+        for model, tally in zip(models, tallies, strict=True)
+        for index, name in enumerate(source.names)
+    )  # fmt: skip
+    heads = ("image", "model", "people", "found", "right at OKS 0.5", "PCK@0.2")
+    return Table(id="images", title="Every image", headings=heads, rows=rows)
+
+
+def _draw(
+    images: PoseImages,
+    models: Sequence[Predicted],
+    everyone: Sequence[list[People]],
+    truths: list[People] | None,
+    tallies: Sequence[_Tally] | None,
+    folder: Path,
+) -> tuple[Picture, ...]:
+    """Skeletons over the images a model is worst on; annotated people are white."""
+    pictures = []
+    edges = images.annotations.edges if images.annotations else ()
+    for number, (model, own) in enumerate(zip(models, everyone, strict=True)):
+        chosen = list(range(len(own)))
+        if tallies is not None:
+            right = [_share(hits) for hits in tallies[number].hits[0.1]]
+            chosen.sort(key=lambda index: (np.isnan(right[index]), right[index]))
+        chosen = chosen[:WORST]
+        figure, axes = grid(*shape_of(len(chosen), most_columns=3), title=model.label)
+        for axis, index in zip((a for line in axes for a in line), chosen, strict=False):
+            show(axis, read_image(images.paths[index], channels=3), images.names[index])
+            if truths is not None:
+                for person in truths[index].keypoints:
+                    draw_skeleton(axis, person, edges, colour="white")
+            for person, score in zip(own[index].keypoints, own[index].scores, strict=True):
+                if score >= SHOWN:
+                    draw_skeleton(axis, person, edges, colour="#E69F00", least=SHOWN)
+        path = save(figure, folder / f"pose_worst_{number}.png")
+        pictures.append(Picture(path=path, title=f"Key points of {model.label}", model=number))
+    return tuple(pictures)

@@ -1,0 +1,338 @@
+"""Metrics by hand and against second implementations: scikit-learn, scipy, pycocotools."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.stats import binomtest
+from sklearn.metrics import accuracy_score, mean_squared_error, top_k_accuracy_score
+
+from trtbench.analysis.classification import mcnemar, per_class, rank_of_label, top_k, wilson
+from trtbench.analysis.depth import (
+    DepthRules,
+    align,
+    judge_map,
+    map_differences,
+    metrics_of,
+    resize_map,
+)
+from trtbench.analysis.detection import corners_from_centres, iou_matrix, letterbox_of, suppress
+from trtbench.analysis.pass_times import split_from_columns, warmup_batches
+from trtbench.analysis.pose import (
+    COCO_SIGMAS,
+    People,
+    average_precision,
+    match,
+    oks_matrix,
+    pck,
+)
+from trtbench.analysis.resample import mean_interval
+from trtbench.tasks._coco import Annotations, coco_metrics
+
+
+def test_top_k_as_scikit_learn_has_it() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((300, 12))
+    labels = rng.integers(0, 12, 300)
+    assert top_k(scores, labels).value == accuracy_score(labels, scores.argmax(axis=1))
+    five = top_k_accuracy_score(labels, scores, k=5, labels=range(12))
+    assert top_k(scores, labels, k=5).value == pytest.approx(five)
+    rows = per_class(rank_of_label(scores, labels), labels)
+    assert sum(row.count for row in rows) == 300
+    chosen = labels == 3
+    assert rows[3].top1 == accuracy_score(labels[chosen], scores[chosen].argmax(axis=1))
+
+
+def test_ties_go_to_the_lower_class() -> None:
+    scores = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
+    assert rank_of_label(scores, np.array([0, 1])).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(("hits", "count"), [(0, 7), (7, 7), (503, 510), (1, 3)])
+def test_wilson_as_scipy_has_it(hits: int, count: int) -> None:
+    second = binomtest(hits, count).proportion_ci(0.95, method="wilson")
+    found = wilson(hits, count)
+    assert (found.low, found.high) == pytest.approx((second.low, second.high))
+
+
+@pytest.mark.parametrize(("lost", "won"), [(0, 0), (5, 1), (3, 9), (40, 41), (12, 0)])
+def test_mcnemar_as_scipy_has_it(lost: int, won: int) -> None:
+    first = np.array([True] * lost + [False] * won + [True] * 30)
+    second = np.array([False] * lost + [True] * won + [True] * 30)
+    found = mcnemar(first, second)
+    expected = binomtest(min(lost, won), lost + won, 0.5).pvalue if lost + won else 1.0
+    assert found.p == pytest.approx(expected)
+    assert found.difference == pytest.approx(second.mean() - first.mean())
+    assert found.interval.low <= found.difference <= found.interval.high
+
+
+def test_depth_metrics_by_hand() -> None:
+    found, wanted = np.array([1.0, 2.0, 4.0]), np.array([1.0, 1.0, 8.0])
+    metrics = metrics_of(found, wanted, silog_lambda=1.0)
+    assert metrics["abs_rel"] == pytest.approx((0 + 1 + 0.5) / 3)
+    assert metrics["sq_rel"] == pytest.approx((0 + 1 + 2) / 3)
+    assert metrics["rmse"] == pytest.approx(np.sqrt(mean_squared_error(wanted, found)))
+    log2 = np.log(2)
+    assert metrics["rmse_log"] == pytest.approx(np.sqrt(2 * log2**2 / 3))
+    assert metrics["log10"] == pytest.approx(2 * np.log10(2) / 3)
+    # With lambda 1, silog is the deviation of the logs: 0, ln 2, -ln 2.
+    assert metrics["silog"] == pytest.approx(np.std([0, log2, -log2]))
+    assert metrics["d1"] == pytest.approx(1 / 3)
+    assert metrics["d3"] == pytest.approx(1 / 3)
+    assert metrics_of(found, wanted * 0.99)["d1"] == pytest.approx(1 / 3)
+
+
+def test_least_squares_as_numpy_has_it() -> None:
+    rng = np.random.default_rng(1)
+    own = rng.random(500)
+    wanted = 3 * own + 0.5 + 0.1 * rng.standard_normal(500)
+    aligned, _ = align(own, wanted, how="least-squares")
+    scale, shift = np.polyfit(own, wanted, 1)
+    assert aligned == pytest.approx(scale * own + shift)
+    assert align(np.ones(9), np.arange(9.0), how="least-squares")[0] is None
+    assert align(own, -wanted, how="least-squares")[1] == "the best fit is upside down"
+
+
+@pytest.mark.parametrize("kind", ["depth", "inverse", "disparity"])
+@pytest.mark.parametrize("output", ["depth", "inverse", "disparity"])
+def test_kinds_of_maps_are_brought_together(kind: str, output: str) -> None:
+    depth = np.random.default_rng(2).uniform(1, 20, (8, 8))
+    made = {"depth": depth, "inverse": 1 / depth, "disparity": 50 / depth}
+    rules = DepthRules(truth_kind=kind, output_kind=output, align="none", disparity_scale=50.0)  # type: ignore[arg-type]
+    result = judge_map(made[output], made[kind], rules)
+    assert result.metrics is not None
+    assert result.metrics["abs_rel"] == pytest.approx(0.0, abs=1e-12)
+    assert result.metrics["d1"] == 1.0
+
+
+@pytest.mark.parametrize("how", ["median", "least-squares"])
+def test_alignment_undoes_scale_and_shift(how: str) -> None:
+    depth = np.random.default_rng(3).uniform(1, 20, (16, 16))
+    shift = 0.3 if how == "least-squares" else 0.0
+    rules = DepthRules(align=how)  # type: ignore[arg-type]
+    good = judge_map(7 / depth + shift, depth, rules).metrics
+    bad = judge_map(7 / depth + shift, depth, DepthRules(align="none")).metrics
+    assert good is not None
+    assert bad is not None
+    assert good["abs_rel"] == pytest.approx(0.0, abs=1e-9)
+    assert bad["abs_rel"] > 0.5
+
+
+def test_toolkit_001_compares_in_inverse_depth() -> None:
+    """Its multi-image mode: gt' = 1 / gt, scaled by the medians, metrics of inverse depth."""
+    rng = np.random.default_rng(4)
+    depth = rng.uniform(1, 9, 400)
+    own = 1 / depth + 0.05 * rng.random(400)
+    wanted = 1 / depth
+    scaled = own * np.median(wanted) / np.median(own)
+    expected = np.mean(np.abs(scaled - wanted) / wanted)
+    rules = DepthRules(space="inverse")
+    found = judge_map(own.reshape(20, 20), depth.reshape(20, 20), rules).metrics
+    assert found is not None
+    assert found["abs_rel"] == pytest.approx(expected)
+
+
+def test_masks_ranges_and_what_is_not_finite() -> None:
+    truth = np.array([[0.0, np.nan, 5.0], [np.inf, 200.0, 10.0]])
+    own = np.array([[1.0, 1.0, 5.0], [1.0, 1.0, np.nan]])
+    rules = DepthRules(output_kind="depth", align="none", max_depth=100.0)
+    result = judge_map(own, truth, rules)
+    assert (result.valid, result.nonfinite) == (1, 1)
+    empty = judge_map(own, np.zeros((2, 3)), rules)
+    assert empty.metrics is None
+    assert empty.reason == "no valid ground truth"
+
+
+def test_maps_are_normalised_by_the_reference() -> None:
+    reference = np.array([[0.0, 10.0], [5.0, 5.0]])
+    found = map_differences(reference, reference + 1.0)
+    assert found is not None
+    assert found["mae"] == pytest.approx(0.1)
+    assert found["max_error"] == pytest.approx(0.1)
+    assert found["own_mae"] == pytest.approx(0.0, abs=1e-9), "each by its own range hides a shift"
+
+
+def test_resizing_as_pillow_does() -> None:
+    values = np.random.default_rng(5).random((7, 9)).astype(np.float32)
+    picture = Image.fromarray(values).resize((31, 20), Image.Resampling.BILINEAR)
+    assert resize_map(values, (20, 31)) == pytest.approx(np.asarray(picture), abs=1e-5)
+    assert resize_map(np.array([[0.0, 1.0]]), (1, 4))[0] == pytest.approx([0, 0.25, 0.75, 1])
+
+
+def test_the_bootstrap_of_a_mean_is_that_of_theory() -> None:
+    values = np.random.default_rng(6).standard_normal(400)
+    found = mean_interval(values)
+    assert found is not None
+    half = 1.96 * values.std() / np.sqrt(400)
+    assert found.low == pytest.approx(values.mean() - half, abs=0.02)
+    assert found.high == pytest.approx(values.mean() + half, abs=0.02)
+    assert mean_interval(values[:1]) is None
+
+
+def test_boxes_by_hand() -> None:
+    boxes = corners_from_centres(np.array([[5.0, 5.0, 10.0, 10.0], [10.0, 5.0, 10.0, 10.0]]))
+    assert boxes.tolist() == [[0, 0, 10, 10], [5, 0, 15, 10]]
+    assert iou_matrix(boxes, boxes)[0, 1] == pytest.approx(50 / 150)
+    scores = np.array([0.5, 0.9])
+    assert suppress(boxes, scores, iou=0.3).tolist() == [1]
+    assert suppress(boxes, scores, iou=0.4).tolist() == [1, 0]
+
+
+def test_suppression_as_written_in_the_book() -> None:
+    rng = np.random.default_rng(7)
+    corner = rng.uniform(0, 50, (80, 2))
+    boxes = np.concatenate([corner, corner + rng.uniform(5, 30, (80, 2))], axis=1)
+    scores = rng.random(80)
+    left, kept = list(np.argsort(-scores)), []
+    while left:
+        best = left.pop(0)
+        kept.append(best)
+        left = [o for o in left if iou_matrix(boxes[[best]], boxes[[o]])[0, 0] <= 0.45]
+    assert suppress(boxes, scores, iou=0.45).tolist() == kept
+
+
+@pytest.mark.parametrize("size", [(480, 640), (640, 480), (100, 100), (33, 517)])
+def test_the_letterbox_is_undone(size: tuple[int, int]) -> None:
+    geometry, inner = letterbox_of(size, (320, 320))
+    assert max(inner) == 320
+    x = np.array([geometry.left, geometry.left + inner[1]])
+    y = np.array([geometry.top, geometry.top + inner[0]])
+    back = geometry.undo(x, y)
+    assert back[0] == pytest.approx([0, size[1]])
+    assert back[1] == pytest.approx([0, size[0]])
+
+
+def people(keypoints: np.ndarray, scores: np.ndarray | None = None, **rest: object) -> People:
+    count = len(keypoints)
+    xy = keypoints[..., :2]
+    low, high = xy.min(axis=1), xy.max(axis=1)
+    boxes = np.concatenate([low, high - low], axis=1).reshape(count, 4)
+    values = {
+        "keypoints": keypoints, "boxes": boxes, "areas": boxes[:, 2] * boxes[:, 3],
+        "scores": np.ones(count) if scores is None else scores,
+        "ignored": np.zeros(count, bool), "crowd": np.zeros(count, bool),
+    }  # fmt: skip
+    return People(**{**values, **rest})  # type: ignore[arg-type]
+
+
+def test_oks_by_hand() -> None:
+    truth = people(np.array([[[0.0, 0.0, 2], [10.0, 0.0, 2], [10.0, 10.0, 0]]]))
+    found = people(np.array([[[0.0, 0.0, 1], [13.0, 4.0, 1], [999.0, 0.0, 1]]]))
+    sigma = 0.1
+    # The third point is not labelled; the second is 5 away; the area is 100.
+    expected = (1 + np.exp(-25 / (2 * 100 * (2 * sigma) ** 2))) / 2
+    assert oks_matrix(found, truth, [sigma] * 3)[0, 0] == pytest.approx(expected)
+
+
+def test_pck_by_hand() -> None:
+    truth = people(np.array([[[0.0, 0.0, 2], [100.0, 0.0, 2], [50.0, 40.0, 2]]] * 2))
+    near = np.array([[[0.0, 9.0, 1], [100.0, 11.0, 1], [50.0, 40.0, 1]]])
+    # The larger side is 100: 9 is within a tenth, 11 is not; the second person is missed.
+    assert pck(people(near), truth, [0.1] * 3, part=0.1) == (2, 6)
+    nobody = people(np.zeros((0, 3, 3)))
+    assert pck(nobody, truth, [0.1] * 3, part=0.1) == (0, 6)
+
+
+def crowd_scene(folder: Path) -> tuple[Annotations, dict[int, People]]:
+    """Random people, detections near some of them, false ones, crowds and unlabelled ones."""
+    rng = np.random.default_rng(8)
+    listed, found = [], {}
+    for image in range(1, 25):
+        detections, scores = [], []
+        for _ in range(rng.integers(0, 5)):
+            points = rng.uniform(0, 200, 2) + rng.uniform(0, 60, (17, 2))
+            seen = rng.choice([0, 1, 2], 17, p=[0.3, 0.2, 0.5]) * (rng.random() > 0.1)
+            low, size = points.min(axis=0), np.ptp(points, axis=0)
+            listed.append({
+                "id": len(listed), "image_id": image, "category_id": 1,
+                "bbox": [*low.tolist(), *size.tolist()], "area": float(size.prod() * 0.6),
+                "iscrowd": int(rng.random() < 0.1), "num_keypoints": int((seen > 0).sum()),
+                "keypoints": np.column_stack([points * (seen > 0)[:, None], seen]).ravel().tolist(),
+            })  # fmt: skip
+            for _ in range(rng.integers(0, 3)):
+                detections.append(points + rng.normal(0, rng.uniform(0.2, 3), (17, 2)))
+                scores.append(round(float(rng.random()), 2))
+        for _ in range(rng.integers(0, 3)):
+            detections.append(rng.uniform(0, 260, (17, 2)))
+            scores.append(round(float(rng.random()), 2))
+        shape = (len(detections), 17, 2)
+        xy = np.array(detections).reshape(shape)
+        points3 = np.concatenate([xy, np.ones((*shape[:2], 1))], axis=2)
+        if len(detections):
+            found[image] = people(points3, np.array(scores))
+        else:
+            empty = {"boxes": np.zeros((0, 4)), "areas": np.zeros(0)}
+            values = {"ignored": np.zeros(0, bool), "crowd": np.zeros(0, bool), **empty}
+            found[image] = People(keypoints=points3, scores=np.zeros(0), **values)  # type: ignore[arg-type]
+    images = [{"id": i, "file_name": f"{i}.png", "width": 300, "height": 300} for i in found]
+    path = folder / "people.json"
+    path.write_text(
+        json.dumps({
+            "images": images, "annotations": listed, "categories": [{"id": 1, "name": "person"}],
+        })
+    )  # fmt: skip
+    return Annotations(path), found
+
+
+def test_average_precision_as_pycocotools_and_faster_coco_eval_have_it(tmp_path: Path) -> None:
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    told, found = crowd_scene(tmp_path)
+    own = average_precision([match(found[i], told.people(i), COCO_SIGMAS) for i in found])
+    fast = coco_metrics(told, found, COCO_SIGMAS)
+    numbered = {**told.raw, "annotations": [
+        {**each, "id": number} for number, each in enumerate(told.raw["annotations"], start=1)
+    ]}  # fmt: skip
+    (tmp_path / "numbered.json").write_text(json.dumps(numbered))
+    results = [
+        {"image_id": image, "category_id": 1, "keypoints": person.ravel().tolist(),
+         "score": float(score)}
+        for image, each in found.items()
+        for person, score in zip(each.keypoints, each.scores, strict=True)
+    ]  # fmt: skip
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(tmp_path / "numbered.json"))
+        slow = COCOeval(truth, truth.loadRes(results), "keypoints")
+        slow.evaluate()
+        slow.accumulate()
+        slow.summarize()
+    expected = dict(zip(("AP", "AP50", "AP75", "AR"), slow.stats[[0, 1, 2, 5]], strict=True))
+    assert 0.05 < expected["AP"] < 0.95
+    for name, value in expected.items():
+        assert fast[name] == pytest.approx(value, abs=1e-6), name
+        assert own[name] == pytest.approx(value, abs=1e-6), name
+
+
+def test_weights_are_repetitions(tmp_path: Path) -> None:
+    told, found = crowd_scene(tmp_path)
+    matches = [match(found[i], told.people(i), COCO_SIGMAS) for i in found][:6]
+    weights = [2, 0, 1, 3, 1, 0]
+    repeated = [each for each, n in zip(matches, weights, strict=True) for _ in range(n)]
+    weighted = average_precision(matches, weights=np.array(weights))
+    plain = average_precision(repeated)
+    for name, value in plain.items():
+        # Where scores are equal, repeated images lie otherwise in the order.
+        assert weighted[name] == pytest.approx(value, abs=0.03), name
+
+
+def test_the_split_of_a_pass() -> None:
+    columns = {
+        "items": np.array([4.0, 4, 4, 2]), "load": np.array([9.0, 1, 1, 1]),
+        "preprocess": np.array([9.0, 2, 2, 1]), "inference": np.array([9.0, 4, 8, 3]),
+        "model": np.array([9.0, 3, 7, 2]), "postprocess": np.zeros(4),
+    }  # fmt: skip
+    split = split_from_columns(columns, warmup=0.1)
+    assert (split.batches, split.warmup_batches) == (3, 1)
+    assert split.parts["inference"].mean_s == 5.0
+    assert split.parts["inference"].max_s == 8.0
+    assert split.item_s == 1.5
+    assert split.items_per_s == pytest.approx(10 / 15)
+    assert split.items_per_s_all == pytest.approx(10 / (15 + 3 + 5))
+    assert [warmup_batches(n, 0.1) for n in (1, 2, 9, 20, 100)] == [0, 1, 1, 2, 10]

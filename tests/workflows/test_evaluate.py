@@ -1,0 +1,327 @@
+"""Evaluations end to end, on data drawn here and networks that read it, with ONNX Runtime."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
+
+from made_data import (
+    annotations,
+    colour_folder,
+    colour_network,
+    depth_data,
+    depth_network,
+    person,
+    pose_network,
+    pose_row,
+    save,
+)
+from onnx import helper
+
+from trtbench.cli import run
+from trtbench.data import demo_file
+from trtbench.errors import InputError
+from trtbench.store.store import Store
+from trtbench.workflows.bench import run_bench
+from trtbench.workflows.config import Config
+from trtbench.workflows.evaluate import Asked, Evaluation, run_evaluation
+from trtbench.workflows.evaluate_files import join, markdown, write_evaluation
+from trtbench.workflows.report import load_runs, write_report
+from trtbench.workflows.spec import run_spec
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def config(store: Store) -> Config:
+    return Config(store=str(store.root))
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path, store: Store, config: Config):
+    def call(
+        task: str, models: list[Path], batch: int | None = 4, **settings: object
+    ) -> Evaluation:
+        asked = Asked(
+            task=task,
+            settings=settings,  # type: ignore[arg-type]
+            flags={"threads": 1, "batch": batch},
+        )
+        return run_evaluation(
+            [str(path) for path in models], store=store, config=config, asked=asked,
+            output=tmp_path / "out",
+        )  # fmt: skip
+
+    return call
+
+
+def test_images_in_folders(tmp_path: Path, evaluate) -> None:
+    data = colour_folder(tmp_path / "val")
+    right, wrong = (
+        colour_network(tmp_path / "right.onnx"),
+        colour_network(tmp_path / "wrong.onnx", swap=True),
+    )
+    # 12 images in batches of 5: the last, short one counts.
+    found = evaluate("classification", [right, wrong], batch=5, data=str(data), normalize="none")
+    first, second = found.models
+    assert first.items == 12
+    assert first.score("top1").value == 1.0
+    assert second.score("top1").value == pytest.approx(1 / 3)
+    assert second.score("agreement").value == pytest.approx(1 / 3)
+    assert first.score("top5") is None, "three classes have no five best"
+    [mcnemar] = [table for table in found.tables if table.id == "mcnemar"]
+    assert mcnemar.rows[0][2:4] == (8, 0)
+    [classes] = [table for table in found.tables if table.id == "classes"]
+    assert {row[0]: row[3:] for row in classes.rows} == {
+        "n01440764": (1.0, 0.0), "n01443537": (1.0, 0.0), "n01484850": (1.0, 1.0),
+    }  # fmt: skip
+    assert first.layers == 3
+    assert first.parameters == 12
+    assert set(first.split.parts) == {"load", "preprocess", "inference", "model", "postprocess"}
+    assert [Path(each.path).name for each in found.pictures] == ["classification_worst_1.png"]
+    text = "\n".join(markdown(found))
+    assert "Prec@1 (%)" in text
+    assert "| right.onnx |" in text
+
+
+def test_numbered_folders_and_lists_of_classes(tmp_path: Path, evaluate) -> None:
+    network = colour_network(tmp_path / "net.onnx", classes=10)
+    wordnet = colour_folder(tmp_path / "wordnet")
+    with pytest.raises(InputError, match="3 folders and 10 classes"):
+        evaluate("classification", [network], data=str(wordnet), normalize="none")
+    order = tmp_path / "classes.txt"
+    order.write_text("n01440764 tench\nn01443537 goldfish\nn01484850 shark\n")
+    found = evaluate(
+        "classification", [network], data=str(wordnet), normalize="none", classes=str(order)
+    )
+    assert found.models[0].score("top1").value == 1.0
+    numbered = colour_folder(tmp_path / "numbered", names=["2", "0", "1"])
+    found = evaluate("classification", [network], data=str(numbered), normalize="none")
+    assert found.models[0].score("top1").value == 0.0
+    assert found.models[0].score("top5").value == 1.0
+
+
+def test_the_demo_digits_from_an_npz(evaluate) -> None:
+    models = [demo_file("digits.onnx"), demo_file("digits.int8.onnx")]
+    found = evaluate("classification", models, batch=64, data=str(demo_file("digits.npz")))
+    assert found.models[0].items == 510
+    assert found.models[0].score("top1").value > 0.98
+    assert found.models[1].score("agreement").value > 0.98
+
+
+def test_skeleton_sequences_are_classified_too(tmp_path: Path, evaluate) -> None:
+    """(N, C, T, V, M): shorter and longer sequences are filled and cut."""
+    nodes = [
+        helper.make_node("ReduceMean", ["images"], ["mean"], axes=[2, 3, 4], keepdims=0),
+        helper.make_node("Identity", ["mean"], ["output"]),
+    ]
+    model = save(tmp_path / "stgcn.onnx", nodes, {}, ["batch", 3, 20, 5, 2], ["batch", 3])
+    labels = np.array([0, 2, 1, 1, 0])
+    data = np.random.default_rng(0).random((5, 3, 12, 5, 3)).astype(np.float32) * 0.1
+    data[np.arange(5), labels] += 1.0
+    np.savez(tmp_path / "skeletons.npz", data=data, labels=labels)
+    found = evaluate("classification", [model], batch=2, data=str(tmp_path / "skeletons.npz"))
+    assert found.models[0].score("top1").value == 1.0
+    assert any("frames: 12 in the data, 20 in the network" in note for note in found.notes)
+    np.save(tmp_path / "x.npy", data)
+    np.save(tmp_path / "y.npy", labels)
+    found = evaluate(
+        "classification", [model], batch=2, data=str(tmp_path / "x.npy"),
+        labels=str(tmp_path / "y.npy"),
+    )  # fmt: skip
+    assert found.models[0].score("top1").value == 1.0
+
+
+def test_depth_that_is_right_and_depth_that_is_not(tmp_path: Path, evaluate) -> None:
+    root = depth_data(tmp_path / "depth")
+    exact = depth_network(tmp_path / "exact.onnx")
+    triple = depth_network(tmp_path / "triple.onnx", gain=3.0)
+    bent = depth_network(tmp_path / "bent.onnx", power=0.5)
+    np.save(root / "truth" / "lonely.npy", np.ones((2, 2)))
+    settings = {"data": str(root / "images"), "gt": str(root / "truth"), "normalize": "none"}
+    found = evaluate("depth", [exact, triple, bent], batch=2, **settings, interpolation="bilinear")
+    for model in found.models[:2]:
+        assert model.score("abs_rel").value == pytest.approx(0.0, abs=1e-5)
+        assert model.score("d1").value == 1.0
+        assert model.score("d1").count == 3
+    assert found.models[2].score("abs_rel").value > 0.1
+    assert found.models[1].score("mae_to_first").value > 0.3, "a wrong scale is not hidden"
+    assert "1 ground truths without image: lonely" in found.notes
+    assert (tmp_path / "out" / "depth_comparison.png").is_file()
+    plain = evaluate("depth", [triple], batch=1, **settings, align="none")
+    assert plain.models[0].score("abs_rel").value == pytest.approx(2 / 3, rel=1e-3)
+
+
+def test_one_image_with_its_truth_means_the_same(tmp_path: Path, evaluate) -> None:
+    root = depth_data(tmp_path / "depth", count=1)
+    bent = depth_network(tmp_path / "bent.onnx", power=0.5)
+    both = {"normalize": "none", "gt_kind": "depth"}
+    many = evaluate("depth", [bent], data=str(root / "images"), gt=str(root / "truth"), **both)
+    one = evaluate(
+        "depth", [bent], data=str(root / "images/0.png"), gt=str(root / "truth/0.npy"), **both
+    )
+    assert one.models[0].score("rmse").value == many.models[0].score("rmse").value
+    only = evaluate("depth", [bent], data=str(root / "images/0.png"), normalize="none")
+    assert only.models[0].scores == ()
+    assert "compared only" in only.method
+
+
+def test_empty_truths_are_excluded_and_counted(tmp_path: Path, evaluate) -> None:
+    root = depth_data(tmp_path / "depth", count=3)
+    np.save(root / "truth" / "1.npy", np.zeros((32, 32)))
+    found = evaluate(
+        "depth", [depth_network(tmp_path / "net.onnx")], data=str(root / "images"),
+        gt=str(root / "truth"), normalize="none",
+    )  # fmt: skip
+    assert found.models[0].score("rmse").count == 2
+    assert any("1 images excluded: no valid ground truth" in note for note in found.notes)
+
+
+POINTS = [(12.0, 20.0), (30.0, 22.0), (24.0, 40.0)]
+"""In a 64x64 input."""
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_key_points_through_the_letterbox(tmp_path: Path, evaluate, channels: int) -> None:
+    """One image is twice as wide, one is square: the same output means other places in each."""
+    images = tmp_path / "images"
+    images.mkdir()
+    Image.new("RGB", (128, 64), (9, 90, 200)).save(images / "wide.png")
+    Image.new("RGB", (32, 32), (90, 9, 20)).save(images / "small.png")
+    Image.new("RGB", (32, 32)).save(images / "stray.png")
+    rows = [
+        pose_row((21, 30), (20, 24), 0.9, POINTS),
+        pose_row((22, 30), (20, 24), 0.6, POINTS),  # a double, to be dropped
+    ]
+    model = pose_network(tmp_path / "pose.onnx", rows, channels=channels)
+    # wide: scale 1/2, 16 rows of grey above; small: scale 2.
+    wide = [(2 * x, 2 * (y - 16)) for x, y in POINTS]
+    small = [(x / 2, y / 2) for x, y in POINTS]
+    told = annotations(
+        tmp_path / "people.json",
+        {"wide.png": 1, "small.png": 2, "missing.png": 3},
+        [
+            person(wide, [22, 4, 40, 48], image=1, id=0),
+            person(small, [5.5, 9, 10, 12], image=2, id=1),
+        ],
+    )
+    found = evaluate("pose", [model], batch=2, data=str(images), annotations=str(told))
+    [result] = found.models
+    assert result.items == 2
+    assert result.score("AP").value == pytest.approx(1.0)
+    assert result.score("AR").value == pytest.approx(1.0)
+    assert result.score("PCK@0.05").value == 1.0
+    [table] = found.tables
+    assert {row[0]: row[2:5] for row in table.rows} == {
+        "wide.png": (1, 1, 1), "small.png": (1, 1, 1),
+    }  # fmt: skip
+    assert "1 images without annotation: stray.png" in found.notes
+    assert "1 annotated images not found: missing.png" in found.notes
+    assert Path(found.pictures[0].path).is_file()
+
+
+def test_key_points_that_are_off(tmp_path: Path, evaluate) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    Image.new("RGB", (64, 64)).save(images / "a.png")
+    moved = [(x + 4, y) for x, y in POINTS]
+    models = [
+        pose_network(tmp_path / f"{name}.onnx", [pose_row((21, 30), (20, 24), 0.9, points)])
+        for name, points in (("right", POINTS), ("moved", moved))
+    ]
+    told = annotations(
+        tmp_path / "people.json", {"a.png": 7}, [person(POINTS, [11, 18, 20, 24], image=7, id=1)]
+    )
+    found = evaluate("pose", models, data=str(images), annotations=str(told), sigmas="0.1,0.1,0.1")
+    # 4 pixels: OKS = exp(-16 / (2 * 480 * 0.04)) = 0.659, right at 0.5 to 0.65 of ten thresholds.
+    assert found.models[1].score("AP").value == pytest.approx(0.4)
+    assert found.models[1].score("AP50").value == pytest.approx(1.0)
+    assert found.models[1].score("AP75").value == 0.0
+    assert found.models[1].score("PCK@0.2").value == 1.0
+    assert found.models[1].score("PCK@0.1").value == 0.0
+    assert found.models[1].score("oks_to_first").value == pytest.approx(0.659, abs=1e-3)
+
+
+def test_scores_are_joined_to_runs_of_the_same_bytes_only(
+    tmp_path: Path, store: Store, config: Config, evaluate
+) -> None:
+    data = colour_folder(tmp_path / "val", per_class=2)
+    right = colour_network(tmp_path / "right.onnx")
+    other = colour_network(tmp_path / "other.onnx", swap=True)
+    runs = [
+        run_bench(
+            run_spec(path, config=config, batch=1, threads=1, duration=0.05, warmup=0.01),
+            store=store,
+        )
+        for path in (right, other)
+    ]
+    found = evaluate("classification", [right], data=str(data), normalize="none")
+    joined = join(found, store)
+    assert joined.joined == {"right.onnx": (runs[0].id,)}
+    with pytest.raises(InputError, match="other bytes"):
+        join(found, store, runs=[runs[1].id])
+    loaded, _ = load_runs([runs[0].id, runs[1].id], store=store)
+    assert loaded[0].extra["scores"]["top1"].value == 1.0  # type: ignore[index]
+    assert "scores" not in loaded[1].extra
+    write_report(loaded, tmp_path / "report", formats=("md",))
+    assert "top1" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    root = depth_data(tmp_path / "depth", count=2)
+    model = depth_network(tmp_path / "net.onnx")
+    words = ["eval", str(model), "--task", "depth", "--data", str(root / "images")]
+    words += ["--gt", str(root / "truth"), "--normalize", "none", "--threads", "1"]
+    assert run([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["models"][0]["scores"][0]["metric"] == "abs_rel"
+    assert (tmp_path / "artifacts/eval/depth_comparison.png").is_file()
+    assert run([*words, "--gt-kind", "metres"]) == 2
+    assert "'metres' is not one of" in capsys.readouterr().err
+    assert run(["eval", str(model), "--task", "deph", "--data", "x"]) == 2
+    assert "did you mean depth?" in capsys.readouterr().err
+    assert run(["eval", "--task", "pose", "--help"]) == 0
+    assert "--annotations" in capsys.readouterr().out
+
+
+def test_images_with_the_preprocessing_of_a_task_in_a_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    data = colour_folder(tmp_path / "val", per_class=2)
+    model = str(colour_network(tmp_path / "net.onnx"))
+    other = str(colour_network(tmp_path / "other.onnx", swap=True))
+    words = ["check", model, other, "--images", str(data), "--task", "classification"]
+    words += ["--normalize", "none", "--threads", "1", "--floor", "off"]
+    assert run([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["check"]["items"] == 6
+    [output] = document["check"]["candidates"][0]["checks"]
+    assert output["classes"]["argmax_match"] == pytest.approx(1 / 3)
+    assert output["worst"][0]["name"].endswith(".png")
+
+
+def test_written_files_name_all_models(tmp_path: Path, evaluate) -> None:
+    model = colour_network(tmp_path / "net.onnx")
+    data = colour_folder(tmp_path / "val", per_class=1)
+    found = evaluate("classification", [model, model], data=str(data), normalize="none")
+    assert [each.label for each in found.models] == [
+        "net.onnx (onnxruntime) 1", "net.onnx (onnxruntime) 2",
+    ]  # fmt: skip
+    paths = write_evaluation(found, tmp_path / "written")
+    assert json.loads(paths[0].read_text())["task"] == "classification"
