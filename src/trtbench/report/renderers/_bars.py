@@ -17,6 +17,8 @@ from trtbench.report.renderers._glyphs import printable
 
 NAME_LENGTH = 40
 ROOM_FOR_LABELS = 1.5
+LABELLED_BARS = 40
+"""Beside more bars than this, numbers would be a wall of text."""
 TABLE_LETTERS = 64
 """That fit side by side into the heads of a table."""
 
@@ -58,7 +60,8 @@ def _side_by_side(axes: Any, chart: Bars, places: np.ndarray) -> np.ndarray:
         at = places - 0.4 + height * (number + 0.5)
         colour, label = style.colour(group.role), printable(group.name)
         axes.barh(at, values, height=height * 0.94, color=colour, label=label)
-        _label(axes, at, values, [text_from_number(v) if v else "" for v in group.values])
+        if len(places) * len(chart.groups) <= LABELLED_BARS:
+            _label(axes, at, values, [text_from_number(v) if v else "" for v in group.values])
         longest = np.maximum(longest, values)
     return longest
 

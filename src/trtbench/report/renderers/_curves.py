@@ -43,7 +43,7 @@ def draw_histogram(canvas: Canvas, chart: Histogram) -> None:
         if group.beyond:
             words = printable(f"{group.beyond} ▸")
             outlier = style.colour("outlier")
-            axes.set_title(words, loc="right", fontsize=style.SMALL_PT, color=outlier, pad=5)
+            axes.set_title(words, loc="right", fontsize=style.SMALL_PT, color=outlier, pad=5, y=1.0)
     panels[-1].set_xlabel(printable(chart.x.label))
 
 
