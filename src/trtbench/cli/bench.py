@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from trtbench.cli._executor import executor_from_flags, executor_options, needs_from_flags
 from trtbench.cli._options import (
     dry_run_option,
     json_option,
@@ -55,6 +57,7 @@ _SPEC_FLAGS = (
 @measure_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for this run.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="Name to find the run by.")
+@executor_options
 @store_option
 @json_option
 @dry_run_option
@@ -72,6 +75,7 @@ def command(**flags: Any) -> None:
       trtbench bench model.onnx --inputs data.npz --threads 2 --tag nightly --json
       trtbench bench model.onnx --python ~/envs/ort-1.20/bin/python
       trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
+      trtbench bench model.onnx --executor ssh --hosts hosts.toml --need gpu=Orin
     """
     from trtbench.workflows.bench import run_bench
     from trtbench.workflows.config import load_config, open_store
@@ -84,8 +88,11 @@ def command(**flags: Any) -> None:
     from trtbench.cli._screen import Talk, say
 
     store = open_store(config)
-    with Talk(spec.model.name) as talk:
-        run = run_bench(spec, store=store, conduct=conduct_from_flags(flags, config, spec, talk))
+    with executor_from_flags(flags) as executor, Talk(spec.model.name) as talk:
+        conduct = conduct_from_flags(flags, config, spec, talk)
+        if executor is not None:
+            conduct = replace(conduct, executor=executor, needs=needs_from_flags(flags["needs"]))
+        run = run_bench(spec, store=store, conduct=conduct)
     _show(run, as_json=flags["as_json"])
     for note in run.record.notes:
         say(f"note: {note}")

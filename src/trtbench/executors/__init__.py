@@ -1,4 +1,5 @@
-"""Where jobs run: in a child process on this machine; the folder is the registry.
+"""Where jobs run: on this machine, on a Ray cluster, by ssh; the folder is the registry.
 
-An executor does not know what a job measures: a job is a JSON value in, a folder out.
+Each module has ``open_executor(settings)``. An executor does not know what a job measures: a value
+in, a folder out.
 """

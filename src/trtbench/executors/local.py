@@ -14,6 +14,7 @@ from pathlib import Path
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
 from trtbench.errors import TrtbenchError, UnavailableError, write_error
+from trtbench.executors._request import Executor, Settings
 from trtbench.host.process import Child, Exit, run_process, run_together, tail
 
 WORKER_NEEDS = ("msgspec", "numpy")
@@ -47,6 +48,13 @@ sys.stdout.write('\\n%s %d.%d %s\\n' % ({word!r}, sys.version_info[0], sys.versi
                  ' '.join(missing)))
 """
 _WORD = "trtbench-probe"
+
+
+def open_executor(settings: Settings) -> Executor:
+    """Measure several runs at once on this machine, one on each GPU."""
+    from trtbench.executors._devices import LocalExecutor
+
+    return LocalExecutor(settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +162,9 @@ def _start(
 
 def worker_environment() -> dict[str, str]:
     """What a worker inherits; files of the working folder must not shadow libraries."""
-    return {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
+    # GPUs in the driver's order: CUDA's own puts the fastest first, and NVML would mean another.
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return {**order, **os.environ, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 
 
 def worker_command(python: str | None) -> list[str]:

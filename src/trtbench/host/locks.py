@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from trtbench.errors import UnavailableError
+from trtbench.host.gpu_names import lock_name
 
 FOLDER_VARIABLE = "TRTBENCH_LOCKS"
 """Names another folder, for machines without a common /tmp."""
@@ -43,6 +44,7 @@ def hold(
 ) -> Iterator[float]:
     """Hold a device for the length of the block; gives the seconds spent waiting.
 
+    A GPU is held by its UUID: ``cuda:0`` is another one for each who sees others.
     When another process holds it, ``on_wait`` is told who, once; without ``wait`` it is an error.
     """
     descriptor = _open(device)
@@ -67,7 +69,7 @@ def hold(
 
 def _open(device: str) -> int:
     try:
-        return _open_file(lock_folder() / (re.sub(r"[^\w.-]", "_", device) + ".lock"))
+        return _open_file(lock_folder() / (re.sub(r"[^\w.-]", "_", lock_name(device)) + ".lock"))
     except OSError as problem:
         raise UnavailableError(
             f"no lock can be taken for the device {device}",

@@ -1,0 +1,83 @@
+"""Folders as one file, and files by the hash of their content, for the way between machines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from trtbench.errors import StoreError
+from trtbench.host.models import sha256_of
+
+CACHE_VARIABLE = "TRTBENCH_CACHE"
+"""Names the folder where a machine keeps the models that it was sent."""
+
+
+def pack(folder: Path, target: Path) -> None:
+    """Write a folder's files into one file."""
+    with tarfile.open(target, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                archive.add(path, arcname=str(path.relative_to(folder)), recursive=False)
+
+
+def unpack(source: Path, folder: Path) -> None:
+    """Write out the files of ``pack``; anything that points elsewhere is refused."""
+    with tarfile.open(source) as archive:
+        for member in archive:
+            target = folder / member.name
+            content = archive.extractfile(member) if member.isreg() else None
+            if content is None or not target.resolve().is_relative_to(folder.resolve()):
+                raise StoreError(
+                    "what came back is no run directory", facts={"member": member.name}
+                )
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with content, open(target, "wb") as file:
+                shutil.copyfileobj(content, file)
+
+
+def cache_folder() -> Path:
+    """Where this machine keeps what it was sent."""
+    named = os.environ.get(CACHE_VARIABLE)
+    base = os.environ.get("XDG_CACHE_HOME")
+    folder = Path(named) if named else (Path(base) if base else Path.home() / ".cache") / "trtbench"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def blob(cache: Path, sha256: str) -> Path:
+    """The place of a content in a cache."""
+    return cache / "blobs" / sha256
+
+
+def keep_blob(cache: Path, sha256: str, chunks: Iterable[bytes]) -> None:
+    """Put a content into a cache, whole or not at all, and only if it is what it should be."""
+    target = blob(cache, sha256)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{sha256[:16]}.{secrets.token_hex(4)}")
+    try:
+        with open(temporary, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+        if sha256_of(temporary) != sha256:
+            raise StoreError("a file was damaged on its way", facts={"sha256": sha256})
+        temporary.chmod(0o444)  # names are hard links: a job must not change what others use
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def place_blob(cache: Path, sha256: str, target: Path) -> None:
+    """Give a content its name in a folder, without a second copy where the disk allows."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        try:
+            os.link(blob(cache, sha256), target)
+        except FileExistsError:
+            raise
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(blob(cache, sha256), target)

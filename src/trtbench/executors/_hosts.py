@@ -1,0 +1,88 @@
+"""The list of machines for ssh: a TOML file with one ``[[host]]`` each."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from trtbench.domain.spec import Value
+from trtbench.errors import InputError, UsageError
+from trtbench.executors._slots import Slot
+from trtbench.units import bytes_from_text
+
+
+class Host(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One machine: how to reach it, and what it has."""
+
+    address: str
+    """``user@name``, or a name from ``~/.ssh/config``."""
+    name: str | None = None
+    port: int | None = None
+    identity: str | None = None
+    """The file of the private key."""
+    options: tuple[str, ...] = ()
+    """Further options of ssh, written ``Name=value``."""
+    python: str = "python3"
+    folder: str = ".cache/trtbench"
+    """Where models and code are kept there, from the home folder."""
+    environment: dict[str, str] = {}
+    gpus: int = 0
+    gpu_type: str = ""
+    memory: str | None = None
+    gpu_memory: str | None = None
+    resources: dict[str, float] = {}
+
+    @property
+    def title(self) -> str:
+        return self.name or self.address
+
+
+class _File(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: tuple[Host, ...] = ()
+
+
+def hosts_from_file(path: Path) -> tuple[Host, ...]:
+    """Read the machines; keys that mean nothing are named."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+        hosts = msgspec.convert(raw, type=_File).host
+    except OSError as problem:
+        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as problem:
+        raise UsageError(f"{path} is no list of hosts", facts={"reason": problem}) from None
+    if not hosts:
+        raise UsageError(f"{path} lists no host", fix="[[host]]\\naddress = 'user@board'")
+    titles = [host.title for host in hosts]
+    if len(set(titles)) < len(titles):
+        raise UsageError(f"{path} lists a host twice", fix="give each a name of its own")
+    for host in hosts:
+        if host.address.startswith("-"):  # ssh would take it for a flag
+            raise UsageError(f"{host.address!r} is not an address", facts={"file": path})
+    return hosts
+
+
+def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
+    """The devices of a machine: its GPUs and its processor."""
+    memory = bytes_from_text(host.memory) if host.memory else None
+    gpu_memory = bytes_from_text(host.gpu_memory) if host.gpu_memory else None
+    places: list[tuple[int | None, int]] = [(None, number) for number in range(beside)]
+    places += [(index, 0) for index in range(host.gpus)]
+    return [
+        Slot(
+            machine=host.title,
+            title=host.title,
+            gpu=gpu,
+            number=number,
+            gpu_type=host.gpu_type if gpu is not None else "",
+            memory_bytes=memory,
+            gpu_memory_bytes=gpu_memory,
+            resources=dict(host.resources),
+        )
+        for gpu, number in places
+    ]

@@ -1,0 +1,73 @@
+"""Carries out one request on this machine in a process of its own, and says how that ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.errors import ERROR_KINDS, JobError, TrtbenchError
+from trtbench.executors._request import Request, Tell, Told
+from trtbench.host.process import run_process, tail
+
+RUN, ERROR, LOG = "run", "error.json", "node.log"
+RECORD = "run.json"
+
+
+def run_node(
+    request: Request,
+    *,
+    folder: Path,
+    tell: Tell | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Path:
+    """Measure a run in a fresh process; gives the folder of the run, finished or failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "request.json").write_bytes(json_from_value(request))
+    package = str(Path(__file__).resolve().parents[2])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    ended = run_process(
+        [sys.executable, "-m", "trtbench.node", str(folder / "request.json"), str(folder),
+         "{events}"],
+        log=folder / LOG,
+        env={
+            **os.environ,
+            **(environment or {}),
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONSAFEPATH": "1",
+            "PYTHONUNBUFFERED": "1",
+        },
+        folder=folder,
+        timeout_s=request.limit_s,
+        on_line=tell,
+    )  # fmt: skip
+    how = "no end in time" if ended.timed_out else ended.signal or f"status {ended.status}"
+    return result_of(folder, where="this machine", how=how)
+
+
+def result_of(folder: Path, *, where: str, how: str) -> Path:
+    """Find what a node left: the directory of a run, or an error that is raised here."""
+    run = folder / RUN
+    if (run / RECORD).is_file():
+        return run
+    raise_told(folder, where=where)
+    error = JobError("the run was not carried out", facts={"where": where, "how it ended": how})
+    error.log_tail = tail(folder / LOG)
+    raise error
+
+
+def raise_told(folder: Path, *, where: str) -> None:
+    """Raise the error that a node put in words, if it did."""
+    path = folder / ERROR
+    if not path.is_file():
+        return
+    told = value_from_json(path.read_bytes(), Told, where=str(path))
+    raise error_from_told(told, where=where)
+
+
+def error_from_told(told: Told, *, where: str) -> TrtbenchError:
+    """Make of an error from elsewhere the same error here, with the place among its facts."""
+    kind = ERROR_KINDS.get(told.kind, JobError)
+    return kind(told.message, facts={**told.facts, "where": where}, fix=told.fix)

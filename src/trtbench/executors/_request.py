@@ -1,0 +1,93 @@
+"""What an executor is asked for, what a place must have for it, and how its end is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from trtbench.domain.spec import RunSpec, Value
+from trtbench.units import text_from_bytes
+
+Tell = Callable[[str], None]
+"""Hears in a few words what goes on far away."""
+
+
+class Needs(Value, frozen=True, kw_only=True):
+    """What a machine must have for a run."""
+
+    gpu: bool = False
+    """Whether a GPU of its own is needed; without, the whole processor is."""
+    gpu_type: str | None = None
+    """Part of the GPU's name: ``H100``, ``Orin``."""
+    memory_bytes: int | None = None
+    """Least memory of the machine."""
+    gpu_memory_bytes: int | None = None
+    resources: dict[str, float] = {}
+    """Further things by name, as a cluster or a list of hosts declares them."""
+
+    def __str__(self) -> str:
+        parts = ["a GPU" if self.gpu else "a processor"]
+        if self.gpu_type:
+            parts.append(f"GPU type {self.gpu_type}")
+        if self.memory_bytes:
+            parts.append(f"{text_from_bytes(self.memory_bytes)} of memory")
+        if self.gpu_memory_bytes:
+            parts.append(f"{text_from_bytes(self.gpu_memory_bytes)} of GPU memory")
+        parts += [f"{name} {amount:g}" for name, amount in sorted(self.resources.items())]
+        return ", ".join(parts)
+
+
+class Request(Value, frozen=True, kw_only=True):
+    """One run to be measured somewhere; everything in it is a plain value that can travel."""
+
+    id: str
+    spec: RunSpec
+    files: tuple[str, ...] = ()
+    """Files beside the model that belong to it, by name."""
+    python: str | None = None
+    timeout_s: float | None = None
+    """Of one launch."""
+    limit_s: float | None = None
+    """Of the whole run, after which the place counts as hung."""
+    memory_bytes: int | None = None
+    command: str | None = None
+    tags: tuple[str, ...] = ()
+    needs: Needs = Needs()
+
+
+class Told(Value, frozen=True, kw_only=True):
+    """An error that a place far away put in words: ``error.json``."""
+
+    kind: str
+    message: str
+    facts: dict[str, str] = {}
+    fix: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the user says about an executor, as far as it concerns one."""
+
+    address: str | None = None
+    """Of a Ray cluster; ``None`` is the one that ``RAY_ADDRESS`` names."""
+    hosts: Path | None = None
+    """The file that lists machines for ssh."""
+    beside: int = 1
+    """CPU runs at the same time on one machine; more than one disturb each other."""
+    environment: Mapping[str, str] | None = None
+    """Variables for the processes that measure."""
+
+
+class Executor(Protocol):
+    """Takes requests, from several threads at once, and fills folders with run directories."""
+
+    def width(self, needs: Needs) -> int:
+        """How many such runs can be measured at the same time; refuses needs nobody can meet."""
+
+    def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
+        """Fill a folder with the directory of a run, finished or failed; raises what was told."""
+
+    def close(self) -> None:
+        """Let go of what is held."""

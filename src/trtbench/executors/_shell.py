@@ -1,0 +1,185 @@
+"""One machine reached by ssh: commands there, files to it, and this package lent to it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import tarfile
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from trtbench.errors import UnavailableError
+from trtbench.executors._hosts import Host
+from trtbench.executors._request import Tell
+from trtbench.executors.local import OLDEST
+from trtbench.host.process import Child, Exit, run_together, tail
+
+NEEDS = ("msgspec", "numpy", "scipy", "sqlalchemy")
+"""What the interpreter there must have, beside the library that measures."""
+
+COMMAND_S = 120.0
+COPY_S = 3600.0
+
+_LOST = 255
+"""The status with which ssh says that it could not reach the machine, or lost it."""
+
+_PROBE = (
+    "import sys, importlib.util as u; print('trtbench-probe', *sys.version_info[:2], "
+    "*[n for n in sys.argv[1:] if u.find_spec(n) is None])"
+)
+_TAKE = (
+    "import os, sys, tarfile; p = sys.argv[1]; t = p + '.' + str(os.getpid()); "
+    "tarfile.open(fileobj=sys.stdin.buffer, mode='r|').extractall(t); "
+    "os.path.isdir(p) or os.rename(t, p)"
+)
+
+
+class Shell:
+    """Runs commands on one host; the first use checks its Python and lends it this package."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._code: str | None = None
+        self._preparing = threading.Lock()
+
+    def prepare(self) -> None:
+        """Make sure that the machine can work, once."""
+        with self._preparing:
+            if self._code is None:
+                self._check_python()
+                self._code = self._lend()
+
+    def far(self, *words: str, source: Path | None = None, target: Path | None = None) -> str:
+        """Have a small service done there; gives what it printed."""
+        command = self._python("-m", "trtbench.executors._far", *words)
+        limit_s = COPY_S if source or target else COMMAND_S
+        return self._run(command, source=source, target=target, limit_s=limit_s)
+
+    def measure(
+        self, folder: str, *, tell: Tell, limit_s: float | None, environment: dict[str, str]
+    ) -> Exit:
+        """Carry out the request in a folder there; what it tells is heard as it is told."""
+        words = (f"{folder}/request.json", folder, "-")
+        command = self._python("-m", "trtbench.node", *words, environment=environment)
+        with tempfile.TemporaryDirectory(prefix="trtbench-ssh-") as name, _open_pipe() as end:
+            log = Path(name) / "log.txt"
+            script = f'exec "$@" </dev/fd/{end} >/dev/fd/{{events}}'
+
+            def start() -> Child:
+                full = ["sh", "-c", script, "sh", *self._ssh(command)]
+                return Child(full, log=log, pass_fds=(end,), on_line=tell)
+
+            ended = run_together([start], timeout_s=limit_s)[0]
+            if ended.status == _LOST:
+                raise self._unreachable(tail(log, lines=3))
+            return ended
+
+    def _run(
+        self,
+        command: str,
+        *,
+        source: Path | None = None,
+        target: Path | None = None,
+        limit_s: float = COMMAND_S,
+    ) -> str:
+        with tempfile.TemporaryDirectory(prefix="trtbench-ssh-") as name:
+            log, out = Path(name) / "log.txt", target or Path(name) / "out"
+            into, from_ = shlex.quote(str(out)), shlex.quote(str(source or os.devnull))
+            full = ["sh", "-c", f'exec "$@" <{from_} >{into}', "sh", *self._ssh(command)]
+            ended = run_together([lambda: Child(full, log=log)], timeout_s=limit_s)[0]
+            if ended.status != 0:
+                raise self._unreachable(tail(log, lines=5))
+            return "" if target else out.read_text("utf-8", "replace")
+
+    def _ssh(self, command: str) -> list[str]:
+        host = self.host
+        if shutil.which("ssh") is None:
+            raise UnavailableError("there is no ssh here", fix="apt-get install openssh-client")
+        words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+        words += ["-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"]
+        for option in host.options:
+            words += ["-o", option]
+        if host.port is not None:
+            words += ["-p", str(host.port)]
+        if host.identity is not None:
+            words += ["-i", str(Path(host.identity).expanduser())]
+        return [*words, host.address, command]
+
+    def _python(self, *words: str, environment: dict[str, str] | None = None) -> str:
+        """A command line for the shell there, in the folder where things are kept."""
+        folder = shlex.quote(self.host.folder.removeprefix("~/"))
+        given = {"PYTHONUNBUFFERED": "1", **self.host.environment, **(environment or {})}
+        sets = [f"{name}={shlex.quote(value)}" for name, value in given.items()]
+        if self._code:
+            more = shlex.quote(f":{given['PYTHONPATH']}") if "PYTHONPATH" in given else ""
+            sets.append(f'PYTHONPATH="$PWD/code/{self._code}"{more}')  # the last one counts
+        python = shlex.join([self.host.python, *words])
+        return f"mkdir -p {folder} && cd {folder} && exec env {' '.join(sets)} {python}"
+
+    def _check_python(self) -> None:
+        said = self._run(self._python("-c", _PROBE, *NEEDS)).split()
+        if said[:1] != ["trtbench-probe"]:
+            raise self._unreachable((" ".join(said)[:200],))
+        version, missing = tuple(int(part) for part in said[1:3]), said[3:]
+        facts = {"host": self.host.title, "interpreter": self.host.python}
+        if version < OLDEST:
+            raise UnavailableError(
+                "the Python of a host is too old",
+                facts={**facts, "Python": ".".join(said[1:3])},
+                fix="set python of this host to one that is 3.10 or newer",
+            )
+        if missing:
+            raise UnavailableError(
+                "the Python of a host lacks what measuring needs",
+                facts={**facts, "missing": " ".join(missing)},
+                fix=f"there: {self.host.python} -m pip install {' '.join(missing)}",
+            )
+
+    def _lend(self) -> str:
+        """Copy this package there unless it has this very one; gives the name of its folder."""
+        with tempfile.TemporaryDirectory(prefix="trtbench-lend-") as name:
+            archive = Path(name) / "code.tar"
+            digest = _packed(archive)
+            code = f"code/{digest}"
+            there = f"{self.host.folder.removeprefix('~/')}/{code}"
+            known = self._run(f"test -d {shlex.quote(there)} && echo yes || echo no")
+            if known.strip() != "yes":
+                self._run(f"mkdir -p {shlex.quote(self.host.folder.removeprefix('~/'))}/code")
+                self._run(self._python("-c", _TAKE, code), source=archive, limit_s=COPY_S)
+            return digest
+
+    def _unreachable(self, lines: Sequence[str]) -> UnavailableError:
+        return UnavailableError(
+            f"{self.host.title} cannot be used by ssh",
+            facts={"address": self.host.address, "ssh said": " | ".join(filter(None, lines))},
+            fix=shlex.join(self._ssh("true")),
+        )
+
+
+def _packed(target: Path) -> str:
+    """Pack the package's source; gives a hash of it."""
+    package = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    with tarfile.open(target, "w") as archive:
+        for path in sorted(package.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts and "demo" not in path.parts:
+                name = str(Path("trtbench") / path.relative_to(package))
+                digest.update(name.encode() + b"\0" + path.read_bytes())
+                archive.add(path, arcname=name, recursive=False)
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _open_pipe() -> Iterator[int]:
+    """Give the reading end of a pipe that ends when this process does, however it does."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)

@@ -1,0 +1,105 @@
+"""Places where one run at a time is measured, shared by the threads that ask for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from trtbench.errors import UnavailableError
+from trtbench.executors._request import Needs, Tell
+
+LOOK_S = 2.0
+"""How often who waits looks whether places came or went meanwhile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """One device of one machine: a GPU, or the processor."""
+
+    machine: str
+    """Tells machines apart."""
+    title: str
+    """For people."""
+    gpu: int | None = None
+    """The number of the GPU; ``None`` is the processor."""
+    number: int = 0
+    """Among the runs that share the processor."""
+    gpu_type: str = ""
+    memory_bytes: float | None = None
+    gpu_memory_bytes: float | None = None
+    resources: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, int | None, int]:
+        return (self.machine, self.gpu, self.number)
+
+    def lacks(self, needs: Needs) -> str | None:
+        """Say what is missing for a run; ``None`` when it can be measured here."""
+        if needs.gpu != (self.gpu is not None):
+            return "has no GPU" if needs.gpu else "this place is a GPU"
+        if needs.gpu_type and needs.gpu_type.lower() not in self.gpu_type.lower():
+            return f"its GPU is {self.gpu_type or 'of unknown type'}"
+        if needs.memory_bytes and (self.memory_bytes or 0) < needs.memory_bytes:
+            return "not enough memory"
+        if needs.gpu_memory_bytes and (self.gpu_memory_bytes or 0) < needs.gpu_memory_bytes:
+            return "not enough GPU memory"
+        for name, amount in needs.resources.items():
+            if self.resources.get(name, 0.0) < amount:
+                return f"has no {name} {amount:g}"
+        return None
+
+
+class Slots:
+    """All places there are, and those that are taken."""
+
+    def __init__(self, look: Callable[[], Iterable[Slot]]) -> None:
+        self._look = look
+        self._changed = threading.Condition()
+        self._taken: set[tuple[str, int | None, int]] = set()
+        self._used: dict[tuple[str, int | None, int], int] = {}
+
+    def fitting(self, needs: Needs) -> list[Slot]:
+        """Places where such a run can be measured; that there is none is an error."""
+        places = list(self._look())
+        fitting = [slot for slot in places if slot.lacks(needs) is None]
+        if fitting:
+            return fitting
+        reasons = {slot.machine: (slot.title, slot.lacks(needs)) for slot in places}
+        raise UnavailableError(
+            "no machine can ever measure this run",
+            facts={
+                "needed": needs,
+                **{title: why or "" for title, why in list(reasons.values())[:8]},
+                **({} if reasons else {"machines": "none"}),
+            },
+            fix="ask for less, or add a machine that has it",
+        )
+
+    @contextmanager
+    def taken(self, needs: Needs, *, tell: Tell) -> Iterator[Slot]:
+        """Hold one fitting place for the length of the block, waiting for it if need be."""
+        slot = self._take(needs, tell)
+        try:
+            yield slot
+        finally:
+            with self._changed:
+                self._taken.discard(slot.key)
+                self._changed.notify_all()
+
+    def _take(self, needs: Needs, tell: Tell) -> Slot:
+        waited = False
+        with self._changed:
+            while True:
+                free = [slot for slot in self.fitting(needs) if slot.key not in self._taken]
+                if free:
+                    # The least used first: idle machines are cool machines.
+                    slot = min(free, key=lambda each: self._used.get(each.key, 0))
+                    self._taken.add(slot.key)
+                    self._used[slot.key] = self._used.get(slot.key, 0) + 1
+                    return slot
+                if not waited:
+                    tell("waiting for a machine")
+                    waited = True
+                self._changed.wait(LOOK_S)

@@ -1,0 +1,220 @@
+"""Runs on a Ray cluster: each is one task, pinned to a node that can measure it."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from trtbench.errors import JobError, UnavailableError
+from trtbench.executors._folders import unpack
+from trtbench.executors._node import error_from_told
+from trtbench.executors._parcel import bytes_from_parcel, parcel_from_request
+from trtbench.executors._ray_task import Answer, on_node
+from trtbench.executors._request import Executor, Needs, Request, Settings, Tell
+from trtbench.executors._slots import Slot, Slots
+
+RETRIES = 5
+"""How many nodes may be lost under one run before it is given up."""
+
+NOTICE_S = 90.0
+"""How long a cluster may take to notice that a node is gone; Ray's own limit is shorter."""
+
+GRACE_S = 60.0
+"""For starting a task and fetching its result, beyond the limit of the run itself."""
+
+_CHUNK = 64 << 20
+_TYPE = "accelerator_type:"
+
+
+class _NodeLost(Exception):
+    """The node a run was on is no longer part of the cluster."""
+
+
+def open_executor(settings: Settings) -> Executor:
+    """Join a cluster; without an address, the one that ``RAY_ADDRESS`` names, or this machine."""
+    return RayExecutor(settings)
+
+
+class RayExecutor:
+    """Sends runs to nodes, one at a time to each device, and again only when a node is lost."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._ray = _ray()
+        self._beside = settings.beside
+        self._owns = not self._ray.is_initialized()
+        if self._owns:
+            self._join(settings)
+        self._task = self._ray.remote(max_retries=0)(on_node)
+        self._slots = Slots(self._look)
+        self._contents: dict[str, list[Any]] = {}
+        self._putting = threading.Lock()
+        self.fetched: Counter[str] = Counter()
+        """How many contents each node had to fetch."""
+
+    def width(self, needs: Needs) -> int:
+        return len(self._slots.fitting(needs))
+
+    def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
+        """Measure on a node; another one takes over when it is lost."""
+        parcel = parcel_from_request(request)
+        contents = {sha256: self._put(sha256, path) for sha256, path in parcel.contents.items()}
+        for attempt in range(RETRIES + 1):
+            with self._slots.taken(request.needs, tell=tell) as slot:
+                tell(f"measuring on {slot.title}")
+                try:
+                    answer = self._on(slot, request, bytes_from_parcel(parcel), contents)
+                except _NodeLost:
+                    if attempt == RETRIES:
+                        raise JobError(
+                            f"{RETRIES + 1} nodes were lost under this run",
+                            facts={"last": slot.title},
+                        ) from None
+                    tell(f"{slot.title} was lost; once more elsewhere")
+                    continue
+            self.fetched[slot.machine] += answer.fetched
+            _keep(answer, folder, slot)
+            return
+
+    def close(self) -> None:
+        """Leave the cluster, unless the caller had joined it."""
+        if self._owns:
+            self._ray.shutdown()
+
+    def _join(self, settings: Settings) -> None:
+        package = str(Path(__file__).resolve().parents[1])
+        try:
+            self._ray.init(
+                address=settings.address,
+                log_to_driver=False,
+                logging_level="ERROR",
+                include_dashboard=False,
+                runtime_env={"py_modules": [package], "env_vars": dict(settings.environment or {})},
+            )
+        except (ConnectionError, ValueError, RuntimeError) as problem:
+            raise UnavailableError(
+                "the Ray cluster cannot be joined",
+                facts={"address": settings.address or "auto", "reason": problem},
+                fix="ray status --address HOST:6379",
+            ) from None
+
+    def _look(self) -> Iterator[Slot]:
+        """The devices of all nodes that are alive."""
+        for node in self._ray.nodes():
+            if not node["Alive"]:
+                continue
+            has = node["Resources"]
+            types = [name.removeprefix(_TYPE) for name in has if name.startswith(_TYPE)]
+            places = [(None, number) for number in range(self._beside if has.get("CPU") else 0)]
+            places += [(index, 0) for index in range(int(has.get("GPU", 0)))]  # type: ignore[misc]
+            for gpu, number in places:
+                yield Slot(
+                    machine=node["NodeID"],
+                    title=node["NodeManagerHostname"] + f" ({node['NodeID'][:6]})",
+                    gpu=gpu,
+                    number=number,
+                    gpu_type=" ".join(types),
+                    memory_bytes=has.get("memory"),
+                    gpu_memory_bytes=has.get("gpu_memory"),
+                    resources=dict(has),
+                )
+
+    def _put(self, sha256: str, path: Path) -> list[Any]:
+        """Hand a file to Ray once, in pieces; nodes that have it never ask for it."""
+        with self._putting:
+            if sha256 not in self._contents:
+                with open(path, "rb") as file:
+                    pieces = iter(lambda: file.read(_CHUNK), b"")
+                    self._contents[sha256] = [self._ray.put(piece) for piece in pieces]
+            return self._contents[sha256]
+
+    def _on(
+        self, slot: Slot, request: Request, parcel: bytes, contents: dict[str, list[Any]]
+    ) -> Answer:
+        errors = importlib.import_module("ray.exceptions")
+        needs = request.needs
+        reference = self._task.options(
+            num_cpus=0 if needs.gpu else 1 / self._beside,
+            num_gpus=1 if needs.gpu else 0,
+            memory=needs.memory_bytes,
+            resources=needs.resources or None,
+            scheduling_strategy=_pinned(slot.machine),
+        ).remote(parcel, contents, slot.number)
+        limit_s = None if request.limit_s is None else request.limit_s + GRACE_S
+        try:
+            answer: Answer = self._ray.get(reference, timeout=limit_s)
+        except errors.GetTimeoutError:
+            self._ray.cancel(reference, force=True)
+            raise JobError(
+                "no end of the run in time", facts={"where": slot.title, "limit": f"{limit_s:g} s"}
+            ) from None
+        except errors.RayError as problem:
+            if self._is_gone(slot.machine):
+                raise _NodeLost from None
+            raise JobError(
+                "Ray could not carry the run out",
+                facts={"where": slot.title, "reason": str(problem).strip().splitlines()[-1]},
+            ) from None
+        except BaseException:  # interrupted: nothing shall go on measuring for nobody
+            self._ray.cancel(reference, force=True)
+            raise
+        return answer
+
+    def _is_gone(self, node: str) -> bool:
+        """Wait until the cluster has made up its mind about a node on which a task broke."""
+        deadline = time.monotonic() + NOTICE_S
+        while time.monotonic() < deadline:
+            alive = {each["NodeID"] for each in self._ray.nodes() if each["Alive"]}
+            if node not in alive:
+                return True
+            if self._answers(node):
+                return False
+            time.sleep(1.0)
+        return False
+
+    def _answers(self, node: str) -> bool:
+        """Ask a node for a sign of life."""
+        echo = self._ray.remote(max_retries=0, num_cpus=0)(_echo)
+        reference = echo.options(scheduling_strategy=_pinned(node)).remote()
+        try:
+            return bool(self._ray.get(reference, timeout=15.0))
+        except importlib.import_module("ray.exceptions").RayError:
+            return False
+
+
+def _echo() -> bool:
+    return True
+
+
+def _pinned(node: str) -> Any:
+    strategies = importlib.import_module("ray.util.scheduling_strategies")
+    return strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+
+
+def _keep(answer: Answer, folder: Path, slot: Slot) -> None:
+    if answer.run is None:
+        assert answer.error is not None
+        error = error_from_told(answer.error, where=slot.title)
+        if isinstance(error, JobError):
+            error.log_tail = answer.log_tail
+        raise error
+    with tempfile.NamedTemporaryFile(suffix=".tar") as file:
+        file.write(answer.run)
+        file.flush()
+        unpack(Path(file.name), folder)
+
+
+def _ray() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError as problem:
+        raise UnavailableError(
+            "the executor ray needs Ray",
+            facts={"reason": problem},
+            fix="pip install 'trtbench[ray]'",
+        ) from None

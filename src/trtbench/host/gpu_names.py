@@ -1,0 +1,56 @@
+"""Which GPU a name like ``cuda:0`` stands for, whatever this process is allowed to see."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from trtbench.host.nvml import gpus
+
+SLOT_VARIABLE = "TRTBENCH_CPU_SLOT"
+"""Set by who lets several CPU runs share this machine on purpose: each slot has its own lock."""
+
+_CUDA = re.compile(r"cuda(?::(\d+))?")
+
+
+def lock_name(device: str, *, nvml: Any = None) -> str:
+    """Name a device so that two processes with other views of the machine mean the same one."""
+    if device == "cpu":
+        slot = os.environ.get(SLOT_VARIABLE, "0")
+        return device if slot == "0" else f"cpu-{slot}"
+    known = [gpu.uuid for gpu in gpus(nvml=nvml)]
+    name = _visible(device, os.environ, count=len(known))
+    if name is None:
+        return device
+    return _uuid(name, known) or (f"cuda:{name}" if name.isdigit() else name)
+
+
+def gpu_uuid(
+    device: str, *, environment: Mapping[str, str] | None = None, nvml: Any = None
+) -> str | None:
+    """The UUID of a CUDA device; ``None`` where NVML does not tell, or it is none."""
+    known = [gpu.uuid for gpu in gpus(nvml=nvml)]
+    name = _visible(device, os.environ if environment is None else environment, count=len(known))
+    return None if name is None else _uuid(name, known)
+
+
+def _visible(device: str, environment: Mapping[str, str], *, count: int) -> str | None:
+    """What CUDA calls a device that this process calls ``cuda:0``; ``None`` if it sees none."""
+    match = _CUDA.fullmatch(device)
+    if match is None:
+        return None
+    number = int(match[1] or 0)
+    listed = environment.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return str(number) if number < count else None
+    names = [word.strip() for word in listed.split(",") if word.strip()]
+    return names[number] if number < len(names) else None
+
+
+def _uuid(name: str, known: list[str | None]) -> str | None:
+    """CUDA takes an index, a UUID or the beginning of one."""
+    if name.isdigit():
+        return known[int(name)] if int(name) < len(known) else None
+    return next((uuid for uuid in known if uuid and uuid.startswith(name)), name)

@@ -1,0 +1,98 @@
+"""The far end of an executor: ``python -m trtbench.node request.json outdir [events]``.
+
+Measures one run as ``trtbench bench`` does, with the locks, the environment and the counters of the
+machine it is on, and leaves the run's directory, or ``error.json``, in the folder. Does not know
+who asked, nor in which store the run will be. With ``-`` for events it tells them on standard
+output, and ends when standard input does: then whoever asked is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.errors import JobError, TrtbenchError
+from trtbench.executors._request import Request, Told
+from trtbench.store.store import Store
+from trtbench.workflows.bench import Conduct, run_bench
+from trtbench.workflows.progress import Event
+
+RUN, ERROR = "run", "error.json"
+EXIT_TOLD = 3
+
+
+def main(arguments: list[str]) -> int:
+    """Carry out one request; the status is 0 when there is a run, failed ones included."""
+    path, folder = Path(arguments[0]), Path(arguments[1])
+    tell = _teller(arguments[2] if len(arguments) > 2 else None)
+    try:
+        request = value_from_json(path.read_bytes(), Request, where=str(path))
+        _measure(request, folder, tell)
+    except JobError:
+        if not (folder / RUN / "run.json").is_file():
+            raise
+    except TrtbenchError as problem:
+        told = Told(
+            kind=type(problem).__name__,
+            message=problem.message,
+            facts=problem.facts,
+            fix=problem.fix,
+        )
+        (folder / ERROR).write_bytes(json_from_value(told))
+        return EXIT_TOLD
+    except Exception as problem:
+        traceback.print_exc()
+        told = Told(kind="bug", message=repr(problem))
+        (folder / ERROR).write_bytes(json_from_value(told))
+        return EXIT_TOLD
+    return 0
+
+
+def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> None:
+    def listen(event: Event) -> None:
+        if event.kind != "tick":
+            tell(event.text)
+
+    conduct = Conduct(
+        python=request.python,
+        timeout_s=request.timeout_s,
+        memory_bytes=request.memory_bytes,
+        command=request.command,
+        tags=request.tags,
+        output=folder / RUN,
+        run_id=request.id,
+        listen=listen,
+    )
+    run_bench(request.spec, store=Store(folder / "store"), conduct=conduct)
+
+
+def _teller(events: str | None) -> Callable[[str], None]:
+    if events is None:
+        return lambda text: None
+    if events == "-":
+        threading.Thread(target=_end_with_input, daemon=True).start()
+    descriptor = 1 if events == "-" else int(events)
+
+    def tell(text: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(descriptor, " ".join(text.split()).encode() + b"\n")
+
+    return tell
+
+
+def _end_with_input() -> None:
+    """End this process when its standard input does; the kernel then ends the worker."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

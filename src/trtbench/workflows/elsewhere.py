@@ -1,0 +1,97 @@
+"""Have a run measured by an executor, and keep it as if it had been measured here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from trtbench.domain.result import FailedRun, Record, Run
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import InputError
+from trtbench.executors._request import Executor, Needs, Request, Settings
+from trtbench.registry import Registry
+from trtbench.store.directory import new_id, read_record, read_run, write_record
+from trtbench.store.store import Store
+from trtbench.workflows.bench import (
+    PATIENCE_S,
+    RUNTIMES,
+    Conduct,
+    cached_from_run,
+    expected_s,
+)
+from trtbench.workflows.failure import job_error
+from trtbench.workflows.progress import Event
+
+EXECUTORS = Registry("trtbench.executors", noun="executor")
+
+
+def open_executor(name: str, settings: Settings) -> Executor:
+    """Open an executor by the name a user types."""
+    executor: Executor = EXECUTORS.load(name).open_executor(settings)
+    return executor
+
+
+def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Executor) -> Run:
+    """Send a run away and store what comes back; one that failed there is on record here."""
+    run_id = conduct.run_id or new_id()
+    request = request_from_spec(spec, run_id, conduct)
+    target = store.directory(run_id, output=conduct.output)
+
+    def tell(text: str) -> None:
+        conduct.listen(Event(kind="stage", text=text))
+
+    with store.new_run(run_id, output=conduct.output) as folder:
+        executor.run(request, folder=folder, tell=tell)
+        write_record(folder, _ours(read_record(folder), spec))
+    kept = read_run(target)
+    if isinstance(kept, FailedRun):
+        store.add(kept, path=target)
+        raise job_error(kept, target)
+    store.add(kept.record, path=target, cached=cached_from_run(kept))
+    return replace(kept, path=target)
+
+
+def request_from_spec(spec: RunSpec, run_id: str, conduct: Conduct) -> Request:
+    """Put into one value all that a machine must know to measure a run."""
+    launch_s = conduct.timeout_s or expected_s(spec) + PATIENCE_S
+    return Request(
+        id=run_id,
+        spec=spec,
+        files=_companions(spec),
+        python=conduct.python,
+        timeout_s=conduct.timeout_s,
+        limit_s=(spec.launches + 1) * launch_s + PATIENCE_S,
+        memory_bytes=conduct.memory_bytes,
+        command=conduct.command,
+        tags=conduct.tags,
+        needs=needs_of(spec, conduct.needs),
+    )
+
+
+def needs_of(spec: RunSpec, asked: Needs | None = None) -> Needs:
+    """What a run needs: a GPU or not by its runtime, and what the user asks for."""
+    gpu = RUNTIMES.load(spec.runtime).device(spec) != "cpu"
+    return msgspec.structs.replace(asked or Needs(), gpu=gpu)
+
+
+def _companions(spec: RunSpec) -> tuple[str, ...]:
+    """Names of the files in which an ONNX file keeps its weights."""
+    if spec.model.format != "onnx" or spec.model.sha256 is None:
+        return ()
+    import onnx
+
+    from trtbench.build._onnx_file import external_files
+
+    try:
+        return external_files(onnx.load(spec.model.path, load_external_data=False))
+    except Exception:  # whoever measures it says what is wrong with it
+        if not Path(spec.model.path).is_file():
+            raise InputError(f"there is no file {spec.model.path}") from None
+        return ()
+
+
+def _ours(record: Record, spec: RunSpec) -> Record:
+    """Name the model as it is called here; where it was measured is in the environment."""
+    return msgspec.structs.replace(record, spec=spec)

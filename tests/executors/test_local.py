@@ -1,0 +1,173 @@
+"""Several runs on this machine: one for each device, nothing beside it unless that is asked for."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import time
+
+import pytest
+import runs
+
+from trtbench.cli import run as trtbench
+from trtbench.cli._executor import needs_from_flags
+from trtbench.domain.result import Gpu
+from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.executors import _devices
+from trtbench.executors._folders import blob, keep_blob, pack, place_blob, unpack
+from trtbench.executors._request import Needs, Settings
+from trtbench.executors.local import open_executor
+from trtbench.host import gpu_names
+from trtbench.host.locks import hold
+from trtbench.store.store import Store
+from trtbench.workflows.bench import Conduct, run_bench
+
+GPUS = (
+    Gpu(name="NVIDIA H100", uuid="GPU-aaaa", memory_bytes=80 << 30),
+    Gpu(name="NVIDIA L4", uuid="GPU-bbbb", memory_bytes=24 << 30),
+)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(_devices, "gpus", lambda: GPUS)
+    monkeypatch.setattr(gpu_names, "gpus", lambda *, nvml=None: GPUS)
+
+
+def overlaps(spans) -> bool:
+    return any(a[2] > b[1] for a, b in itertools.pairwise(spans))
+
+
+@pytest.mark.process
+def test_each_gpu_measures_one_run_at_a_time_and_is_all_its_process_sees(
+    tmp_path, clocked, two_gpus
+):
+    executor, store = open_executor(Settings()), Store(tmp_path / "store")
+    options = {"sleep": "0.8"}
+    spec = runs.quick_spec(tmp_path, runtime="clocked", device="cuda:0", options=options)
+    assert executor.width(Needs(gpu=True)) == 2
+    runs.measure_all([spec] * 4, store=store, executor=executor)
+    spans = runs.spans(tmp_path / "clocked.log")
+    by_device = {name: [s for s in spans if s[0] == name] for name in ("0", "1")}
+    assert [len(each) for each in by_device.values()] == [2, 2]
+    assert not any(overlaps(each) for each in by_device.values())
+    assert overlaps(sorted(spans, key=lambda span: span[1]))
+
+
+@pytest.mark.process
+def test_runs_on_the_processor_are_never_beside_each_other_unless_asked(tmp_path, clocked):
+    store = Store(tmp_path / "store")
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "0.8"})
+    for beside, expected in ((1, False), (2, True)):
+        (tmp_path / "clocked.log").unlink(missing_ok=True)
+        executor = open_executor(Settings(beside=beside))
+        runs.measure_all([spec] * 3, store=store, executor=executor)
+        assert overlaps(runs.spans(tmp_path / "clocked.log")) is expected
+    assert len(store.index.find()) == 6
+
+
+def test_devices_are_chosen_by_what_a_run_needs(two_gpus, tmp_path, clocked):
+    executor = open_executor(Settings())
+    assert executor.width(Needs(gpu=True, gpu_type="h100")) == 1
+    assert executor.width(Needs(gpu=True, gpu_memory_bytes=20 << 30)) == 2
+    with pytest.raises(UnavailableError, match="no machine can ever") as caught:
+        executor.width(Needs(gpu=True, gpu_type="B200"))
+    assert "NVIDIA L4" in str(caught.value.facts)
+    with pytest.raises(UnavailableError):
+        executor.width(Needs(resources={"camera": 1.0}))
+
+
+@pytest.mark.process
+def test_an_error_of_the_run_is_raised_as_it_is(tmp_path, clocked):
+    store = Store(tmp_path / "store")
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
+    with pytest.raises(InputError, match="this model is refused"):
+        run_bench(spec, store=store, conduct=Conduct(executor=open_executor(Settings())))
+    assert store.index.find() == []
+    assert list(store.runs.iterdir()) == []
+
+
+def hold_for(device: str, seconds: float) -> None:
+    with hold(device, what="another"):
+        time.sleep(seconds)
+
+
+@pytest.mark.process
+def test_a_gpu_is_held_by_its_uuid_whatever_it_is_called(tmp_path, monkeypatch, two_gpus):
+    monkeypatch.setenv("TRTBENCH_LOCKS", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    other = multiprocessing.get_context("fork").Process(target=hold_for, args=("cuda:0", 5.0))
+    other.start()
+    while not (tmp_path / "GPU-bbbb.lock").is_file():
+        time.sleep(0.01)
+    time.sleep(0.2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    with hold("cuda:0", what="the first", wait=False):
+        pass
+    with (
+        pytest.raises(UnavailableError, match="being measured"),
+        hold("cuda:1", what="the second", wait=False),
+    ):
+        pass
+    other.kill()
+    other.join()
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "uuid"),
+    [
+        (None, "cuda:1", "GPU-bbbb"),
+        ("1,0", "cuda:0", "GPU-bbbb"),
+        ("GPU-bb", "cuda", "GPU-bbbb"),
+        ("MIG-1234", "cuda:0", "MIG-1234"),
+        ("0", "cuda:1", None),
+        ("", "cuda:0", None),
+        (None, "cpu", None),
+    ],
+)
+def test_the_uuid_of_a_device(two_gpus, visible, device, uuid):
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert gpu_names.gpu_uuid(device, environment=environment) == uuid
+
+
+def test_contents_are_kept_whole_and_only_if_they_are_right(tmp_path):
+    import hashlib
+
+    digest = hashlib.sha256(b"model").hexdigest()
+    with pytest.raises(Exception, match="damaged"):
+        keep_blob(tmp_path, digest, [b"mod", b"ule"])
+    assert not blob(tmp_path, digest).exists()
+    keep_blob(tmp_path, digest, [b"mo", b"del"])
+    place_blob(tmp_path, digest, tmp_path / "job" / "net.onnx")
+    assert (tmp_path / "job" / "net.onnx").read_bytes() == b"model"
+    pack(tmp_path / "job", tmp_path / "job.tar")
+    unpack(tmp_path / "job.tar", tmp_path / "again")
+    assert (tmp_path / "again" / "net.onnx").read_bytes() == b"model"
+
+
+def test_an_archive_that_points_elsewhere_is_refused(tmp_path):
+    import io
+    import tarfile
+
+    with tarfile.open(tmp_path / "evil.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("../outside"), io.BytesIO())
+    (tmp_path / "in").mkdir()
+    with pytest.raises(Exception, match="no run directory"):
+        unpack(tmp_path / "evil.tar", tmp_path / "in")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_flags(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    needs = needs_from_flags(("gpu=H100", "memory=16GiB", "camera=2"))
+    assert needs == Needs(gpu_type="H100", memory_bytes=16 << 30, resources={"camera": 2.0})
+    for bad in ("gpu", "camera=many", "=1"):
+        with pytest.raises(UsageError):
+            needs_from_flags((bad,))
+    model = str(runs.quick_spec(tmp_path).model.path)
+    assert trtbench(["bench", model, "--batch", "1", "--executor", "rya"]) == 2
+    assert "did you mean ray" in capsys.readouterr().err
+    assert trtbench(["bench", model, "--batch", "1", "--hosts", "x.toml"]) == 2
+    assert trtbench(["bench", model, "--batch", "1", "--executor", "ssh"]) == 2
+    assert "--hosts" in capsys.readouterr().err

@@ -1,0 +1,146 @@
+"""A real Ray cluster on this machine: nodes that come and go, and runs that do not."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import runs
+
+from trtbench.domain.result import Run
+from trtbench.errors import InputError, JobError, UnavailableError
+from trtbench.executors._request import Needs, Settings
+from trtbench.store.store import Store
+from trtbench.workflows.bench import Conduct, run_bench
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
+
+
+@dataclass
+class Nodes:
+    """Ray nodes that believe they are machines of their own: other locks, other caches."""
+
+    folder: Path
+    site: Path
+    cluster: Any
+    alive: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, name: str, **resources: Any) -> None:
+        (self.folder / name).mkdir()
+        self.alive[name] = self.cluster.add_node(
+            num_cpus=1,
+            include_dashboard=False,
+            object_store_memory=100 << 20,
+            env_vars={
+                "TRTBENCH_LOCKS": str(self.folder / name / "locks"),
+                "TRTBENCH_CACHE": str(self.folder / name / "cache"),
+                "CLOCKED_LOG": str(self.folder / name / "log"),
+                "PYTHONPATH": str(self.site),
+            },
+            **resources,
+        )
+
+    def kill(self, name: str) -> None:
+        self.cluster.remove_node(self.alive.pop(name), allow_graceful=False)
+
+    def spans(self, name: str) -> list[tuple[str, float, float]]:
+        return runs.spans(self.folder / name / "log")
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    utils = pytest.importorskip("ray.cluster_utils")
+    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
+    monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
+    monkeypatch.setenv("RAY_health_check_period_ms", "1000")
+    cluster = utils.Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 0, "include_dashboard": False},
+    )
+    yield Nodes(tmp_path, clocked, cluster)
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def join(nodes: Nodes):
+    from trtbench.executors.ray import RayExecutor
+
+    return RayExecutor(Settings(address=nodes.cluster.address))
+
+
+def no_overlap(spans: list[tuple[str, float, float]]) -> bool:
+    return all(a[2] <= b[1] for a, b in itertools.pairwise(spans))
+
+
+def test_forty_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
+    for name in ("a", "b", "c"):
+        nodes.add(name)
+    executor, store = join(nodes), Store(tmp_path / "store")
+    assert executor.width(Needs()) == 3
+    specs = [
+        runs.quick_spec(tmp_path, runtime="clocked", options={"case": str(number), "sleep": "0.3"})
+        for number in range(40)
+    ]
+    finished = threading.Semaphore(0)
+
+    def kill_one() -> None:
+        for _ in range(8):
+            finished.acquire()
+        nodes.kill("b")
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    measured = runs.measure_all(specs, store=store, executor=executor, done=finished)
+    killer.join()
+    executor.close()
+    cases = [run.record.spec.options["case"] for run in measured]
+    assert cases == [str(number) for number in range(40)]
+    assert len(store.index.find(kind="run")) == 40
+    assert all(isinstance(store.load(run.id), Run) for run in measured)
+    counts = {name: len(nodes.spans(name)) for name in ("a", "b", "c")}
+    assert 40 <= sum(counts.values()) <= 42  # what the lost node had begun was begun again
+    assert min(counts["a"], counts["c"]) >= 10
+    assert 0 < counts["b"] < 20
+    for name in ("a", "b", "c"):
+        assert no_overlap(nodes.spans(name)), name
+    assert sorted(executor.fetched.values()) == [1, 1, 1]  # one model, once to each node
+
+
+def test_a_model_that_crashes_or_is_refused_there_is_said_here_and_not_tried_again(nodes, tmp_path):
+    nodes.add("a")
+    executor, store = join(nodes), Store(tmp_path / "store")
+    for what, kind in (("refuse", InputError), ("crash", JobError)):
+        spec = runs.quick_spec(tmp_path, runtime="clocked", options={"do": what})
+        with pytest.raises(kind) as caught:
+            run_bench(spec, store=store, conduct=Conduct(executor=executor))
+        assert "refused" in str(caught.value) or "SIGABRT" in str(caught.value)
+    assert [entry.kind for entry in store.index.find()] == ["failed"]
+    real = run_bench(runs.quick_spec(tmp_path), store=store, conduct=Conduct(executor=executor))
+    assert len(real.times) >= 10
+    assert real.record.spec.model.path == str(tmp_path / "tiny.onnx")
+    executor.close()
+
+
+def test_what_no_node_can_ever_do_is_refused_at_once(nodes, tmp_path):
+    nodes.add("a", resources={"camera": 1.0, "accelerator_type:H100": 1.0})
+    executor, store = join(nodes), Store(tmp_path / "store")
+    spec = runs.quick_spec(tmp_path, runtime="clocked")
+    for needs in (Needs(resources={"lidar": 1.0}), Needs(memory_bytes=1 << 60)):
+        began = time.monotonic()
+        with pytest.raises(UnavailableError, match="no machine can ever") as caught:
+            run_bench(spec, store=store, conduct=Conduct(executor=executor, needs=needs))
+        assert time.monotonic() - began < 5
+        assert str(needs) in caught.value.facts["needed"]
+    gpu = runs.quick_spec(tmp_path, runtime="clocked", device="cuda:0")
+    with pytest.raises(UnavailableError, match="no machine can ever"):
+        run_bench(gpu, store=store, conduct=Conduct(executor=executor))
+    conduct = Conduct(executor=executor, needs=Needs(resources={"camera": 1.0}))
+    assert run_bench(spec, store=store, conduct=conduct).id
+    executor.close()

@@ -1,0 +1,194 @@
+"""A real sshd on the loopback address: requests go, directories come back."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import runs
+
+from trtbench.errors import InputError, JobError, UnavailableError, UsageError
+from trtbench.executors._request import Needs, Settings
+from trtbench.executors.ssh import open_executor
+from trtbench.store.store import Store
+from trtbench.workflows.bench import Conduct, run_bench
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def sshd() -> Iterator[dict[str, object]]:
+    """A server of our own: high port, own keys, one user, nothing of the machine's settings."""
+    program = shutil.which("sshd") or "/usr/sbin/sshd"
+    if not Path(program).is_file() or shutil.which("ssh") is None:
+        pytest.skip("sshd is not installed (Debian: apt-get install openssh-server)")
+    with tempfile.TemporaryDirectory(prefix="trtbench-sshd-") as name:
+        folder = Path(name)
+        for key in ("host", "user"):
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+            subprocess.run(command, check=True)
+        shutil.copyfile(folder / "user.pub", folder / "authorized")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        (folder / "config").write_text(
+            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
+            f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
+            "PasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+            "PermitRootLogin prohibit-password\n"
+        )
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # sshd wants it for privilege separation
+        with open(folder / "log", "w") as log:
+            command = [program, "-D", "-e", "-f", str(folder / "config")]
+            server = subprocess.Popen(command, stderr=log)
+        try:
+            _wait_for(port, server, folder / "log")
+            yield {"port": port, "identity": str(folder / "user"), "known": str(folder / "known")}
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _wait_for(port: int, server: subprocess.Popen, log: Path) -> None:
+    for _ in range(100):
+        if server.poll() is not None:
+            pytest.skip(f"sshd does not start here: {log.read_text()[-300:]}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    pytest.skip("sshd does not answer")
+
+
+def hosts_file(tmp_path: Path, sshd: dict[str, object], clocked: Path, *names: str) -> Path:
+    """Hosts that believe they are machines of their own, though they are one."""
+    blocks = []
+    for name in names:
+        (tmp_path / name).mkdir(exist_ok=True)
+        known = f"UserKnownHostsFile={sshd['known']}"
+        environment = {
+            "TRTBENCH_LOCKS": str(tmp_path / name / "locks"),
+            "CLOCKED_LOG": str(tmp_path / name / "log"),
+            "PYTHONPATH": str(clocked),
+        }
+        inside = ", ".join(f'{key} = "{value}"' for key, value in environment.items())
+        blocks.append(
+            f'[[host]]\nname = "{name}"\naddress = "{getpass.getuser()}@127.0.0.1"\n'
+            f'port = {sshd["port"]}\nidentity = "{sshd["identity"]}"\n'
+            f'options = ["StrictHostKeyChecking=accept-new", "{known}"]\n'
+            f'python = "{sys.executable}"\nfolder = "{tmp_path / name / "kept"}"\n'
+            f"environment = {{ {inside} }}\nresources = {{ camera = 1 }}\n"
+        )
+    path = tmp_path / "hosts.toml"
+    path.write_text("\n".join(blocks))
+    return path
+
+
+def test_runs_on_two_hosts(tmp_path, sshd, clocked):
+    executor = open_executor(Settings(hosts=hosts_file(tmp_path, sshd, clocked, "a", "b")))
+    store = Store(tmp_path / "store")
+    assert executor.width(Needs()) == 2
+    specs = [runs.quick_spec(tmp_path)] + [
+        runs.quick_spec(tmp_path, runtime="clocked", options={"case": str(number)})
+        for number in range(4)
+    ]
+    measured = runs.measure_all(specs, store=store, executor=executor)
+    assert len(measured[0].times) >= 10
+    assert measured[0].record.spec.model.path == str(tmp_path / "tiny.onnx")
+    assert len(store.index.find(kind="run")) == 5
+    noted = [runs.spans(tmp_path / name / "log") for name in ("a", "b")]
+    assert sum(len(each) for each in noted) == 4
+    for name in ("a", "b"):
+        kept = tmp_path / name / "kept"
+        assert len(list((kept / "blobs").iterdir())) == 1  # the model, once
+        assert len(list((kept / "code").iterdir())) == 1  # this package, once
+        assert list((kept / "work").iterdir()) == []
+
+
+def test_what_goes_wrong_there_is_said_here(tmp_path, sshd, clocked):
+    path = hosts_file(tmp_path, sshd, clocked, "a")
+    executor, store = open_executor(Settings(hosts=path)), Store(tmp_path / "store")
+    conduct = Conduct(executor=executor)
+    refused = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
+    with pytest.raises(InputError, match="refused") as caught:
+        run_bench(refused, store=store, conduct=conduct)
+    assert (caught.value.fix, caught.value.facts["where"]) == ("give another", "a")
+    crashing = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "crash"})
+    with pytest.raises(JobError, match="SIGABRT"):
+        run_bench(crashing, store=store, conduct=conduct)
+    assert [entry.kind for entry in store.index.find()] == ["failed"]
+    needs = Needs(resources={"lidar": 1.0})
+    with pytest.raises(UnavailableError, match="no machine can ever"):
+        run_bench(refused, store=store, conduct=Conduct(executor=executor, needs=needs))
+    path.write_text(path.read_text().replace(sys.executable, "/no/such/python"))
+    broken = open_executor(Settings(hosts=path))
+    with pytest.raises(UnavailableError, match="cannot be used by ssh") as caught:
+        run_bench(refused, store=store, conduct=Conduct(executor=broken))
+    assert caught.value.fix.startswith("ssh ")
+
+
+def test_a_run_ends_with_whoever_asked_for_it(tmp_path, sshd, clocked):
+    path = hosts_file(tmp_path, sshd, clocked, "a")
+    code = (
+        "import sys; sys.path[:0] = sys.argv[3:]\n"
+        "from pathlib import Path; import runs\n"
+        "from trtbench.executors._request import Settings\n"
+        "from trtbench.executors.ssh import open_executor\n"
+        "folder = Path(sys.argv[1])\n"
+        "spec = runs.quick_spec(folder, runtime='clocked', options={'sleep': '120'})\n"
+        "executor = open_executor(Settings(hosts=Path(sys.argv[2])))\n"
+        "runs.measure_all([spec], store=runs.Store(folder / 'store'), executor=executor)\n"
+    )
+    places = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    asking = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(path), *places])
+    deadline = time.monotonic() + 60
+    while not workers(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert workers(tmp_path)
+    os.kill(asking.pid, signal.SIGKILL)
+    asking.wait()
+    while workers(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert workers(tmp_path) == []
+
+
+def workers(folder: Path) -> list[int]:
+    """Processes that measure for a host of this test."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            line = process.cmdline()
+            if "trtbench.worker" in line and any(str(folder / "a") in word for word in line):
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("", "lists no host"),
+        ("[[host]]\nadress = 'x'", "no list of hosts"),
+        ("[[host]]\naddress = '-oProxyCommand=evil'", "not an address"),
+        ("[[host]]\naddress = 'x'\n[[host]]\naddress = 'x'", "twice"),
+    ],
+)
+def test_a_list_of_hosts_that_is_none(tmp_path, text, match):
+    (tmp_path / "hosts.toml").write_text(text)
+    with pytest.raises(UsageError, match=match):
+        open_executor(Settings(hosts=tmp_path / "hosts.toml"))
+    with pytest.raises(UsageError, match="needs a list"):
+        open_executor(Settings())
