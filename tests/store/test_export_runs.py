@@ -1,0 +1,94 @@
+"""Runs for other people's tools: read back with those tools."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import records
+
+from trtbench.cli import run as trtbench
+from trtbench.errors import UnavailableError
+from trtbench.store.store import Store
+from trtbench.workflows import export_runs as module
+from trtbench.workflows.export_runs import export_runs
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    made = Store(tmp_path / "store")
+    records.add(made, records.record("r1", model="a.onnx", tags=("nightly", "x y")))
+    records.add(made, records.record("r2", model="b.onnx", runtime="torch"))
+    records.add(made, records.failed("f1"))
+    return made
+
+
+def test_parquet_holds_every_run_and_every_sample(tmp_path, store):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    done = export_runs(store.index.find(), store=store, to="parquet", output=str(tmp_path / "out"))
+    assert (done.runs, done.problems) == (3, ())
+    runs = parquet.read_table(tmp_path / "out" / "runs.parquet").to_pylist()
+    by_id = {row["id"]: row for row in runs}
+    assert set(by_id) == {"r1", "r2", "f1"}
+    assert by_id["r1"]["host_median_s"] == pytest.approx(np.median(records.TIMES.host), rel=0.02)
+    assert by_id["r1"]["tags"] == "nightly,x y"
+    assert by_id["r1"]["instant_s"] == 1794744000.0
+    assert (by_id["f1"]["kind"], by_id["f1"]["reason"]) == ("failed", "ended by SIGKILL")
+    assert by_id["f1"]["host_median_s"] is None  # unknown is not zero
+    samples = parquet.read_table(tmp_path / "out" / "samples.parquet")
+    assert samples.num_rows == 100
+    rows = [row for row in samples.to_pylist() if row["run"] == "r2"]
+    assert [row["host"] for row in rows] == list(records.TIMES.host)
+    assert {row["gpu"] for row in rows} == {None}
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "runs.parquet",
+        "samples.parquet",
+    ]
+
+
+def test_a_damaged_run_is_told_and_the_others_go_out(tmp_path, store, capsys):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    (store.runs / "r2" / "samples.npz").write_bytes(b"not a zip")
+    words = ["--to", "parquet", "-o", str(tmp_path / "out"), "--store", str(store.root), "--json"]
+    assert trtbench(["export-runs", *words]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["runs"] == 2
+    assert "not exported: r2" in printed.err
+
+
+@pytest.mark.slow
+def test_mlflow_gets_each_run_once(tmp_path, store, monkeypatch):
+    tracking = pytest.importorskip("mlflow.tracking", reason="mlflow is not installed")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    # Newer versions refuse folders unless told, and databases need more than the small package.
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    uri = f"file://{tmp_path / 'mlruns'}"
+    done = export_runs(store.index.find(), store=store, to="mlflow", output=uri)
+    assert (done.runs, done.skipped) == (3, 0)
+    records.add(store, records.record("r3"))
+    done = export_runs(store.index.find(), store=store, to="mlflow", output=uri)
+    assert (done.runs, done.skipped) == (1, 3)
+    client = tracking.MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("trtbench")
+    found = {
+        run.data.tags["trtbench.id"]: run for run in client.search_runs([experiment.experiment_id])
+    }
+    assert set(found) == {"r1", "r2", "r3", "f1"}
+    first = found["r1"]
+    assert first.data.params["model"] == "a.onnx"
+    assert first.data.metrics["host_median_s"] == pytest.approx(1.5e-3, rel=0.02)
+    assert first.data.tags["tag.nightly"] == "true"
+    assert (first.info.status, found["f1"].info.status) == ("FINISHED", "FAILED")
+    assert "run.json" in {each.path for each in client.list_artifacts(first.info.run_id)}
+
+
+def test_a_missing_library_is_said_with_what_to_type(tmp_path, store, monkeypatch):
+    def missing(name):
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(module.importlib, "import_module", missing)
+    for to in ("parquet", "mlflow"):
+        with pytest.raises(UnavailableError) as caught:
+            export_runs(store.index.find(), store=store, to=to, output=str(tmp_path / "out"))
+        assert caught.value.fix == f"pip install 'trtbench[{to}]'"
