@@ -63,7 +63,7 @@ def record(
         ),
         inputs=(TensorSpec(name="image", dtype="float32", shape=(batch, 3, 224, 224)),),
         conditions={"transfers": Fact(value=True), "tf32": Fact(value=False)},
-        launches=(LaunchFacts(load_s=0.1, first_s=0.01, warmup_s=0.2, wall_s=1.0),),
+        launches=(LaunchFacts(load_s=0.1, first_s=0.01, warmup_s=0.2),) * 2,
         tags=tags,
         findings=findings,
     )  # fmt: skip

@@ -18,7 +18,10 @@ QUANTITIES = (
 )  # fmt: skip
 """What a condition may ask for, beside percentiles, scores and the options of the sweep."""
 PERCENTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
-TEXTS = ("model", "precision", "runtime", "engine")
+TIMES = (
+    "median", "mean", "min", "max", "std", "gpu", "gpu_mean", "gpu_max", "per_item", *PERCENTILES,
+)  # fmt: skip
+"""Quantities that are times, and are compared with nothing but times."""
 
 
 class SweepRow(Value, frozen=True, kw_only=True):

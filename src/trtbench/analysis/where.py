@@ -48,6 +48,7 @@ class Number(Value, frozen=True, kw_only=True):
     """A number in seconds, bytes, per second, or as it stands."""
 
     value: float
+    has_unit: bool = False
 
 
 class Word(Value, frozen=True, kw_only=True):
@@ -90,9 +91,9 @@ Term = Number | Word | Name | Sum
 Condition = Relation | Join
 
 
-def condition_from_text(text: str, *, names: Iterable[str]) -> Condition:
-    """Read a condition; every name in it must be one of these."""
-    parser = _Parser(text, frozenset(names))
+def condition_from_text(text: str, *, names: Iterable[str], times: Iterable[str] = ()) -> Condition:
+    """Read a condition; every name in it must be one of these, and times need a unit."""
+    parser = _Parser(text, frozenset(names), frozenset(times))
     condition = parser.either()
     parser.demand_end()
     return condition
@@ -120,8 +121,8 @@ def unknown_names(condition: Condition, row: Row) -> list[str]:
 class _Parser:
     """Reads from left to right; each method is one rule of the grammar."""
 
-    def __init__(self, text: str, names: frozenset[str]) -> None:
-        self._text, self._names = text, names
+    def __init__(self, text: str, names: frozenset[str], times: frozenset[str]) -> None:
+        self._text, self._names, self._times = text, names, times
         self._tokens = _tokens(text)
         self._place = 0
         self._depth = 0
@@ -158,11 +159,17 @@ class _Parser:
             raise self._error("a comparison such as < or >= is missing")
         self._place += 1
         right = self._sum()
-        left, right = (
-            _with_baseline(left, right, self._error),
-            _with_baseline(right, left, self._error),
-        )
+        self._demand_unit(left, right)
+        self._demand_unit(right, left)
+        pair = _with_baseline(left, right, self._error), _with_baseline(right, left, self._error)
+        left, right = pair
         return Relation(sign=sign, left=left, right=right)
+
+    def _demand_unit(self, term: Term, other: Term) -> None:
+        """A time against a bare number: nobody knows whether seconds or milliseconds are meant."""
+        is_time = isinstance(term, Name) and term.name in self._times
+        if is_time and isinstance(other, Number) and not other.has_unit and other.value:
+            raise self._error(f"{other.value:g} has no unit; write {other.value:g}ms")
 
     def _sum(self) -> Term:
         return self._chain("+-", lambda: self._chain("*/", self._factor))
@@ -183,7 +190,8 @@ class _Parser:
         if kind == "sign" and content == "(":
             return self._bracket(self._sum)
         if kind == "number":
-            return Number(value=float(content))
+            value, _, unit = content.partition(" ")
+            return Number(value=float(value), has_unit=bool(unit))
         if kind == "text":
             return Word(value=content[1:-1])
         if kind == "name" and content not in ("and", "or", "not"):
@@ -246,7 +254,8 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         assert kind is not None
         content = match[kind]
         if kind == "number":
-            content = repr(float(match["number"]) * UNITS[match["unit"] or "%"])
+            unit = match["unit"] or ""
+            content = f"{float(match['number']) * UNITS[unit or '%']!r} {unit}".rstrip()
         tokens.append((kind, content))
         place = match.end()
     return tokens

@@ -196,7 +196,7 @@ def _carry_out(
 
 
 def _chosen(results: Results, flags: dict[str, Any]) -> Chosen:
-    from trtbench.analysis.sweep import choose, quantities
+    from trtbench.analysis.sweep import TIMES, choose, quantities
     from trtbench.analysis.where import condition_from_text
 
     names = quantities(results.rows)
@@ -204,7 +204,7 @@ def _chosen(results: Results, flags: dict[str, Any]) -> Chosen:
         raise UsageError(
             f"--best {flags['best']} is no quantity", facts={"quantities": " ".join(names)}
         )
-    condition = condition_from_text(flags["where"], names=names)
+    condition = condition_from_text(flags["where"], names=names, times=TIMES)
     return choose(results.rows, condition, by=flags["best"])
 
 

@@ -1,0 +1,45 @@
+"""``trtbench site``: a static web site over the whole store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trtbench.cli._options import store_option
+
+
+@click.command("site")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("artifacts/site"),
+              show_default=True, help="Folder of the site.")  # fmt: skip
+@click.option("--title", default="Benchmarks", show_default=True, help="What the site is called.")
+@store_option
+def command(output: Path, title: str, store: str | None) -> None:
+    """Write a web site over all runs: search, filters, a page per model, any two runs compared.
+
+    \b
+    It needs no server: open index.html from the disk, or copy the folder to any web server.
+    What is shown is in the address, so that links can be sent. Called again, it writes only
+    what is new.
+    \b
+    Examples:
+      trtbench site
+      trtbench site -o public --title "Vision models"
+    """
+    from trtbench.cli._screen import Talk, say
+    from trtbench.workflows.config import load_config, open_store
+    from trtbench.workflows.progress import Event
+    from trtbench.workflows.site import write_site
+
+    opened = open_store(load_config(store=store))
+    with Talk("site") as talk:
+
+        def tell(done: int, total: int) -> None:
+            if done % 50 == 0:
+                text = f"run {done} of {total}"
+                talk(Event(kind="stage", text=text, done=done / total))
+
+        made = write_site(opened, output, title=title, tell=tell)
+    for problem in made.problems:
+        say(f"left out: {problem}")
+    say(f"{made.runs} runs, {made.written} written anew, {made.pages} pages: {made.index}")

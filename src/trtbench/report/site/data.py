@@ -1,0 +1,206 @@
+"""What the pages are given: a row for every run, series with their changes, and single runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trtbench.analysis.comparability import BLOCKING_CONDITIONS
+from trtbench.analysis.history import Series
+from trtbench.analysis.summary import ColumnSummary
+from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scalar
+from trtbench.report.facts import PHASES, headline_column, summary_of
+from trtbench.report.labels import model_name, network_name, precision_name
+from trtbench.report.readings import readings_from_run
+from trtbench.report.sections.environment import facts_from_environment
+
+MOST_POINTS = 400
+"""Of a series of samples: as many as a screen has room for."""
+RANKS = tuple(k / 100 for k in range(101))
+BLOCKING = ("shapes", "batch", "protocol", "gap", "rate", "machine", "GPU", *BLOCKING_CONDITIONS)
+"""Differences that make a ratio meaningless, as ``analysis.comparability`` has them."""
+
+
+def row_from_record(
+    record: Record, *, median_s: float | None, items_per_s: float | None
+) -> dict[str, Any]:
+    """Describe a run in a line of the list; short names, because there are thousands."""
+    findings = record.findings if isinstance(record, RunRecord) else ()
+    gpus = record.environment.gpus
+    return {
+        "id": record.id,
+        "at": record.created,
+        "network": network_name(record),
+        "model": model_name(record),
+        "runtime": record.spec.runtime,
+        "precision": precision_name(record),
+        "batch": record.spec.batch or 1,
+        "protocol": record.spec.protocol,
+        "machine": record.environment.host,
+        "device": gpus[0].name if gpus else record.environment.cpu,
+        "median": median_s,
+        "items": items_per_s,
+        "tags": list(record.tags),
+        "warnings": sum(each.severity != "note" for each in findings),
+        "failed": record.reason if isinstance(record, FailedRun) else None,
+    }
+
+
+def series_data(series: Series, *, network: str) -> dict[str, Any]:
+    """Describe a series by the ids of its runs, its levels and its changes."""
+    return {
+        "network": network,
+        "name": series.key.name,
+        "runs": [point.run for point in series.points],
+        "levels": [
+            [begin, end, float(np.median(series.values[begin:end]))]
+            for begin, end in series.levels()
+        ],
+        "changes": [
+            {
+                "index": change.at.index,
+                "run": change.run,
+                "at": change.created,
+                "before": change.at.before,
+                "after": change.at.after,
+                "change": change.at.change,
+                "confirmed": change.at.confirmed,
+                "causes": [[cause.name, cause.before, cause.after] for cause in change.causes],
+            }
+            for change in series.changes
+        ],
+    }
+
+
+def run_data(run: Run) -> dict[str, Any]:
+    """Describe one run for its own page and for comparisons."""
+    record = run.record
+    column = headline_column(run)
+    summary = summary_of(run)
+    return {
+        **_common(record),
+        "headline": PHASES.get(run.times.headline, run.times.headline),
+        "columns": [_column(each) for each in summary.columns],
+        "items": summary.items_per_s,
+        "queries": summary.queries_per_s,
+        "interval": [summary.interval.low, summary.interval.high] if summary.interval else None,
+        "ranks": [float(q) for q in np.quantile(column, RANKS)] if len(column) else [],
+        "samples": _thinned(column),
+        "count": len(column),
+        "launches": _launches(run),
+        "scores": {
+            name: [reading.value, reading.low, reading.high]
+            for name, reading in readings_from_run(run).items()
+        },
+        "findings": [
+            [each.severity, each.code, each.message, each.remedy] for each in record.findings
+        ],
+        "notes": list(record.notes),
+        "basis": basis(record),
+    }
+
+
+def failed_data(record: FailedRun) -> dict[str, Any]:
+    """Describe a run that did not finish."""
+    return {
+        **_common(record),
+        "failed": record.reason,
+        "stage": record.stage,
+        "log": list(record.log_tail),
+    }
+
+
+def basis(record: RunRecord) -> dict[str, Any]:
+    """Give the conditions two runs must share for a ratio to mean something."""
+    spec, where = record.spec, record.environment
+    shapes = ", ".join(f"{'x'.join(map(str, each.shape))} {each.dtype}" for each in record.inputs)
+    known = {name: fact.value for name, fact in record.conditions.items() if _is_known(fact)}
+    return {
+        "shapes": shapes or None,
+        "batch": spec.batch or 1,
+        "protocol": spec.protocol,
+        "gap": spec.gap_s or None,
+        "rate": spec.rate_hz,
+        "machine": where.host,
+        "GPU": where.gpus[0].name if where.gpus else None,
+        "precision": precision_name(record),
+        "threads": spec.threads,
+        **known,
+    }
+
+
+def _is_known(fact: Any) -> bool:
+    return fact.source != "unknown" and fact.value is not None
+
+
+def _common(record: Record) -> dict[str, Any]:
+    model = record.spec.model
+    facts = facts_from_environment(record.environment)
+    return {
+        "id": record.id,
+        "path": model.path,
+        "sha256": model.sha256,
+        "size": model.size_bytes,
+        "tags": list(record.tags),
+        "command": record.environment.command,
+        "environment": facts,
+        "options": _options(record),
+    }
+
+
+def _options(record: Record) -> dict[str, Scalar]:
+    spec = record.spec
+    length = spec.stop
+    return {
+        "warm-up": _words(spec.warmup.floor.seconds, spec.warmup.floor.iterations),
+        "length": _words(length.seconds, length.iterations),
+        "launches": spec.launches,
+        "streams": spec.streams,
+        "CUDA graph": spec.cuda_graph,
+        "transfers": spec.transfers,
+        "inputs": spec.inputs.source or f"random, seed {spec.inputs.seed}",
+        **{f"option {key}": value for key, value in spec.options.items()},
+    }
+
+
+def _words(seconds: float | None, iterations: int | None) -> str | None:
+    parts = [f"{seconds:g} s" if seconds else "", f"{iterations} iterations" if iterations else ""]
+    return ", ".join(part for part in parts if part) or None
+
+
+def _column(column: ColumnSummary) -> dict[str, Any]:
+    values: Mapping[str, float | None] = {
+        "median": column.median,
+        "mean": column.mean,
+        "std": column.std,
+        "min": column.min,
+        "max": column.max,
+        **{each.name: each.value for each in column.quantiles if each.q >= 0.9},
+    }
+    shown = {name: _finite(value) for name, value in values.items()}
+    return {"name": PHASES.get(column.column, column.column), "n": column.count, **shown}
+
+
+def _launches(run: Run) -> list[float]:
+    headline = run.times.headline
+    if headline not in run.times.durations():
+        return []
+    return [float(np.median(part)) for part in run.times.by_launch(headline) if len(part)]
+
+
+def _thinned(column: np.ndarray) -> list[list[float]]:
+    """Keep the least and the largest of every stretch: what stands out must not be lost."""
+    if len(column) <= MOST_POINTS:
+        return [[float(k), float(value)] for k, value in enumerate(column)]
+    kept: list[list[float]] = []
+    for part in np.array_split(np.arange(len(column)), MOST_POINTS // 2):
+        ends: Sequence[int] = sorted((int(column[part].argmin()), int(column[part].argmax())))
+        kept += [[float(part[k]), float(column[part[k]])] for k in dict.fromkeys(ends)]
+    return kept
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value

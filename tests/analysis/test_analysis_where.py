@@ -1,0 +1,105 @@
+"""Conditions on sweeps: what they mean, what is unknown, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from trtbench.analysis.pareto import pareto_front
+from trtbench.analysis.where import condition_from_text, holds, unknown_names
+from trtbench.errors import UsageError
+
+NAMES = ("p99", "p99.9", "top1", "items", "size", "precision", "batch")
+
+
+def met(text: str, baseline: dict[str, object] | None = None, **row: object) -> bool | None:
+    values = {name.replace("_", "."): value for name, value in row.items()}
+    return holds(condition_from_text(text, names=NAMES), values, baseline=baseline)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "outcome"),
+    [
+        ("p99<5ms", {"p99": 0.004}, True),
+        ("p99 < 5 ms", {"p99": 0.006}, False),
+        ("p99<5ms", {"p99": None}, None),
+        ("p99<5ms and items>100/s", {"p99": 0.006}, False),  # decided by what is known
+        ("p99<5ms or items>100/s", {"p99": 0.006}, None),
+        ("not p99<5ms", {"p99": 0.006}, True),
+        ("not p99<5ms", {}, None),
+        ("p99.9<=1ms", {"p99_9": 0.001}, True),
+        ("size<20MB", {"size": 19e6}, True),
+        ("size<20MiB", {"size": 20.5e6}, True),
+        ("precision=='int8' or precision = \"fp16\"", {"precision": "fp16"}, True),
+        ("precision!='int8'", {"precision": "int8"}, False),
+        ("(p99+1ms)*2<=10ms", {"p99": 0.004}, True),
+        ("10ms-p99-p99>=2ms", {"p99": 0.004}, True),
+        ("items/batch>2", {"items": 10.0, "batch": 4}, True),
+        ("items/batch>2", {"items": 10.0, "batch": 0}, None),
+        ("-1<batch", {"batch": 0}, True),
+        ("top1>=99%", {"top1": 99.2}, True),
+        ("p99>0", {"p99": 0.1}, True),
+        ("p99<5ms or p99>1s and batch==7", {"p99": 0.001, "batch": 1}, True),  # and binds tighter
+    ],
+)
+def test_conditions_mean_what_they_say(
+    text: str, row: dict[str, object], outcome: bool | None
+) -> None:
+    assert met(text, **row) is outcome
+
+
+def test_the_baseline_is_the_same_quantity_of_another_row() -> None:
+    assert met("top1>=baseline-0.5", {"top1": 70.0}, top1=69.6) is True
+    assert met("top1>=baseline-0.5", {"top1": 70.0}, top1=69.4) is False
+    assert met("baseline*0.9>p99", {"p99": 0.01}, p99=0.008) is True
+    assert met(
+        "items>2*baseline.items and p99<=baseline.p99", {"items": 1, "p99": 1}, items=3, p99=1
+    )
+    assert met("top1>=baseline", None, top1=70.0) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("p9<5ms", "did you mean p99"),
+        ("p99<5", "5ms"),
+        ("0.5>=p99", "no unit"),
+        ("p99", "comparison"),
+        ("p99<", "missing"),
+        ("p99<5ms and", "missing"),
+        ("p99<5ms)", "too much"),
+        ("(p99<5ms", "bracket"),
+        ("p99 <5 parsecs", "no unit"),
+        ("__import__('os').system('true')", "cannot be read"),
+        ("exec>1", "is not a quantity"),
+        ("p99<5ms; top1>3", "cannot be read"),
+        ("precision==fp16", "in quotes"),
+        ("baseline<baseline", "one quantity"),
+        ("", "missing"),
+        ("(" * 200 + "p99<1", "too many brackets"),
+    ],
+)
+def test_what_cannot_be_read_says_why(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        condition_from_text(text, names=NAMES, times=("p99", "p99.9"))
+    assert said in str(caught.value)
+
+
+def test_texts_and_numbers_do_not_mix() -> None:
+    for text in ("precision<3", "precision+1>3"):
+        with pytest.raises(UsageError):
+            met(text, precision="fp16")
+
+
+def test_what_a_condition_lacks_is_named() -> None:
+    condition = condition_from_text("p99<5ms and top1>=baseline-0.5", names=NAMES)
+    assert unknown_names(condition, {"p99": 0.001, "top1": None}) == ["top1"]
+
+
+def test_the_front_is_what_nothing_beats() -> None:
+    points = [
+        {"time": 1.0, "right": 70.0}, {"time": 2.0, "right": 80.0}, {"time": 2.5, "right": 75.0},
+        {"time": 1.0, "right": 70.0}, {"time": 0.5, "right": None},
+    ]  # fmt: skip
+    assert pareto_front(points, better={"time": "low", "right": "high"}) == [0, 1, 3]
+    assert pareto_front(points, better={"time": "low"}) == [4]
+    assert pareto_front([], better={"time": "low"}) == []

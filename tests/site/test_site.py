@@ -1,0 +1,237 @@
+"""The site: written quickly, used in Chromium from the disk with a thousand runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from many_runs import START, add, add_series, failed, fill_store, record
+from trtbench.cli import run as cli
+from trtbench.errors import UsageError
+from trtbench.report.site.pages import file_names, script_from_data
+from trtbench.store.store import Store
+from trtbench.workflows.site import write_site
+
+COUNT = 1000
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("site")
+    store = fill_store(root / "store", count=COUNT)
+    made = write_site(store, root / "out", title="Lab & Co")
+    assert (made.runs, made.written, made.problems) == (COUNT, COUNT, ())
+    return root / "out"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as library:
+        opened = library.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page that must not raise, complain, or ask for anything but files."""
+    context = browser.new_context(viewport={"width": 1360, "height": 900})
+    opened = context.new_page()
+    opened.set_default_timeout(20_000)
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("console", lambda told: problems.append(told.text) if told.type == "error" else None)
+    opened.on(
+        "request",
+        lambda asked: (
+            problems.append(asked.url) if not asked.url.startswith(("file:", "data:")) else None
+        ),
+    )
+    yield opened
+    context.close()
+    assert not problems
+
+
+def shown(page: Any) -> str:
+    return str(page.locator("#shown").inner_text())
+
+
+# Written.
+
+
+def test_names_of_files_are_unique_and_data_cannot_leave_its_script() -> None:
+    names = file_names(["Net", "net", "a/b", "a b", "../x"])
+    assert len(names) == 5
+    assert all(re.fullmatch(r"model-[\w.-]+\.html", name) for name in names)
+    script = script_from_data("f", {"x": "</script><b>\u2028"}).decode()
+    assert "</" not in script
+    assert "\u2028" not in script
+    assert json.loads(script[2:-3]) == {"x": "</script><b>\u2028"}
+
+
+def test_only_what_is_new_is_written_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    with pytest.raises(UsageError, match="no runs"):
+        write_site(store, tmp_path / "out")
+    ids = add_series(store, [1e-3] * 3, [record(k) for k in range(3)])
+    assert write_site(store, tmp_path / "out").written == 3
+    assert write_site(store, tmp_path / "out").written == 0
+    time.sleep(0.02)
+    store.tag(ids[0], add=("release",))
+    store.remove(ids[1])
+    (store.runs / ids[2] / "samples.npz").write_bytes(b"damaged")
+    add_series(store, [1e-3], [record(9)])
+    made = write_site(store, tmp_path / "out")
+    assert (made.runs, made.written) == (3, 2)
+    left = {path.stem for path in (tmp_path / "out/data/runs").glob("*.js")}
+    assert ids[1] not in left
+    rows = json.loads((tmp_path / "out/data/runs.json").read_text())
+    assert next(row for row in rows if row["id"] == ids[0])["tags"] == ["release"]
+
+
+def test_a_damaged_run_is_left_out_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(tmp_path / "store")
+    ids = add_series(store, [1e-3] * 3, [record(k) for k in range(3)])
+    (store.runs / ids[1] / "run.json").write_text("{")
+    status = cli(["site", "-o", str(tmp_path / "out"), "--store", str(tmp_path / "store")])
+    assert status == 0
+    said = capsys.readouterr().err
+    assert f"left out: {ids[1]}" in said
+    assert "2 runs" in said
+
+
+# In the browser.
+
+
+@pytest.mark.browser
+def test_a_thousand_runs_can_be_searched_filtered_and_sorted(folder: Path, page: Any) -> None:
+    began = time.monotonic()
+    page.goto(f"{(folder / 'index.html').as_uri()}")
+    page.wait_for_selector("tbody tr")
+    assert time.monotonic() - began < 10
+    assert page.title() == "All runs · Lab & Co"
+    assert shown(page) == f"{COUNT} runs"
+    assert page.locator("tbody tr").count() == 100
+    page.get_by_role("searchbox").fill("resnet18 int8 batch 8")
+    count = int(shown(page).split()[0])
+    assert 0 < count < 60
+    assert page.locator("tbody tr").count() == count
+    page.get_by_role("searchbox").fill("")
+    page.locator("[data-filter=runtime]").select_option("tensorrt")
+    page.locator("[data-filter=batch]").select_option("8")
+    page.locator("[data-filter=tag]").select_option("release")
+    assert shown(page) == f"8 of {COUNT} runs"
+    page.locator("th[data-key=median] button").click()
+    texts = page.locator("tbody tr td:nth-child(7)").all_inner_texts()
+    seconds = [_seconds(text) for text in texts]
+    assert seconds == sorted(seconds)
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)  # a link that was sent shows the same
+    page.wait_for_selector("tbody tr")
+    assert shown(page) == f"8 of {COUNT} runs"
+    assert page.locator("[data-filter=runtime]").input_value() == "tensorrt"
+    assert page.locator("tbody tr td:nth-child(7)").all_inner_texts() == texts
+    page.get_by_role("button", name="Reset").click()
+    assert shown(page) == f"{COUNT} runs"
+    page.get_by_role("button", name=re.compile("Show more")).click()
+    assert page.locator("tbody tr").count() == 600
+
+
+def _seconds(text: str) -> float:
+    number, unit = text.replace("\u2009", "").split()
+    return float(number) * {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+
+
+@pytest.mark.browser
+def test_two_runs_are_picked_and_compared(folder: Path, page: Any) -> None:
+    page.goto(f"{(folder / 'index.html').as_uri()}#q=resnet18.fp16+batch+1&sort=at")
+    boxes = page.locator("tbody input[type=checkbox]")
+    boxes.first.check()
+    assert "Pick one more" in page.locator(".tray").inner_text()
+    boxes.nth(30).check()
+    page.locator("#compare").click()
+    page.wait_for_selector("[data-ratio=median]")
+    ratio = page.locator("[data-ratio=median] .big").inner_text()
+    assert 8 < float(ratio.removeprefix("+").removesuffix(" %")) < 16  # slower by 12 % since May
+    table = page.locator("#differences").inner_text()
+    assert "10.9.0" in table
+    assert "10.13.2" in table
+    assert page.locator("svg.plot").count() == 3
+    page.locator("#swap").click()
+    page.wait_for_function(
+        "old => document.querySelector('[data-ratio=median] .big').textContent !== old", arg=ratio
+    )
+    assert page.locator("[data-ratio=median] .big").inner_text().startswith("−")
+
+
+@pytest.mark.browser
+def test_what_cannot_be_compared_gets_no_ratio(folder: Path, page: Any) -> None:
+    rows = json.loads((folder / "data/runs.json").read_text())
+    one = next(r for r in rows if r["batch"] == 1 and r["runtime"] == "onnxruntime")
+    other = next(r for r in rows if r["batch"] == 8 and r["runtime"] == "tensorrt")
+    page.goto(f"{(folder / 'compare.html').as_uri()}#a={one['id']}&b={other['id']}")
+    page.wait_for_selector("#refusal")
+    told = page.locator("#refusal").inner_text()
+    assert "batch: 1 against 8" in told
+    assert "machine: lab-1 against gpu-box" in told
+    assert page.locator("[data-ratio]").count() == 0
+    page.locator("#pick-b").fill(f"{one['network']} onnxruntime batch 1 ")
+    page.locator("#list-b button").nth(3).click()
+    page.wait_for_selector("[data-ratio=median]")
+
+
+@pytest.mark.browser
+def test_a_page_for_a_model_shows_changes_and_what_changed(folder: Path, page: Any) -> None:
+    page.goto((folder / "models.html").as_uri())
+    assert page.locator(".card").count() == 4
+    page.get_by_role("link", name="resnet18").click()
+    page.wait_for_selector(".changes")
+    assert page.locator("figure.chart").count() == 6
+    assert page.locator(".changes").count() == 4
+    assert "tensorrt 10.9.0 → 10.13.2" in page.locator(".changes").first.inner_text()
+    assert shown(page).endswith(" runs")
+    assert page.locator("[data-filter=network]").count() == 0
+    page.locator(".changes").first.get_by_role("link").first.click()
+    page.wait_for_selector("dl.facts")
+    assert "10.13.2" in page.locator("dl.facts").inner_text()
+    assert page.locator("svg.plot").count() == 2
+
+
+@pytest.mark.browser
+def test_failed_runs_odd_names_and_missing_runs_do_no_harm(tmp_path: Path, page: Any) -> None:
+    store = Store(tmp_path / "store")
+    nasty = '<img src=x onerror="document.title=1">.onnx'
+    add_series(store, [1e-3, 2e-3], [record(1, model=nasty), record(2, model="größe 模型.onnx")])
+    lost = failed(3, model="big.onnx", created=START)
+    add(store, [(lost, None)])
+    write_site(store, tmp_path / "out", title='"><script>alert(1)</script>')
+    page.goto((tmp_path / "out/index.html").as_uri())
+    page.wait_for_selector("tbody tr")
+    assert nasty in page.locator("tbody").inner_text()
+    assert page.locator("tbody img").count() == 0
+    page.get_by_role("searchbox").fill("模型")
+    assert page.locator("tbody tr").count() == 1
+    page.goto(f"{(tmp_path / 'out/run.html').as_uri()}#id={lost.id}")
+    page.wait_for_selector("dl.facts")
+    assert "ended by SIGKILL" in page.locator("#view").inner_text()
+    page.goto(f"{(tmp_path / 'out/run.html').as_uri()}#id=nothing")
+    page.reload()
+    page.wait_for_selector("#view .bad")
+    assert "no run nothing" in page.locator("#view").inner_text()
