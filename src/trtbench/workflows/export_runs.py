@@ -125,6 +125,8 @@ def metrics_from_run(run: Run) -> dict[str, float]:
         values = [getattr(each, field) for each in launches]
         known = [float(value) for value in values if value is not None]
         found[field] = sum(known) / len(known) if known else None
+    joules = run.record.facts.get("energy_per_query_j")
+    found["energy_per_query_j"] = joules if isinstance(joules, (int, float)) else None
     for metric, score in _scores(run):
         found[f"score_{metric}"] = score
     return {k: float(v) for k, v in found.items() if v is not None and math.isfinite(v)}

@@ -1,0 +1,185 @@
+"""Which model on which device: the most items per second under a bound, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trtbench.domain.result import Run
+from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
+from trtbench.report.facts import headline_summary, summary_of
+from trtbench.report.labels import network_name, precision_name
+from trtbench.report.numbers import (
+    MISSING,
+    common_unit,
+    text_from_duration,
+    text_from_number,
+)
+
+ORDER = 77
+
+BOUNDS_S = (*(m * 10.0**e for e in (-4, -3, -2, -1) for m in (1, 2, 5)), 1.0, 2.0, 5.0, 10.0)
+MOST_BOUNDS = 8
+MOST_DEVICES = 8
+"""More columns than this are wider than a page; the first table lists all devices."""
+
+HEADINGS = (
+    Heading(key="network", title="Network"),
+    Heading(key="device", title="Device"),
+    Heading(key="items_per_s", title="Most items/s", align="right"),
+    Heading(key="how", title="With"),
+    Heading(key="latency_s", title="Its latency", align="right"),
+    Heading(key="best_latency_s", title="Least latency", align="right"),
+    Heading(key="joules_per_item", title="J per item", align="right"),
+    Heading(key="items_per_joule", title="Items per J", align="right"),
+    Heading(key="runs", title="Runs", align="right"),
+)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """One run as one point: what it is, where it was, how fast and at what cost."""
+
+    network: str
+    device: str
+    how: str
+    latency_s: float
+    items_per_s: float
+    joules: float | None
+
+
+def make(runs: Sequence[Run]) -> Section | None:
+    """Compare devices where runs of at least two are at hand."""
+    names = device_names(runs)
+    points = [point for run in runs if (point := _point(run, names[run.id]))]
+    devices = list(dict.fromkeys(point.device for point in points))
+    if len(devices) < 2:
+        return None
+    blocks: list[Block] = [_summary(points)]
+    shown = devices[:MOST_DEVICES]
+    if len(devices) > MOST_DEVICES:
+        note = f"The first {MOST_DEVICES} of {len(devices)} devices have a column below."
+        blocks.append(Text(text=note))
+    blocks.append(_under_bounds(points, shown))
+    return Section(id="devices", title="Devices", blocks=tuple(blocks))
+
+
+def device_names(runs: Sequence[Run]) -> dict[str, str]:
+    """Name the device of each run; its machine is added where two have the same device."""
+    bare = {run.id: _device(run) for run in runs}
+    hosts: dict[str, set[str]] = {}
+    for run in runs:
+        hosts.setdefault(bare[run.id], set()).add(run.record.environment.host)
+    return {
+        run.id: f"{bare[run.id]} ({run.record.environment.host})"
+        if len(hosts[bare[run.id]]) > 1
+        else bare[run.id]
+        for run in runs
+    }
+
+
+def _device(run: Run) -> str:
+    """The GPU of a run that used one, else the processor, else the machine."""
+    environment, asked = run.record.environment, run.record.spec.device or ""
+    on_gpu = run.times.gpu is not None or asked.startswith("cuda")
+    if on_gpu and environment.gpus:
+        number = asked.partition(":")[2]
+        place = int(number) if number.isdigit() else 0
+        return environment.gpus[place if place < len(environment.gpus) else 0].name
+    return environment.cpu or environment.host
+
+
+def _point(run: Run, device: str) -> _Point | None:
+    head, summary = headline_summary(run), summary_of(run)
+    if head is None or summary.items_per_s is None:
+        return None
+    tail = next((q.value for q in head.quantiles if q.q == 0.99 and q.value is not None), None)
+    record = run.record
+    batch = f"batch {record.items_per_query}"
+    parts = [record.spec.runtime, precision_name(record) or "", batch]
+    return _Point(
+        network=network_name(record),
+        device=device,
+        how=" ".join(part for part in parts if part),
+        latency_s=tail if tail is not None else head.max,
+        items_per_s=summary.items_per_s,
+        joules=joules_per_item(run),
+    )
+
+
+def joules_per_item(run: Run) -> float | None:
+    """Energy of the pass that looked at the device, over its items; ``None`` if nobody looked."""
+    record = run.record
+    per_query = record.facts.get("energy_per_query_j")
+    if isinstance(per_query, (int, float)):
+        return per_query / record.items_per_query
+    spent = [each.energy_j for each in record.launches if each.energy_j is not None]
+    items = len(run.times) * record.items_per_query
+    return sum(spent) / items if items and len(spent) == len(record.launches) > 0 else None
+
+
+def _summary(points: Sequence[_Point]) -> Block:
+    unit = common_unit(point.latency_s for point in points)
+    rows: list[tuple[Cell | str | int, ...]] = []
+    for network, device in dict.fromkeys((point.network, point.device) for point in points):
+        mine = [p for p in points if (p.network, p.device) == (network, device)]
+        best = max(mine, key=lambda point: point.items_per_s)
+        least = min(point.latency_s for point in mine)
+        cheapest = min((p.joules for p in mine if p.joules is not None), default=None)
+        per_joule = 1 / cheapest if cheapest else None
+        rows.append(
+            (
+                network,
+                device,
+                Cell(value=best.items_per_s, text=text_from_number(best.items_per_s)),
+                best.how,
+                Cell(value=best.latency_s, text=text_from_duration(best.latency_s, unit=unit)),
+                Cell(value=least, text=text_from_duration(least, unit=unit)),
+                Cell(value=cheapest, text=text_from_number(cheapest)),
+                Cell(value=per_joule, text=text_from_number(per_joule)),
+                len(mine),
+            )
+        )
+    caption = (
+        "Latency is the 99th percentile, or the slowest seen where there are too few samples for "
+        "it. Joules are the least of all runs, from the device's own counter."
+    )
+    return table_from_rows("devices", headings=HEADINGS, rows=rows, caption=caption)
+
+
+def _under_bounds(points: Sequence[_Point], devices: Sequence[str]) -> Block:
+    """For each network and bound, the most items per second of each device."""
+    headings = (
+        Heading(key="network", title="Network"),
+        Heading(key="bound_s", title="Latency under", align="right"),
+        *(
+            Heading(key=f"device_{number}", title=device, align="right")
+            for number, device in enumerate(devices)
+        ),
+    )
+    rows: list[tuple[Cell | str, ...]] = []
+    for network in dict.fromkeys(point.network for point in points):
+        mine = [point for point in points if point.network == network]
+        for bound in _bounds(mine):
+            cells = [_best(mine, device, bound) for device in devices]
+            rows.append(
+                (network, Cell(value=bound, text=text_from_duration(bound, unit=None)), *cells)
+            )
+    caption = "Items per second of the fastest run whose 99th percentile is under the bound."
+    return table_from_rows("devices_under", headings=headings, rows=rows, caption=caption)
+
+
+def _bounds(points: Sequence[_Point]) -> list[float]:
+    """Round bounds from the first that anything meets to the first that everything does."""
+    least, most = min(p.latency_s for p in points), max(p.latency_s for p in points)
+    met = [bound for bound in BOUNDS_S if bound >= least]
+    needed = [bound for bound in met if bound < most]
+    return [*needed, *met[len(needed) : len(needed) + 1]][:MOST_BOUNDS]
+
+
+def _best(points: Sequence[_Point], device: str, bound_s: float) -> Cell:
+    under = [p for p in points if p.device == device and p.latency_s <= bound_s]
+    if not under:
+        return Cell(text=MISSING)
+    best = max(under, key=lambda point: point.items_per_s)
+    return Cell(value=best.items_per_s, text=f"{text_from_number(best.items_per_s)} ({best.how})")

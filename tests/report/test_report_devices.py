@@ -1,0 +1,69 @@
+"""Several devices in one report: the fastest under each bound, and what an item costs."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from made_runs import made_run, made_times
+
+from trtbench.domain.result import Gpu, Run
+from trtbench.report.document import Table
+from trtbench.report.sections.devices import device_names, joules_per_item, make
+
+
+def run_on(cpu: str, base_s: float, *, batch: int, host: str = "box", **facts: float) -> Run:
+    made = made_run(made_times(base_s=base_s), id=f"{cpu}-{host}-{batch}", batch=batch, host=host)
+    environment = msgspec.structs.replace(made.record.environment, cpu=cpu)
+    record = msgspec.structs.replace(made.record, environment=environment, facts=dict(facts))
+    return Run(record=record, times=made.times)
+
+
+def tables(section) -> dict[str, Table]:
+    return {block.id: block for block in section.blocks if isinstance(block, Table)}
+
+
+def test_one_device_has_nothing_to_be_compared_with():
+    assert make([run_on("A", 1e-3, batch=1), run_on("A", 2e-3, batch=8)]) is None
+
+
+def test_each_bound_has_the_fastest_run_that_meets_it():
+    runs = [
+        run_on("big", 1e-3, batch=1),
+        run_on("big", 8e-3, batch=32),
+        run_on("small", 6e-3, batch=1, energy_per_query_j=0.5),
+        run_on("small", 60e-3, batch=32, energy_per_query_j=8.0),
+    ]
+    section = make(runs)
+    assert section is not None
+    found = tables(section)
+    best = {row[1].shown: row for row in found["devices"].rows}
+    assert "batch 32" in best["big"][3].shown
+    assert best["small"][6].value == pytest.approx(8.0 / 32)
+    assert best["big"][6].shown == "–"
+    under = {row[1].value: row for row in found["devices_under"].rows}
+    assert [heading.title for heading in found["devices_under"].headings][2:] == ["big", "small"]
+    for bound, row in under.items():
+        for cell, device in zip(row[2:], ("big", "small"), strict=True):
+            if cell.value is None:
+                continue
+            assert "batch 1)" in cell.shown or bound > 8e-3, (bound, device)
+    first = under[min(under)]
+    assert first[2].value is not None
+    assert first[3].shown == "–"
+    assert "batch 32" in under[max(under)][3].shown
+
+
+def test_the_machine_is_named_where_two_have_the_same_device():
+    runs = [run_on("A", 1e-3, batch=1, host="x"), run_on("A", 1e-3, batch=1, host="y")]
+    assert sorted(device_names(runs).values()) == ["A (x)", "A (y)"]
+    assert make(runs) is not None
+    assert joules_per_item(runs[0]) is None
+
+
+def test_a_run_on_a_gpu_belongs_to_that_gpu():
+    made = run_on("A", 1e-3, batch=1)
+    gpus = (Gpu(name="first"), Gpu(name="second"))
+    environment = msgspec.structs.replace(made.record.environment, gpus=gpus)
+    spec = msgspec.structs.replace(made.record.spec, device="cuda:1")
+    record = msgspec.structs.replace(made.record, environment=environment, spec=spec)
+    assert list(device_names([Run(record=record, times=made.times)]).values()) == ["second"]
