@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from trtbench.cli._screen import result_console
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from rich.console import Group
     from rich.table import Table
 
     from trtbench.analysis.sweep import Chosen, SweepRow
@@ -88,10 +90,11 @@ def show_plan(plan: Plan, kinds: Sequence[KindEstimate]) -> None:
     often = f", {rounds} rounds" if rounds > 1 else ""
     console.print(f"{len(plan.cases)} cases{often}:", markup=False)
     for place, case in enumerate(plan.cases):
-        needs = " ".join(key[:8] for key in plan.chains[place])
-        reason = plan.refused.get(place)
-        told = f"cannot be measured: {reason}" if reason else f"needs {needs}" if needs else ""
-        console.print(f"  {case.name}" + (f"   [{told}]" if told else ""), markup=False)
+        if place not in plan.refused:
+            needs = " ".join(key[:8] for key in plan.chains[place])
+            console.print(f"  {case.name}" + (f"   [needs {needs}]" if needs else ""), markup=False)
+    for reason, count in Counter(plan.refused.values()).items():
+        console.print(f"  {count} cannot be measured: {reason}", markup=False)
     known = [each.seconds for each in kinds if each.seconds is not None]
     bound = "" if len(known) == len(kinds) else "at least "
     console.print(f"time: {bound}{_duration(sum(known))}", markup=False)
@@ -160,8 +163,11 @@ def _result_cells(row: SweepRow) -> list[str]:
     ]
 
 
-def _board(progress: Progress) -> Table:
-    table = _table("", "case", "median", "", title=_headline(progress))
+def _board(progress: Progress) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    table = _table("", "case", "median", "")
     states = progress.state
     order = sorted(states, key=lambda k: ("now", "failed", "done", "waiting").index(states[k]))
     shown = set(order[:MOST_ROWS])
@@ -179,12 +185,12 @@ def _board(progress: Progress) -> Table:
         )
     if len(states) > len(shown):
         table.add_row("", f"… and {len(states) - len(shown)} more", "", "", style="dim")
-    return table
+    return Group(Text(_headline(progress)), table)
 
 
 def _headline(progress: Progress) -> str:
     elapsed = _duration(time.monotonic() - progress.began)
-    parts = (_count(progress), progress.doing or "preparing", f"{elapsed} so far")
+    parts = (_count(progress), progress.doing or "finishing", f"{elapsed} so far")
     return " · ".join(parts) + _left(progress)
 
 
@@ -224,14 +230,10 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def _table(*names: str, title: str | None = None) -> Table:
+def _table(*names: str) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table(
-        box=None, pad_edge=False, header_style="dim", title_justify="left",
-        title=Text(title) if title else None,
-    )  # fmt: skip
+    table = Table(box=None, pad_edge=False, header_style="dim")
     words = {"case", "model", "work", "", "time"}
     for name in names:
         table.add_column(name, justify="left" if name in words else "right", no_wrap=bool(name))

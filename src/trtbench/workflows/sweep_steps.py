@@ -95,7 +95,7 @@ def _build(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Prod
     kind = ".dynamic" if settings["engine"] == "dynamic" else ""
     precision = f".{settings['precision']}" if settings["precision"] else ""
     shapes = engine_shapes(Path(source), settings["batches"], shop.matrix.shapes)
-    ends = {
+    ends: dict[str, Any] = {
         f"shapes_{end}": {name: getattr(p, end) for name, p in shapes.items()}
         for end in ("min", "opt", "max")
     }
