@@ -170,7 +170,8 @@ def cases_from_matrix(
     fixed = {name: values[0] for name, values in matrix.options.items() if len(values) == 1}
     for model, batch in itertools.product(matrix.models, matrix.batch or (None,)):
         runtimes: Sequence[str] = matrix.runtime or (runtime_of(model),)
-        axes = (runtimes, matrix.precision, matrix.engine or (None,), *varied.values())
+        axes: list[Sequence[Any]] = [runtimes, matrix.precision, matrix.engine or (None,)]
+        axes += varied.values()
         for runtime, precision, engine, *values in itertools.product(*axes):
             case = Case(
                 model=model,
@@ -221,7 +222,7 @@ def _from_toml(text: str, path: Path) -> Any:
 
 def _from_yaml(text: str, path: Path) -> Any:
     try:
-        import yaml
+        import yaml  # type: ignore[import-untyped]
     except ImportError:
         raise UnavailableError(
             "YAML files need the package PyYAML", fix="pip install pyyaml, or write it in TOML"
