@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from trtbench.cli._executor import executor_from_flags, executor_options, needs_from_flags
 from trtbench.cli._options import (
     dry_run_option,
     json_option,
@@ -60,6 +62,7 @@ FILES = (".toml", ".yaml", ".yml")
 @click.option("--timeout", metavar="TIME", help="Give up on a launch or a step after this long.")
 @click.option("--memory-limit", metavar="SIZE", help="Address space of each child, e.g. 8GiB.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="Tag every run.")
+@executor_options
 @store_option
 @json_option
 @dry_run_option
@@ -81,6 +84,7 @@ def command(context: click.Context, /, models: tuple[str, ...], **flags: Any) ->
           --where 'p99<5ms and top1>=baseline-0.5'
       trtbench sweep --preset classification -r torch,tensorrt
       trtbench sweep --resume sweeps/resnet18-20261115-120000
+      trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
     """
     from trtbench.workflows.config import load_config, open_store
 
@@ -171,9 +175,11 @@ def _carry_out(
         memory_bytes=bytes_from_text(flags["memory_limit"]) if flags["memory_limit"] else None,
     )
     try:
-        with Board() as board:
+        with executor_from_flags(flags) as executor, Board() as board:
+            needs = needs_from_flags(flags["needs"])
             sweep = carry_out(
-                folder, store=store, config=config, conduct=conduct,
+                folder, store=store, config=config,
+                conduct=replace(conduct, executor=executor, needs=needs),
                 retry_failed=flags["retry_failed"], watch=board,
             )  # fmt: skip
     except KeyboardInterrupt:

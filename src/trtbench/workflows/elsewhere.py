@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import InputError
+from trtbench.errors import InputError, UnavailableError
 from trtbench.executors._request import Executor, Needs, Request, Settings
 from trtbench.registry import Registry
 from trtbench.store.directory import new_id, read_record, read_run, write_record
@@ -26,11 +30,34 @@ from trtbench.workflows.progress import Event
 
 EXECUTORS = Registry("trtbench.executors", noun="executor")
 
+T = TypeVar("T")
+
 
 def open_executor(name: str, settings: Settings) -> Executor:
     """Open an executor by the name a user types."""
     executor: Executor = EXECUTORS.load(name).open_executor(settings)
     return executor
+
+
+def width_of(executor: Executor, needs: Needs | None = None) -> int:
+    """How many runs of any kind an executor can measure at the same time, at least one."""
+    count = 0
+    for gpu in (False, True):
+        with contextlib.suppress(UnavailableError):
+            count += executor.width(msgspec.structs.replace(needs or Needs(), gpu=gpu))
+    return max(1, count)
+
+
+def each_at_once(items: Iterable[T], work: Callable[[T], object], *, width: int) -> None:
+    """Do something with each item, so many at a time; what the first to fail raises is raised."""
+    with ThreadPoolExecutor(width, thread_name_prefix="executor") as pool:
+        waiting = [pool.submit(work, item) for item in items]
+        try:
+            for each in as_completed(waiting):
+                each.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Executor) -> Run:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import random
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from trtbench.analysis.history import instant
 from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import StoreError, TrtbenchError
-from trtbench.store.directory import now, run_directories
+from trtbench.store.directory import RECORD, new_id, now, run_directories
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.config import Config
+from trtbench.workflows.elsewhere import each_at_once, width_of
 from trtbench.workflows.infer import write_scores
 from trtbench.workflows.runs import describe_run
 from trtbench.workflows.spec import run_spec
@@ -151,6 +154,7 @@ class _Work:
             matrix=outline.matrix,
             conduct=replace(self._conduct, tags=()),
         )
+        self._watching = threading.RLock()
         self._made: dict[str, Made] = {}
         self._broken: dict[str, str] = {}
         self.failures: dict[int, str] = dict(plan.refused)
@@ -162,7 +166,9 @@ class _Work:
         )
 
     def adopt_interrupted(self) -> None:
-        """Take over a run that was stored when its process was killed before it could say so."""
+        """Take over runs that were stored when their process was killed before it could say so."""
+        for begun in self._journal.unfinished():
+            self._adopt(begun)
         line = self._journal.interrupted()
         if line is None:
             return
@@ -175,6 +181,23 @@ class _Work:
             reason = loaded.reason if isinstance(loaded, FailedRun) else None
             self._note(line.case, line.round, "failed" if failed else "done", entry.id, reason)
             return
+
+    def _adopt(self, line: Line) -> None:
+        assert line.run is not None
+        if not self._store.index.find(id_prefix=line.run):
+            path = self._store.directory(line.run)
+            if not (path / RECORD).is_file():
+                return
+            self._index_stray(path)
+        loaded = self._store.load(line.run)
+        failed = isinstance(loaded, FailedRun)
+        reason = loaded.reason if isinstance(loaded, FailedRun) else None
+        self._note(line.case, line.round, "failed" if failed else "done", line.run, reason)
+
+    def _index_stray(self, path: Path) -> None:
+        run = self._store.load(str(path))
+        cached = describe_run(run) if isinstance(run, Run) else None
+        self._store.add(run.record if isinstance(run, Run) else run, path=path, cached=cached)
 
     def _index_strays(self, begun: str) -> None:
         """Index runs of the sweep that lie in the store and that the index never heard of."""
@@ -232,14 +255,26 @@ class _Work:
         ]
         self._progress.total = len(jobs)
         ends = self._journal.ends()
-        for number, place in jobs:
-            end = ends.get((self._plan.keys[place], number))
-            if end is not None:
-                self._recall(place, end)
-            elif place not in self.failures:
-                self._measure_one(place, number)
-            self._progress.done += 1
+        executor = self._conduct.executor
+        for number in range(matrix.rounds):
+            places = [place for each, place in jobs if each == number]
+            todo = [place for place in places if not self._recalled(place, number, ends)]
+            if executor is None:
+                for place in todo:
+                    self._measure_one(place, number)
+            else:
+                width = width_of(executor, self._conduct.needs)
+                each_at_once(todo, partial(self._measure_one, number=number), width=width)
         self._tell("")
+
+    def _recalled(self, place: int, number: int, ends: dict[tuple[str, int], Line]) -> bool:
+        """Take a result from the journal, if there is one."""
+        end = ends.get((self._plan.keys[place], number))
+        if end is None:
+            return False
+        self._recall(place, end)
+        self._progress.done += 1
+        return True
 
     def _recall(self, place: int, end: Line) -> None:
         if end.what == "failed":
@@ -248,15 +283,25 @@ class _Work:
             self._progress.state[place] = "done"
 
     def _measure_one(self, place: int, number: int) -> None:
+        """Measure a case; with an executor, several threads do this at the same time."""
+        try:
+            if place not in self.failures:
+                self._begin(place, number)
+        finally:
+            with self._watching:
+                self._progress.done += 1
+
+    def _begin(self, place: int, number: int) -> None:
         case, key = self._plan.cases[place], self._plan.keys[place]
         before = self._progress.state[place]
         self._progress.state[place] = "now"
         rounds = self._outline.matrix.rounds
         self._tell(f"round {number + 1}/{rounds}: {case.name}" if rounds > 1 else case.name)
-        self._journal.add(Line(what="begin", case=key, round=number, at=now()))
+        run_id = new_id()
+        self._journal.add(Line(what="begin", case=key, round=number, at=now(), run=run_id))
         began = time.monotonic()
         try:
-            run = self._bench(case, place)
+            run = self._bench(case, place, run_id)
         except KeyboardInterrupt:
             self._progress.state[place] = before
             raise
@@ -268,13 +313,14 @@ class _Work:
             return
         seconds = time.monotonic() - began
         self._note(key, number, "done", run.id, None, seconds=seconds)
-        spent = self._progress.spent
-        spent["seconds"] = spent.get("seconds", 0.0) + seconds
-        spent["count"] = spent.get("count", 0.0) + 1
-        self._progress.found[place] = run
-        self._progress.state[place] = "done"
+        with self._watching:
+            spent = self._progress.spent
+            spent["seconds"] = spent.get("seconds", 0.0) + seconds
+            spent["count"] = spent.get("count", 0.0) + 1
+            self._progress.found[place] = run
+            self._progress.state[place] = "done"
 
-    def _bench(self, case: Case, place: int) -> Run:
+    def _bench(self, case: Case, place: int, run_id: str) -> Run:
         spec = run_spec(
             self._input(self._plan.source(place)),
             config=self._config,
@@ -286,7 +332,8 @@ class _Work:
             **_flags(case),
         )
         python = self._config.python_for(case.runtime)
-        return run_bench(spec, store=self._store, conduct=replace(self._conduct, python=python))
+        conduct = replace(self._conduct, python=python, run_id=run_id)
+        return run_bench(spec, store=self._store, conduct=conduct)
 
     def _shapes(self, case: Case) -> dict[str, tuple[int, ...]]:
         """Open dimensions as they were given, with the batch of the case in front."""
@@ -341,8 +388,9 @@ class _Work:
         self._progress.reasons[place] = reason
 
     def _tell(self, doing: str) -> None:
-        self._progress.doing = doing
-        self._watch(self._progress)
+        with self._watching:
+            self._progress.doing = doing
+            self._watch(self._progress)
 
 
 def _flags(case: Case) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._path = folder / JOURNAL
+        self._adding = threading.Lock()
         self.lines: list[Line] = self._read()
 
     @contextmanager
@@ -70,7 +72,7 @@ class Journal:
     def add(self, line: Line) -> None:
         """Write a line and have it on the disk."""
         try:
-            with open(self._path, "ab") as file:
+            with self._adding, open(self._path, "ab") as file:
                 file.write(msgspec.json.encode(line) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -82,10 +84,17 @@ class Journal:
         """Give the last word on every case and round that came to an end."""
         return {(line.case, line.round): line for line in self.lines if line.what != "begin"}
 
+    def unfinished(self) -> list[Line]:
+        """Give the measurements that were begun, with the id of their run, and never ended."""
+        ends = self.ends()
+        begun = {(line.case, line.round): line for line in self.lines if line.what == "begin"}
+        return [line for key, line in begun.items() if key not in ends and line.run is not None]
+
     def interrupted(self) -> Line | None:
-        """Give the measurement that was begun and never ended, if the last one was."""
+        """Give the last measurement, if it never ended and nobody noted the id of its run."""
         last = self.lines[-1] if self.lines else None
-        return last if last is not None and last.what == "begin" else None
+        is_open = last is not None and last.what == "begin" and last.run is None
+        return last if is_open else None
 
     def forget_failures(self) -> None:
         """Have what failed tried again; the old lines stay in the file."""

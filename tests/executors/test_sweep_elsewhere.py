@@ -1,0 +1,60 @@
+"""A sweep through an executor: several cases at a time, and it goes on after kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import runs
+
+from trtbench.cli import run as trtbench
+from trtbench.store.store import Store
+
+pytestmark = pytest.mark.process
+
+
+def sweep_words(tmp_path, folder, *more: str) -> list[str]:
+    model = runs.quick_spec(tmp_path).model.path
+    return ["sweep", model, "-r", "clocked", "--axis", "opt.case=0,1,2,3,4,5",
+            "--axis", "opt.sleep=0.5", "--batch", "1", "--format", "none", "-o", str(folder),
+            "--store", str(tmp_path / "store"), "--json",
+            "--executor", "local", "--beside", "2", *more]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_cases_are_measured_beside_each_other_and_all_are_there(tmp_path, clocked, capsys):
+    assert trtbench(sweep_words(tmp_path, tmp_path / "sweep")) == 0
+    found = [entry for entry in Store(tmp_path / "store").index.find() if entry.kind == "run"]
+    assert len(found) == 6
+    lines = (tmp_path / "clocked.log").read_text().splitlines()
+    assert sorted(json.loads(line)["case"] for line in lines) == list("012345")
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_and_repeats_nothing_that_was_kept(tmp_path, clocked):
+    command = [sys.executable, "-m", "trtbench"]
+    started = subprocess.Popen(
+        [*command, *sweep_words(tmp_path, tmp_path / "sweep")], stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    store = Store(tmp_path / "store")
+    while len(store.index.find()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    kept = {entry.id for entry in store.index.find()}
+    assert 2 <= len(kept) < 6
+    resume = ["sweep", "--resume", str(tmp_path / "sweep"), "--store", str(tmp_path / "store")]
+    resume += ["--format", "none", "--executor", "local", "--beside", "2"]
+    done = subprocess.run([*command, *resume], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = {entry.id for entry in store.index.find(kind="run")}
+    assert len(found) == 6
+    assert kept <= found
+    cases = [store.load(each).record.spec.options["case"] for each in found]
+    assert sorted(cases) == list("012345")
