@@ -14,14 +14,19 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.errors import JobError, TrtbenchError
-from trtbench.executors._request import Request, Told
+from trtbench.executors._request import Partner, Request, Told
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.progress import Event
+
+if TYPE_CHECKING:
+    from trtbench.workflows.duet import Mode
 
 RUN, ERROR = "run", "error.json"
 EXIT_TOLD = 3
@@ -34,10 +39,9 @@ def main(arguments: list[str]) -> int:
     try:
         request = value_from_json(path.read_bytes(), Request, where=str(path))
         _measure(request, folder, tell)
-    except JobError:
-        if not (folder / RUN / "run.json").is_file():
-            raise
     except TrtbenchError as problem:
+        if isinstance(problem, JobError) and (folder / RUN / "run.json").is_file():
+            return 0  # a failed run is a run
         told = Told(
             kind=type(problem).__name__,
             message=problem.message,
@@ -65,11 +69,39 @@ def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> Non
         memory_bytes=request.memory_bytes,
         command=request.command,
         tags=request.tags,
-        output=folder / RUN,
-        run_id=request.id,
         listen=listen,
     )
-    run_bench(request.spec, store=Store(folder / "store"), conduct=conduct)
+    store = Store(folder / "store")
+    if request.partner is not None:
+        _compare(request, request.partner, folder / RUN, store, conduct)
+        return
+    alone = replace(conduct, output=folder / RUN, run_id=request.id)
+    run_bench(request.spec, store=store, conduct=alone)
+
+
+def _compare(
+    request: Request, partner: Partner, target: Path, store: Store, conduct: Conduct
+) -> None:
+    """Measure two sides in turn; the second folder is moved last."""
+    from trtbench.workflows.compare import Asked, play_sides
+    from trtbench.workflows.duet import Sides
+
+    sides = Sides(
+        baseline=request.spec, candidate=partner.spec, pythons=(request.python, partner.python)
+    )
+    asked = Asked(
+        launches=partner.launches,
+        most_launches=partner.most_launches,
+        pairs=partner.pairs,
+        mode=cast("Mode", partner.mode),
+        margin=partner.margin,
+        flags={"seed": partner.seed},
+    )
+    found = play_sides(sides, store=store, asked=asked, conduct=replace(conduct, python=None))
+    target.mkdir()
+    for side, run in enumerate((found.baseline, found.candidate)):
+        assert run.path is not None
+        run.path.rename(target / str(side))
 
 
 def _teller(events: str | None) -> Callable[[str], None]:

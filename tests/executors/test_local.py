@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import shutil
 import time
 
 import pytest
@@ -21,6 +22,8 @@ from trtbench.host import gpu_names
 from trtbench.host.locks import hold
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
+from trtbench.workflows.compare import Asked, compare
+from trtbench.workflows.config import Config
 
 GPUS = (
     Gpu(name="NVIDIA H100", uuid="GPU-aaaa", memory_bytes=80 << 30),
@@ -171,3 +174,25 @@ def test_flags(tmp_path, capsys, monkeypatch):
     assert trtbench(["bench", model, "--batch", "1", "--hosts", "x.toml"]) == 2
     assert trtbench(["bench", model, "--batch", "1", "--executor", "ssh"]) == 2
     assert "--hosts" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_two_sides_are_compared_on_one_machine_and_both_are_kept(tmp_path):
+    store, config = Store(tmp_path / "store"), Config(store="")
+    model = runs.quick_spec(tmp_path).model.path
+    other = tmp_path / "other" / "tiny.onnx"
+    other.parent.mkdir()
+    shutil.copyfile(model, other)
+    asked = Asked(launches=3, most_launches=3, pairs=20, flags={"batch": 1, "threads": 1})
+    conduct = Conduct(executor=open_executor(Settings()), tags=("far",))
+    (found,) = compare(
+        model, [str(other)], store=store, config=config, asked=asked, conduct=conduct
+    )
+    assert found.comparison.design in ("duet", "launches")
+    assert found.comparison.verdicts[0].launches == 3
+    assert {entry.id for entry in store.index.find(tag="far")} == {
+        found.baseline.id,
+        found.candidate.id,
+    }
+    assert found.candidate.record.spec.model.path == str(other)
+    assert store.load(found.baseline.id).record.duet.side == 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from trtbench.cli._executor import executor_from_flags, executor_options, needs_from_flags
 from trtbench.cli._options import (
     json_option,
     pair_options,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     show_default=True, help="Folder of the table.",
 )  # fmt: skip
 @click.option("--output-name", metavar="NAME", help="Its name (default: <base>_vs_<cand>.csv).")
+@executor_options
 @store_option
 @json_option
 def command(baseline: str, candidates: tuple[str, ...], **flags: Any) -> None:
@@ -60,8 +63,9 @@ def command(baseline: str, candidates: tuple[str, ...], **flags: Any) -> None:
             "--selftest takes one model", fix=f"trtbench compare --selftest {baseline}"
         )
     asked = asked_from_flags(flags)
-    with Talk("compare") as talk:
+    with executor_from_flags(flags) as executor, Talk("compare") as talk:
         conduct = pair_conduct(flags, config, talk)
+        conduct = replace(conduct, executor=executor, needs=needs_from_flags(flags["needs"]))
         if flags["selftest"]:
             rest = {"store": store, "config": config, "asked": asked, "conduct": conduct}
             found = [selftest(baseline, **rest)]

@@ -50,7 +50,7 @@ def run_node(
 def result_of(folder: Path, *, where: str, how: str) -> Path:
     """Find what a node left: the directory of a run, or an error that is raised here."""
     run = folder / RUN
-    if (run / RECORD).is_file():
+    if (run / RECORD).is_file() or (run / "1" / RECORD).is_file():
         return run
     raise_told(folder, where=where)
     error = JobError("the run was not carried out", facts={"where": where, "how it ended": how})

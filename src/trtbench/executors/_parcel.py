@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 
 from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.domain.spec import InputSpec, ModelRef, Value
+from trtbench.domain.spec import RunSpec, Value
 from trtbench.errors import InputError
 from trtbench.executors._folders import place_blob
 from trtbench.executors._request import Request
 from trtbench.host.models import sha256_of
 
-MODEL, INPUTS = "model", "inputs"
+MODEL, OTHER, INPUTS = "model", "other", "inputs"
 
 
 class Part(Value, frozen=True, kw_only=True):
@@ -37,15 +37,11 @@ class Parcel(Value, frozen=True, kw_only=True):
 
 
 def parcel_from_request(request: Request) -> Parcel:
-    """List the model, what belongs to it, and its inputs; a model of a library has no file."""
-    model, inputs = Path(request.spec.model.path), request.spec.inputs.source
-    parts = []
-    if request.spec.model.sha256 is not None:
-        parts.append(_part(model, f"{MODEL}/{model.name}", sha256=request.spec.model.sha256))
-        parts += [_part(model.parent / name, f"{MODEL}/{name}") for name in request.files]
-    if inputs is not None:
-        parts += _input_parts(Path(inputs))
-    return Parcel(request=request, parts=tuple(parts))
+    """List the models, what belongs to them, and their inputs."""
+    parts = _spec_parts(request.spec, request.files, MODEL)
+    if request.partner is not None:
+        parts += _spec_parts(request.partner.spec, request.partner.files, OTHER)
+    return Parcel(request=request, parts=tuple(dict.fromkeys(parts)))
 
 
 def bytes_from_parcel(parcel: Parcel) -> bytes:
@@ -60,18 +56,36 @@ def place_parcel(parcel: Parcel, *, cache: Path, folder: Path) -> Request:
     """Put the files where they are needed; gives the request with their names there."""
     for part in parcel.parts:
         place_blob(cache, part.sha256, folder / part.name)
-    request, spec = parcel.request, parcel.request.spec
-    names = {part.name for part in parcel.parts}
-    model: ModelRef = spec.model
-    if any(name.startswith(f"{MODEL}/") for name in names):
-        path = folder / MODEL / Path(spec.model.path).name
-        model = msgspec.structs.replace(model, path=str(path))
-    inputs: InputSpec = spec.inputs
-    if inputs.source is not None:
-        source = folder / INPUTS / Path(inputs.source).name
-        inputs = msgspec.structs.replace(inputs, source=str(source))
-    moved = msgspec.structs.replace(spec, model=model, inputs=inputs)
-    return msgspec.structs.replace(request, spec=moved)
+    request = parcel.request
+    moved = msgspec.structs.replace(request, spec=_moved(request.spec, folder, MODEL))
+    if request.partner is None:
+        return moved
+    spec = _moved(request.partner.spec, folder, OTHER)
+    return msgspec.structs.replace(
+        moved, partner=msgspec.structs.replace(request.partner, spec=spec)
+    )
+
+
+def _moved(spec: RunSpec, folder: Path, kind: str) -> RunSpec:
+    """Name the files of a spec as they are called where it is carried out."""
+    if spec.model.sha256 is not None:
+        path = str(folder / kind / Path(spec.model.path).name)
+        spec = msgspec.structs.replace(spec, model=msgspec.structs.replace(spec.model, path=path))
+    if spec.inputs.source is None:
+        return spec
+    source = str(folder / INPUTS / Path(spec.inputs.source).name)
+    inputs = msgspec.structs.replace(spec.inputs, source=source)
+    return msgspec.structs.replace(spec, inputs=inputs)
+
+
+def _spec_parts(spec: RunSpec, files: tuple[str, ...], kind: str) -> list[Part]:
+    """The files of one spec; a model that a library has by name needs none."""
+    model, inputs = Path(spec.model.path), spec.inputs.source
+    parts = []
+    if spec.model.sha256 is not None:
+        parts.append(_part(model, f"{kind}/{model.name}", sha256=spec.model.sha256))
+        parts += [_part(model.parent / name, f"{kind}/{name}") for name in files]
+    return [*parts, *(_input_parts(Path(inputs)) if inputs is not None else [])]
 
 
 def _part(path: Path, name: str, *, sha256: str | None = None) -> Part:

@@ -39,6 +39,20 @@ class Needs(Value, frozen=True, kw_only=True):
         return ", ".join(parts)
 
 
+class Partner(Value, frozen=True, kw_only=True):
+    """The other side, when two are measured in turn on one machine, and how."""
+
+    spec: RunSpec
+    files: tuple[str, ...] = ()
+    python: str | None = None
+    launches: int
+    most_launches: int
+    pairs: int
+    mode: str
+    margin: float
+    seed: int = 0
+
+
 class Request(Value, frozen=True, kw_only=True):
     """One run to be measured somewhere; everything in it is a plain value that can travel."""
 
@@ -55,6 +69,8 @@ class Request(Value, frozen=True, kw_only=True):
     command: str | None = None
     tags: tuple[str, ...] = ()
     needs: Needs = Needs()
+    partner: Partner | None = None
+    """With one, two runs come back, in the folders ``0`` and ``1``."""
 
 
 class Told(Value, frozen=True, kw_only=True):

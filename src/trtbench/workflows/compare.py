@@ -207,7 +207,19 @@ def _compare_one(
         for python, spec in zip(pythons, specs, strict=True)
     ]
     sides = Sides(baseline=specs[0], candidate=specs[1], pythons=(interpreters[0], interpreters[1]))
-    return _play_until_clear(make_duet(sides, store=store, asked=asked, conduct=conduct), asked)
+    return play_sides(sides, store=store, asked=asked, conduct=conduct)
+
+
+def play_sides(sides: Sides, *, store: Store, asked: Asked, conduct: Conduct) -> Compared:
+    """Measure two sides in turn until the answer is clear, here or where an executor says."""
+    if conduct.executor is None:
+        duet = make_duet(sides, store=store, asked=asked, conduct=conduct)
+        return _play_until_clear(duet, asked)
+    from trtbench.workflows.elsewhere import pair_elsewhere
+
+    first, second = pair_elsewhere(sides, store=store, asked=asked, conduct=conduct)
+    comparison = comparison_from_runs(first, second, margin=asked.margin, accept=asked.accept)
+    return Compared(baseline=first, candidate=second, comparison=comparison, mode=asked.mode)
 
 
 def make_duet(sides: Sides, *, store: Store, asked: Asked, conduct: Conduct) -> Duet:

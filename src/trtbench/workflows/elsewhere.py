@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UnavailableError
-from trtbench.executors._request import Executor, Needs, Request, Settings
+from trtbench.executors._request import Executor, Needs, Partner, Request, Settings
 from trtbench.registry import Registry
 from trtbench.store.directory import new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
@@ -25,8 +26,12 @@ from trtbench.workflows.bench import (
     cached_from_run,
     expected_s,
 )
+from trtbench.workflows.duet import Sides
 from trtbench.workflows.failure import job_error
 from trtbench.workflows.progress import Event
+
+if TYPE_CHECKING:
+    from trtbench.workflows.compare import Asked
 
 EXECUTORS = Registry("trtbench.executors", noun="executor")
 
@@ -78,6 +83,57 @@ def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Ex
         raise job_error(kept, target)
     store.add(kept.record, path=target, cached=cached_from_run(kept))
     return replace(kept, path=target)
+
+
+def pair_elsewhere(
+    sides: Sides, *, store: Store, asked: Asked, conduct: Conduct
+) -> tuple[Run, Run]:
+    """Have two sides measured in turn on one machine, and store both."""
+    assert conduct.executor is not None
+    request = request_from_spec(sides.baseline, new_id(), replace(conduct, python=sides.pythons[0]))
+    gpu = request.needs.gpu or needs_of(sides.candidate).gpu
+    request = msgspec.structs.replace(
+        request,
+        partner=_partner(sides, asked),
+        limit_s=None,  # a hung launch ends by itself; their number is not known before
+        needs=msgspec.structs.replace(request.needs, gpu=gpu),
+    )
+
+    def tell(text: str) -> None:
+        conduct.listen(Event(kind="stage", text=text))
+
+    with store.scratch() as folder:
+        conduct.executor.run(request, folder=folder, tell=tell)
+        first = _keep_side(folder / "0", sides.baseline, store)
+        return first, _keep_side(folder / "1", sides.candidate, store)
+
+
+def _partner(sides: Sides, asked: Asked) -> Partner:
+    """Describe the second side, and how often the two take turns."""
+    return Partner(
+        spec=sides.candidate,
+        files=_companions(sides.candidate),
+        python=sides.pythons[1],
+        launches=asked.launches,
+        most_launches=asked.most_launches,
+        pairs=asked.pairs,
+        mode=asked.mode,
+        margin=asked.margin,
+        seed=asked.flags.get("seed", 0),
+    )
+
+
+def _keep_side(source: Path, spec: RunSpec, store: Store) -> Run:
+    record = read_record(source)
+    ours = msgspec.structs.replace(spec, launches=record.spec.launches)
+    with store.new_run(record.id) as folder:
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        write_record(folder, _ours(record, ours))
+    target = store.directory(record.id)
+    kept = read_run(target)
+    assert isinstance(kept, Run)
+    store.add(kept.record, path=target, cached=cached_from_run(kept))
+    return kept
 
 
 def request_from_spec(spec: RunSpec, run_id: str, conduct: Conduct) -> Request:

@@ -12,17 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from trtbench.analysis.history import instant
-from trtbench.domain.result import FailedRun, Run
+from trtbench.domain.result import Run
 from trtbench.errors import StoreError, TrtbenchError
-from trtbench.store.directory import RECORD, new_id, now, run_directories
+from trtbench.store.directory import new_id, now
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.config import Config
 from trtbench.workflows.elsewhere import each_at_once, width_of
 from trtbench.workflows.infer import write_scores
-from trtbench.workflows.runs import describe_run
 from trtbench.workflows.spec import run_spec
+from trtbench.workflows.sweep_adopt import adopt_runs
 from trtbench.workflows.sweep_cache import Cache, Made
 from trtbench.workflows.sweep_journal import Journal, Line, Outline, read_outline, write_outline
 from trtbench.workflows.sweep_matrix import Case, Matrix
@@ -108,7 +107,7 @@ def carry_out(
     journal = Journal(folder)
     with journal.held():
         work = _Work(outline, plan, journal, store, config, conduct, watch)
-        work.adopt_interrupted()
+        adopt_runs(outline, journal, store)
         if retry_failed:
             journal.forget_failures()
         work.prepare()
@@ -164,53 +163,6 @@ class _Work:
             state={k: "failed" if k in plan.refused else "waiting" for k in range(len(plan.cases))},
             reasons=dict(plan.refused),
         )
-
-    def adopt_interrupted(self) -> None:
-        """Take over runs that were stored when their process was killed before it could say so."""
-        for begun in self._journal.unfinished():
-            self._adopt(begun)
-        line = self._journal.interrupted()
-        if line is None:
-            return
-        self._index_strays(line.at)
-        for entry in self._store.index.find(tag=self._outline.tag):
-            if instant(entry.created) < instant(line.at):
-                continue  # of an earlier case, whose end is in the journal
-            loaded = self._store.load(entry.id)
-            failed = isinstance(loaded, FailedRun)
-            reason = loaded.reason if isinstance(loaded, FailedRun) else None
-            self._note(line.case, line.round, "failed" if failed else "done", entry.id, reason)
-            return
-
-    def _adopt(self, line: Line) -> None:
-        assert line.run is not None
-        if not self._store.index.find(id_prefix=line.run):
-            path = self._store.directory(line.run)
-            if not (path / RECORD).is_file():
-                return
-            self._index_stray(path)
-        loaded = self._store.load(line.run)
-        failed = isinstance(loaded, FailedRun)
-        reason = loaded.reason if isinstance(loaded, FailedRun) else None
-        self._note(line.case, line.round, "failed" if failed else "done", line.run, reason)
-
-    def _index_stray(self, path: Path) -> None:
-        run = self._store.load(str(path))
-        cached = describe_run(run) if isinstance(run, Run) else None
-        self._store.add(run.record if isinstance(run, Run) else run, path=path, cached=cached)
-
-    def _index_strays(self, begun: str) -> None:
-        """Index runs of the sweep that lie in the store and that the index never heard of."""
-        first = begun[:19].replace("-", "").replace(":", "").replace("T", "-")
-        known = {entry.id for entry in self._store.index.find()}
-        for path in run_directories(self._store.runs):
-            if path.name in known or path.name[:15] < first:
-                continue
-            run = self._store.load(str(path))
-            record = run.record if isinstance(run, Run) else run
-            if self._outline.tag in record.tags:
-                cached = describe_run(run) if isinstance(run, Run) else None
-                self._store.add(record, path=path, cached=cached)
 
     def prepare(self) -> None:
         """Do every step that a case waits for, once; what fails takes only its own cases along."""
