@@ -120,8 +120,12 @@ def test_scores_that_were_written_later_are_published(tmp_path, bucket):
     folder = records.add(here, records.record("r1"))
     there.load("r1")
     (folder / "scores.json").write_bytes(b'{"sha256": null, "scores": [], "data": "digits"}')
+    (folder / "pictures").mkdir()
+    (folder / "pictures" / "one.png").write_bytes(b"png")
     here.publish(folder)
-    assert (there.resolve("r1") / "scores.json").is_file()
+    seen = there.resolve("r1")
+    assert (seen / "scores.json").is_file()
+    assert (seen / "pictures" / "one.png").read_bytes() == b"png"
 
 
 def test_removal_reaches_everybody(tmp_path, bucket):

@@ -46,14 +46,13 @@ def command(models: tuple[str, ...], **flags: Any) -> None:
       trtbench eval stgcn.onnx --task classification --data skeletons.npz
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.store.store import Store
     from trtbench.units import fraction_from_text
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.config import load_config, open_store
     from trtbench.workflows.evaluate import Asked, run_evaluation
     from trtbench.workflows.evaluate_files import join, write_evaluation
 
     config = load_config(store=flags["store"])
-    store = Store(Path(config.store))
+    store = open_store(config)
     asked = Asked(
         task=flags["task"],
         settings=settings_from_flags(flags["task"], flags, data=flags["data"]),

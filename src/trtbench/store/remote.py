@@ -54,20 +54,18 @@ class RemoteRuns:
     def send(self, run_id: str) -> None:
         """Copy a complete directory, its record last."""
         here, there = self.folder / run_id, self._path(run_id)
-        names = [path.relative_to(here) for path in sorted(here.rglob("*")) if path.is_file()]
         with self._talking(f"the run {run_id} could not be sent", here=here):
-            for name in names:
-                if str(name) != RECORD:
-                    self._put(here / name, f"{there}/{name.as_posix()}")
-            self._put(here / RECORD, f"{there}/{RECORD}")
+            for name in sorted(_files_in(here), key=lambda name: name == RECORD):
+                self._put(here / name, f"{there}/{name}")
         self.forget(run_id)
 
     def send_changes(self, run_id: str) -> None:
-        """Copy the files that may have changed since."""
+        """Copy the files that are new or may have changed, the record last."""
         here, there = self.folder / run_id, self._path(run_id)
         with self._talking(f"the change of run {run_id} could not be sent", here=here):
-            for name in reversed(CHANGING):
-                if (here / name).is_file():
+            known = set(self._listing(run_id)) - set(CHANGING)
+            for name in sorted(_files_in(here), key=lambda name: name == RECORD):
+                if name not in known:
                     self._put(here / name, f"{there}/{name}")
 
     def fetch(self, run_id: str) -> Path:
@@ -170,6 +168,12 @@ class RemoteRuns:
                 },
                 fix="trtbench runs reindex sends what waits here" if here else None,
             ) from None
+
+
+def _files_in(folder: Path) -> list[str]:
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    names = (path.relative_to(folder).as_posix() for path in found)
+    return [name for name in names if not name.startswith(".")]
 
 
 def _open(url: str) -> tuple[Any, str]:

@@ -95,7 +95,7 @@ class Store:
 
     def publish(self, folder: Path) -> None:
         """Have everybody see what was changed in a run directory; nothing to do for a folder."""
-        if self._remote is not None and folder.parent == self.runs:
+        if self._remote is not None and folder.parent.resolve() == self.runs.resolve():
             self._remote.send_changes(folder.name)
 
     def path(self, entry: Entry) -> Path:

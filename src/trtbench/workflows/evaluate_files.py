@@ -38,6 +38,7 @@ def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> E
         model = models[record.spec.model.sha256 or ""]
         write_scores(folder, scores_of(evaluation, model))
         _copy_pictures(evaluation, model, folder)
+        store.publish(folder)
         joined.setdefault(model.label, []).append(record.id)
     return msgspec.structs.replace(
         evaluation, joined={label: tuple(ids) for label, ids in joined.items()}
