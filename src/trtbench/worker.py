@@ -13,6 +13,7 @@ import time
 import traceback
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import numpy as np
@@ -235,9 +236,13 @@ def _tell(folder: Path, error: WorkerError, events: Events) -> None:
         events.tell(error)
 
 
-if __name__ == "__main__":
-    status = main(sys.argv[1:])
+def leave(status: int) -> NoReturn:
+    """End at once: all is on disk, and taking native libraries apart costs time and can crash."""
     with contextlib.suppress(OSError):  # the log may lie on a full disk
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(status)  # everything is on disk: taking native libraries apart only costs time
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

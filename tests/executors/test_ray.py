@@ -113,6 +113,23 @@ def test_forty_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
     assert sorted(executor.fetched.values()) == [1, 1, 1]  # one model, once to each node
 
 
+def test_three_nodes_take_less_time_than_one(nodes, tmp_path, record_property):
+    for name in ("a", "b", "c"):
+        nodes.add(name, resources={"first": 1.0} if name == "a" else {})
+    executor, store = join(nodes), Store(tmp_path / "store")
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "4"})
+    runs.measure_all([spec] * 3, store=store, executor=executor)  # workers started, model sent
+    seconds = {}
+    for label, needs in (("one", Needs(resources={"first": 1.0})), ("three", None)):
+        began = time.monotonic()
+        runs.measure_all([spec] * 6, store=store, executor=executor, needs=needs)
+        seconds[label] = time.monotonic() - began
+        record_property(label, seconds[label])
+    executor.close()
+    assert len(nodes.spans("a")) >= 8
+    assert seconds["three"] < 0.7 * seconds["one"], seconds
+
+
 def test_a_model_that_crashes_or_is_refused_there_is_said_here_and_not_tried_again(nodes, tmp_path):
     nodes.add("a")
     executor, store = join(nodes), Store(tmp_path / "store")

@@ -36,6 +36,28 @@ def test_cases_are_measured_beside_each_other_and_all_are_there(tmp_path, clocke
 
 
 @pytest.mark.slow
+def test_an_interrupted_sweep_ends_at_once_and_blames_no_case(tmp_path, clocked):
+    words = [word.replace("opt.sleep=0.5", "opt.sleep=60") for word in
+             sweep_words(tmp_path, tmp_path / "sweep")]  # fmt: skip
+    started = subprocess.Popen(
+        [sys.executable, "-m", "trtbench", *words], stdout=subprocess.DEVNULL
+    )
+    journal = tmp_path / "sweep" / "journal.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (
+        journal.is_file() and journal.read_text().count("begin") == 2
+    ):
+        time.sleep(0.05)
+    time.sleep(2.0)
+    began = time.monotonic()
+    started.send_signal(signal.SIGINT)
+    assert started.wait(timeout=30) == 130
+    assert time.monotonic() - began < 20
+    assert '"failed"' not in journal.read_text()
+    assert Store(tmp_path / "store").index.find() == []
+
+
+@pytest.mark.slow
 def test_a_killed_sweep_goes_on_and_repeats_nothing_that_was_kept(tmp_path, clocked):
     command = [sys.executable, "-m", "trtbench"]
     started = subprocess.Popen(

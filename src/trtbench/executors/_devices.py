@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ class LocalExecutor:
         self._settings = settings
         self._places = list(_places(settings.beside))
         self._slots = Slots(lambda: self._places)
+        self._closed = threading.Event()
 
     def width(self, needs: Needs) -> int:
         return len(self._slots.fitting(needs))
@@ -35,11 +37,18 @@ class LocalExecutor:
             tempfile.TemporaryDirectory(prefix="trtbench-node-") as work,
         ):
             environment = {**(self._settings.environment or {}), **_view(slot)}
-            made = run_node(request, folder=Path(work), tell=tell, environment=environment)
+            made = run_node(
+                request,
+                folder=Path(work),
+                tell=tell,
+                environment=environment,
+                closed=self._closed,
+            )
             shutil.copytree(made, folder, dirs_exist_ok=True)
 
     def close(self) -> None:
-        """Nothing is held between runs."""
+        """End what is being measured."""
+        self._closed.set()
 
 
 def _view(slot: Slot) -> dict[str, str]:

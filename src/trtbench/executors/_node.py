@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from trtbench.domain.codec import json_from_value, value_from_json
@@ -15,6 +17,9 @@ from trtbench.host.process import run_process, tail
 RUN, ERROR, LOG = "run", "error.json", "node.log"
 RECORD = "run.json"
 
+LOOK_S = 1.0
+"""How often a thread that waits for a run looks whether it is still wanted."""
+
 
 def run_node(
     request: Request,
@@ -22,8 +27,12 @@ def run_node(
     folder: Path,
     tell: Tell | None = None,
     environment: Mapping[str, str] | None = None,
+    closed: threading.Event | None = None,
 ) -> Path:
-    """Measure a run in a fresh process; gives the folder of the run, finished or failed."""
+    """Measure a run in a fresh process; gives the folder of the run, finished or failed.
+
+    Once ``closed`` is set, the process is ended and this thread is interrupted.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "request.json").write_bytes(json_from_value(request))
     package = str(Path(__file__).resolve().parents[2])
@@ -41,10 +50,18 @@ def run_node(
         },
         folder=folder,
         timeout_s=request.limit_s,
+        tick_s=LOOK_S,
+        on_tick=partial(interrupt_if, closed),
         on_line=tell,
     )  # fmt: skip
     how = "no end in time" if ended.timed_out else ended.signal or f"status {ended.status}"
     return result_of(folder, where="this machine", how=how)
+
+
+def interrupt_if(closed: threading.Event | None) -> None:
+    """Leave a thread whose executor was closed as Ctrl-C would leave the main one."""
+    if closed is not None and closed.is_set():
+        raise KeyboardInterrupt
 
 
 def result_of(folder: Path, *, where: str, how: str) -> Path:

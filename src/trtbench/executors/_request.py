@@ -106,4 +106,4 @@ class Executor(Protocol):
         """Fill a folder with the directory of a run, finished or failed; raises what was told."""
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """End what is being measured; who waits for it is interrupted."""

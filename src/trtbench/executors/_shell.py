@@ -11,10 +11,12 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from trtbench.errors import UnavailableError
 from trtbench.executors._hosts import Host
+from trtbench.executors._node import LOOK_S, interrupt_if
 from trtbench.executors._request import Tell
 from trtbench.executors.local import OLDEST
 from trtbench.host.process import Child, Exit, run_together, tail
@@ -61,7 +63,13 @@ class Shell:
         return self._run(command, source=source, target=target, limit_s=limit_s)
 
     def measure(
-        self, folder: str, *, tell: Tell, limit_s: float | None, environment: dict[str, str]
+        self,
+        folder: str,
+        *,
+        tell: Tell,
+        limit_s: float | None,
+        environment: dict[str, str],
+        closed: threading.Event | None = None,
     ) -> Exit:
         """Carry out the request in a folder there; what it tells is heard as it is told."""
         words = (f"{folder}/request.json", folder, "-")
@@ -74,7 +82,9 @@ class Shell:
                 full = ["sh", "-c", script, "sh", *self._ssh(command)]
                 return Child(full, log=log, pass_fds=(end,), on_line=tell)
 
-            ended = run_together([start], timeout_s=limit_s)[0]
+            ended = run_together(
+                [start], timeout_s=limit_s, tick_s=LOOK_S, on_tick=partial(interrupt_if, closed)
+            )[0]
             if ended.status == _LOST:
                 raise self._unreachable(tail(log, lines=3))
             return ended

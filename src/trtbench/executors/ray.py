@@ -13,7 +13,7 @@ from typing import Any
 
 from trtbench.errors import JobError, UnavailableError
 from trtbench.executors._folders import unpack
-from trtbench.executors._node import error_from_told
+from trtbench.executors._node import error_from_told, interrupt_if
 from trtbench.executors._parcel import bytes_from_parcel, parcel_from_request
 from trtbench.executors._ray_task import Answer, on_node
 from trtbench.executors._request import Executor, Needs, Request, Settings, Tell
@@ -54,6 +54,7 @@ class RayExecutor:
         self._slots = Slots(self._look)
         self._contents: dict[str, list[Any]] = {}
         self._putting = threading.Lock()
+        self._closed = threading.Event()
         self.fetched: Counter[str] = Counter()
         """How many contents each node had to fetch."""
 
@@ -82,8 +83,9 @@ class RayExecutor:
             return
 
     def close(self) -> None:
-        """Leave the cluster, unless the caller had joined it."""
-        if self._owns:
+        """Leave the cluster, unless the caller had joined it; what is being measured ends."""
+        self._closed.set()
+        if self._owns and self._ray.is_initialized():
             self._ray.shutdown()
 
     def _join(self, settings: Settings) -> None:
@@ -154,6 +156,7 @@ class RayExecutor:
                 "no end of the run in time", facts={"where": slot.title, "limit": f"{limit_s:g} s"}
             ) from None
         except errors.RayError as problem:
+            interrupt_if(self._closed)
             if self._is_gone(slot.machine):
                 raise _NodeLost from None
             raise JobError(
@@ -161,6 +164,7 @@ class RayExecutor:
                 facts={"where": slot.title, "reason": str(problem).strip().splitlines()[-1]},
             ) from None
         except BaseException:  # interrupted: nothing shall go on measuring for nobody
+            interrupt_if(self._closed)
             self._ray.cancel(reference, force=True)
             raise
         return answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 from trtbench.errors import UsageError
@@ -34,6 +35,7 @@ class SshExecutor:
         self._shells = {host.title: Shell(host) for host in hosts}
         places = [slot for host in hosts for slot in slots_of(host, beside=beside)]
         self._slots = Slots(lambda: places)
+        self._closed = threading.Event()
 
     def width(self, needs: Needs) -> int:
         return len(self._slots.fitting(needs))
@@ -52,7 +54,8 @@ class SshExecutor:
                 shell.far("remove", there)
 
     def close(self) -> None:
-        """No connection is kept."""
+        """End what is being measured."""
+        self._closed.set()
 
     def _send(self, shell: Shell, parcel: Parcel, there: str, tell: Tell) -> None:
         contents = parcel.contents
@@ -77,6 +80,7 @@ class SshExecutor:
             tell=lambda text: tell(f"{title}: {text}"),
             limit_s=limit_s,
             environment=view,
+            closed=self._closed,
         )
         how = "no end in time" if ended.timed_out else ended.signal or f"status {ended.status}"
         with tempfile.TemporaryDirectory(prefix="trtbench-ssh-") as name:

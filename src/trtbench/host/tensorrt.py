@@ -184,3 +184,15 @@ def _missing(flavour: Flavour, problem: ImportError) -> UnavailableError:
         facts={"reason": problem},
         fix="put the folder of libnvinfer on LD_LIBRARY_PATH, or install again",
     )
+
+
+_KEPT: list[object] = []
+
+
+def keep_until_exit(*objects: object) -> None:
+    """Hold TensorRT's objects until the worker ends, which it does without taking them apart.
+
+    TensorRT 8.6 was seen to crash on an H200 after a finished build, when Python let go of builder,
+    network and configuration in the order of their names.
+    """
+    _KEPT.extend(objects)

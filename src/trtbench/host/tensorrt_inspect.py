@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trtbench.domain.result import Scalar
-from trtbench.host.tensorrt import Abilities
+from trtbench.host.tensorrt import Abilities, keep_until_exit
 
 
 def inspect_engine(
@@ -25,6 +25,7 @@ def inspect_engine(
         return None
     inspector = engine.create_engine_inspector()
     context = engine.create_execution_context() if shapes else None
+    keep_until_exit(runtime, engine, inspector, context)
     if context is not None:
         # Without shapes, formats of a dynamic engine are told as "N/A due to dynamic shapes".
         for name, shape in shapes.items():

@@ -53,8 +53,14 @@ def width_of(executor: Executor, needs: Needs | None = None) -> int:
     return max(1, count)
 
 
-def each_at_once(items: Iterable[T], work: Callable[[T], object], *, width: int) -> None:
-    """Do something with each item, so many at a time; what the first to fail raises is raised."""
+def each_at_once(
+    items: Iterable[T], work: Callable[[T], object], *, executor: Executor, needs: Needs | None
+) -> None:
+    """Do something with each item, as many at a time as an executor has places for.
+
+    What the first to fail raises is raised, and the others are ended.
+    """
+    width = width_of(executor, needs)
     with ThreadPoolExecutor(width, thread_name_prefix="executor") as pool:
         waiting = [pool.submit(work, item) for item in items]
         try:
@@ -62,6 +68,7 @@ def each_at_once(items: Iterable[T], work: Callable[[T], object], *, width: int)
                 each.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            executor.close()
             raise
 
 

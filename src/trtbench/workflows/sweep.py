@@ -18,7 +18,7 @@ from trtbench.store.directory import new_id, now
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.config import Config
-from trtbench.workflows.elsewhere import each_at_once, width_of
+from trtbench.workflows.elsewhere import each_at_once
 from trtbench.workflows.infer import write_scores
 from trtbench.workflows.spec import run_spec
 from trtbench.workflows.sweep_adopt import adopt_runs
@@ -215,8 +215,8 @@ class _Work:
                 for place in todo:
                     self._measure_one(place, number)
             else:
-                width = width_of(executor, self._conduct.needs)
-                each_at_once(todo, partial(self._measure_one, number=number), width=width)
+                work = partial(self._measure_one, number=number)
+                each_at_once(todo, work, executor=executor, needs=self._conduct.needs)
         self._tell("")
 
     def _recalled(self, place: int, number: int, ends: dict[tuple[str, int], Line]) -> bool:

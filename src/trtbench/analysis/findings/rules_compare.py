@@ -106,7 +106,9 @@ def shapes_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
 )
 def tf32_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when one side rounded more than the other."""
-    yield from _hits(e, "H27", remedy="build with --precision fp32, which leaves TF32 out, or --accept tf32")
+    yield from _hits(
+        e, "H27", remedy="build with --precision fp32, which leaves TF32 out, or --accept tf32"
+    )
 
 
 @rule(

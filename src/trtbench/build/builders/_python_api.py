@@ -27,7 +27,7 @@ from trtbench.domain.job import BuildOutcome
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import JobError, UnavailableError, UsageError
-from trtbench.host.tensorrt import Abilities, Flavour, load
+from trtbench.host.tensorrt import Abilities, Flavour, keep_until_exit, load
 from trtbench.host.tensorrt_config import (
     add_profile,
     configure,
@@ -137,9 +137,10 @@ def _build(work: Work, prepared: Prepared) -> BuildOutcome:
         trt, builder, abilities=work.abilities, strong=work.plan.typing == "strong"
     )
     parser = trt.OnnxParser(network, logger)
+    config = builder.create_builder_config()
+    keep_until_exit(logger, builder, network, parser, config)
     _parse(work, parser, prepared)
     by_log.layers = int(network.num_layers)
-    config = builder.create_builder_config()
     configure(
         trt, config, spec, abilities=work.abilities, flags=work.plan.flags, tf32=work.plan.tf32
     )
@@ -149,6 +150,7 @@ def _build(work: Work, prepared: Prepared) -> BuildOutcome:
     calibrator = attach_calibrator(work, builder, config, network, profiles)
     cache = _timing_cache(work, config)
     data = _serialize(work, builder, network, config)
+    keep_until_exit(calibrator, cache, data)
     if calibrator is not None:
         calibrator.finish()
     if cache is not None:
