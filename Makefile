@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+TORCH ?= torch
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
 
@@ -25,7 +26,7 @@ test-torch: $(TEST_STAMP) .venv-torch/.installed
 
 .venv-torch/.installed:
 	$(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check numpy msgspec onnx onnxscript
 	@touch $@
 
