@@ -19,7 +19,7 @@ from trtbench.executors._request import Needs, Settings
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
 
 

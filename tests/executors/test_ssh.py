@@ -24,7 +24,7 @@ from trtbench.executors.ssh import open_executor
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 
 
 @pytest.fixture(scope="module")

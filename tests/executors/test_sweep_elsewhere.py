@@ -15,7 +15,7 @@ import runs
 from trtbench.cli import run as trtbench
 from trtbench.store.store import Store
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 
 
 def sweep_words(tmp_path, folder, *more: str) -> list[str]:
@@ -26,7 +26,6 @@ def sweep_words(tmp_path, folder, *more: str) -> list[str]:
             "--executor", "local", "--beside", "2", *more]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_cases_are_measured_beside_each_other_and_all_are_there(tmp_path, clocked, capsys):
     assert trtbench(sweep_words(tmp_path, tmp_path / "sweep")) == 0
     found = [entry for entry in Store(tmp_path / "store").index.find() if entry.kind == "run"]
@@ -35,7 +34,6 @@ def test_cases_are_measured_beside_each_other_and_all_are_there(tmp_path, clocke
     assert sorted(json.loads(line)["case"] for line in lines) == list("012345")
 
 
-@pytest.mark.slow
 def test_an_interrupted_sweep_ends_at_once_and_blames_no_case(tmp_path, clocked):
     words = [word.replace("opt.sleep=0.5", "opt.sleep=60") for word in
              sweep_words(tmp_path, tmp_path / "sweep")]  # fmt: skip
@@ -57,7 +55,6 @@ def test_an_interrupted_sweep_ends_at_once_and_blames_no_case(tmp_path, clocked)
     assert Store(tmp_path / "store").index.find() == []
 
 
-@pytest.mark.slow
 def test_a_killed_sweep_goes_on_and_repeats_nothing_that_was_kept(tmp_path, clocked):
     command = [sys.executable, "-m", "trtbench"]
     started = subprocess.Popen(
