@@ -24,11 +24,13 @@ FOREIGN = {
 
 
 def commands(text: str) -> Iterator[str]:
-    """Lines that begin with ``trtbench`` inside code, joined where a backslash ends them."""
-    joined = re.sub(r"\\\n\s*", " ", text)
-    for line in joined.splitlines():
+    """Lines of code that begin with ``trtbench``, joined where a backslash ends them."""
+    fenced = False
+    for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+        if line.strip().startswith("```"):
+            fenced = not fenced
         words = line.strip().removeprefix("$ ")
-        if words.startswith("trtbench ") and not words.startswith("trtbench is"):
+        if (fenced or line.startswith("    ")) and words.startswith("trtbench "):
             yield words.split(" #")[0].split("   ")[0].strip()
 
 
