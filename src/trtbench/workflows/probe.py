@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from trtbench.domain.spec import Value
+from trtbench.errors import TrtbenchError
 from trtbench.executors.local import WORKER_NEEDS
 from trtbench.host.process import Exit, run_process, tail
 from trtbench.registry import Registry
@@ -75,8 +76,16 @@ def answer(name: str, *, events: int) -> None:
         _say(events, fix=module.fix())
         _say(events, reason=module.available())
     except (Exception, SystemExit) as problem:
-        first_line = str(problem).partition("\n")[0]
-        _say(events, problem=f"{type(problem).__name__}: {first_line}".removesuffix(": "))
+        _say(events, problem=_described(problem))
+
+
+def _described(problem: Exception | SystemExit) -> str:
+    """One line about what went wrong; of our own errors, what lies behind them."""
+    if isinstance(problem, TrtbenchError):
+        reason = problem.facts.get("reason")
+        return f"{problem.message}: {reason}" if reason else problem.message
+    first_line = str(problem).partition("\n")[0]
+    return f"{type(problem).__name__}: {first_line}".removesuffix(": ")
 
 
 def _say(events: int, **parts: str | None) -> None:
