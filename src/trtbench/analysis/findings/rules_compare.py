@@ -140,7 +140,11 @@ def interference(e: Evidence, at: Limits) -> Iterator[Hit]:
             yield Hit(
                 message=f"the {side} takes {ratio - 1:+.0%} when the sides take turns",
                 evidence={side: rounded(ratio)},
-                remedy="processes in lock step, or blocks of iterations, instead of one process",
+                remedy=(
+                    "--mode lock-step keeps the sides in processes of their own"
+                    if e.pair.one_process
+                    else "the ratio holds for sides in turn; --mode launches has each alone"
+                ),
             )
 
 
@@ -162,7 +166,7 @@ def order_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
     yield Hit(
         message=f"second place in a pair costs {estimate.mean:+.2%}",
         evidence={"effect": rounded(estimate.mean), "p": rounded(estimate.p)},
-        remedy="random order removes it from the ratio; a pause between turns removes it at all",
+        remedy="random order keeps it out of the ratio; --mode launches has no places at all",
     )
 
 
