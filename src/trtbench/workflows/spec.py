@@ -21,8 +21,11 @@ from trtbench.workflows.config import Config
 
 RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
 
-DEFAULT_RUNTIMES = {"onnx": "onnxruntime", "engine": "trtexec", "torch": "torch"}
+DEFAULT_RUNTIMES = {"onnx": "onnxruntime", "engine": "tensorrt", "torch": "torch"}
 """What executes a model of this format when nobody says."""
+
+RTX_MAGIC = b"vtrt"
+"""How an engine of TensorRT-RTX begins."""
 
 Duration = str | float | int
 
@@ -59,7 +62,7 @@ def run_spec(
     """Settle a run: flags first, then configuration, then defaults."""
     reference = _reference(model)
     defaults = config.defaults
-    name = runtime or defaults.runtime or DEFAULT_RUNTIMES.get(reference.format)
+    name = runtime or defaults.runtime or default_runtime(reference, config)
     if name is None:
         raise UsageError(
             f"no runtime is known for {reference.name}",
@@ -125,6 +128,19 @@ def own_options(options: Mapping[str, str], runtime: str) -> dict[str, str]:
         if not colon or owner == runtime:
             found[rest if colon else key] = value
     return found
+
+
+def default_runtime(reference: ModelRef, config: Config) -> str | None:
+    """What executes a model when nobody says; an engine goes to trtexec where only that is."""
+    if reference.format != "engine":
+        return DEFAULT_RUNTIMES.get(reference.format)
+    with open(reference.path, "rb") as file:
+        if file.read(len(RTX_MAGIC)) == RTX_MAGIC:
+            return "tensorrt-rtx"
+    usable = config.python_for("tensorrt") or RUNTIMES.load("tensorrt").available() is None
+    if not usable and RUNTIMES.load("trtexec").available() is None:
+        return "trtexec"
+    return DEFAULT_RUNTIMES["engine"]
 
 
 def seconds(value: Duration) -> float:
