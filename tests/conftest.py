@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,6 +75,13 @@ class Standin:
         except (FileNotFoundError, ProcessLookupError):
             return False
         return state.rpartition(")")[2].split()[0] != "Z"
+
+    def gone(self, *, within_s: float = 10.0) -> bool:
+        """Wait for the end of the stand-in: a killed process takes its moment to vanish."""
+        deadline = time.monotonic() + within_s
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return not self.alive()
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def test_a_timeout_ends_trtexec(words: tuple[str, ...], trtexec: Any, tmp_path: 
     assert "no end after" in failed.reason
     assert failed.stage in ("warm-up", "measure")
     assert any("Starting inference" in line for line in failed.log_tail)
-    assert not trtexec.alive()
+    assert trtexec.gone()
 
 
 @pytest.mark.process
