@@ -10,9 +10,6 @@ from trtbench.domain.result import Fact, LaunchFacts, Scalar
 from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
 
-STAGES = ("start", "load", "first", "warm-up", "measure", "profile", "build", "save")
-"""What a worker does, in order; a failure is recorded with the stage it happened in."""
-
 PROGRESS_MARK = "~"
 """Begins a line that is no stage but tells how far one has come: ``~0.420 Tactic timing``."""
 

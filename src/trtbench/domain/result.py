@@ -121,7 +121,6 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     involuntary_switches: int | None = None
     cpu_s: float | None = None
     peak_memory_bytes: int | None = None
-    gc_collections: int | None = None
     violations_s: dict[str, float] = {}
     """Growth of the GPU's limit counters while measuring: ``power``, ``thermal``, ..."""
     energy_j: float | None = None

@@ -237,12 +237,6 @@ def _look(pid: int) -> os.waitid_result | None:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux)."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _child_setup(*, memory_bytes: int | None) -> Callable[[], None]:
     """Prepare, before the fork, what the child does between fork and exec."""
     parent = os.getpid()
