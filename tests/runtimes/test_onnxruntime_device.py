@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import onnx
+import onnxruntime as library
 import pytest
 from onnx import TensorProto, helper
 
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
-from trtbench.errors import UnavailableError, UsageError
+from trtbench.errors import TrtbenchError, UnavailableError, UsageError
 from trtbench.runtimes import onnxruntime
-from trtbench.runtimes._ort_device import end_trace, nodes_by_provider
+from trtbench.runtimes._ort_device import end_trace, listed, nodes_and_providers
 
 
 @pytest.fixture
@@ -62,15 +64,13 @@ def test_transfers_can_be_left_out_only_with_bound_tensors(spec: RunSpec, tmp_pa
 
 
 def test_a_trace_tells_where_nodes_ran(spec: RunSpec, tmp_path: Path) -> None:
-    import onnxruntime as library
-
     options = library.SessionOptions()
     options.enable_profiling = True
     options.profile_file_prefix = str(tmp_path / "trace")
     options.graph_optimization_level = library.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = library.InferenceSession(spec.model.path, options, providers=["CPUExecutionProvider"])
     session.run(None, {"x": np.zeros((2, 4), np.float32)})
-    assert end_trace(session) == {"CPUExecutionProvider": 2}
+    assert list(end_trace(session).values()) == ["CPUExecutionProvider"] * 2
     assert list(tmp_path.glob("trace*")) == []
 
 
@@ -86,14 +86,136 @@ def test_nodes_are_counted_once_however_often_they_ran(tmp_path: Path) -> None:
     ]
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(events))
-    assert nodes_by_provider(path) == {"CUDAExecutionProvider": 1, "CPUExecutionProvider": 1}
+    assert nodes_and_providers(path) == {
+        "conv": "CUDAExecutionProvider",
+        "topk": "CPUExecutionProvider",
+    }
 
 
 def test_a_provider_that_is_not_installed_says_what_to_install(spec: RunSpec) -> None:
-    import onnxruntime as library
-
     if "CUDAExecutionProvider" in library.get_available_providers():
         pytest.skip("this ONNX Runtime has CUDA")
     with pytest.raises(UnavailableError) as caught:
         onnxruntime.open_session(changed(spec, options={"providers": "cuda"}))
     assert caught.value.fix == "pip install onnxruntime-gpu"
+
+
+class Silent:
+    """A package with CUDA inside whose sessions go on without it, as ONNX Runtime's do."""
+
+    __version__ = "1.31.0"
+    cuda_version = "12.8"
+    GraphOptimizationLevel = library.GraphOptimizationLevel
+    ExecutionMode = library.ExecutionMode
+    SessionOptions = library.SessionOptions
+    OrtValue = library.OrtValue
+
+    def __init__(self, folder: Path, *, problem: Exception | None = None) -> None:
+        self.__file__ = str(folder / "__init__.py")
+        self.calls: list[str] = []
+        self.asked: list[Any] = []
+        self._problem = problem
+
+    def set_default_logger_severity(self, level: int) -> None:
+        pass
+
+    def preload_dlls(self) -> None:
+        self.calls.append("preload")
+
+    def get_available_providers(self) -> list[str]:
+        self.calls.append("list")
+        return ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+
+    def InferenceSession(
+        self, path: str, options: Any, *, providers: list[Any], enable_fallback: int
+    ) -> Any:
+        assert enable_fallback == 0
+        self.asked = providers
+        if self._problem:
+            raise self._problem
+        return library.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def opened(
+    spec: RunSpec, package: Silent, monkeypatch: pytest.MonkeyPatch, **changes: Any
+) -> TrtbenchError:
+    monkeypatch.setitem(sys.modules, "onnxruntime", package)  # type: ignore[arg-type]
+    with pytest.raises(TrtbenchError) as caught:
+        onnxruntime.open_session(changed(spec, **changes))
+    return caught.value
+
+
+def test_a_session_that_went_on_without_cuda_is_refused(
+    spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Silent(tmp_path)
+    told = opened(spec, package, monkeypatch, options={"providers": "cuda"})
+    assert isinstance(told, UnavailableError)
+    assert "'cuda' does not start" in told.message
+    assert package.calls == ["preload", "list"], "libraries first: a plug-in registers with them"
+    assert "libonnxruntime_providers_cuda.so is not part" in told.facts["reason"]
+
+
+def test_the_loader_says_which_library_is_missing(
+    spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "capi").mkdir()
+    (tmp_path / "capi/libonnxruntime_providers_cuda.so").write_bytes(b"no library")
+    told = opened(spec, Silent(tmp_path), monkeypatch, options={"providers": "cuda"})
+    assert "libonnxruntime_providers_cuda.so" in told.facts["reason"]
+    assert told.facts["built for"] == "CUDA 12.8"
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        ("CUDA failure 100: no CUDA-capable device is detected", "trtbench doctor"),
+        (
+            "Failed to load library libonnxruntime_providers_tensorrt.so with error: "
+            "libnvinfer.so.10: cannot open shared object file",
+            'pip install "tensorrt-cu12==10.*"',
+        ),
+        (
+            "Failed to load library libonnxruntime_providers_cuda.so with error: "
+            "libcublasLt.so.12: cannot open shared object file",
+            'pip install "onnxruntime-gpu[cuda,cudnn]"',
+        ),
+    ],
+)
+def test_a_provider_that_fails_is_not_blamed_on_the_model(
+    spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, fix: str
+) -> None:
+    package = Silent(tmp_path, problem=RuntimeError(words))
+    told = opened(spec, package, monkeypatch, options={"providers": "tensorrt,cuda"})
+    assert isinstance(told, UnavailableError)
+    assert told.facts["reason"] == words
+    assert told.fix == fix
+
+
+def test_the_second_gpu_is_told_to_the_provider(
+    spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Silent(tmp_path)
+    opened(spec, package, monkeypatch, options={"providers": "CUDA, cpu"}, device="cuda:1")
+    assert package.asked == [("CUDAExecutionProvider", {"device_id": "1"}), "CPUExecutionProvider"]
+
+
+def test_a_long_list_of_nodes_is_counted() -> None:
+    assert listed(["a", "b"]) == "a, b"
+    assert listed([f"n{i}" for i in range(11)]).endswith("n7 and 3 more")
+
+
+def test_a_cuda_device_asks_for_the_provider_and_never_runs_on_the_cpu(
+    spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Silent(tmp_path)
+    opened(spec, package, monkeypatch, device="cuda:0")
+    assert package.asked == ["CUDAExecutionProvider"]
+
+
+@pytest.mark.parametrize(("device", "providers"), [("cuda:0", "cpu"), ("cpu", "cuda")])
+def test_a_device_and_providers_that_disagree_are_refused(
+    spec: RunSpec, device: str, providers: str
+) -> None:
+    with pytest.raises(UsageError, match="do not go together"):
+        onnxruntime.open_session(changed(spec, device=device, options={"providers": providers}))

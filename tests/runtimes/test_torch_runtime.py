@@ -173,3 +173,35 @@ def test_what_has_no_meaning_is_refused(
     assert ended.returncode == 2
     assert words in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_model_of_a_library_is_checked_against_its_export(models: Path, tmp_path: Path) -> None:
+    """Random weights come from the same seed, so that both are one model."""
+    python = torch_python()
+    assert python is not None
+    library = tmp_path / "timm.py"
+    library.write_text(
+        "from my_nets import Net\n"
+        "def create_model(name, pretrained=False, **more):\n    return Net()\n"
+        "def list_models(*a, **k):\n    return ['net']\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{models}:{tmp_path}", "TMPDIR": str(tmp_path)}
+
+    def trtbench(*words: str) -> str:
+        command = [sys.executable, "-m", "trtbench", *words]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, text=True, timeout=300, capture_output=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    exported = ("--weights", "none", "--input-shape", "-1 3 16 16", "--for", "tensorrt-8.6")
+    trtbench("export", "timm:net", "-o", "net.onnx", *exported, "--python", python)
+    two = ("-r", "torch", "-r", "onnxruntime", "--python", python, "--python", sys.executable)
+    told = trtbench(
+        "check", "timm:net", "net.onnx", *two, "--opt", "torch:weights=none", "--json",
+        "--random", "9", "--batch", "3", "--device", "cpu", "--store", "store",
+        "--shape", "images:3x3x16x16",
+    )  # fmt: skip
+    (output,) = json.loads(told)["candidates"][0]["outputs"]
+    assert output["max_abs"] < 1e-5

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-CPU = "CPUExecutionProvider"
-DEVICES = {"cpu": "cpu", "cuda": "cuda", "tensorrt": "cuda"}
-"""Execution providers by the short names a user writes, and where their tensors live."""
+_NAMED = 8
+"""Nodes that are named where nodes are listed; the rest are counted."""
 
 
 class Binding:
@@ -63,24 +61,30 @@ class Binding:
         return found
 
 
-def nodes_by_provider(profile: Path) -> Counter[str]:
-    """Count the nodes each provider ran, from the trace of one run."""
+def nodes_and_providers(profile: Path) -> dict[str, str]:
+    """Tell which provider ran each node, from the trace of one run."""
     placed: dict[str, str] = {}
     for event in json.loads(profile.read_text(encoding="utf-8")):
         arguments = event.get("args", {})
         if event.get("cat") == "Node" and "provider" in arguments:
             name = event["name"].removesuffix("_kernel_time")
             placed[name] = arguments["provider"]
-    return Counter(placed.values())
+    return placed
 
 
-def end_trace(session: Any) -> Counter[str]:
+def listed(nodes: Sequence[str]) -> str:
+    """Name the first few of many nodes."""
+    more = len(nodes) - _NAMED
+    return ", ".join(nodes[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def end_trace(session: Any) -> dict[str, str]:
     """Stop tracing, tell who ran what, and leave no file behind."""
     profile = Path(session.end_profiling())
     try:
-        return nodes_by_provider(profile)
+        return nodes_and_providers(profile)
     except (OSError, ValueError):
-        return Counter()
+        return {}
     finally:
         with suppress(OSError):
             profile.unlink()

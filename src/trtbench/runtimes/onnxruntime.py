@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from importlib import util
@@ -20,14 +21,24 @@ from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
 from trtbench.host.cuda import index_of
 from trtbench.runtimes._onnx_problems import explain_load_failure
-from trtbench.runtimes._ort_device import CPU, DEVICES, Binding, end_trace
+from trtbench.runtimes._ort_device import Binding, end_trace, listed
+from trtbench.runtimes._ort_providers import (
+    CPU,
+    demand_started,
+    on_gpu,
+    preload,
+    providers,
+    refuse_if_no_device,
+    short_name,
+)
 from trtbench.runtimes._protocols import SERIAL, bench_session
 from trtbench.runtimes._session import Arrays, Stage, refuse_if_out_of_memory
 
 FORMATS = ("onnx",)
 
 OPTIONS = {
-    "providers": "execution providers in order of preference, comma separated (default: CPU)",
+    "providers": "execution providers in order of preference, comma separated (default: cpu, "
+    "and cuda with --device cuda:0)",
     "inter_threads": "threads across operators",
     "spinning": "on or off: whether idle threads spin (default: ONNX Runtime's own, on)",
     "optimization": "disable, basic, extended or all (default: all)",
@@ -66,10 +77,7 @@ def fix() -> str | None:
 
 def device(spec: RunSpec) -> str:
     """CPU providers occupy the whole processor; CUDA ones their GPU."""
-    providers = spec.options.get("providers", "cpu").lower()
-    if "cuda" in providers or "tensorrt" in providers:
-        return spec.device or "cuda:0"
-    return "cpu"
+    return spec.device or "cuda:0" if on_gpu(spec) else "cpu"
 
 
 def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
@@ -88,12 +96,17 @@ def open_session(spec: RunSpec) -> OrtSession:
         ) from None
     onnxruntime.set_default_logger_severity(3)
     options = _session_options(onnxruntime, spec)
-    providers = _providers(onnxruntime, spec)
+    preload(onnxruntime, spec)
+    asked = providers(onnxruntime, spec)
     try:
-        session = onnxruntime.InferenceSession(spec.model.path, options, providers=providers)
+        session = onnxruntime.InferenceSession(
+            spec.model.path, options, providers=asked, enable_fallback=0
+        )
     except Exception as problem:  # ONNX Runtime's exceptions share no base class of their own
         refuse_if_out_of_memory(problem)
+        refuse_if_no_device(onnxruntime, spec, str(problem))
         raise explain_load_failure(spec.model.path, str(problem)) from None
+    demand_started(onnxruntime, session, asked)
     if not binds(spec):
         return OrtSession(session, spec)
     return BoundSession(onnxruntime, session, spec)
@@ -141,15 +154,11 @@ class BoundSession(OrtSession):
 
     def __init__(self, onnxruntime: Any, session: Any, spec: RunSpec) -> None:
         super().__init__(session, spec)
-        first = spec.options.get("providers", "cpu").split(",")[0].strip().lower()
         where = device(spec)
-        self._asked = {name.lower(): name for name in session.get_providers()}.get(
-            f"{first.removesuffix('executionprovider')}executionprovider"
-        )
         self._binding = Binding(
             onnxruntime,
             session,
-            device=DEVICES.get(first.removesuffix("executionprovider"), "cuda"),
+            device="cpu" if where == "cpu" else "cuda",
             index=0 if where == "cpu" else index_of(where),
         )
         self._transfers = spec.transfers
@@ -170,13 +179,15 @@ class BoundSession(OrtSession):
         self._binding.step(transfers=True)()
         if not self._traced:
             return
-        placed = end_trace(self._session)
-        elsewhere = sum(count for name, count in placed.items() if name == CPU != self._asked)
-        self.evidence["fallback_nodes"] = elsewhere
         self._traced = False
-        if self._asked is None:
-            asked = "the provider that was asked for"
-            self.notes = (*self.notes, f"{asked} did not start: all nodes ran on the CPU")
+        placed = end_trace(self._session)
+        elsewhere = [node for node, provider in placed.items() if provider == CPU]
+        self.evidence["fallback_nodes"] = len(elsewhere)
+        if elsewhere:
+            self.evidence["fallback_names"] = listed(elsewhere)
+        counts = Counter(short_name(provider) for provider in placed.values())
+        placement = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+        self.conditions["placement"] = Fact(value=placement or None)
 
     def step(self) -> Callable[[], object]:
         return self._binding.step(transfers=self._transfers)
@@ -250,25 +261,6 @@ def _number(key: str, value: str) -> int:
     if not value.isdigit():
         raise UsageError(f"--opt {key} is a whole number, not {value!r}")
     return int(value)
-
-
-def _providers(onnxruntime: Any, spec: RunSpec) -> list[str]:
-    """Full names for ``cpu``, ``cuda``, ``tensorrt`` and so on; only what is installed."""
-    known = {
-        name.removesuffix("ExecutionProvider").lower(): name
-        for name in onnxruntime.get_available_providers()
-    }
-    chosen = []
-    for word in spec.options.get("providers", "cpu").split(","):
-        short = word.strip().removesuffix("ExecutionProvider").lower()
-        if short not in known:
-            raise UnavailableError(
-                f"ONNX Runtime here has no execution provider {word.strip()!r}",
-                facts={"available": ", ".join(known)},
-                fix="pip install onnxruntime-gpu" if short in ("cuda", "tensorrt") else None,
-            )
-        chosen.append(known[short])
-    return chosen
 
 
 def _tensor(value: Any) -> TensorSpec:

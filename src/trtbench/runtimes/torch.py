@@ -27,6 +27,7 @@ OPTIONS = {
     "channels": "channels of that image (default: 3)",
     "dtypes": "types of the inputs, comma separated (default: float32)",
     "weights": "default, none (random values), or a state dict for a model of a library",
+    "seed": "of random weights (default: 0, as with export, so that both are the same model)",
     "factory": "package.module:function that makes the model of a state dict",
     "trust": "on: load a pickle, which may run any code (default: off)",
 }
@@ -60,6 +61,7 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     settings = _settings(spec)
     torch = import_torch()
     _check_device(torch, spec)
+    torch.manual_seed(_number(spec, "seed", 0))
     loaded = load_model(
         spec.model.path,
         weights=spec.options.get("weights", "default"),

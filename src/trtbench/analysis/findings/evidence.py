@@ -186,6 +186,11 @@ class Evidence:
         value = self._told(key)
         return value if isinstance(value, bool) else None
 
+    def text(self, key: str) -> str | None:
+        """Give a word among the recorded facts or what the machine told."""
+        value = self._told(key)
+        return value if isinstance(value, str) else None
+
     def _told(self, key: str) -> Scalar:
         if self.record is None:
             return None

@@ -73,10 +73,12 @@ def fallback(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when the CPU did work that was meant for the GPU."""
     nodes, breaks = e.fact("fallback_nodes"), e.fact("graph_breaks")
     if nodes:
+        names = e.text("fallback_names")
         yield Hit(
-            message=f"{nodes:.0f} nodes ran on the CPU instead of the device asked for",
+            message=f"{nodes:.0f} nodes ran on the CPU instead of the device asked for"
+            + (f": {names}" if names else ""),
             evidence={"fallback_nodes": nodes},
-            remedy="see which with --profile; replace them or accept the copies they cost",
+            remedy="replace them in the model, or accept the copies they cost",
             concerns="host",
         )
     if breaks:
