@@ -183,7 +183,7 @@ def test_a_model_of_a_library_is_checked_against_its_export(models: Path, tmp_pa
     library.write_text(
         "from my_nets import Net\n"
         "def create_model(name, pretrained=False, **more):\n    return Net()\n"
-        "def list_models(*a, **k):\n    return ['net']\n"
+        "def is_model(name):\n    return name == 'net'\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{models}:{tmp_path}", "TMPDIR": str(tmp_path)}
 
@@ -203,5 +203,5 @@ def test_a_model_of_a_library_is_checked_against_its_export(models: Path, tmp_pa
         "--random", "9", "--batch", "3", "--device", "cpu", "--store", "store",
         "--shape", "images:3x3x16x16",
     )  # fmt: skip
-    (output,) = json.loads(told)["candidates"][0]["outputs"]
+    (output,) = json.loads(told)["check"]["candidates"][0]["checks"]
     assert output["max_abs"] < 1e-5

@@ -18,7 +18,7 @@ from trtbench.errors import InputError, UsageError
 from trtbench.executors.local import check_interpreter
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.chunks import Chunks
-from trtbench.host.models import format_of, model_ref
+from trtbench.host.models import format_of
 from trtbench.store.store import Store
 from trtbench.tasks._contract import completed
 from trtbench.tasks._feed import TASKS, open_feed
@@ -261,7 +261,7 @@ def _run(
         on_progress=lambda done, text: conduct.listen(Event(kind="stage", text=text, done=done)),
     )
     told = Side(
-        model=model_ref(Path(spec.model.path)),
+        model=spec.model,
         runtime=spec.runtime,
         python=outcome.python,
         versions=outcome.versions,
