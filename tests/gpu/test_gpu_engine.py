@@ -28,9 +28,10 @@ def worker(engine: Path, folder: Path, **changes: Any) -> tuple[dict[str, Any], 
     folder.mkdir(exist_ok=True)
     (folder / "job.json").write_text(json.dumps({"job": "bench", "spec": spec}))
     command = [sys.executable, "-m", "trtbench.worker", str(folder / "job.json"), str(folder)]
-    subprocess.run(command, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if (folder / "error.json").is_file():
         return json.loads((folder / "error.json").read_text()), {}
+    assert (folder / "samples.npz").is_file(), f"status {done.returncode}: {done.stderr[-2000:]}"
     with np.load(folder / "samples.npz") as archive:
         return json.loads((folder / "outcome.json").read_text()), dict(archive)
 
@@ -45,6 +46,7 @@ def test_serve_adds_up(engine: Path, tmp_path: Path) -> None:
 
 def test_a_graph_agrees_over_protocols_and_launches(engine: Path, tmp_path: Path) -> None:
     asked = {"cuda_graph": "on"}
+    worker(engine, tmp_path / "clocks", protocol="gpu", transfers=False, **asked)  # raises them
     first = worker(engine, tmp_path / "a", protocol="pipeline", **asked)[1]["gpu"]
     again = worker(engine, tmp_path / "b", protocol="pipeline", **asked)[1]["gpu"]
     bare = worker(engine, tmp_path / "c", protocol="gpu", transfers=False, **asked)[1]["gpu"]
