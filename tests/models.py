@@ -72,6 +72,28 @@ def slow_model(
     return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
 
 
+def threshold_model(path: Path, *, above: float, batch: Dimension = "batch") -> Path:
+    """Write "x" [batch, 30] to the "places" of values above a limit, as many as there are, and "y".
+
+    The places are floating-point numbers, so that they look like scores of classes.
+    """
+    weights = [_weight("limit", np.float32(above))]
+    nodes = [
+        helper.make_node("Greater", ["x", "limit"], ["mask"]),
+        helper.make_node("NonZero", ["mask"], ["found"]),
+        helper.make_node("Split", ["found"], ["rows", "columns"], axis=0),
+        helper.make_node("Squeeze", ["columns"], ["whole"]),
+        helper.make_node("Cast", ["whole"], ["places"], to=TensorProto.FLOAT),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]
+    inputs = [_value("x", TensorProto.FLOAT, [batch, 30])]
+    outputs = [
+        _value("places", TensorProto.FLOAT, ["found"]),
+        _value("y", TensorProto.FLOAT, [batch, 30]),
+    ]
+    return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
+
+
 def tiny_model(path: Path, *, batch: Dimension = "batch") -> Path:
     """Write one small product and a Relu, far below 50 µs: "x" [batch, 16] to "y" [batch, 4]."""
     rng = np.random.default_rng(0)

@@ -151,6 +151,56 @@ def test_divergence_as_scipy_has_it(probabilities: bool) -> None:
     assert classes.js == pytest.approx(js.mean())
 
 
+def test_scores_that_are_no_numbers_name_no_class() -> None:
+    """NaN is not class 0: an engine that lost an item agrees with nobody about it."""
+    reference = np.array([[3.0, 1, 0, 0, 0, 0], [0, 3.0, 0, 0, 0, 1], [3.0, 1, 0, 0, 0, 0]])
+    candidate = reference.copy()
+    candidate[0] = np.nan
+    candidate[1, 2] = np.inf
+    found = checked(reference, candidate)
+    classes = found.classes
+    assert classes is not None
+    assert classes.unranked == 2
+    assert classes.argmax_match == pytest.approx(1 / 3)
+    assert classes.top5_agreement == pytest.approx(1 / 3)
+    assert (classes.kl, classes.kl_max, classes.ranks[0].mae) == (0.0, 0.0, 0.0)
+    assert classes.ranks[0].disagree == pytest.approx(2 / 3)
+    assert found.worst[0].nonfinite == 6
+    assert found.worst[0].max_abs is None, "nothing is left to compare"
+    lost = checked(reference, np.full_like(reference, np.nan)).classes
+    assert lost is not None
+    assert (lost.argmax_match, lost.kl, lost.ranks[0].mae) == (0.0, None, None)
+    assert broken_rules([rule_from_text("kl>1")], [checked(reference, candidate * np.nan)])
+
+
+def test_impossible_classes_keep_divergence_a_number() -> None:
+    reference = np.log(np.array([[0.5, 0.5, 1e-9]]))
+    candidate = np.array([[0.0, -np.inf, -np.inf]])
+    classes = checked(reference, candidate).classes
+    assert classes is not None
+    assert classes.kl is not None
+    assert 100 < classes.kl < 700
+    assert classes.unranked == 0
+
+
+def test_probabilities_against_logits_are_told_and_brought_together() -> None:
+    rng = np.random.default_rng(6)
+    logits = rng.standard_normal((5, 8))
+    classes = checked(logits, softmax(logits, axis=1)).classes
+    assert classes is not None
+    assert classes.mixed
+    assert classes.kl == pytest.approx(0.0, abs=1e-12)
+    assert not checked(logits, logits).classes.mixed
+
+
+def test_what_is_not_finite_on_both_sides_is_identical() -> None:
+    reference = np.full((2, 3), np.nan)
+    assert checked(reference, reference.copy(), classes=False).identical
+    other = reference.copy()
+    other[0, 0] = np.inf
+    assert not checked(reference, other, classes=False).identical
+
+
 def test_shapes_that_differ_are_said_and_break_rules() -> None:
     found = checked(np.ones((2, 3)), np.ones((2, 4)))
     assert found.note == "shapes differ: 3 against 4 per item"

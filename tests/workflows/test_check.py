@@ -10,11 +10,10 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from models import conv_model, multi_input_model
+from models import conv_model, multi_input_model, threshold_model
 from trtbench.cli import run
 from trtbench.domain.feed import Feed
 from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.errors import InputError
 from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed
@@ -143,12 +142,57 @@ def test_chunks_hold_rows_across_files(tmp_path: Path) -> None:
     assert np.array_equal(chunks.whole()["file"], rows)
 
 
-def test_ragged_outputs_are_refused(tmp_path: Path) -> None:
-    writer = ChunkWriter(tmp_path)
-    writer.add({"boxes": np.zeros((1, 3))}, items=1)
-    writer.add({"boxes": np.zeros((1, 4))}, items=1)
-    with pytest.raises(InputError, match="another shape"):
-        writer.flush()
+def test_chunks_hold_items_with_shapes_of_their_own(tmp_path: Path) -> None:
+    writer = ChunkWriter(tmp_path, limit=100)
+    items = [np.full((size, 2), size, np.float32) for size in (3, 0, 4, 4, 1)]
+    for item in items:
+        writer.add({"boxes": item[None], "row": np.ones((1, 3))}, items=1)
+    writer.flush()
+    chunks = Chunks(tmp_path)
+    assert len(list(tmp_path.iterdir())) > 1
+    found = chunks.rows(1, 5)
+    assert found["row"].shape == (4, 3)
+    for own, wanted in zip(found["boxes"], items[1:], strict=True):
+        assert np.array_equal(own, wanted)
+        assert own.shape == wanted.shape
+
+
+def test_outputs_whose_shape_depends_on_the_data_are_compared(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    first = threshold_model(tmp_path / "a.onnx", above=0.5)
+    rng = np.random.default_rng(3)
+    values = rng.uniform(0, 1, (12, 30)).astype(np.float32)
+    values[7, 4] = 0.503
+    values[(values > 0.5) & (values < 0.506) & (values != np.float32(0.503))] = 0.6
+    np.savez(tmp_path / "x.npz", x=values)
+    asked = {"inputs": Inputs(source=str(tmp_path / "x.npz")), "flags": {"batch": 1}}
+    same = check(tmp_path, store, config, first, first, **asked).candidates[0].checks
+    assert [each.output for each in same] == ["places", "y"]
+    assert all(each.identical for each in same)
+    other = threshold_model(tmp_path / "b.onnx", above=0.505)
+    places, y = check(tmp_path, store, config, first, other, **asked).candidates[0].checks
+    assert y.identical
+    assert (places.items, places.misshapen) == (12, 1)
+    assert places.numbers()["shape_mismatch"] == pytest.approx(1 / 12)
+    counts = (values > 0.5).sum(axis=1)
+    assert places.elements == counts.sum()
+    assert places.close == pytest.approx(1 - counts[7] / counts.sum())
+    assert places.max_abs == 0, "what can be compared is equal"
+    assert places.classes is None
+    assert places.worst[0].name == "item 7"
+    assert places.worst[0].shapes == f"{counts[7]} against {counts[7] - 1}"
+    with np.load(next((tmp_path / "out" / "worst").glob("b-0-item_7.npz"))) as saved:
+        assert len(saved["reference/places"]) == counts[7]
+
+
+def test_an_output_without_rows_is_left_out_of_batches_and_named(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    model = threshold_model(tmp_path / "a.onnx", above=0.5)
+    found = check(tmp_path, store, config, model, model, flags={"batch": 4})
+    assert [each.output for each in found.candidates[0].checks] == ["y"]
+    assert any("places" in note and "--batch 1" in note for note in found.candidates[0].notes)
 
 
 def test_layers_point_at_the_node_that_was_changed(

@@ -6,7 +6,6 @@ tolerance: an element is close when \\|t - r\\| <= atol + rtol \\|r\\|: numpy.is
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.check_classes import ClassCheck, ClassTally
+from trtbench.analysis.check_worst import Worst, WorstItem
 from trtbench.analysis.numeric import sqnr_from_rel_l2
 from trtbench.domain.spec import Value
 
@@ -23,7 +23,6 @@ Floats = NDArray[np.float64]
 RTOL, ATOL = 1e-3, 1e-8
 TINY = 1e-8
 """Added to \\|r\\| in relative errors, so that zeros do not make them infinite."""
-KEPT_WORST = 5
 BLOCK = 2**20
 """Elements to look at in one go: float64 and what is derived from it is many times the size."""
 SCALES = (0.005, 0.01, 0.1, 0.2, 0.5, 1.0)
@@ -50,16 +49,6 @@ class ScalePoint(Value, frozen=True, kw_only=True):
     part: float
     atol: float
     close: float
-
-
-class WorstItem(Value, frozen=True, kw_only=True):
-    """One of the inputs for which a candidate is farthest off."""
-
-    item: int
-    name: str
-    rel_l2: float | None
-    max_abs: float | None
-    nonfinite: int
 
 
 class OutputCheck(Value, frozen=True, kw_only=True):
@@ -90,6 +79,9 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     """Mean of t - r over the root mean square of r."""
     p90_reference: float | None
     identical: bool
+    """Every element is the same, what is not finite included."""
+    misshapen: int = 0
+    """Items for which the sides gave different shapes; their elements are close to nothing."""
     classes: ClassCheck | None = None
     sweep: tuple[SweepPoint, ...] = ()
     scales: tuple[ScalePoint, ...] = ()
@@ -105,6 +97,7 @@ class OutputCheck(Value, frozen=True, kw_only=True):
         found: dict[str, float | int | None] = {name: getattr(self, name) for name in named}
         found["nonfinite"] = self.nan + self.inf
         found["equality"] = self.close
+        found["shape_mismatch"] = self.misshapen / self.items if self.items else None
         if self.classes is not None:
             found |= self.classes.numbers()
         return found
@@ -127,18 +120,38 @@ class OutputTally:
         self._by_atol, self._by_rtol, self._sizes = (
             np.zeros(len(_EDGES) + 1, np.int64) for _ in range(3)
         )
-        self._worst: list[tuple[float, int, WorstItem]] = []
-        self._note: str | None = None
+        self._worst = Worst()
+        self._unlike = 0
+        self._misshapen: list[str] = []
+        self._width: int | None = None
+        self._ragged = False
 
     def add(self, reference: NDArray[Any], candidate: NDArray[Any], *, start: int) -> None:
-        """Take rows of the same items, the first of which has the number ``start``."""
-        if reference.shape != candidate.shape:
-            self._note = f"shapes differ: {_dims(reference)} against {_dims(candidate)} per item"
+        """Take rows of the same items, the first of which has the number ``start``.
+
+        Arrays of arrays hold items that each have a shape of their own.
+        """
+        if reference.dtype == object or reference.shape != candidate.shape:
+            for place, (wanted, found) in enumerate(zip(reference, candidate, strict=True)):
+                self._add_item(np.asarray(wanted), np.asarray(found), item=start + place)
             return
         step = max(1, BLOCK * len(reference) // max(1, reference.size))
         for low in range(0, len(reference), step):
             cut = slice(low, low + step)
             self._add(reference[cut], candidate[cut], start=start + low)
+
+    def _add_item(self, wanted: NDArray[Any], found: NDArray[Any], *, item: int) -> None:
+        """Take one item whose shape may be its own: another one on each side matches nothing."""
+        self._ragged = True
+        if wanted.shape == found.shape:
+            self._add(wanted[None], found[None], start=item)
+            return
+        shapes = f"{_dims(wanted)} against {_dims(found)}"
+        self._items += 1
+        self._elements += max(wanted.size, found.size)
+        self._unlike += 1
+        self._misshapen.append(shapes)
+        self._worst.add_misshapen(item, shapes)
 
     def _add(self, reference: NDArray[Any], candidate: NDArray[Any], *, start: int) -> None:
         rows = len(reference)
@@ -154,10 +167,15 @@ class OutputTally:
         self._inf += int(np.count_nonzero(known & np.isinf(found)))
         close = np.isclose(found, wanted, rtol=self.rtol, atol=self.atol, equal_nan=True)
         self._close += int(np.count_nonzero(close))
+        same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
+        self._unlike += int(np.count_nonzero(~same))
         r, t = np.where(usable, wanted, 0.0), np.where(usable, found, 0.0)
         self._add_sums(r, t, usable, reference.shape[1:], start)
-        self._add_worst(r, t, (known & ~np.isfinite(found)).sum(axis=1), start)
-        if self._are_classes(reference):
+        broken = (known & ~np.isfinite(found)).sum(axis=1)
+        self._worst.add(r, t, usable, broken, start=start)
+        self._width, before = wanted.shape[1], self._width
+        self._ragged |= before not in (None, self._width)
+        if not self._ragged and self._are_classes(reference):
             self._tally = self._tally or ClassTally()
             self._tally.add(wanted, found)
 
@@ -174,7 +192,7 @@ class OutputTally:
             elements=self._elements,
             rtol=self.rtol,
             atol=self.atol,
-            close=self._close / self._elements if self._elements else None,
+            close=self._close / self._elements if self._elements and self._width else None,
             nan=self._nan,
             inf=self._inf,
             reference_nonfinite=self._odd,
@@ -189,12 +207,13 @@ class OutputTally:
             cosine=self._cosine() if some else None,
             bias=_ratio(self._sums["error"] / count, rms) if some else None,
             p90_reference=p90,
-            identical=bool(some and not self._sums["error2"] and not self._nan and not self._inf),
-            classes=self._tally.result() if self._tally else None,
+            identical=bool(self._elements and not self._unlike),
+            misshapen=len(self._misshapen),
+            classes=self._tally.result() if self._tally and not self._ragged else None,
             sweep=self._sweep(),
             scales=self._scales(p90),
-            worst=self._named_worst(names),
-            note=self._note or (None if self._elements else "nothing to compare"),
+            worst=self._worst.named(names),
+            note=self._note(),
         )
 
     def _add_sums(
@@ -228,23 +247,13 @@ class OutputTally:
             places = np.searchsorted(_EDGES, values, side="left")
             tally += np.bincount(places, minlength=len(_EDGES) + 1)
 
-    def _add_worst(self, r: Floats, t: Floats, broken: NDArray[Any], start: int) -> None:
-        error = t - r
-        noise, signal = np.linalg.norm(error, axis=1), np.linalg.norm(r, axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            drift = np.where(noise == 0.0, 0.0, noise / signal)
-        badness = np.where(broken > 0, np.inf, np.nan_to_num(drift, nan=0.0, posinf=1e300))
-        for row in np.argsort(-badness, kind="stable")[:KEPT_WORST]:
-            item = WorstItem(
-                item=start + int(row),
-                name="",
-                rel_l2=float(drift[row]) if math.isfinite(drift[row]) else None,
-                max_abs=float(np.abs(error[row]).max(initial=0.0)),
-                nonfinite=int(broken[row]),
-            )
-            entry = (float(badness[row]), -item.item, item)
-            push = heapq.heappush if len(self._worst) < KEPT_WORST else heapq.heappushpop
-            push(self._worst, entry)
+    def _note(self) -> str | None:
+        """Why nothing could be compared, where that is so."""
+        if self._misshapen and len(self._misshapen) == self._items:
+            kinds = sorted(set(self._misshapen))
+            more = f" and {len(kinds) - 1} other pairs" if len(kinds) > 1 else ""
+            return f"shapes differ: {kinds[0]} per item{more}"
+        return None if self._elements else "nothing to compare"
 
     def _are_classes(self, reference: NDArray[Any]) -> bool:
         """Whether rows are scores of classes: asked for, or by their shape."""
@@ -293,20 +302,6 @@ class OutputTally:
         place = int(np.searchsorted(np.cumsum(self._sizes), q * self._sizes.sum()))
         return float(_EDGES[place]) if place < len(_EDGES) else None
 
-    def _named_worst(self, names: tuple[str, ...]) -> tuple[WorstItem, ...]:
-        ordered = sorted(self._worst, reverse=True)
-        return tuple(
-            WorstItem(
-                item=each.item,
-                name=names[each.item] if each.item < len(names) else f"item {each.item}",
-                rel_l2=each.rel_l2,
-                max_abs=each.max_abs,
-                nonfinite=each.nonfinite,
-            )
-            for badness, _, each in ordered
-            if badness > 0
-        )
-
 
 def pair_outputs(reference: Mapping[str, Any], candidate: Mapping[str, Any]) -> dict[str, str]:
     """Reference's outputs to the candidate's: by name, else by place when there are as many."""
@@ -323,5 +318,5 @@ def _ratio(part: float, whole: float) -> float | None:
     return 0.0 if not part else None
 
 
-def _dims(rows: NDArray[Any]) -> str:
-    return "x".join(map(str, rows.shape[1:])) or "scalar"
+def _dims(item: NDArray[Any]) -> str:
+    return "x".join(map(str, item.shape)) or "scalar"

@@ -13,6 +13,8 @@ from trtbench.domain.spec import Value
 
 RANKS = 10
 TOP = 5
+LEAST = 1e-300
+"""What a probability of zero counts as: KL divergence is 690 nats at most."""
 
 Floats = NDArray[np.float64]
 
@@ -21,12 +23,14 @@ class RankRow(Value, frozen=True, kw_only=True):
     """How two models differ at one place of their rankings, over all inputs."""
 
     rank: int
-    mae: float
+    mae: float | None
     """Mean \\|a[c] - b[c]\\| where c is the class at this place of the candidate (toolkit 002)."""
-    mae_reference: float
+    mae_reference: float | None
     """The same with the class at this place of the reference."""
-    mae_sorted: float
-    """Mean difference of the scores at this place, whatever their classes."""
+    mae_sorted: float | None
+    """Mean difference of the scores at this place, whatever their classes.
+
+    Means are over items with finite scores there on both sides; ``None`` without any."""
     disagree: float
     """Share of inputs with another class at this place."""
     disagree_clear: float | None
@@ -40,18 +44,23 @@ class ClassCheck(Value, frozen=True, kw_only=True):
 
     items: int
     classes: int
+    unranked: int
+    """Items with a NaN or +Inf on a side: they have no order of classes, so they agree in none,
+    and are left out of means."""
     argmax_match: float
     argmax_interval: Interval
     top5_agreement: float | None
     """Mean Jaccard index of the sets of the five best; ``None`` with fewer than six classes."""
-    kl: float
+    kl: float | None
     """Mean KL(reference, candidate) of the probabilities, in nats."""
-    kl_max: float
-    js: float
-    probability_shift: float
+    kl_max: float | None
+    js: float | None
+    probability_shift: float | None
     """Mean \\|difference\\| of the probability of the reference's best class."""
     probabilities: bool
     """Whether the outputs were probabilities already; else softmax made them so."""
+    mixed: bool
+    """Whether only one side gives probabilities, and the other scores that are none yet."""
     ranks: tuple[RankRow, ...]
 
     def numbers(self) -> dict[str, float | int | None]:
@@ -74,13 +83,19 @@ class ClassTally:
         self._errors: list[NDArray[np.float64]] = []
         self._jaccard = self._kl = self._js = self._shift = 0.0
         self._kl_max = 0.0
-        self._classes = 0
-        self._are_probabilities = True
+        self._classes = self._items = self._ranked = 0
+        self._are_probabilities = [True, True]
 
     def add(self, reference: Floats, candidate: Floats) -> None:
         """Take rows of items, scores beside each other."""
-        a, b = (np.nan_to_num(each, nan=-np.inf, neginf=-np.inf) for each in (reference, candidate))
-        self._classes = a.shape[1]
+        self._classes = reference.shape[1]
+        self._items += len(reference)
+        ordered = ~np.any([np.isnan(each) | np.isposinf(each) for each in (reference, candidate)],
+                          axis=(0, 2))  # fmt: skip
+        a, b = reference[ordered], candidate[ordered]
+        self._ranked += len(a)
+        if not len(a):
+            return
         count = min(RANKS, a.shape[1])
         first, second = (ranking(each, count + 1) for each in (a, b))
         own, other = first[:, :count], second[:, :count]
@@ -100,32 +115,36 @@ class ClassTally:
         self._add_divergence(a, b, own[:, 0])
 
     def result(self) -> ClassCheck:
-        same = np.concatenate(self._same)
-        gaps = np.concatenate(self._gaps)
-        errors = np.concatenate(self._errors, axis=1)
-        items = len(same)
+        places = min(RANKS, self._classes)
+        same = np.concatenate([np.zeros((0, places), bool), *self._same])
+        gaps = np.concatenate([np.zeros((0, places)), *self._gaps])
+        errors = np.concatenate([np.zeros((3, 0, places)), *self._errors], axis=1)
+        items, ranked = self._items, self._ranked
         hits = int(same[:, 0].sum())
         return ClassCheck(
             items=items,
             classes=self._classes,
+            unranked=items - ranked,
             argmax_match=hits / items,
             argmax_interval=wilson(hits, items),
             top5_agreement=self._jaccard / items if self._classes > TOP else None,
-            kl=self._kl / items,
-            kl_max=self._kl_max,
-            js=self._js / items,
-            probability_shift=self._shift / items,
-            probabilities=self._are_probabilities,
+            kl=self._kl / ranked if ranked else None,
+            kl_max=self._kl_max if ranked else None,
+            js=self._js / ranked if ranked else None,
+            probability_shift=self._shift / ranked if ranked else None,
+            probabilities=all(self._are_probabilities) and ranked > 0,
+            mixed=self._are_probabilities[0] != self._are_probabilities[1],
             ranks=tuple(
-                _rank_row(place, same[:, place], gaps[:, place], errors[:, :, place])
-                for place in range(same.shape[1])
+                _rank_row(place, same[:, place], gaps[:, place], errors[:, :, place], items=items)
+                for place in range(places)
             ),
         )
 
     def _add_divergence(self, a: Floats, b: Floats, best: NDArray[np.int64]) -> None:
-        as_is = bool((a >= 0).all() and np.allclose(a.sum(axis=1), 1.0, atol=1e-2))
-        self._are_probabilities &= as_is
-        p, q = (_log_probabilities(each, as_is=as_is) for each in (a, b))
+        as_is = [are_probabilities(each) for each in (a, b)]
+        known = zip(self._are_probabilities, as_is, strict=True)
+        self._are_probabilities = [before and now for before, now in known]
+        p, q = (_log_probabilities(e, as_is=s) for e, s in zip((a, b), as_is, strict=True))
         kl = np.maximum((np.exp(p) * (p - q)).sum(axis=1), 0.0)
         middle = np.logaddexp(p, q) - np.log(2.0)
         js = ((np.exp(p) * (p - middle)).sum(axis=1) + (np.exp(q) * (q - middle)).sum(axis=1)) / 2
@@ -134,6 +153,12 @@ class ClassTally:
         self._kl_max = max(self._kl_max, float(kl.max(initial=0.0)))
         self._js += float(np.maximum(js, 0.0).sum())
         self._shift += float(np.abs(np.exp(p[rows, best]) - np.exp(q[rows, best])).sum())
+
+
+def are_probabilities(scores: NDArray[Any]) -> bool:
+    """Whether rows hold probabilities of classes: none is negative, and they add up to one."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool((scores >= 0).all() and np.allclose(scores.sum(axis=1), 1.0, atol=1e-2))
 
 
 def ranking(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
@@ -157,7 +182,7 @@ def _distance(
 ) -> Floats:
     with np.errstate(invalid="ignore"):
         apart = np.take_along_axis(a, classes_a, 1) - np.take_along_axis(b, classes_b, 1)
-    return np.abs(np.nan_to_num(apart, nan=0.0))
+    return np.asarray(np.abs(apart), np.float64)
 
 
 def _jaccard(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
@@ -166,25 +191,30 @@ def _jaccard(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
 
 
 def _log_probabilities(scores: Floats, *, as_is: bool) -> Floats:
+    """Logarithms of probabilities, none below that of the least there is: KL stays a number."""
     if as_is:
-        return np.asarray(np.log(np.maximum(scores, 1e-300)), np.float64)
-    lowest = np.finfo(np.float64).min / 4
-    held = np.clip(scores, lowest, -lowest)
-    shifted = held - held.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)), np.float64)
+        return np.asarray(np.log(np.maximum(scores, LEAST)), np.float64)
+    top = scores.max(axis=1, keepdims=True)
+    shifted = scores - np.where(np.isfinite(top), top, 0.0)
+    logs = shifted - np.log(np.maximum(np.exp(shifted).sum(axis=1, keepdims=True), LEAST))
+    return np.asarray(np.maximum(logs, np.log(LEAST)), np.float64)
 
 
 def _rank_row(
-    place: int, same: NDArray[np.bool_], gaps: Floats, errors: NDArray[np.float64]
+    place: int, same: NDArray[np.bool_], gaps: Floats, errors: NDArray[np.float64], *, items: int
 ) -> RankRow:
-    mae, mae_reference, mae_sorted = (float(each.mean()) for each in errors)
-    clear = gaps >= 2 * mae_reference
+    mae, mae_reference, mae_sorted = (_mean(each[np.isfinite(each)]) for each in errors)
+    clear = gaps >= 2 * (mae_reference or 0.0)
     return RankRow(
         rank=place + 1,
         mae=mae,
         mae_reference=mae_reference,
         mae_sorted=mae_sorted,
-        disagree=float((~same).mean()),
+        disagree=1.0 - float(same.sum()) / items,
         disagree_clear=float((~same[clear]).mean()) if clear.any() else None,
         clear=int(clear.sum()),
     )
+
+
+def _mean(values: Floats) -> float | None:
+    return float(values.mean()) if len(values) else None

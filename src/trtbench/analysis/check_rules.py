@@ -13,9 +13,9 @@ from trtbench.errors import UsageError, near_miss
 from trtbench.units import fraction_from_text
 
 METRICS = (
-    "close", "equality", "nan", "inf", "nonfinite", "max_abs", "mean_abs", "max_rel", "mean_rel",
-    "rmse", "rel_l2", "sqnr_db", "cosine", "bias", "argmax_match", "argmax_mismatch",
-    "top5_agreement", "kl", "kl_max", "js",
+    "close", "equality", "nan", "inf", "nonfinite", "shape_mismatch", "max_abs", "mean_abs",
+    "max_rel", "mean_rel", "rmse", "rel_l2", "sqnr_db", "cosine", "bias", "argmax_match",
+    "argmax_mismatch", "top5_agreement", "kl", "kl_max", "js",
 )  # fmt: skip
 
 _RULE = re.compile(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from trtbench.analysis.check import OutputCheck
+    from trtbench.analysis.check_worst import WorstItem
     from trtbench.workflows.check import Candidate, Checked
     from trtbench.workflows.check_layers import LayersChecked
 
@@ -57,15 +58,43 @@ def _show_candidate(console: Console, candidate: Candidate) -> None:
     for check in candidate.checks:
         if check.note:
             console.print(f"{check.output}: {check.note}", style="red", markup=False)
+        _show_oddities(console, check)
+        if check.identical:
+            console.print(f"{check.output}: equal to the reference's everywhere", markup=False)
+            continue
         if check.classes is not None:
             _show_classes(console, check)
         _show_sweep(console, check)
         for worst in check.worst[:3]:
-            console.print(
-                f"worst        {check.output}: {worst.name} (rel. L2 {_number(worst.rel_l2)}, max "
-                f"{_number(worst.max_abs)}, not finite {worst.nonfinite})",
-                markup=False,
-            )
+            console.print(f"worst        {check.output}: {_worst_words(worst)}", markup=False)
+
+
+def _show_oddities(console: Console, check: OutputCheck) -> None:
+    """Say what numbers alone would hide."""
+    told = []
+    if check.reference_nonfinite:
+        told.append(f"{check.reference_nonfinite} values of the reference are not finite")
+    if check.misshapen and not check.note:
+        told.append(
+            f"{check.misshapen} of {check.items} inputs give another shape than the reference; "
+            "they match nothing and are left out of means"
+        )
+    classes = check.classes
+    if classes is not None and classes.unranked:
+        told.append(f"{classes.unranked} of {classes.items} inputs have no best class: NaN or Inf")
+    if classes is not None and classes.mixed:
+        told.append("one side gives probabilities, the other scores before softmax")
+    for words in told:
+        console.print(f"{check.output}: {words}", style="yellow", markup=False)
+
+
+def _worst_words(worst: WorstItem) -> str:
+    if worst.shapes is not None:
+        return f"{worst.name} (shape {worst.shapes})"
+    return (
+        f"{worst.name} (rel. L2 {_number(worst.rel_l2)}, max {_number(worst.max_abs)}, "
+        f"not finite {worst.nonfinite})"
+    )
 
 
 def _numbers(checks: tuple[OutputCheck, ...]) -> Table:
@@ -99,7 +128,7 @@ def _show_classes(console: Console, check: OutputCheck) -> None:
         f"(max {_number(classes.kl_max)})",
         markup=False,
     )
-    table = _table("rank", *(str(row.rank) for row in classes.ranks))
+    table = _table(f"{check.output}: rank", *(str(row.rank) for row in classes.ranks))
     table.add_row("MAE", *(_number(row.mae, digits=3) for row in classes.ranks))
     shares = (text_from_fraction(row.disagree) for row in classes.ranks)
     table.add_row("disagree", *shares)
@@ -111,7 +140,7 @@ def _show_sweep(console: Console, check: OutputCheck) -> None:
     points = [point for point in check.sweep if point.tolerance in SWEEP]
     if not points:
         return
-    table = _table("tolerance", *(f"{point.tolerance:g}" for point in points))
+    table = _table(f"{check.output}: tolerance", *(f"{point.tolerance:g}" for point in points))
     table.add_row("as atol", *(text_from_fraction(p.by_atol) for p in points))
     table.add_row("as rtol", *(text_from_fraction(p.by_rtol) for p in points))
     console.print(table)

@@ -1,15 +1,18 @@
-"""Arrays with one row per item, in files of bounded size: written as they come, read by rows."""
+"""Arrays with one row per item, in files of bounded size: written as they come, read by rows.
+
+Where items have shapes of their own, as behind NonZero or NMS, rows are an array of arrays.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.errors import InputError, write_error
+from trtbench.errors import write_error
 
 Array = NDArray[np.generic]
 Arrays = Mapping[str, Array]
@@ -19,6 +22,8 @@ CHUNK_BYTES = 2**26
 
 _MARK = "a/"
 """Before every name: numpy keeps some names for itself."""
+_FLAT, _SHAPES = "f/", "s/"
+"""Before the names of items with shapes of their own: all values in a row, and the shapes."""
 _NAME = re.compile(r"(?P<stem>.+)-(?P<start>\d+)-(?P<stop>\d+)\.npz")
 
 
@@ -43,23 +48,15 @@ class ChunkWriter:
         if not self._parts:
             return
         path = self._folder / f"{self._stem}-{self._start:09d}-{self._stop:09d}.npz"
-        joined = {_MARK + name: self._join(name) for name in self._parts[0]}
+        joined: dict[str, Array] = {}
+        for name in self._parts[0]:
+            if all(name in part for part in self._parts):
+                joined |= _stored(name, joined_rows([part[name] for part in self._parts]))
         try:
             np.savez(path, **joined)  # type: ignore[arg-type]
         except OSError as problem:
             raise write_error(path, problem) from None
         self._parts, self._start, self._bytes = [], self._stop, 0
-
-    def _join(self, name: str) -> Array:
-        parts = [part[name] for part in self._parts]
-        shapes = {part.shape[1:] for part in parts}
-        if len(shapes) > 1:
-            raise InputError(
-                f"the output {name!r} has another shape for every input",
-                facts={"shapes": ", ".join("x".join(map(str, s)) for s in sorted(shapes))},
-                fix="compare a model without the part whose output depends on the data (NMS)",
-            )
-        return np.concatenate(parts)
 
 
 class Chunks:
@@ -92,20 +89,61 @@ class Chunks:
                 held = self._load(path)
                 cut = slice(max(start, low) - low, min(stop, high) - low)
                 parts.append({name: array[cut] for name, array in held.items()})
-        if not parts:
-            return {}
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return _joined(parts)
 
     def whole(self) -> dict[str, Array]:
         """Give everything at once; for arrays known to be small."""
-        parts = [arrays for _, arrays in self]
-        if not parts:
-            return {}
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return _joined([arrays for _, arrays in self])
 
     def _load(self, path: Path) -> dict[str, Array]:
         if path != self._at:
             with np.load(path, allow_pickle=False) as archive:
-                self._held = {n.removeprefix(_MARK): archive[n] for n in archive.files}
+                self._held = _restored({name: archive[name] for name in archive.files})
             self._at = path
         return self._held
+
+
+def joined_rows(parts: Sequence[Array]) -> Array:
+    """Put rows below each other; an array of arrays when items have shapes of their own."""
+    if len({(part.shape[1:], part.dtype == object) for part in parts}) == 1:
+        return np.concatenate(parts)
+    return _array_of_arrays([row for part in parts for row in part])
+
+
+def _joined(parts: Sequence[Arrays]) -> dict[str, Array]:
+    names = [name for name in (parts[0] if parts else ()) if all(name in part for part in parts)]
+    return {name: joined_rows([part[name] for part in parts]) for name in names}
+
+
+def _stored(name: str, rows: Array) -> dict[str, Array]:
+    """What is written of rows: themselves, or the values and the shapes of every item."""
+    if rows.dtype != object:
+        return {_MARK + name: rows}
+    items = [np.asarray(row) for row in rows]
+    most = max(item.ndim for item in items)
+    shapes = [(item.ndim, *item.shape, *[0] * (most - item.ndim)) for item in items]
+    flat = np.concatenate([item.reshape(-1) for item in items])
+    return {_FLAT + name: flat, _SHAPES + name: np.array(shapes, np.int64)}
+
+
+def _restored(stored: Mapping[str, Array]) -> dict[str, Array]:
+    found = {}
+    for mark, array in stored.items():
+        name = mark[len(_MARK) :]
+        if mark.startswith(_MARK):
+            found[name] = array
+        elif mark.startswith(_FLAT):
+            shapes = [tuple(row[1 : 1 + row[0]]) for row in stored[_SHAPES + name]]
+            ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+            values = np.split(array, ends[:-1])
+            rows = [v.reshape(shape) for v, shape in zip(values, shapes, strict=True)]
+            found[name] = _array_of_arrays(rows)
+    return found
+
+
+def _array_of_arrays(rows: Sequence[Array]) -> Array:
+    # numpy would make one array of those that happen to be of equal shapes.
+    made = np.empty(len(rows), object)
+    for place, row in enumerate(rows):
+        made[place] = row
+    return made

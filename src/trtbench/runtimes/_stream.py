@@ -70,10 +70,10 @@ def stream(
             batch=work.size,
             load_s=load_s,
             inputs=session.inputs,
-            outputs=session.outputs,
+            outputs=tuple(each for each in session.outputs if each.name not in work.left_out),
             inputs_sha256=work.digest.hexdigest(),
             conditions=session.conditions,
-            notes=(*session.notes, *source.notes),
+            notes=(*session.notes, *source.notes, *work.notes()),
         )
     finally:
         close_session(session)
@@ -87,6 +87,7 @@ class _Pass:
     ) -> None:
         self.session, self.source, self.decode, self.size = session, source, decode, size
         self.digest = hashlib.sha256()
+        self.left_out: dict[str, str] = {}
         self._folder = folder
         self._rows = {tensor.name for tensor in session.inputs if _has_rows(tensor, session.inputs)}
         self._columns = {name: array("d") for name in ("items", *PARTS)}
@@ -114,7 +115,7 @@ class _Pass:
         begun = time.perf_counter()
         outputs, padded, model_s = self._infer(feed, stop - start)
         inference = time.perf_counter() - begun
-        kept = {name: _per_item(name, each, stop - start, padded) for name, each in outputs.items()}
+        kept = self._kept(outputs, stop - start, padded)
         begun = time.perf_counter()
         decoded = self.decode(kept, loaded) if self.decode else kept
         post = time.perf_counter() - begun
@@ -123,6 +124,29 @@ class _Pass:
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
         return decoded
+
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, and why."""
+        return tuple(
+            f"the output {name} does not hold one row per item of a batch of {self.size} "
+            f"({shape}) and was left out; --batch 1 keeps it"
+            for name, shape in self.left_out.items()
+        )
+
+    def _kept(self, outputs: Outputs, length: int, padded: int) -> Outputs:
+        """Cut outputs to one row per item; those that hold none are left out if others do."""
+        kept = {name: _per_item(each, length, padded) for name, each in outputs.items()}
+        for name in (name for name, each in kept.items() if each is None):
+            shape = "x".join(map(str, outputs[name].shape)) or "scalar"
+            self.left_out.setdefault(name, shape)
+        found = {n: each for n, each in kept.items() if each is not None and n not in self.left_out}
+        if not found:
+            raise InputError(
+                "no output holds one row per item",
+                facts={**self.left_out, "batch": padded},
+                fix="--batch 1",
+            )
+        return found
 
     def _joined(self, tensor: TensorSpec, items: Sequence[Arrays]) -> NDArray[np.generic]:
         if tensor.name not in items[0]:
@@ -215,9 +239,7 @@ def _typed(values: NDArray[Any], tensor: TensorSpec) -> NDArray[np.generic]:
     return np.ascontiguousarray(values, dtype=tensor.dtype)
 
 
-def _per_item(
-    name: str, output: NDArray[np.generic], length: int, padded: int
-) -> NDArray[np.generic]:
+def _per_item(output: NDArray[np.generic], length: int, padded: int) -> NDArray[np.generic] | None:
     """Cut an output to one row per item, whatever its own leading dimension is."""
     if output.ndim and output.shape[0] == padded:
         return output[:length]
@@ -225,8 +247,4 @@ def _per_item(
         return output[None]
     if output.ndim and output.shape[0] % padded == 0:
         return output.reshape(padded, output.shape[0] // padded, *output.shape[1:])[:length]
-    raise InputError(
-        f"the output {name!r} does not hold one row per item",
-        facts={"shape": "x".join(map(str, output.shape)) or "scalar", "batch": padded},
-        fix="--batch 1",
-    )
+    return None
