@@ -32,6 +32,7 @@ from trtbench.analysis.summary import (
 )
 from trtbench.domain.result import LaunchFacts
 from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import TensorSpec
 
 
 def test_ten_numbers_by_hand() -> None:
@@ -190,6 +191,26 @@ def test_a_run_brings_its_wall_time_and_batch() -> None:
     summary = summary_from_run(run(times, launches=facts, spec=spec(batch=4)))
     assert summary.queries_per_s == pytest.approx(4.0)
     assert summary.items_per_s == pytest.approx(16.0)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "items"),
+    [
+        (((8, 3, 32, 32),), 8),
+        (((8, 128), (8, 128)), 8),
+        (((8, 128), (1,)), 8),
+        (((8, 128), (4, 128)), 1),
+        (((16,),), 1),
+    ],
+)
+def test_without_a_batch_the_shapes_that_were_run_tell_the_items(
+    shapes: tuple[tuple[int, ...], ...], items: int
+) -> None:
+    inputs = tuple(TensorSpec(name="x", dtype="float32", shape=shape) for shape in shapes)
+    times = IterationTimes(host=np.full(10, 0.1))
+    summary = summary_from_run(run(times, inputs=inputs, spec=spec(batch=None)))
+    assert summary.queries_per_s == pytest.approx(10.0)
+    assert summary.items_per_s == pytest.approx(10.0 * items)
 
 
 def test_nothing_measured_gives_no_columns() -> None:

@@ -126,6 +126,13 @@ def test_a_batch_goes_to_every_dynamic_leading_dimension_and_leaves_the_others()
 IMAGES = np.arange(10 * 48, dtype=np.float32).reshape(10, 3, 4, 4)
 
 
+def test_a_batch_and_shapes_that_disagree_are_refused():
+    x = TensorSpec(name="x", dtype="float32", shape=("n", 4))
+    with pytest.raises(UsageError, match="--batch 4 does not agree"):
+        resolve(x, batch=4, shapes={"x": (8, 4)})
+    assert resolve(x, batch=8, shapes={"x": (8, 4)})[0][0].shape == (8, 4)
+
+
 def write(folder, kind: str, array: np.ndarray, name: str = "image"):
     if kind == "npz":
         np.savez(folder / "data.npz", **{name: array})

@@ -88,9 +88,9 @@ def _inputs(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
     elif not _same_inputs(a, b):
         message = f"input shapes or types differ: {_shapes(a)} against {_shapes(b)}"
         yield _difference("inputs", _shapes(a), _shapes(b), message, blocking=True)
-    if (a.spec.batch or 1) != (b.spec.batch or 1):
-        message = f"batch {a.spec.batch or 1} against {b.spec.batch or 1}"
-        yield _difference("batch", a.spec.batch, b.spec.batch, message, blocking=True)
+    if a.items_per_query != b.items_per_query:
+        message = f"batch {a.items_per_query} against {b.items_per_query}"
+        yield _difference("batch", a.batch, b.batch, message, blocking=True)
 
 
 def _protocol(a: RunRecord, b: RunRecord) -> Iterator[Difference]:

@@ -204,7 +204,7 @@ def _shape(record: RunRecord) -> str:
     if record.inputs:
         return ", ".join("x".join(map(str, each.shape)) for each in record.inputs)
     given = ", ".join("x".join(map(str, shape)) for shape in record.spec.shapes.values())
-    return given or f"batch {record.spec.batch or 1}"
+    return given or f"batch {record.items_per_query}"
 
 
 def _told(name: str, fact: Fact | None) -> object:

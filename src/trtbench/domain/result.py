@@ -14,7 +14,7 @@ from trtbench.domain.samples import (
     LayerProfile,
     TelemetrySample,
 )
-from trtbench.domain.spec import RunSpec, TensorSpec, Value
+from trtbench.domain.spec import RunSpec, TensorSpec, Value, batch_from_shapes
 
 SCHEMA = 1
 """Version of run.json; a reader refuses a newer one and migrates older ones."""
@@ -175,9 +175,14 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
     """What findings look at beside the samples: ``flops``, ``outputs_finite``, ..."""
 
     @property
+    def batch(self) -> int | None:
+        """How many items one query holds: as asked, or as the shapes that were run tell."""
+        return self.spec.batch or batch_from_shapes(tensor.shape for tensor in self.inputs)
+
+    @property
     def items_per_query(self) -> int:
         """How many items one query holds; 1 when nobody knows better."""
-        return self.spec.batch or 1
+        return self.batch or 1
 
 
 class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -41,6 +42,13 @@ class TensorSpec(Value, frozen=True, kw_only=True):
     @property
     def is_static(self) -> bool:
         return all(isinstance(dim, int) and dim >= 0 for dim in self.shape)
+
+
+def batch_from_shapes(shapes: Iterable[Sequence[int | str | None]]) -> int | None:
+    """Give the leading dimension all inputs of several dimensions share; ``None`` if none does."""
+    leading = {shape[0] for shape in shapes if len(shape) > 1}
+    size = leading.pop() if len(leading) == 1 else None
+    return size if isinstance(size, int) and size > 0 else None
 
 
 class ModelRef(Value, frozen=True, kw_only=True):

@@ -81,7 +81,7 @@ def _facts(record: RunRecord) -> dict[str, str]:
         "model": model_name(record),
         "runtime": spec.runtime,
         "precision": precision_name(record) or "",
-        "batch": f"batch {spec.batch}" if spec.batch else "",
+        "batch": f"batch {record.batch}" if record.batch else "",
         "protocol": spec.protocol,
         "threads": f"{spec.threads} threads" if spec.threads else "",
         "streams": "1 stream" if spec.streams == 1 else f"{spec.streams} streams",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.inputs import random_inputs
 from trtbench.domain.result import Fact
 from trtbench.domain.samples import Column
-from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec
+from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shapes
 from trtbench.errors import InputError, UsageError, near_miss
 from trtbench.host.arrays import read_arrays
 
@@ -118,7 +118,10 @@ def _with_shape(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
 def _demand_room_for_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     """Refuse a batch that no input can take: all leading dimensions are fixed at another value."""
     leading = {t.name: t.shape[0] for t in tensors if t.shape and t.name not in spec.shapes}
-    if spec.batch is None or not leading:
+    if spec.batch is None:
+        return
+    if not leading:
+        _demand_agreement(spec, spec.batch)
         return
     if any(_is_open(dim) or dim == spec.batch for dim in leading.values()):
         return
@@ -128,6 +131,17 @@ def _demand_room_for_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> No
         facts={"asked for": f"--batch {spec.batch}", "shape": _text_by(tensors, name)},
         fix=f"--batch {fixed}, or export the model with a dynamic batch",
     )
+
+
+def _demand_agreement(spec: RunSpec, batch: int) -> None:
+    """Refuse a batch when shapes tell another for every input: items would be counted wrongly."""
+    told = batch_from_shapes(spec.shapes.values())
+    if told not in (None, batch):
+        raise UsageError(
+            f"--batch {batch} does not agree with the shapes, which hold {told} items",
+            facts={name: "x".join(map(str, shape)) for name, shape in spec.shapes.items()},
+            fix="leave --batch out",
+        )
 
 
 def _fit(tensor: TensorSpec, given: tuple[int, ...]) -> tuple[int, ...]:

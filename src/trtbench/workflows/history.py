@@ -21,6 +21,7 @@ from trtbench.analysis.history import (
     series_from_points,
 )
 from trtbench.domain.result import FailedRun, RunRecord
+from trtbench.domain.spec import batch_from_shapes
 from trtbench.errors import TrtbenchError, UsageError, write_error
 from trtbench.report.compose import write_document
 from trtbench.report.history_document import document_from_series
@@ -124,12 +125,13 @@ def _comparable(candidate: str, store: Store, config: Config, asked: Asked) -> l
         return [series_from_points(key, points)] if points else []
     runtime = asked.runtimes[-1] if asked.runtimes else None
     spec = duet_spec(candidate, runtime, config=config, asked=asked)
+    batch = spec.batch or batch_from_shapes(spec.shapes.values())
     entries = [
         entry
         for entry in store.index.find(model=spec.model.name, runtime=spec.runtime, kind="run")
         if entry.model == spec.model.name
         and entry.host == platform.node()
-        and entry.batch == (spec.batch or 1)
+        and batch in (None, entry.batch)
         and entry.protocol == spec.protocol
         and entry.precision == spec.precision
     ]

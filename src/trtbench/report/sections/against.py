@@ -70,7 +70,7 @@ def _engine(run: Run) -> bool:
 
 
 def _alike(run: Run, other: Run) -> bool:
-    return run.record.spec.batch == other.record.spec.batch
+    return run.record.batch == other.record.batch
 
 
 def _compared(baseline: Run, candidate: Run) -> bool:

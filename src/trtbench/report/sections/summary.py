@@ -95,7 +95,7 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
         model_name(run.record),
         spec.runtime,
         precision_name(run.record),
-        spec.batch,
+        run.record.batch,
         spec.protocol,
         PHASES[head.column] if head else None,
         *_times(head, unit),
@@ -137,7 +137,7 @@ def _lowest(runs: Sequence[Run]) -> str | None:
         for label, run in zip(labels_from_runs(runs), runs, strict=True)
         if (head := headline_summary(run))
     }
-    alike = {(run.record.spec.protocol, run.times.headline, run.record.spec.batch) for run in runs}
+    alike = {(run.record.spec.protocol, run.times.headline, run.record.batch) for run in runs}
     if len(medians) < 2 or len(alike) > 1:
         return None
     best = min(medians, key=lambda name: medians[name][0])

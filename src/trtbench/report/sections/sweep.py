@@ -50,7 +50,7 @@ HEADINGS = (
 def make(runs: Sequence[Run]) -> Section | None:
     """List runs by network, batch and precision, where at least two of these differ."""
     chosen = [run for run in runs if headline_summary(run)]
-    batches = {run.record.spec.batch for run in chosen}
+    batches = {run.record.batch for run in chosen}
     kinds = {(precision_name(run.record), run.record.spec.runtime) for run in chosen}
     networks = {network_name(run.record) for run in chosen}
     if sum(len(each) > 1 for each in (batches, kinds, networks)) < 2:
@@ -81,7 +81,7 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     parameters = sum(each.weights_count or 0 for each in graph.layers) if graph else 0
     return (
         network_name(run.record),
-        spec.batch,
+        run.record.batch,
         spec.runtime,
         precision_name(run.record),
         Cell(value=head.mean, text=text_from_duration(head.mean, unit=unit)),
@@ -106,12 +106,12 @@ def _accuracy(run: Run, names: tuple[str, ...]) -> Cell:
 
 def _bars(runs: Sequence[Run], roles: dict[str, str]) -> Figure:
     """Draw mean times, a group of bars for each network and batch; a kind keeps its colour."""
-    rows = list(dict.fromkeys((network_name(r.record), r.record.spec.batch) for r in runs))
+    rows = list(dict.fromkeys((network_name(r.record), r.record.batch) for r in runs))
     shown = rows[:MOST_BARS]
     kinds = {_kind(run, runs): roles[run.id] for run in reversed(runs)}
     kinds = dict(reversed(kinds.items()))
     means = {
-        (network_name(run.record), run.record.spec.batch, _kind(run, runs)): head.mean
+        (network_name(run.record), run.record.batch, _kind(run, runs)): head.mean
         for run in runs
         if (head := headline_summary(run))
     }

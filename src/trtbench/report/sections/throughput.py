@@ -81,12 +81,12 @@ def _series(runs: Sequence[Run]) -> dict[Key, list[Run]]:
     """Group runs that differ in batch only; a group of one batch size is no series."""
     groups: dict[Key, list[Run]] = {}
     for run in runs:
-        if headline_summary(run) and summary_of(run).items_per_s and run.record.spec.batch:
+        if headline_summary(run) and summary_of(run).items_per_s and run.record.batch:
             groups.setdefault(_key(run), []).append(run)
     return {
         key: sorted(members, key=lambda run: run.record.items_per_query)
         for key, members in groups.items()
-        if len({run.record.spec.batch for run in members}) > 1
+        if len({run.record.batch for run in members}) > 1
     }
 
 
@@ -116,7 +116,7 @@ def _cells(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     assert head is not None  # a series holds only runs that have one
     per_item = head.median / summary.items_per_query
     return (
-        run.record.spec.batch,
+        run.record.batch,
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
         Cell(
             value=head.median,
@@ -173,7 +173,7 @@ def _against_latency(curves: Sequence[Curve]) -> Figure:
             role=role,
             x=tuple(head.median / scale for run in members if (head := headline_summary(run))),
             y=tuple(summary_of(run).items_per_s for run in members),
-            texts=tuple(f"batch {run.record.spec.batch}" for run in members) if few else (),
+            texts=tuple(f"batch {run.record.batch}" for run in members) if few else (),
             style="both",
         )
         for name, role, members in curves

@@ -37,7 +37,7 @@ def row_from_record(
         "model": model_name(record),
         "runtime": record.spec.runtime,
         "precision": precision_name(record),
-        "batch": record.spec.batch or 1,
+        "batch": (record.batch if isinstance(record, RunRecord) else record.spec.batch) or 1,
         "protocol": record.spec.protocol,
         "machine": record.environment.host,
         "device": gpus[0].name if gpus else record.environment.cpu,
@@ -120,7 +120,7 @@ def basis(record: RunRecord) -> dict[str, Any]:
     known = {name: fact.value for name, fact in record.conditions.items() if _is_known(fact)}
     return {
         "shapes": shapes or None,
-        "batch": spec.batch or 1,
+        "batch": record.items_per_query,
         "protocol": spec.protocol,
         "gap": spec.gap_s or None,
         "rate": spec.rate_hz,

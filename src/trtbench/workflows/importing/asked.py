@@ -16,6 +16,7 @@ from trtbench.domain.spec import (
     RunSpec,
     TensorSpec,
     Warmup,
+    batch_from_shapes,
 )
 from trtbench.host.models import SUFFIXES, model_ref
 from trtbench.trtexec.log import LogRun
@@ -87,9 +88,8 @@ def batch_of(
         return Fact(value=asked)
     if told.value not in (None, 1):
         return told
-    leading = {tensor.shape[0] for tensor in inputs if len(tensor.shape) > 1}
-    size = leading.pop() if len(leading) == 1 else None
-    if isinstance(size, int):
+    size = batch_from_shapes(tensor.shape for tensor in inputs)
+    if size is not None:
         return Fact(value=size, source="implied")
     recorded = recorded_batch(draft)
     return told if recorded is None else Fact(value=recorded)
