@@ -11,7 +11,7 @@ TEST_STAMP := $(VENV)/.installed-test
 help:
 	@echo "make demo    set up, run the demo on this machine, leave a report in demo-report/"
 	@echo "make test    set up, check style and types, run the tests"
-	@echo "make test-torch  the tests of export, with PyTorch (CPU) in .venv-torch"
+	@echo "make test-torch  the tests of export and of metrics that need PyTorch (CPU), in .venv-torch"
 	@echo "make lint    ruff and mypy"
 	@echo "make format  ruff format"
 
@@ -24,12 +24,14 @@ test: $(TEST_STAMP) lint
 	  $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 test-torch: $(TEST_STAMP) .venv-torch/.installed
-	TRTBENCH_TEST_TORCH_PYTHON=$(CURDIR)/.venv-torch/bin/python $(BIN)/python -m pytest -q tests/build/test_export.py
+	TRTBENCH_TEST_TORCH_PYTHON=$(CURDIR)/.venv-torch/bin/python $(BIN)/python -m pytest -q tests/build/test_export.py tests/tasks/test_torchmetrics.py
 
 .venv-torch/.installed:
 	$(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
-	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check numpy msgspec onnx onnxscript
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check numpy msgspec onnx onnxscript packaging
+	@# Without their requirements: those name torch without a version, and would replace what TORCH asked for.
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --no-deps torchmetrics lightning-utilities
 	@touch $@
 
 lint: $(TEST_STAMP)
