@@ -69,6 +69,17 @@ def test_a_plan_shows_the_steps(model: Path, capsys: pytest.CaptureFixture[str])
     flags = ("-r", "tensorrt", "--precision", "fp16", "--opt", "version=11.4", "--dry-run")
     out = printed(capsys, "net.onnx", *flags).out
     assert "# 1. cast the model to fp16: TensorRT 11.4 builds the types" in out
+    steps = json.loads(printed(capsys, "net.onnx", *flags, "--json").out)["steps"]
+    assert any(step.startswith("1. cast the model to fp16") for step in steps)
+
+
+def test_a_shape_that_is_no_shape_is_refused(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("-r", "tensorrt", "--input-shape", "image:axb", "--dry-run")
+    told = printed(capsys, "net.onnx", *flags, status=2).err
+    assert "--input-shape image:axb cannot be read" in told
+    assert "fix: write it like --input-shape -1 3 224 224" in told
 
 
 def test_trtexec_refuses_what_it_has_no_words_for(

@@ -143,20 +143,12 @@ def conduct_from_flags(flags: dict[str, Any], config: Any, spec: Any, talk: Any)
 
 def show_plan(spec: Any, *, as_json: bool) -> None:
     """Print the job, and the commands it would run where there are any."""
-    from trtbench.domain.codec import json_from_value
+    from trtbench.cli._plan import show_job
     from trtbench.domain.job import BenchJob
     from trtbench.workflows.spec import RUNTIMES
 
     describe = getattr(RUNTIMES.load(spec.runtime), "command_lines", None)
-    lines = describe(spec) if describe else []
-    job = BenchJob(spec=spec)
-    if as_json:
-        document = {"job": job, "commands": [line for line in lines if line[:1] != "#"]}
-        click.echo(json_from_value(document).decode(), nl=False)
-        return
-    click.echo(json_from_value(job).decode(), nl=False)
-    for line in lines:
-        click.echo(line)
+    show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
 
 
 def _show(run: Any, *, as_json: bool) -> None:

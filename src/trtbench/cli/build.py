@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -19,16 +17,14 @@ from trtbench.cli._options import (
     shapes_from_flags,
     stack,
 )
-from trtbench.errors import UsageError
+from trtbench.cli._plan import show_job
+from trtbench.cli._shapes import InputShapeCommand, input_shape_from_text
 
 if TYPE_CHECKING:
     from trtbench.domain.artefact import Artefact
     from trtbench.domain.spec import BuildSpec
     from trtbench.workflows.bench import Conduct
     from trtbench.workflows.progress import Listener
-
-
-_NUMBER = re.compile(r"-1|\d+")
 
 
 def _shape_option(end: str, what: str) -> Any:
@@ -39,22 +35,6 @@ def _shape_option(end: str, what: str) -> Any:
         metavar="NAME:1x3x224x224",
         help=f"{what} of one input; repeat for several inputs, or the same one for more profiles.",
     )
-
-
-class _InputShapes(click.Command):
-    """Takes ``--input-shape -1 3 224 224``: numbers that follow the flag belong to it."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        joined: list[str] = []
-        rest = list(args)
-        while rest:
-            word = rest.pop(0)
-            joined.append(word)
-            if word == "--input-shape":
-                dims = list(itertools.takewhile(_NUMBER.fullmatch, rest))
-                del rest[: len(dims)]
-                joined += ["x".join(dims)] if dims else []
-        return super().parse_args(ctx, joined)
 
 
 build_options = stack(
@@ -132,7 +112,7 @@ _SPEC_FLAGS = (
 )
 
 
-@click.command("build", cls=_InputShapes)
+@click.command("build", cls=InputShapeCommand)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("extra", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The engine to write.")
@@ -180,7 +160,7 @@ def _spec(flags: dict[str, Any]) -> tuple[BuildSpec, Any]:
         shapes_min=_profiles(flags["shapes_min"]),
         shapes_opt=_profiles(flags["shapes_opt"]),
         shapes_max=_profiles(flags["shapes_max"]),
-        input_shapes=tuple(_input_shape(text) for text in flags["input_shapes"]),
+        input_shapes=tuple(input_shape_from_text(text) for text in flags["input_shapes"]),
         targets=tuple(part for part in (flags["target"] or "").split(",") if part),
         workspace_bytes=bytes_from_text(flags["workspace"]) if flags["workspace"] else None,
         timing_cache=False if flags["no_timing_cache"] else flags["timing_cache"],
@@ -205,16 +185,6 @@ def _profiles(texts: tuple[str, ...]) -> list[dict[str, tuple[int, ...]]]:
     return profiles
 
 
-def _input_shape(text: str) -> tuple[str | None, tuple[int, ...]]:
-    name, _, dims = text.rpartition(":")
-    words = re.split(r"[x ,]+", dims.strip())
-    if not all(_NUMBER.fullmatch(word) for word in words):
-        raise UsageError(
-            f"--input-shape {text} cannot be read", fix="write it like --input-shape -1 3 224 224"
-        )
-    return name or None, tuple(int(word) for word in words)
-
-
 def _conduct(flags: dict[str, Any], config: Any, spec: BuildSpec, talk: Listener) -> Conduct:
     from trtbench.units import seconds_from_text
     from trtbench.workflows.bench import Conduct
@@ -229,20 +199,11 @@ def _conduct(flags: dict[str, Any], config: Any, spec: BuildSpec, talk: Listener
 
 
 def _show_plan(spec: BuildSpec, *, as_json: bool) -> None:
-    from trtbench.domain.codec import json_from_value
     from trtbench.domain.job import BuildJob
     from trtbench.workflows.build import BUILDERS
 
     describe = getattr(BUILDERS.load(spec.runtime), "command_lines", None)
-    lines = describe(spec) if describe else []
-    job = BuildJob(spec=spec)
-    if as_json:
-        document = {"job": job, "commands": [line for line in lines if line[:1] != "#"]}
-        click.echo(json_from_value(document).decode(), nl=False)
-        return
-    click.echo(json_from_value(job).decode(), nl=False)
-    for line in lines:
-        click.echo(line)
+    show_job(BuildJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
 
 
 def _precision(artefact: Artefact) -> str:
