@@ -30,6 +30,7 @@ from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.workflows._conversion import read_sidecar
 from trtbench.workflows.quantize import Data, quant_spec, run_quantize
+from typed_models import typed
 
 DIGITS = demo_file("digits.onnx")
 
@@ -421,6 +422,129 @@ def test_a_folder_without_images_and_a_broken_image_are_refused(tmp_path: Path) 
     (tmp_path / "broken.jpg").write_bytes(b"no image at all")
     with pytest.raises(InputError, match="cannot be read as an image"):
         image_items(tmp_path, [tensor], how=Preprocessing(), limit=5)
+
+
+def control_flow(path: Path, op: str) -> Path:
+    """A product, an If or a Loop that reads it and a weight from outside, and another product."""
+
+    def value(name: str, kind: int = TensorProto.FLOAT, shape: tuple[object, ...] = ("n", 8)):
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    flag, count = TensorProto.BOOL, TensorProto.INT64
+    if op == "If":
+        bodies = {
+            f"{word}_branch": helper.make_graph(
+                [helper.make_node(kind, ["h", "w"], [word])], word, [], [value(word)]
+            )
+            for word, kind in (("then", "MatMul"), ("else", "Add"))
+        }
+        node = helper.make_node("If", ["go"], ["o"], name="choose", **bodies)
+        inputs = [value("x"), value("go", flag, ())]
+    else:
+        steps = [
+            helper.make_node("Identity", ["on"], ["on_out"]),
+            helper.make_node("MatMul", ["state", "w"], ["state_out"]),
+        ]
+        body = helper.make_graph(
+            steps, "body",
+            [value("i", count, ()), value("on", flag, ()), value("state")],
+            [value("on_out", flag, ()), value("state_out")],
+        )  # fmt: skip
+        node = helper.make_node("Loop", ["trips", "", "h"], ["o"], name="again", body=body)
+        inputs = [value("x")]
+    weights = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32) / 3
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["h"]),
+            node,
+            helper.make_node("MatMul", ["o", "w"], ["y"]),
+        ],
+        "g",
+        inputs,
+        [value("y")],
+        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.int64(2), "trips")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("op", ["If", "Loop"])
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_control_flow_is_left_alone_and_the_rest_is_converted(
+    tmp_path: Path, op: str, precision: str
+) -> None:
+    source = control_flow(tmp_path / "net.onnx", op)
+    data = Data(calibration="random" if precision == "int8" else None, items=32)
+    sidecar = run_quantize(quant_spec(source, precision=precision), data=data)
+    assert sidecar.changed == {"MatMul": 2}
+    (diff,) = sidecar.difference
+    assert diff.sqnr_db is not None
+    assert diff.sqnr_db > 20
+
+
+def lookup(path: Path, *, rows: int, through: str = "Cast") -> Path:
+    """A table of few rows, looked up by an input of integers."""
+    shape = ("n", 3)
+    nodes = [
+        helper.make_node(through, ["ids"], ["i"], **({"to": 7} if through == "Cast" else {})),
+        helper.make_node("Gather", ["table", "i"], ["e"]),
+        helper.make_node("MatMul", ["e", "w"], ["y"]),
+    ]
+    values = np.random.default_rng(0).normal(size=(rows, 4)).astype(np.float32)
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (*shape, 4))],
+        [numpy_helper.from_array(values, "table"), numpy_helper.from_array(values[:4], "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_random_indices_stay_within_the_table(tmp_path: Path, precision: str) -> None:
+    source = lookup(tmp_path / "net.onnx", rows=5)
+    data = Data(calibration="random" if precision == "int8" else None, items=32)
+    sidecar = run_quantize(quant_spec(source, precision=precision), data=data)
+    assert sidecar.difference[0].nonfinite == 0
+    assert sidecar.unverified is None
+
+
+def test_inputs_the_model_cannot_take_are_told_with_a_way_out(tmp_path: Path) -> None:
+    source = lookup(tmp_path / "net.onnx", rows=5, through="Neg")  # not followed: out of range
+    with pytest.raises(InputError, match="does not run on the inputs that were drawn") as caught:
+        run_quantize(quant_spec(source, precision="fp16"))
+    assert "--inputs" in (caught.value.fix or "")
+    data = Data(calibration="random", items=32)
+    with pytest.raises(InputError, match="could not quantize") as caught:
+        run_quantize(quant_spec(source, precision="int8"), data=data)
+    assert "out of data bounds" in caught.value.facts["reason"]
+    assert "--calibration data.npz" in (caught.value.fix or "")
+
+
+def test_a_half_model_is_quantized_in_an_opset_that_has_it(tmp_path: Path) -> None:
+    source = typed(tmp_path / "half.onnx", TensorProto.FLOAT16)
+    spec = quant_spec(source, precision="int8")
+    sidecar = run_quantize(spec, data=Data(calibration="random", items=16))
+    assert sidecar.opset == 19
+    assert refusals(load_onnx(Path(spec.output))) == ()
+
+
+def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job(
+    tmp_path: Path,
+) -> None:
+    model = onnx.load(one_node(tmp_path, np.ones(4)))
+    model.graph.node[1].op_type, model.graph.node[1].domain = "Strange", "my.ops"
+    model.opset_import.append(helper.make_opsetid("my.ops", 1))
+    onnx.save(model, tmp_path / "one.onnx")
+    sidecar = run_quantize(quant_spec(tmp_path / "one.onnx", precision="fp16"))
+    assert "Strange" in (sidecar.unverified or "")
+    assert ".partial" not in (sidecar.unverified or "")
+    assert sidecar.notes == ()
 
 
 def test_a_result_never_overwrites_its_source(tmp_path: Path) -> None:

@@ -19,10 +19,22 @@ FP8_ONE = 0x38
 
 
 def random_inputs(
-    tensors: tuple[TensorSpec, ...], *, seed: int = 0
+    tensors: tuple[TensorSpec, ...], *, seed: int = 0, limits: Mapping[str, int] | None = None
 ) -> Mapping[str, NDArray[np.generic]]:
-    """Draw one array per tensor; the same name, shape, type and seed give the same values."""
-    return {tensor.name: _draw(tensor, seed=seed) for tensor in tensors}
+    """Draw one array per tensor; the same name, shape, type and seed give the same values.
+
+    ``limits`` are numbers that integers of an input stay below, where the model tells.
+    """
+    known = limits or {}
+    return {
+        tensor.name: _below(_draw(tensor, seed=seed), known.get(tensor.name)) for tensor in tensors
+    }
+
+
+def _below(values: NDArray[np.generic], limit: int | None) -> NDArray[np.generic]:
+    if limit is None or values.dtype.kind not in "iu":
+        return values
+    return (values % max(limit, 1)).astype(values.dtype)  # type: ignore[operator,no-any-return]
 
 
 def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:

@@ -109,6 +109,42 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
         yield from attribute.graphs
 
 
+def sort_nodes(graph: GraphProto) -> None:
+    """Put every node after those it reads from, its bodies' reading included."""
+    makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    needs = [
+        sorted({makers[name] for name in _reads(node) if name in makers}) for node in graph.node
+    ]
+    order: dict[int, None] = {}
+    for start in range(len(needs)):
+        waiting = [start]
+        while waiting:
+            index = waiting[-1]
+            missing = [each for each in needs[index] if each not in order]
+            if (
+                index in order or not missing or len(waiting) > len(needs)
+            ):  # or a circle: left alone
+                order[index] = None
+                waiting.pop()
+            else:
+                waiting.extend(reversed(missing))
+    if list(order) == list(range(len(needs))):
+        return
+    nodes = [graph.node[index] for index in order]
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def _reads(node: NodeProto) -> set[str]:
+    """Names that a node reads, those its bodies take from outside too."""
+    found = {name for name in node.input if name}
+    for body in subgraphs(node):
+        found |= {name for inner in body.node for name in _reads(inner)}
+        found |= {value.name for value in body.output}
+    return found
+
+
 def _fetch(model: ModelProto, folder: Path, *, everything: bool) -> None:
     from onnx.external_data_helper import (
         ExternalDataInfo,

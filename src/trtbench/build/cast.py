@@ -108,7 +108,7 @@ def make_plan(model: ModelProto, *, precision: Low, keep_io: bool, keep: Sequenc
     for node in model.graph.node:
         found, reason = edges_of(node, types, model=model, low=TYPES[precision])
         if any(True for _ in subgraphs(node)):
-            reason = _UNCAST
+            found, reason = None, _UNCAST
         if found is None and reason is None:
             continue  # nothing of it is floating-point
         if node.name in held or found is None:

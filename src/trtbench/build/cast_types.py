@@ -134,10 +134,15 @@ def _without_large_weights(model: ModelProto) -> ModelProto:
 
 def raise_opset(model: ModelProto, *, precision: str) -> ModelProto:
     """Bring a model to the lowest opset that has the types it is to be cast to."""
-    import onnx
-
     quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
     needed = max(LOWEST_OPSET[precision], QDQ_OPSET if quantized else 0)
+    return at_opset(model, needed, what=precision)
+
+
+def at_opset(model: ModelProto, needed: int, *, what: str) -> ModelProto:
+    """Bring a model to an opset, unless it has that one or a later one."""
+    import onnx
+
     have = _version(model, "") or 0
     if have >= needed:
         return model
@@ -145,7 +150,7 @@ def raise_opset(model: ModelProto, *, precision: str) -> ModelProto:
         raised = onnx.version_converter.convert_version(model, needed)
     except Exception as problem:  # the converter raises RuntimeError and others
         raise InputError(
-            f"the model cannot be brought from opset {have} to {needed}, which {precision} needs",
+            f"the model cannot be brought from opset {have} to {needed}, which {what} needs",
             facts={"reason": str(problem).strip().splitlines()[0]},
             fix=f"trtbench export ... --opset {needed}",
         ) from None

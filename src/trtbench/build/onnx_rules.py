@@ -35,14 +35,17 @@ def refusals(model: ModelProto) -> tuple[str, ...]:
 
 
 def quantized_operators(model: ModelProto) -> dict[str, int]:
-    """Count the nodes that read through a DequantizeLinear, by kind."""
+    """Count the nodes that read through a DequantizeLinear, by kind; control flow is none."""
     from collections import Counter
+
+    from trtbench.build._onnx_file import subgraphs
 
     sources = {name: node.op_type for node in model.graph.node for name in node.output}
     kinds = Counter(
         node.op_type
         for node in model.graph.node
         if node.op_type != "QuantizeLinear"
+        and not any(True for _ in subgraphs(node))
         and any(sources.get(name) == "DequantizeLinear" for name in node.input)
     )
     return dict(kinds.most_common())

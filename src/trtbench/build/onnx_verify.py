@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,17 +40,30 @@ def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
     stage("compare")
     feeds = FeedFile(Path(spec.inputs))
     try:
-        found = run_all(path, feeds)
+        found = _run(path, feeds, spec)
     except CannotRunError as problem:
         return _replace(outcome, problem=str(problem))
     reference = Path(spec.reference)
     wanted = (
         joined(list(FeedFile(reference)))
         if reference.suffix == ".npz"
-        else run_all(reference, feeds)
+        else _run(reference, feeds, spec)
     )
     diffs = tensor_diffs(wanted, found, rtol=spec.rtol, atol=spec.atol)
     return _replace(outcome, diffs=diffs)
+
+
+def _run(path: Path, feeds: FeedFile, spec: VerifySpec) -> Outputs:
+    try:
+        return run_all(path, feeds)
+    except InputError as problem:
+        if spec.reference.endswith(".npz"):
+            raise
+        raise InputError(
+            "the model does not run on the inputs that were drawn for the comparison",
+            facts=problem.facts,
+            fix="--inputs data.npz with inputs that it takes",
+        ) from None
 
 
 def run_all(path: Path, feeds: FeedFile) -> Outputs:
@@ -66,7 +80,7 @@ def run_all(path: Path, feeds: FeedFile) -> Outputs:
         except Exception as problem:  # its exceptions share no base class of their own
             raise InputError(
                 f"{path.name} does not run on ONNX Runtime",
-                facts={"reason": str(problem).strip().splitlines()[0]},
+                facts={"reason": _reason(problem, path)},
             ) from None
         parts.append(dict(zip(names, values, strict=True)))
     return joined(parts)
@@ -95,7 +109,13 @@ def _open(path: Path) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as problem:
-        raise CannotRunError(str(problem).strip().splitlines()[0]) from None
+        raise CannotRunError(_reason(problem, path)) from None
+
+
+def _reason(problem: Exception, path: Path) -> str:
+    """What ONNX Runtime says, without its numbers and without the folder of the job."""
+    first = str(problem).strip().splitlines()[0].replace(str(path), path.name)
+    return re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", first)
 
 
 def _typed(array: NDArray[np.generic], wanted: str) -> NDArray[np.generic]:

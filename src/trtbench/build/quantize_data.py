@@ -6,7 +6,7 @@ Items are cut into batches here, once, so that every quantizer sees the same one
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,13 +72,18 @@ def fixed_batch(inputs: Sequence[TensorSpec]) -> int | None:
 
 
 def random_items(
-    inputs: Sequence[TensorSpec], *, count: int, seed: int, shapes: dict[str, tuple[int, ...]]
+    inputs: Sequence[TensorSpec],
+    *,
+    count: int,
+    seed: int,
+    shapes: dict[str, tuple[int, ...]],
+    limits: Mapping[str, int] | None = None,
 ) -> Items:
     """Draw items at random, seeded; an open dimension other than the batch must be given."""
     rows = [each for each in inputs if _has_rows(each, inputs)]
     settled = tuple(_settled(each, count, shapes, row=each in rows) for each in inputs)
     try:
-        arrays = dict(random_inputs(settled, seed=seed))
+        arrays = dict(random_inputs(settled, seed=seed, limits=limits))
     except (ValueError, TypeError) as problem:
         raise InputError(f"random values cannot be drawn: {problem}") from None
     names = {each.name for each in rows}

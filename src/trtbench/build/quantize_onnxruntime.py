@@ -7,9 +7,9 @@ from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtbench.build._onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
+from trtbench.build._onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx, sort_nodes
 from trtbench.build.cast import matching_nodes, prepared
-from trtbench.build.cast_types import FLOAT
+from trtbench.build.cast_types import FLOAT, FLOAT16, QDQ_OPSET, at_opset
 from trtbench.build.onnx_rules import quantized_operators, refusals
 from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import Feed, FeedFile
@@ -65,13 +65,23 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
             calibrate_method=getattr(quantization.CalibrationMethod, _METHODS[spec.method]),
             extra_options=_options(spec),
         )
-    except (ValueError, RuntimeError, KeyError) as problem:
-        raise InputError(
-            "ONNX Runtime could not quantize the model",
-            facts={"reason": str(problem).strip().splitlines()[0], "method": spec.method},
-        ) from None
+    except MemoryError:
+        raise
+    except Exception as problem:  # its exceptions share no base class of their own
+        raise _refused(problem, spec) from problem
     stage("save")
     return _finish(spec, raw, kept)
+
+
+def _refused(problem: Exception, spec: QuantSpec) -> InputError:
+    reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    random = spec.calibration is not None and spec.calibration.kind == "random"
+    data = random and "while running" in reason
+    return InputError(
+        "ONNX Runtime could not quantize the model",
+        facts={"reason": reason, "method": spec.method},
+        fix="--calibration data.npz with inputs that the model takes" if data else None,
+    )
 
 
 def _options(spec: QuantSpec) -> dict[str, Any]:
@@ -105,15 +115,22 @@ def _prepare(spec: QuantSpec, folder: Path, quantization: Any) -> tuple[Path, di
     model = prepared(load_onnx(Path(spec.model.path)))
     if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         raise InputError("the model is quantized already", facts={"model": spec.model.path})
+    if any(tensor.data_type == FLOAT16 for tensor in model.graph.initializer):
+        model = at_opset(model, QDQ_OPSET, what="int8 in an FP16 model")
     kept = {**_constant_additions(model), **matching_nodes(model, spec.keep)}
     named, ready = folder / "named.onnx", folder / "prepared.onnx"
     large = len(save_onnx(model, named)) > 1
-    quant_pre_process(
-        str(named),
-        str(ready),
-        skip_symbolic_shape=util.find_spec("sympy") is None,
-        save_as_external_data=large,
-    )
+    try:
+        quant_pre_process(
+            str(named),
+            str(ready),
+            skip_symbolic_shape=util.find_spec("sympy") is None,
+            save_as_external_data=large,
+        )
+    except MemoryError:
+        raise
+    except Exception as problem:
+        raise _refused(problem, spec) from problem
     return ready, kept
 
 
@@ -149,6 +166,7 @@ def _reader(quantization: Any, feeds: FeedFile) -> Any:
 
 def _finish(spec: QuantSpec, raw: Path, kept: dict[str, str]) -> QuantOutcome:
     model = load_onnx(raw)
+    sort_nodes(model.graph)  # the quantizer does not see what bodies of control flow read
     problems = refusals(model)
     if problems:
         raise InputError(

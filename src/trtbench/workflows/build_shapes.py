@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trtbench.domain.spec import ShapeProfile
+from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import UsageError
 
 Shapes = Mapping[str, Sequence[int]]
@@ -45,14 +46,21 @@ def _only_input(model: Path) -> str:
     from trtbench.build._onnx_file import load_onnx
     from trtbench.build.onnx_read import input_specs
 
-    names = [each.name for each in input_specs(load_onnx(model, weights=False))]
-    if len(names) != 1:
+    inputs = input_specs(load_onnx(model, weights=False))
+    if len(inputs) != 1:
         raise UsageError(
             "the model has several inputs: say whose shape it is",
-            facts={"inputs": ", ".join(names)},
-            fix=f"--input-shape {names[0] if names else 'NAME'}:-1x3x224x224",
+            facts={"inputs": ", ".join(each.name for each in inputs)},
+            fix=" ".join(f"--input-shape {shlex.quote(_example(each))}" for each in inputs),
         )
-    return names[0]
+    return inputs[0].name
+
+
+def _example(tensor: TensorSpec) -> str:
+    """Write an input as ``--input-shape`` takes it: the batch open, other open dimensions 8."""
+    rest = (str(dim) if isinstance(dim, int) else "8" for dim in tensor.shape[1:])
+    first = (str(dim) if isinstance(dim, int) else "-1" for dim in tensor.shape[:1])
+    return f"{tensor.name}:{'x'.join((*first, *rest))}"
 
 
 def profiles_from_shapes(least: Shapes, best: Shapes, most: Shapes) -> dict[str, ShapeProfile]:

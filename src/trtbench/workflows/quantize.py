@@ -11,6 +11,7 @@ import msgspec
 
 from trtbench.analysis.onnx_stamp import random_note
 from trtbench.build._onnx_file import load_onnx
+from trtbench.build.onnx_ranges import index_limits
 from trtbench.build.onnx_read import input_specs
 from trtbench.build.quantize_data import (
     HELD_OUT_SEED,
@@ -115,8 +116,9 @@ def run_quantize(
     data, conduct = data or Data(), conduct or Conduct()
     output = Path(spec.output)
     source = Path(spec.model.path)
-    inputs = input_specs(load_onnx(source, weights=False))
-    calibrated, held_out, compared_on = _prepare(spec, data, inputs)
+    model = load_onnx(source, weights=False)
+    inputs = input_specs(model)
+    calibrated, held_out, compared_on = _prepare(spec, data, inputs, index_limits(model))
     with conversion_folder(output) as folder:
         work = folder / "work"
         work.mkdir()
@@ -142,13 +144,14 @@ def run_quantize(
 
 
 def _prepare(
-    spec: QuantSpec, data: Data, inputs: Sequence[TensorSpec]
+    spec: QuantSpec, data: Data, inputs: Sequence[TensorSpec], limits: Mapping[str, int]
 ) -> tuple[Items | None, Items, str]:
     """Calibration items, items held out of them, and what those are, in words."""
     batch = batch_of(inputs, asked=data.batch)
     shapes = dict(data.shapes)
     random = random_items(
-        inputs, count=max(COMPARED, batch), seed=data.seed + HELD_OUT_SEED, shapes=shapes
+        inputs, count=max(COMPARED, batch), seed=data.seed + HELD_OUT_SEED, shapes=shapes,
+        limits=limits,
     ) if data.inputs is None and data.calibration in (None, RANDOM) else None  # fmt: skip
     given = array_items(Path(data.inputs), inputs) if data.inputs is not None else None
     other = (given, f"items of {data.inputs}") if given else (random, "random inputs")
@@ -162,16 +165,21 @@ def _prepare(
             f"{spec.precision} needs data to calibrate with",
             fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
         )
-    items = _items(data, inputs, shapes)
+    items = _items(data, inputs, shapes, limits)
     if other[0] is not None:
         return items, other[0], other[1]
     return _split(items, batch)
 
 
-def _items(data: Data, inputs: Sequence[TensorSpec], shapes: dict[str, tuple[int, ...]]) -> Items:
+def _items(
+    data: Data,
+    inputs: Sequence[TensorSpec],
+    shapes: dict[str, tuple[int, ...]],
+    limits: Mapping[str, int],
+) -> Items:
     assert data.calibration is not None
     if data.calibration == RANDOM:
-        return random_items(inputs, count=data.items, seed=data.seed, shapes=shapes)
+        return random_items(inputs, count=data.items, seed=data.seed, shapes=shapes, limits=limits)
     source = Path(data.calibration)
     if source.is_dir():
         limit = data.items + HELD_OUT
@@ -295,6 +303,6 @@ def _notes(
     notes = list(outcome.notes)
     if calibration is not None and calibration.kind == "random":
         notes.append(random_note(precision))
-    if verified.problem:
+    if verified.problem and verified.diffs:
         notes.append(f"ONNX Runtime here cannot run the file itself: {verified.problem}")
     return tuple(notes)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trtbench.build.quantize_data import RANDOM, Items, array_items, random_items
 from trtbench.domain.spec import BuildSpec, TensorSpec
-from trtbench.errors import UsageError
+from trtbench.errors import UnavailableError, UsageError
 
 ITEMS = 256
 """More data hardly moves the scales, and every item costs a run of the network."""
@@ -19,7 +19,8 @@ def calibration_items(
     """Read what ``spec.calibration`` names, at most so many items as the options say."""
     source, count = str(spec.calibration), _count(spec)
     if source == RANDOM:
-        return random_items(inputs, count=count, seed=0, shapes=dict(shapes))
+        limits = _limits(Path(spec.model.path))
+        return random_items(inputs, count=count, seed=0, shapes=dict(shapes), limits=limits)
     if not Path(source).is_dir():
         return array_items(Path(source), inputs).part(0, count)
     from trtbench.build.quantize_images import IMAGENET, Preprocessing, image_items
@@ -31,6 +32,17 @@ def calibration_items(
         raise UsageError(f"there is no way to resize called {resize!r}", fix="--opt resize=crop")
     how = Preprocessing(mean=mean, std=std, resize=resize)  # type: ignore[arg-type]
     return image_items(Path(source), inputs, how=how, limit=count)
+
+
+def _limits(model: Path) -> dict[str, int]:
+    """How far indices may go; an interpreter that has TensorRT need not have onnx."""
+    from trtbench.build._onnx_file import load_onnx
+    from trtbench.build.onnx_ranges import index_limits
+
+    try:
+        return index_limits(load_onnx(model, weights=False))
+    except UnavailableError:
+        return {}
 
 
 def _count(spec: BuildSpec) -> int:
