@@ -100,7 +100,7 @@ def _show(evaluation: Evaluation, flags: dict[str, Any]) -> None:
         _print_table(console, table.headings, cells)
         if len(table.rows) > SHOWN_ROWS:
             console.print(f"{SHOWN_ROWS} of {len(table.rows)} rows; all are in eval.json")
-    for note in (*evaluation.notes, *(n for model in evaluation.models for n in model.notes)):
+    for note in evaluation.all_notes:
         console.print(f"note: {note}", markup=False)
 
 

@@ -26,13 +26,24 @@ class Annotations:
         missing = [k for k in ("images", "annotations", "categories") if k not in self.raw]
         if missing:
             raise InputError(f"{path} is not COCO's JSON", facts={"missing": ", ".join(missing)})
-        self.ids = {Path(each["file_name"]).name: each["id"] for each in self.raw["images"]}
+        try:
+            self.files = {str(each["file_name"]): each["id"] for each in self.raw["images"]}
+            for each in self.raw["annotations"]:
+                each["image_id"], [float(side) for side in each["bbox"]]
+        except (KeyError, TypeError, ValueError) as problem:
+            raise InputError(f"{path} lacks something", facts={"reason": repr(problem)}) from None
+        self._last = {Path(name).name: id for name, id in self.files.items()}
         categories: list[dict[str, Any]] = self.raw["categories"]
         self.category: dict[str, Any] = categories[0] if categories else {"id": 1}
         self.points = self._points(path)
         self._by_image: dict[Any, list[dict[str, Any]]] = {}
         for each in self.raw["annotations"]:
             self._by_image.setdefault(each["image_id"], []).append(each)
+
+    def id_of(self, name: str) -> Any:
+        """The number of an image: by its way below the folder, else by its last part."""
+        found = self.files.get(name)
+        return found if found is not None else self._last.get(Path(name).name)
 
     def _points(self, path: Path) -> int:
         for each in self.raw["annotations"]:
@@ -80,7 +91,7 @@ class Annotations:
 def coco_metrics(
     annotations: Annotations, found: Mapping[Any, People], sigmas: Sequence[float]
 ) -> dict[str, float]:
-    """AP, AP50, AP75 and AR over key points, by faster-coco-eval."""
+    """AP, AP50, AP75 and AR over key points, by faster-coco-eval; nothing if nobody is there."""
     from faster_coco_eval import COCO, COCOeval_faster
 
     numbered = _numbered(annotations, found)
@@ -94,6 +105,8 @@ def coco_metrics(
         for image, people in found.items()
         for person, score in zip(people.keypoints, people.scores, strict=True)
     ]
+    if all(annotations.people(image).ignored.all() for image in found):
+        return {}
     if not results:
         return dict.fromkeys(("AP", "AP50", "AP75", "AR"), 0.0)
     with contextlib.redirect_stdout(io.StringIO()):

@@ -17,7 +17,9 @@ from trtbench.tasks._images import (
     Loaded,
     find_images,
     image_input,
+    names_below,
     normalized,
+    noted,
     read_image,
     scaled,
 )
@@ -42,10 +44,10 @@ class DepthImages:
         self._takes = fixed if fixed.size else image_input(tensors, size=int(size or SIZE))
         self._settings = settings
         self.paths = find_images(path) if path.is_dir() else [path]
+        self.names = names_below(path, self.paths)
         self.notes: tuple[str, ...] = ()
         truth = settings.get("gt")
         self.truths: dict[int, Path] = self._match(Path(str(truth))) if truth else {}
-        self.names = tuple(each.name for each in self.paths)
 
     def load(self, index: int) -> Loaded:
         pixels = read_image(self.paths[index], channels=self._takes.channels)
@@ -70,42 +72,72 @@ class DepthImages:
         return np.asarray(values, np.float64)
 
     def _match(self, path: Path) -> dict[int, Path]:
-        """Pair images and truths by their names without endings; the rest is named."""
+        """Pair images and truths by their names without endings; the rest is named.
+
+        Names are ways below the two folders, so that a/1.png gets a/1.npy; where no way fits, the
+        last part alone has to, and must say which.
+        """
         if path.is_file():
             if len(self.paths) != 1:
                 raise UsageError("one ground truth, and several images", fix="--gt FOLDER")
             return {0: path}
         if not path.is_dir():
             raise InputError(f"there is no ground truth at {path}")
-        files = {
-            each.stem: each for each in sorted(path.rglob("*")) if each.suffix.lower() in TRUTHS
-        }
-        found = {i: files[each.stem] for i, each in enumerate(self.paths) if each.stem in files}
-        without = [each.name for i, each in enumerate(self.paths) if i not in found]
-        unused = sorted(set(files) - {each.stem for each in self.paths})
-        for what, names in (("images without ground truth", without),
-                            ("ground truths without image", unused)):  # fmt: skip
-            if names:
-                shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
-                self.notes = (*self.notes, f"{len(names)} {what}: {shown}")
+        files = truth_files(path)
+        names = [str(Path(name).with_suffix("")) for name in self.names]
+        found = {index: files[name] for index, name in enumerate(names) if name in files}
+        if not found:
+            found = self._match_last_parts(files)
+        used = set(found.values())
+        without = [name for index, name in enumerate(self.names) if index not in found]
+        unused = [name for name, file in files.items() if file not in used]
+        for what, rest in (("images without ground truth", without),
+                           ("ground truths without image", unused)):  # fmt: skip
+            if rest:
+                self.notes = (*self.notes, noted(what, rest))
         if not found:
             raise InputError(
                 "no ground truth belongs to any image: names do not match",
-                facts={"images": self.paths[0].name, "ground truth": next(iter(files), "none")},
+                facts={"images": self.names[0], "ground truth": next(iter(files), "none")},
             )
         return found
+
+    def _match_last_parts(self, files: Mapping[str, Path]) -> dict[int, Path]:
+        """Pair by the last part of the names, for folders that are arranged differently."""
+        last = [Path(name).name for name in files]
+        own = [path.stem for path in self.paths]
+        for names in (last, own):
+            double = next((name for name in names if names.count(name) > 1), None)
+            if double is not None and double in {*last} & {*own}:
+                raise InputError(
+                    "images and ground truth are in different folders, and a name is there twice",
+                    facts={"name": double},
+                    fix="arrange the ground truth in the folders of the images",
+                )
+        by_name = {Path(name).name: file for name, file in files.items()}
+        return {index: by_name[stem] for index, stem in enumerate(own) if stem in by_name}
+
+
+def truth_files(folder: Path) -> dict[str, Path]:
+    """Ground truths by their way below a folder, without ending; arrays come before pictures."""
+    found: dict[str, Path] = {}
+    for suffix in reversed(TRUTHS):
+        paths = (each for each in sorted(folder.rglob("*")) if each.suffix.lower() == suffix)
+        found |= {str(each.relative_to(folder).with_suffix("")): each for each in paths}
+    return dict(sorted(found.items()))
 
 
 def read_truth(path: Path) -> NDArray[Any]:
     """Read one ground truth."""
-    if path.suffix.lower() == ".png":
-        from PIL import Image
+    from PIL import Image
 
-        with Image.open(path) as picture:
-            return np.asarray(picture, np.float64)
     try:
-        values = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as problem:
+        if path.suffix.lower() == ".png":
+            with Image.open(path) as picture:
+                values = np.asarray(picture, np.float64)
+        else:
+            values = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError, SyntaxError) as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem}) from None
     values = np.squeeze(np.asarray(values))
     if values.ndim != 2:

@@ -17,7 +17,9 @@ from trtbench.tasks._images import (
     Loaded,
     find_images,
     image_input,
+    names_below,
     normalized,
+    noted,
     read_image,
     resize_and_crop,
 )
@@ -43,9 +45,7 @@ class ImageFolder:
             )
         self._settings = settings
         self.paths = find_images(root) if root.is_dir() else [root]
-        self.names = tuple(
-            str(path.relative_to(root)) if root.is_dir() else path.name for path in self.paths
-        )
+        self.names = names_below(root, self.paths)
         self.notes: tuple[str, ...] = ()
         self.folders: tuple[str, ...] = ()
         self.class_names: dict[int, str] = {}
@@ -72,7 +72,11 @@ class ImageFolder:
                 facts={"for example": self.names[own.index(None)]},
                 fix="tools/arrange_imagenet.py puts a flat download into folders",
             )
-        self.folders = tuple(sorted({folder for folder in own if folder}))
+        # An empty folder is a class as well: without it, those behind it would move up.
+        self.folders = tuple(sorted(each.name for each in root.iterdir() if each.is_dir()))
+        empty = [folder for folder in self.folders if folder not in own]
+        if empty:
+            self.notes = (*self.notes, noted("classes without an image", empty))
         numbers = _numbers(self.folders, self._settings.get("classes"))
         self.class_names = {number: folder for folder, number in numbers.items()}
         return np.array([numbers[folder] for folder in own if folder], np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -92,6 +93,18 @@ def find_images(folder: Path) -> list[Path]:
     return found
 
 
+def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
+    """Names of images: their way below the folder, so that two of one name can be told apart."""
+    return tuple(
+        path.relative_to(root).as_posix() if root.is_dir() else path.name for path in paths
+    )
+
+
+def noted(what: str, names: Sequence[str]) -> str:
+    """``3 images without ground truth: a.png, b.png, c.png``."""
+    return f"{len(names)} {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
+
+
 def read_image(path: Path, *, channels: int) -> Pixels:
     """Decode one image, upright, as grey or RGB."""
     image = _pillow()
@@ -100,11 +113,23 @@ def read_image(path: Path, *, channels: int) -> Pixels:
     try:
         with image.open(path) as opened:
             upright = ImageOps.exif_transpose(opened)
-            picture = upright.convert("L" if channels == 1 else "RGB")
-    except (UnidentifiedImageError, OSError) as problem:
-        raise InputError(f"{path} cannot be read as an image", facts={"reason": problem}) from None
+            picture = _in_bytes(upright, image).convert("L" if channels == 1 else "RGB")
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as problem:
+        raise InputError(
+            f"{path} cannot be read as an image",
+            facts={"reason": problem},
+            fix="repair it, or take it out of the folder",
+        ) from None
     pixels = np.asarray(picture, np.uint8)
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def _in_bytes(picture: Any, image: Any) -> Any:
+    """Bring 16 bits to 8; Pillow would cut off whatever is above 255."""
+    if not picture.mode.startswith("I"):
+        return picture
+    values = np.asarray(picture)
+    return image.fromarray((np.clip(values, 0, 65535) >> 8).astype(np.uint8))
 
 
 def scaled(

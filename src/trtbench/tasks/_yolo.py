@@ -71,12 +71,14 @@ def _people(rows: NDArray[Any], item: Loaded, settings: Settings) -> NDArray[np.
         else suppress(boxes, rows[:, 4], iou=number(settings, "iou"), most=most)
     )
     rows, boxes = rows[order], boxes[order]
-    points = rows[:, 6 if suppressed else 5 :].reshape(len(rows), -1, 3).copy()
+    values = rows.shape[1] - (6 if suppressed else 5)
+    # The number of points is spelled out: numpy cannot guess it where nobody was found.
+    points = rows[:, -values:].reshape(len(rows), values // 3, 3).copy()
     assert item.geometry is not None
     points[..., 0], points[..., 1] = item.geometry.undo(points[..., 0], points[..., 1])
     x, y = item.geometry.undo(boxes[:, 0::2], boxes[:, 1::2])
     box = np.stack([x[:, 0], y[:, 0], x[:, 1] - x[:, 0], y[:, 1] - y[:, 0]], axis=1)
-    flat = points.reshape(len(rows), rows.shape[1] - (6 if suppressed else 5))
+    flat = points.reshape(len(rows), values)
     return np.concatenate([rows[:, 4:5], box, flat], axis=1)
 
 
@@ -86,7 +88,7 @@ def people_from_row(row: NDArray[Any]) -> People:
     boxes = own[:, 1:5]
     nobody = np.zeros(len(own), bool)
     return People(
-        keypoints=own[:, 5:].reshape(len(own), -1, 3),
+        keypoints=own[:, 5:].reshape(len(own), (own.shape[1] - 5) // 3, 3),
         boxes=boxes,
         areas=boxes[:, 2] * boxes[:, 3],
         scores=own[:, 0],

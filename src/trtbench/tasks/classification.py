@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.check_classes import are_probabilities
 from trtbench.analysis.classification import (
     agreement_from_classes,
     mcnemar,
@@ -49,6 +50,8 @@ FLAGS = (
 )  # fmt: skip
 
 WORST = 8
+NO_CLASS = -1
+"""What a network says whose scores are no numbers."""
 TOP = 5
 
 
@@ -98,7 +101,7 @@ def judge(
     scores = tuple(
         (
             *_own(tally),
-            *(() if tally is first else (agreement_from_classes(first.best, tally.best),)),
+            *(() if tally is first else (_agreement(first, tally),)),
         )
         for tally in tallies
     )
@@ -115,13 +118,27 @@ def judge(
         method="top-k over all examples, ties to the lower class; Wilson's 95 % intervals",
         tables=tuple(tables),
         pictures=pictures,
-        notes=source.notes,
+        notes=(*source.notes, *_lost_notes(models, tallies)),
     )
+
+
+def _agreement(first: _Tally, other: _Tally) -> Score:
+    """Agreement on classes; two models that name none do not agree."""
+    return agreement_from_classes(first.best, np.where(other.best == NO_CLASS, -2, other.best))
+
+
+def _lost_notes(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> list[str]:
+    return [
+        f"{model.label}: scores of {count} items hold NaN or Inf; they count as wrong"
+        for model, tally in zip(models, tallies, strict=True)
+        if (count := int((tally.best == NO_CLASS).sum()))
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Tally:
     ranks: NDArray[np.int64]
+    """Of the labels; items whose scores are no numbers come after the last class."""
     best: NDArray[np.int64]
     confidence: NDArray[np.float64]
     classes: int
@@ -130,7 +147,7 @@ class _Tally:
 def _tally(model: Predicted, labels: NDArray[np.int64], source: Source) -> _Tally:
     ranks, best, confidence, classes = [], [], [], 0
     for start, arrays in model.chunks:
-        scores = np.nan_to_num(arrays["scores"].astype(np.float64), nan=-np.inf)
+        scores = arrays["scores"].astype(np.float64)
         classes = scores.shape[1]
         if start == 0 and isinstance(source, ImageFolder):
             source.check_classes(classes)
@@ -140,9 +157,11 @@ def _tally(model: Predicted, labels: NDArray[np.int64], source: Source) -> _Tall
                 f"the labels go from {labels.min()} to {labels.max()}, the network has {classes} "
                 "classes"
             )
-        ranks.append(rank_of_label(scores, own))
-        best.append(scores.argmax(axis=1))
-        confidence.append(_confidence(scores))
+        lost = (np.isnan(scores) | np.isposinf(scores)).any(axis=1)
+        scores[lost] = 0.0
+        ranks.append(np.where(lost, classes + 1, rank_of_label(scores, own)))
+        best.append(np.where(lost, NO_CLASS, scores.argmax(axis=1)))
+        confidence.append(np.where(lost, 0.0, _confidence(scores)))
     return _Tally(
         ranks=np.concatenate(ranks),
         best=np.concatenate(best),
@@ -153,7 +172,7 @@ def _tally(model: Predicted, labels: NDArray[np.int64], source: Source) -> _Tall
 
 def _confidence(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probability of the best class; scores that are none already become some by softmax."""
-    if (scores >= 0).all() and np.allclose(scores.sum(axis=1), 1.0, atol=1e-2):
+    if are_probabilities(scores):
         return np.asarray(scores.max(axis=1))
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(1.0 / shifted.sum(axis=1))
@@ -170,7 +189,7 @@ def _pair_table(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> Table
     rows = []
     for model, tally in zip(models[1:], tallies[1:], strict=True):
         test = mcnemar(tallies[0].ranks <= 1, tally.ranks <= 1)
-        same = agreement_from_classes(tallies[0].best, tally.best)
+        same = _agreement(tallies[0], tally)
         rows.append(
             (
                 model.label, same.value, test.only_first, test.only_second, test.difference,
@@ -232,7 +251,8 @@ def _worst(
     places = [axis for line in axes for axis in line]
     for axis, item in zip(places, chosen, strict=False):
         name = Path(source.names[item]).name
-        said = f"{tally.best[item]} ({tally.confidence[item]:.0%}), is {labels[item]}"
+        said = f"{tally.best[item]} ({tally.confidence[item]:.0%})"
+        said = f"{'no class' if tally.best[item] == NO_CLASS else said}, is {labels[item]}"
         show(axis, draw(int(item)), f"{name}\n{said}")
     path = save(figure, folder / f"classification_worst_{number}.png")
     return Picture(path=path, title=title, model=number)

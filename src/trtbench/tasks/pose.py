@@ -27,32 +27,31 @@ from trtbench.tasks._contract import (
     Arrays,
     Flag,
     Judgement,
-    Picture,
     Predicted,
     Settings,
     Source,
     Table,
     Tensors,
 )
-from trtbench.tasks._drawing import draw_skeleton, grid, save, shape_of, show
 from trtbench.tasks._images import (
     Loaded,
     find_images,
     image_input,
     letterboxed,
+    names_below,
     normalize_flag,
     normalized,
+    noted,
     read_image,
 )
+from trtbench.tasks._pose_pictures import SHOWN, draw_people
 from trtbench.tasks._yolo import people_from_outputs, people_from_row
 
 SIZE = 640
-WORST = 6
 RESAMPLES = 200
 """Average precision is dear to resample; 200 draws settle an interval to a few per cent of it."""
 PARTS = (0.05, 0.1, 0.2)
-SHOWN = 0.25
-"""Confidence from which people and points are drawn."""
+NOBODY = "nobody is annotated in these images: there is no average precision"
 
 FLAGS = (
     Flag(name="annotations", help="COCO key point annotations (JSON)."),
@@ -81,8 +80,9 @@ class PoseImages:
         self.notes: tuple[str, ...] = ()
         told = settings.get("annotations")
         self.annotations = Annotations(Path(str(told))) if told else None
+        self._root = path
         self.paths = self._known(paths)
-        self.names = tuple(each.name for each in self.paths)
+        self.names = names_below(path, self.paths)
 
     def load(self, index: int) -> Loaded:
         pixels = read_image(self.paths[index], channels=self._takes.channels)
@@ -96,26 +96,36 @@ class PoseImages:
 
     def image_id(self, index: int) -> Any:
         assert self.annotations is not None
-        return self.annotations.ids[self.names[index]]
+        return self.annotations.id_of(self.names[index])
 
     def _known(self, paths: list[Path]) -> list[Path]:
         """Keep annotated images, and say which are not, and which annotations have no image."""
         if self.annotations is None:
             return paths
-        ids = self.annotations.ids
-        known = [path for path in paths if path.name in ids]
-        rest = [path.name for path in paths if path.name not in ids]
-        lacking = sorted(set(ids) - {path.name for path in paths})
-        for what, names in (
+        names = names_below(self._root, paths)
+        ids = [self.annotations.id_of(name) for name in names]
+        known = [path for path, id in zip(paths, ids, strict=True) if id is not None]
+        rest = [name for name, id in zip(names, ids, strict=True) if id is None]
+        lacking = [name for name, id in self.annotations.files.items() if id not in ids]
+        for what, missing in (
             ("images without annotation", rest),
             ("annotated images not found", lacking),
         ):
-            if names:
-                shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
-                self.notes = (*self.notes, f"{len(names)} {what}: {shown}")
+            if missing:
+                self.notes = (*self.notes, noted(what, missing))
+        told = next(iter(self.annotations.files), "none")
         if not known:
-            raise InputError("no image is annotated: names do not match", facts={
-                "images": paths[0].name, "annotations": next(iter(ids), "none")})  # fmt: skip
+            raise InputError(
+                "no image is annotated: names do not match",
+                facts={"images": names[0], "annotations": told},
+            )
+        own = [id for id in ids if id is not None]
+        if len(set(own)) < len(own):
+            double = next(n for n, id in zip(names, ids, strict=True) if ids.count(id) > 1)
+            raise InputError(
+                "two images belong to one annotation: their folders are not in its file names",
+                facts={"for example": double, "annotations": told},
+            )
         return known
 
 
@@ -145,10 +155,11 @@ def judge(
     count = len(source.names)
     everyone = [[people_from_row(m.chunks.rows(i, i + 1)["people"][0]) for i in range(count)]
                 for m in models]  # fmt: skip
+    _refuse_other_points(models, everyone, images.annotations)
     if images.annotations is None:
         likeness = [_likeness(everyone[0], own, None) for own in everyone]
         scores = tuple(() if n == 0 else likeness[n] for n in range(len(models)))
-        pictures = _draw(images, models, everyone, None, None, folder)
+        pictures = draw_people(images, models, everyone, folder=folder)
         return Judgement(
             scores=scores, method="no annotations: models are compared only",
             pictures=pictures, notes=source.notes,
@@ -165,9 +176,38 @@ def judge(
         method="COCO's OKS average precision (faster-coco-eval), 20 people per image; PCK in parts "
         f"of the larger side of the box; intervals by {RESAMPLES} resamples; sigmas {shown}",
         tables=(_image_table(source, models, tallies),),
-        pictures=_draw(images, models, everyone, truths, tallies, folder),
-        notes=source.notes,
+        pictures=draw_people(
+            images,
+            models,
+            everyone,
+            truths=truths,
+            right=[_right(t) for t in tallies],
+            edges=images.annotations.edges,
+            folder=folder,
+        ),
+        notes=(*source.notes, *([] if _anybody(truths) else [NOBODY])),
     )
+
+
+def _right(tally: _Tally) -> list[float]:
+    """Share of points that are right in every image; NaN where there are none."""
+    return [_share(hits) for hits in tally.hits[0.1]]
+
+
+def _anybody(truths: Sequence[People]) -> bool:
+    return any((~people.ignored).any() for people in truths)
+
+
+def _refuse_other_points(
+    models: Sequence[Predicted], everyone: Sequence[list[People]], annotations: Annotations | None
+) -> None:
+    """Refuse to compare skeletons with different numbers of key points."""
+    known = {} if annotations is None else {"annotations": annotations.points}
+    for model, own in zip(models, everyone, strict=True):
+        known[model.label] = own[0].keypoints.shape[1]
+    if len(set(known.values())) > 1:
+        what = "networks" if annotations is None else "the network and the annotations"
+        raise InputError(f"{what} do not have the same key points", facts=known)
 
 
 def _images(source: Source) -> PoseImages:
@@ -190,13 +230,6 @@ def _sigmas(settings: Settings, points: int) -> tuple[float, ...]:
 
 
 def _tally(own: list[People], truths: list[People], sigmas: tuple[float, ...]) -> _Tally:
-    points = truths[0].keypoints.shape[1]
-    for people in own:
-        if len(people.keypoints) and people.keypoints.shape[1] != points:
-            raise InputError(
-                "the network and the annotations do not have the same key points",
-                facts={"network": people.keypoints.shape[1], "annotations": points},
-            )
     pairs = list(zip(own, truths, strict=True))
     return _Tally(
         people=own,
@@ -282,34 +315,3 @@ def _image_table(source: Source, models: Sequence[Predicted], tallies: Sequence[
     )  # fmt: skip
     heads = ("image", "model", "people", "found", "right at OKS 0.5", "PCK@0.2")
     return Table(id="images", title="Every image", headings=heads, rows=rows)
-
-
-def _draw(
-    images: PoseImages,
-    models: Sequence[Predicted],
-    everyone: Sequence[list[People]],
-    truths: list[People] | None,
-    tallies: Sequence[_Tally] | None,
-    folder: Path,
-) -> tuple[Picture, ...]:
-    """Skeletons over the images a model is worst on; annotated people are white."""
-    pictures = []
-    edges = images.annotations.edges if images.annotations else ()
-    for number, (model, own) in enumerate(zip(models, everyone, strict=True)):
-        chosen = list(range(len(own)))
-        if tallies is not None:
-            right = [_share(hits) for hits in tallies[number].hits[0.1]]
-            chosen.sort(key=lambda index: (np.isnan(right[index]), right[index]))
-        chosen = chosen[:WORST]
-        figure, axes = grid(*shape_of(len(chosen), most_columns=3), title=model.label)
-        for axis, index in zip((a for line in axes for a in line), chosen, strict=False):
-            show(axis, read_image(images.paths[index], channels=3), images.names[index])
-            if truths is not None:
-                for person in truths[index].keypoints:
-                    draw_skeleton(axis, person, edges, colour="white")
-            for person, score in zip(own[index].keypoints, own[index].scores, strict=True):
-                if score >= SHOWN:
-                    draw_skeleton(axis, person, edges, colour="#E69F00", least=SHOWN)
-        path = save(figure, folder / f"pose_worst_{number}.png")
-        pictures.append(Picture(path=path, title=f"Key points of {model.label}", model=number))
-    return tuple(pictures)

@@ -97,6 +97,16 @@ class Evaluation(Value, frozen=True, kw_only=True):
     joined: dict[str, tuple[str, ...]] = {}
     """Runs of the same bytes that now carry the scores, by model."""
 
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Everything worth saying, once: what is true of the data, then what of single models."""
+        own = [
+            note if note in self.notes or len(self.models) == 1 else f"{model.label}: {note}"
+            for model in self.models
+            for note in model.notes
+        ]
+        return tuple(dict.fromkeys([*self.notes, *own]))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Passed:

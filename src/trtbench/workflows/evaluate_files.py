@@ -85,8 +85,8 @@ def markdown(evaluation: Evaluation) -> list[str]:
             lines += ["", f"{SHOWN_ROWS} of {len(table.rows)} rows; all are in {EVAL_JSON}."]
     for picture in evaluation.pictures:
         lines += ["", f"![{picture.title}]({Path(picture.path).name})"]
-    if evaluation.notes:
-        lines += ["", *(f"- {note}" for note in evaluation.notes)]
+    if evaluation.all_notes:
+        lines += ["", *(f"- {note}" for note in evaluation.all_notes)]
     return lines
 
 

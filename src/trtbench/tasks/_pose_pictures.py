@@ -1,0 +1,62 @@
+"""Skeletons over the images a model is worst on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from trtbench.analysis.pose import COCO_SIGMAS, COCO_SKELETON, People
+from trtbench.tasks._contract import Picture, Predicted
+from trtbench.tasks._drawing import draw_skeleton, grid, save, shape_of, show
+from trtbench.tasks._images import read_image
+
+WORST = 6
+SHOWN = 0.25
+"""Confidence from which people and points are drawn."""
+
+Edges = tuple[tuple[int, int], ...]
+
+
+class Images(Protocol):
+    paths: list[Path]
+    names: tuple[str, ...]
+
+
+def draw_people(
+    images: Images,
+    models: Sequence[Predicted],
+    everyone: Sequence[list[People]],
+    *,
+    truths: Sequence[People] | None = None,
+    right: Sequence[Sequence[float]] | None = None,
+    edges: Edges | None = None,
+    folder: Path,
+) -> tuple[Picture, ...]:
+    """One sheet per model, the images with the fewest right points first; annotations are white."""
+    pictures = []
+    lines = skeleton_of(everyone[0]) if edges is None else edges
+    for number, (model, own) in enumerate(zip(models, everyone, strict=True)):
+        chosen = list(range(len(own)))
+        if right is not None:
+            shares = right[number]
+            chosen.sort(key=lambda index, shares=shares: (np.isnan(shares[index]), shares[index]))  # type: ignore[misc]
+        chosen = chosen[:WORST]
+        figure, axes = grid(*shape_of(len(chosen), most_columns=3), title=model.label)
+        for axis, index in zip((a for line in axes for a in line), chosen, strict=False):
+            show(axis, read_image(images.paths[index], channels=3), images.names[index])
+            for person in () if truths is None else truths[index].keypoints:
+                draw_skeleton(axis, person, lines, colour="white")
+            for person, score in zip(own[index].keypoints, own[index].scores, strict=True):
+                if score >= SHOWN:
+                    draw_skeleton(axis, person, lines, colour="#E69F00", least=SHOWN)
+        path = save(figure, folder / f"pose_worst_{number}.png")
+        pictures.append(Picture(path=path, title=f"Key points of {model.label}", model=number))
+    return tuple(pictures)
+
+
+def skeleton_of(people: Sequence[People]) -> Edges:
+    """COCO's edges for its 17 points; nobody knows those of others."""
+    return COCO_SKELETON if people[0].keypoints.shape[1] == len(COCO_SIGMAS) else ()

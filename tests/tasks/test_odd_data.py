@@ -1,0 +1,231 @@
+"""Data as it is found: odd images, folders in folders, networks that find nobody or say NaN."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from trtbench.domain.spec import TensorSpec
+from trtbench.errors import InputError
+from trtbench.host.chunks import Chunks, ChunkWriter
+from trtbench.tasks import classification, depth, pose
+from trtbench.tasks._coco import Annotations
+from trtbench.tasks._contract import Predicted, completed
+from trtbench.tasks._depth_images import DepthImages, read_truth
+from trtbench.tasks._image_folder import ImageFolder
+from trtbench.tasks._images import read_image
+
+COLOUR = (TensorSpec(name="images", dtype="float32", shape=("batch", 3, 16, 16)),)
+
+
+def picture(path: Path, *, mode: str = "RGB", colour: object = (200, 30, 30)) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (20, 10), colour).save(path)
+    return path
+
+
+def predicted(folder: Path, label: str, **arrays: np.ndarray) -> Predicted:
+    folder.mkdir(parents=True)
+    writer = ChunkWriter(folder)
+    writer.add(arrays, items=len(next(iter(arrays.values()))))
+    writer.flush()
+    return Predicted(label=label, chunks=Chunks(folder))
+
+
+@pytest.mark.parametrize(
+    ("mode", "colour", "channels", "seen"),
+    [
+        ("L", 77, 3, [77, 77, 77]),
+        ("RGBA", (200, 30, 30, 9), 3, [200, 30, 30]),
+        ("LA", (77, 9), 1, [77]),
+        ("1", 1, 3, [255, 255, 255]),
+        ("I;16", 0x4D00, 3, [77, 77, 77]),
+        ("I;16", 0x4D00, 1, [77]),
+        ("RGB", (10, 10, 10), 1, [10]),
+    ],
+)
+def test_images_of_every_kind(
+    tmp_path: Path, mode: str, colour: object, channels: int, seen: list[int]
+) -> None:
+    """16 bits were cut off at 255, so that such images were white."""
+    path = picture(tmp_path / "a.png", mode=mode, colour=colour)
+    assert read_image(path, channels=channels)[3, 4].tolist() == seen
+
+
+def test_images_lie_as_their_exif_says(tmp_path: Path) -> None:
+    image = Image.new("RGB", (40, 20))
+    told = image.getexif()
+    told[0x112] = 6
+    image.save(tmp_path / "a.jpg", exif=told)
+    assert read_image(tmp_path / "a.jpg", channels=3).shape == (40, 20, 3)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 45])
+def test_a_broken_image_is_named(tmp_path: Path, keep: int) -> None:
+    whole = picture(tmp_path / "a.png").read_bytes()
+    (tmp_path / "a.png").write_bytes(whole[:keep])
+    with pytest.raises(InputError, match=r"a\.png cannot be read as an image") as caught:
+        read_image(tmp_path / "a.png", channels=3)
+    assert caught.value.fix
+
+
+def test_an_empty_class_keeps_its_number(tmp_path: Path) -> None:
+    for name in ("n01", "n03"):
+        picture(tmp_path / name / "a.png")
+    (tmp_path / "n02").mkdir()
+    source = ImageFolder(tmp_path, {}, COLOUR)
+    assert source.labels is not None
+    assert source.labels.tolist() == [0, 2]
+    assert source.notes == ("1 classes without an image: n02",)
+    source.check_classes(3)
+    with pytest.raises(InputError, match="labels go up to 2, the network has 2 classes"):
+        source.check_classes(2)
+
+
+def test_scores_that_are_no_numbers_are_wrong(tmp_path: Path) -> None:
+    """A network that says NaN was right whenever the class was 0."""
+    for name in ("0", "1"):
+        picture(tmp_path / "val" / name / "a.png")
+    settings = completed(classification.FLAGS, {"data": str(tmp_path / "val")})
+    source = classification.open_source(settings, COLOUR)
+    right = np.eye(7, dtype=np.float32)[:2]
+    nothing = np.full((2, 7), np.nan, np.float32)
+    half = right.copy()
+    half[1, 3] = np.inf
+    models = [
+        predicted(tmp_path / label, label, scores=scores)
+        for label, scores in (("right", right), ("nan", nothing), ("again", nothing), ("inf", half))
+    ]
+    found = classification.judge(source, models, settings, folder=tmp_path / "out")
+    values = [{score.metric: score.value for score in each} for each in found.scores]
+    assert values[0] == {"top1": 1.0, "top5": 1.0}
+    assert values[1] == {"top1": 0.0, "top5": 0.0, "agreement": 0.0}
+    assert values[3] == {"top1": 0.5, "top5": 0.5, "agreement": 0.5}
+    assert "nan: scores of 2 items hold NaN or Inf; they count as wrong" in found.notes
+    [other] = classification.judge(source, models[1:3], settings, folder=tmp_path / "out").scores[
+        1:
+    ]
+    assert {s.metric: s.value for s in other}["agreement"] == 0.0, "no class is not the same class"
+
+
+def depth_source(images: Path, truth: Path) -> DepthImages:
+    settings = completed(depth.FLAGS, {"data": str(images), "gt": str(truth)})
+    return DepthImages(settings, COLOUR)
+
+
+def test_truths_belong_to_images_in_folders_of_the_same_name(tmp_path: Path) -> None:
+    """a/1.png was held against b/1.npy."""
+    for number, scene in enumerate(("a", "b")):
+        picture(tmp_path / "images" / scene / "1.png")
+        (tmp_path / "truth" / scene).mkdir(parents=True)
+        np.save(tmp_path / "truth" / scene / "1.npy", np.full((10, 20), 1.0 + number))
+    source = depth_source(tmp_path / "images", tmp_path / "truth")
+    assert source.names == ("a/1.png", "b/1.png")
+    assert [source.truth(index)[0, 0] for index in (0, 1)] == [1.0, 2.0]  # type: ignore[index]
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    np.save(flat / "1.npy", np.ones((10, 20)))
+    with pytest.raises(InputError, match="a name is there twice"):
+        depth_source(tmp_path / "images", flat)
+    assert depth_source(tmp_path / "images" / "a", flat).truths.keys() == {0}
+    assert depth_source(tmp_path / "images" / "a", tmp_path / "truth" / "b").truths.keys() == {0}
+
+
+def test_truth_beside_the_images(tmp_path: Path) -> None:
+    """The image itself was taken for the ground truth."""
+    picture(tmp_path / "1.png")
+    np.save(tmp_path / "1.npy", np.full((1, 10, 20), 3.0))
+    source = depth_source(tmp_path, tmp_path)
+    assert source.truth(0)[0, 0] == 3.0  # type: ignore[index]
+
+
+@pytest.mark.parametrize("content", [b"", b"no picture"])
+def test_truths_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.png").write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_truth(tmp_path / "a.png")
+    with pytest.raises(InputError, match="is not a map"):
+        read_truth(picture(tmp_path / "b.png"))
+
+
+def coco(path: Path, files: dict[str, int], people: list[dict]) -> Path:
+    content = {
+        "images": [{"id": id, "file_name": name} for name, id in files.items()],
+        "annotations": people,
+        "categories": [{"id": 1, "name": "person", "keypoints": ["a", "b"]}],
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+def somebody(image: int, **changed: object) -> dict:
+    return {
+        "id": image, "image_id": image, "category_id": 1, "bbox": [2, 2, 8, 6], "area": 48,
+        "iscrowd": 0, "num_keypoints": 2, "keypoints": [3, 3, 2, 9, 7, 2], **changed,
+    }  # fmt: skip
+
+
+def pose_judgement(tmp_path: Path, people: list[dict], *outputs: np.ndarray):
+    """What is said of networks with these outputs about one image."""
+    picture(tmp_path / "images" / "a.png")
+    told = coco(tmp_path / "people.json", {"a.png": 0}, people)
+    given = {"data": str(tmp_path / "images"), "annotations": str(told)}
+    settings = completed(pose.FLAGS, given)
+    source = pose.open_source(settings, COLOUR)
+    loaded = source.load(0)
+    source.prepare(loaded)
+    models = [
+        predicted(tmp_path / str(n), str(n), **pose.decode({"output": each}, [loaded], settings))
+        for n, each in enumerate(outputs)
+    ]
+    return pose.judge(source, models, settings, folder=tmp_path / "out")
+
+
+def test_a_network_that_finds_nobody(tmp_path: Path) -> None:
+    """It ended with a traceback."""
+    found = pose_judgement(tmp_path, [somebody(0)], np.zeros((1, 11, 40), np.float32))
+    values = {score.metric: score.value for score in found.scores[0]}
+    assert values["AP"] == values["PCK@0.2"] == 0.0
+    assert found.pictures[0].path.is_file()
+
+
+@pytest.mark.parametrize(
+    "people",
+    [[], [somebody(0, iscrowd=1, num_keypoints=0, keypoints=[0] * 6,
+                   segmentation={"counts": [0, 200], "size": [10, 20]})]],
+)  # fmt: skip
+def test_images_nobody_is_annotated_in(tmp_path: Path, people: list[dict]) -> None:
+    """Average precision was -1."""
+    output = np.zeros((1, 11, 40), np.float32)
+    output[0, :5, 0] = (8, 8, 6, 6, 0.9)
+    found = pose_judgement(tmp_path, people, output)
+    assert found.scores == ((),)
+    assert any("nobody is annotated" in note for note in found.notes)
+
+
+def test_skeletons_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="do not have the same key points"):
+        pose_judgement(tmp_path, [somebody(0)], np.zeros((1, 14, 40), np.float32))
+
+
+def test_annotated_images_in_folders(tmp_path: Path) -> None:
+    for name in ("a/1.png", "b/1.png"):
+        picture(tmp_path / "images" / name)
+    told = coco(tmp_path / "people.json", {"a/1.png": 0, "b/1.png": 5}, [somebody(5)])
+    settings = {"data": str(tmp_path / "images"), "annotations": str(told)}
+    source = pose.PoseImages(completed(pose.FLAGS, settings), COLOUR)
+    assert [source.image_id(index) for index in (0, 1)] == [0, 5]
+    coco(told, {"1.png": 0}, [somebody(0)])
+    with pytest.raises(InputError, match="two images belong to one annotation"):
+        pose.PoseImages(completed(pose.FLAGS, settings), COLOUR)
+
+
+@pytest.mark.parametrize("missing", ["bbox", "image_id"])
+def test_annotations_that_lack_something(tmp_path: Path, missing: str) -> None:
+    people = [{name: value for name, value in somebody(0).items() if name != missing}]
+    with pytest.raises(InputError, match="lacks something"):
+        Annotations(coco(tmp_path / "people.json", {"a.png": 0}, people))
