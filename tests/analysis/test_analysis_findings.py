@@ -48,6 +48,15 @@ from trtbench.domain.spec import InputSpec, ModelRef
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
+def test_two_spinning_pools_in_one_process_are_found_by_what_the_runtime_records() -> None:
+    spins = {"conditions": stated(spinning="on")}
+    assert "H31" in codes(pair(spins, spins, one_process=True))
+    assert "H31" not in codes(pair(spins, spins))
+    assert "H31" not in codes(pair(spins, {"conditions": stated(spinning="off")}, one_process=True))
+    one = {**spins, "spec": spec(threads=1)}
+    assert "H31" not in codes(pair(one, one, one_process=True))
+
+
 def codes(evidence: Evidence) -> set[str]:
     return {finding.code for finding in findings_from_evidence(evidence)}
 

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import models
 from trtbench.cli import run
+from trtbench.cli._options import PROTOCOLS
+from trtbench.domain.spec import Protocol
 
 
 @pytest.fixture
@@ -75,6 +78,12 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
         (["tiny.onnx", "--python", "/bin/true"], 4, "is not a Python interpreter", None),
         (["tiny.onnx", "--python", "tiny.onnx"], 4, "no Python interpreter at", None),
         (["tiny.onnx", "--batc", "1"], 2, "No such option", "--help"),
+        (["tiny.onnx", "--telemetry", "0s"], 2, "at most 1000 times", "--telemetry 100ms"),
+        (["tiny.onnx", "--telemetry", "often"], 2, "'often' is not a duration", "500ms"),
+        (["tiny.onnx", "--device", "gpu0"], 2, "'gpu0' is no device", "--device cuda:0"),
+        (["tiny.onnx", "--device", "1"], 2, "'1' is no device", "--device cuda:1"),
+        (["tiny.onnx", "--cuda-graph=maybe"], 2, "'maybe' is not one of", "--help"),
+        (["tiny.onnx", "--lock-clocks=fast"], 2, "--lock-clocks fast cannot be read", "MHz"),
         ([], 2, "Missing argument 'MODEL'", "--help"),
     ],
 )
@@ -90,6 +99,28 @@ def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
         assert rest[-1].startswith("fix: ")
         assert fix in rest[-1]
     assert not list(Path("store").glob("runs/*")), "something was left behind"
+
+
+def test_every_protocol_can_be_asked_for():
+    assert get_args(Protocol) == PROTOCOLS
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "value"),
+    [
+        (["--cuda-graph", "tiny.onnx"], "cuda_graph", "on"),
+        (["--cuda-graph=auto", "tiny.onnx"], "cuda_graph", "auto"),
+        (["tiny.onnx", "--cuda-graph"], "cuda_graph", "on"),
+        (["--telemetry", "tiny.onnx"], "telemetry_s", 0.1),
+        (["--telemetry", "50ms", "tiny.onnx"], "telemetry_s", 0.05),
+        (["--lock-clocks", "tiny.onnx"], "lock_clocks", "base"),
+        (["--lock-clocks", "1500", "tiny.onnx"], "lock_clocks", "1500"),
+    ],
+)
+def test_a_value_that_may_be_left_out_does_not_swallow_the_model(say, flags, name, value):
+    got, out, err = say("bench", *flags, "--dry-run", "--json")
+    assert got == 0, err
+    assert json.loads(out)["job"]["spec"][name] == value
 
 
 @pytest.mark.parametrize(

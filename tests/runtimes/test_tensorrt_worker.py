@@ -53,6 +53,17 @@ def test_a_run_keeps_its_phases_and_conditions(engine: Path, tmp_path: Path) -> 
     assert run.record.environment.versions["tensorrt"] == "8.6.0"
 
 
+def test_every_part_of_a_protocol_is_shown_with_the_numbers(engine: Path, tmp_path: Path) -> None:
+    parts = ("--streams", "2", "--spin-wait", "--no-transfers", "--profile-index", "1")
+    ended = trtbench("bench", str(engine), *QUICK, "--cuda-graph", *parts, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    told = "CUDA graph, no transfers, spin wait, 2 streams, latencies overlap, profile 1"
+    assert f"protocol serve ({told})" in ended.stdout.splitlines()[0]
+    ended = trtbench("bench", str(engine), *QUICK, "--protocol", "server", "--rate", "200/s",
+                     "--arrivals", "constant", cwd=tmp_path)  # fmt: skip
+    assert "server (200.0/s constant, no CUDA graph)" in ended.stdout, ended.stderr
+
+
 def test_profile_writes_the_files_trtexec_would(engine: Path, tmp_path: Path) -> None:
     ended = trtbench("profile", str(engine), *QUICK, "-o", "run", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr

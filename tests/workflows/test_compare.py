@@ -49,6 +49,21 @@ def asked(**changes: object) -> Asked:
     return Asked(**settings)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "changes", [{"protocol": "server", "rate": "200/s"}, {"protocol": "first"}, {"gap": "1ms"}]
+)
+def test_a_protocol_with_a_loop_of_its_own_does_not_take_turns(
+    changes: dict[str, str], models: tuple[str, str], store: Store, config: Config
+) -> None:
+    flags = {**QUICK, "duration": 0.05, "warmup": 0.01, "until_steady": False, **changes}
+    wish = asked(flags=flags, launches=2, most_launches=2)
+    found = compare(models[0], [models[0]], store=store, config=config, asked=wish)[0]
+    assert found.mode == "launches"
+    with pytest.raises(UsageError, match="can take turns"):
+        compare(models[0], [models[0]], store=store, config=config,
+                asked=asked(flags=flags, mode="one-process"))  # fmt: skip
+
+
 @pytest.mark.parametrize("mode", ["one-process", "lock-step", "launches"])
 def test_a_slower_model_is_called_slower_in_every_design(
     mode: str, models: tuple[str, str], store: Store, config: Config

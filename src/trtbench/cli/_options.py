@@ -12,6 +12,9 @@ from trtbench.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PROTOCOLS = ("serve", "pipeline", "gpu", "server", "first")
+"""As the domain has them, which help need not load to list them."""
+
 _SHAPE = re.compile(r"(?P<name>.+):(?P<dims>\d+(?:x\d+)*)")
 
 
@@ -34,32 +37,41 @@ dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
 )
 
+
+class ValueIfAny(click.Option):
+    """An option whose value may be left out: ``--telemetry``, ``--telemetry 50ms``.
+
+    click takes the word after such an option for its value, so that ``--telemetry model.engine``
+    would lose its model. A word that cannot be the value is given back.
+    """
+
+    def __init__(self, *arguments: Any, looks_like: str, **named: Any) -> None:
+        super().__init__(*arguments, **{**named, "is_flag": False})
+        self._looks_like = re.compile(looks_like, re.IGNORECASE)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        for name in self.opts:
+            option = parser._long_opt[name]
+            option.process = self._sorting(option.process)
+
+    def _sorting(self, process: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+        def sorted_out(value: Any, state: Any) -> None:
+            if isinstance(value, str) and not self._looks_like.fullmatch(value):
+                state.rargs.insert(0, value)
+                value = self.flag_value
+            process(value, state)
+
+        return sorted_out
+
+
 precision_option = click.option(
     "--precision",
     type=click.Choice(["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]),
-    help="Precision that a weakly typed builder may use.",
+    help="Precision that a weakly typed builder, or PyTorch, may use.",
 )
 
-protocol_option = click.option(
-    "--protocol",
-    type=click.Choice(["serve", "pipeline", "gpu", "server", "first"]),
-    help="How queries follow one another (default: serve; trtexec: pipeline).",
-)
-
-device_options = (
-    click.option(
-        "--cuda-graph",
-        type=click.Choice(["off", "on", "auto"]),
-        help="Launch queries as a CUDA graph (default: off).",
-    ),
-    click.option(
-        "--transfers/--no-transfers", default=True, help="Copy inputs and outputs each time."
-    ),
-    click.option("--spin-wait", is_flag=True, help="Wait for the GPU by spinning."),
-)
-
-measure_options = stack(
-    click.option("-r", "--runtime", metavar="NAME", help="What executes the model."),
+_model_options = (
     click.option(
         "--shape",
         "shapes",
@@ -67,26 +79,52 @@ measure_options = stack(
         metavar="NAME:1x3x224x224",
         help="Shape of one input; repeat for several.",
     ),
-    click.option("--batch", type=int, help="Value of every dynamic leading dimension."),
+    click.option(
+        "--batch", type=int, metavar="N", help="Items per query: every dynamic leading dimension."
+    ),
+)
+
+_length_options = (
     click.option("--warmup", metavar="TIME", help="Least warm-up, e.g. 500ms (default 200ms)."),
-    click.option("--warmup-iterations", type=int, help="Least warm-up as a count."),
+    click.option(
+        "--warmup-iterations", type=int, metavar="N", help="Least warm-up as a count of queries."
+    ),
     click.option(
         "--until-steady/--no-until-steady",
         default=True,
         show_default=True,
         help="Go on warming up (10 s at most) until two windows agree.",
     ),
-    click.option("--duration", metavar="TIME", help="Least measured time (default 3s)."),
-    click.option("--iterations", type=int, help="Least measured iterations (default 10)."),
-    click.option("--launches", type=int, help="Fresh processes to measure in (default 1)."),
+    click.option("--duration", metavar="TIME", help="Least measured time, e.g. 10s (default 3s)."),
+    click.option(
+        "--iterations", type=int, metavar="N", help="Least measured queries (default 10)."
+    ),
+)
+
+_input_options = (
     click.option(
         "--inputs", metavar="FILE", help="Inputs from .npz, .npy or a folder of raw binaries."
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of random inputs."),
+    click.option(
+        "--seed",
+        type=int,
+        default=0,
+        show_default=True,
+        help="Of random inputs, orders and arrivals.",
+    ),
     click.option("--threads", type=int, help="Threads within an operator (CPU runtimes)."),
-    click.option("--device", metavar="NAME", help="cpu, cuda:0, ..."),
-    protocol_option,
-    click.option("--rate", metavar="RATE", help="Arrivals of the protocol server, e.g. 500/s."),
+    click.option("--device", metavar="NAME", help="cpu, cuda:0, cuda:1, ..."),
+)
+
+_query_options = (
+    click.option(
+        "--protocol",
+        type=click.Choice(PROTOCOLS),
+        help="How queries follow one another (default: serve; trtexec: pipeline).",
+    ),
+    click.option(
+        "--rate", metavar="RATE", help="Arrivals of the protocol server, e.g. 500/s or 2kHz."
+    ),
     click.option(
         "--arrivals",
         type=click.Choice(["poisson", "constant"]),
@@ -94,26 +132,74 @@ measure_options = stack(
         show_default=True,
         help="How they are spread in time.",
     ),
-    *device_options,
-    click.option("--streams", type=int, default=1, show_default=True, help="Queries at a time."),
-    click.option("--gap", metavar="TIME", help="Rest between queries, e.g. 5ms."),
+    click.option(
+        "--cuda-graph",
+        cls=ValueIfAny,
+        looks_like=r"[^./:]*",
+        flag_value="on",
+        type=click.Choice(["on", "auto", "off"]),
+        metavar="[on|auto|off]",
+        help="Launch queries as a CUDA graph; auto goes on without one that cannot be captured "
+        "(default: off; protocols gpu and coldl2: on).",
+    ),
+    click.option(
+        "--transfers/--no-transfers", default=True, help="Copy inputs and outputs each time."
+    ),
+    click.option("--spin-wait", is_flag=True, help="Wait for the GPU by spinning."),
+    click.option(
+        "--streams",
+        type=int,
+        metavar="N",
+        default=1,
+        show_default=True,
+        help="Queries at a time, each in a context of its own; their latencies overlap.",
+    ),
+    click.option("--gap", metavar="TIME", help="Mean random rest between queries, e.g. 5ms."),
     click.option(
         "--profile-index",
         type=click.IntRange(min=0),
+        metavar="N",
         default=0,
         show_default=True,
-        help="Optimization profile of the engine.",
+        help="Optimization profile of the engine, from 0.",
     ),
+)
+
+_own_option = click.option(
+    "--opt",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the runtime itself, e.g. providers=cuda or torch:compile=default; "
+    "repeat for several.",
+)
+
+_job_options = (
+    click.option("--timeout", metavar="TIME", help="Give up on a launch after this long: 10min."),
+    click.option("--no-wait", is_flag=True, help="Fail at once when the device is in use."),
+)
+
+measure_options = stack(
+    click.option("-r", "--runtime", metavar="NAME", help="What executes the model."),
+    *_model_options,
+    *_length_options,
+    click.option(
+        "--launches", type=int, metavar="N", help="Fresh processes to measure in (default 1)."
+    ),
+    *_input_options,
+    *_query_options,
     click.option(
         "--telemetry",
-        is_flag=False,
+        cls=ValueIfAny,
+        looks_like=r"[-+]?[\d.]+\s*[a-zµ]*|[a-z]+",
         flag_value="100ms",
         metavar="[TIME]",
         help="Look at the GPU this often (100ms), in a pass of its own after the measurement.",
     ),
     click.option(
         "--lock-clocks",
-        is_flag=False,
+        cls=ValueIfAny,
+        looks_like=r"[^./:]*",
         flag_value="base",
         metavar="[base|max|MHZ]",
         help="Lock the GPU's clock while measuring (needs root), and free it afterwards.",
@@ -130,17 +216,10 @@ measure_options = stack(
         show_default=True,
         help="Time layers in a pass of their own.",
     ),
-    click.option(
-        "--opt",
-        "options",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="An option of the runtime itself; repeat for several.",
-    ),
+    _own_option,
     click.option("--python", metavar="PATH", help="Measure in another Python interpreter."),
-    click.option("--timeout", metavar="TIME", help="Give up on a launch after this long."),
     click.option("--memory-limit", metavar="SIZE", help="Address space of the child, e.g. 8GiB."),
-    click.option("--no-wait", is_flag=True, help="Fail at once when the device is in use."),
+    *_job_options,
 )
 
 
@@ -158,17 +237,11 @@ pair_options = stack(
         metavar="PATH",
         help="Interpreter: once for all sides, or once per side.",
     ),
-    click.option(
-        "--shape",
-        "shapes",
-        multiple=True,
-        metavar="NAME:1x3x224x224",
-        help="Shape of one input; repeat for several.",
-    ),
-    click.option("--batch", type=int, help="Value of every dynamic leading dimension."),
+    *_model_options,
     click.option(
         "--launches",
         type=click.IntRange(min=1),
+        metavar="N",
         default=10,
         show_default=True,
         help="Fresh launches of both sides.",
@@ -176,6 +249,7 @@ pair_options = stack(
     click.option(
         "--max-launches",
         type=int,
+        metavar="N",
         default=40,
         show_default=True,
         help="Go on to so many while the answer is unclear.",
@@ -183,6 +257,7 @@ pair_options = stack(
     click.option(
         "--pairs",
         type=click.IntRange(min=10),
+        metavar="N",
         default=100,
         show_default=True,
         help="Iterations of each side per launch, in turn.",
@@ -192,7 +267,7 @@ pair_options = stack(
         type=click.Choice(["auto", "one-process", "lock-step", "launches"]),
         default="auto",
         show_default=True,
-        help="How the sides take turns.",
+        help="How the sides take turns; --duration and --iterations are for launches.",
     ),
     click.option(
         "--margin",
@@ -207,26 +282,12 @@ pair_options = stack(
         metavar="KEY",
         help="Compare in spite of this difference (tf32, batch, protocol, ...).",
     ),
-    click.option("--warmup", metavar="TIME", help="Least warm-up of each launch."),
-    click.option("--warmup-iterations", type=int, help="Least warm-up as a count."),
-    click.option("--duration", metavar="TIME", help="Length of a launch (mode launches)."),
-    click.option("--iterations", type=int, help="Iterations of a launch (mode launches)."),
-    click.option("--inputs", metavar="FILE", help="Inputs from .npz, .npy or raw binaries."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of inputs and order."),
-    click.option("--threads", type=int, help="Threads within an operator (CPU runtimes)."),
-    click.option("--device", metavar="NAME", help="cpu, cuda:0, ..."),
-    click.option(
-        "--opt",
-        "options",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="An option of the runtime itself; repeat for several.",
-    ),
-    protocol_option,
-    *device_options,
+    *_length_options,
+    *_input_options,
+    _own_option,
+    *_query_options,
     precision_option,
-    click.option("--timeout", metavar="TIME", help="Give up on a launch after this long."),
-    click.option("--no-wait", is_flag=True, help="Fail at once when the device is in use."),
+    *_job_options,
     click.option("--tag", "tags", multiple=True, metavar="NAME", help="Tag both runs."),
 )
 

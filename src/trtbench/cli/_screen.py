@@ -141,12 +141,15 @@ def show_failed(failed: FailedRun) -> None:
 
 def title_of(run: Run) -> str:
     """One line that says what was measured and how."""
+    from trtbench.report.labels import protocol_name
+
     record = run.record
     inputs = ", ".join(
         f"{t.name} {t.dtype} {'x'.join(str(dim) for dim in t.shape)}" for t in record.inputs
     )
-    parts = [record.spec.model.name, record.spec.runtime, record.spec.precision, inputs]
-    return " · ".join(part for part in [*parts, f"protocol {record.spec.protocol}"] if part)
+    options = ", ".join(f"{key}={value}" for key, value in record.spec.options.items())
+    parts = [record.spec.model.name, record.spec.runtime, record.spec.precision, inputs, options]
+    return " · ".join(part for part in [*parts, f"protocol {protocol_name(record)}"] if part)
 
 
 def show_statistics(console: Console, run: Run, summary: Summary) -> None:

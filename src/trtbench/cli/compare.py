@@ -82,8 +82,9 @@ def asked_from_flags(flags: dict[str, Any]) -> Asked:
     from trtbench.units import fraction_from_text
     from trtbench.workflows.compare import Asked
 
-    names = ("batch", "warmup", "warmup_iterations", "duration", "iterations", "inputs", "seed",
-             "threads", "device", "protocol", "cuda_graph", "transfers", "spin_wait",
+    names = ("batch", "warmup", "warmup_iterations", "until_steady", "duration", "iterations",
+             "inputs", "seed", "threads", "device", "protocol", "rate", "arrivals", "cuda_graph",
+             "transfers", "spin_wait", "streams", "gap", "profile_index",
              "precision")  # fmt: skip
     return Asked(
         launches=flags["launches"],

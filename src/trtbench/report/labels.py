@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from trtbench.domain.result import FailedRun, Run, RunRecord
 from trtbench.domain.spec import RunSpec
+from trtbench.units import text_from_rate, text_from_seconds
 
 _ENDING = re.compile(r"\.(onnx|engine|plan|trt|pt|pth|pt2|ts)$", re.IGNORECASE)
 _PRECISION = re.compile(r"([._-](fp32|tf32|fp16|bf16|int8|fp8|best|half|qdq))+$", re.IGNORECASE)
@@ -64,6 +65,24 @@ def precision_name(record: RunRecord | FailedRun) -> str | None:
         return record.spec.precision
     fact = record.conditions.get("precision") if isinstance(record, RunRecord) else None
     return str(fact.value) if fact and fact.value is not None else None
+
+
+def protocol_name(record: RunRecord) -> str:
+    """Name the protocol with every part of it that was set: without them a number means little."""
+    spec = record.spec
+    known = {key: fact.value for key, fact in record.conditions.items() if fact.source != "unknown"}
+    graph = "CUDA graph"
+    words = (
+        f"{text_from_rate(spec.rate_hz)} {spec.arrivals}" if spec.rate_hz else "",
+        graph if known.get("cuda_graph") else f"no {graph}" if "cuda_graph" in known else "",
+        "no transfers" if known.get("transfers") is False else "",
+        "spin wait" if known.get("spin_wait") is True else "",
+        f"{spec.streams} streams, latencies overlap" if spec.streams > 1 else "",
+        f"gap {text_from_seconds(spec.gap_s, digits=3)}" if spec.gap_s else "",
+        f"profile {spec.profile_index}" if spec.profile_index else "",
+    )
+    told = ", ".join(filter(None, words))
+    return f"{spec.protocol} ({told})" if told else spec.protocol
 
 
 def shortened(name: str, *, length: int = 44) -> str:

@@ -44,6 +44,8 @@ def asked_for(spec: RunSpec) -> list[str]:
 
     A device without providers says enough; the two together must agree.
     """
+    if spec.device is not None and spec.device.split(":")[0] not in ("cpu", "cuda", "gpu"):
+        raise UsageError(f"ONNX Runtime has no device {spec.device}", fix="--device cuda:0, or cpu")
     wants_gpu = spec.device is not None and spec.device.split(":")[0] in ("cuda", "gpu")
     given = spec.options.get("providers", "cuda" if wants_gpu else "cpu")
     names = [short_name(word) for word in given.split(",")]

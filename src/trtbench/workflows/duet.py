@@ -19,6 +19,7 @@ from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
 from trtbench.domain.result import DuetRef, Environment, Run, Scalar
 from trtbench.domain.samples import Column, join_launches
 from trtbench.domain.spec import Length, RunSpec, Warmup
+from trtbench.errors import UsageError
 from trtbench.executors.local import Assignment, check_interpreter, run_jobs
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
@@ -269,6 +270,14 @@ def _settled(mode: Mode, sides: Sides) -> Mode:
     modules = [RUNTIMES.load(spec.runtime) for spec in sides.both]
     if not all(hasattr(module, "open_session") for module in modules):
         return "launches"
+    if not all(_takes_turns(spec) for spec in sides.both):
+        if mode in ("auto", "launches"):
+            return "launches"
+        raise UsageError(
+            "only single queries, back to back, can take turns: protocol serve, one stream, no gap",
+            facts={"mode": mode, "protocol": sides.baseline.protocol},
+            fix="--mode launches",
+        )
     if mode != "auto":
         return mode
     devices = {module.device(spec) for module, spec in zip(modules, sides.both, strict=True)}
@@ -277,6 +286,11 @@ def _settled(mode: Mode, sides: Sides) -> Mode:
     if alike and same_python and devices == {"cpu"}:
         return "one-process"
     return "lock-step" if devices == {"cpu"} else "launches"
+
+
+def _takes_turns(spec: RunSpec) -> bool:
+    """Whether a pair of queries in turn is what was asked for; other protocols own their loop."""
+    return spec.protocol == "serve" and spec.streams == 1 and not spec.gap_s
 
 
 def _collect(folder: Path) -> Launch:

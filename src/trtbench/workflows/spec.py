@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -92,7 +93,7 @@ def run_spec(
         stop=_stop(duration, iterations, config),
         launches=launches or defaults.launches or 1,
         threads=threads or defaults.threads,
-        device=device or defaults.device,
+        device=_device(device or defaults.device),
         options={**config.options_for(name), **own_options(options or {}, name)},
         protocol=chosen,
         cuda_graph=cuda_graph or ("on" if chosen == "gpu" else "off"),
@@ -100,7 +101,7 @@ def run_spec(
         gap_s=seconds(gap) if gap is not None else 0.0,
         streams=streams,
         rate_hz=_rate(rate),
-        telemetry_s=seconds(telemetry) if telemetry is not None else None,
+        telemetry_s=_interval(telemetry),
         lock_clocks=_clock(lock_clocks),
         profile=getattr(module, "DEFAULT_PROFILE", False) if profile is None else profile,
         **rest,
@@ -165,6 +166,25 @@ def _rate(value: str | float | None) -> float | None:
     if rate is not None and rate <= 0:
         raise UsageError("a rate of arrivals is above zero", fix="--rate 100/s")
     return rate
+
+
+def _interval(value: Duration | None) -> float | None:
+    if value is None:
+        return None
+    length = seconds(value)
+    if length < 0.001:
+        raise UsageError("telemetry looks at most 1000 times a second", fix="--telemetry 100ms")
+    return length
+
+
+def _device(name: str | None) -> str | None:
+    """Refuse what is no device's name: a runtime for the CPU would not look at it."""
+    if name is None or re.fullmatch(r"[a-z_]+(:\d+)?", name):
+        return name
+    number = re.search(r"\d+", name)
+    raise UsageError(
+        f"{name!r} is no device", fix=f"--device cuda:{number[0] if number else 0}, or cpu"
+    )
 
 
 def _clock(value: str | None) -> str | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from trtbench.analysis.findings.evidence import Evidence, known
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
+from trtbench.domain.result import RunRecord
 
 LIMITING_REASONS = 0xE8
 """HW slowdown 0x8, SW thermal 0x20, HW thermal 0x40, HW power brake 0x80 (NVML)."""
@@ -283,12 +284,11 @@ def threads(e: Evidence, at: Limits) -> Iterator[Hit]:
     if e.pair is None:
         return
     sides = (e.pair.baseline, e.pair.candidate)
-    spinning = [side.conditions.get("allow_spinning") for side in sides]
-    if e.pair.one_process and all(fact is not None and fact.value is True for fact in spinning):
+    if e.pair.one_process and all(_spins(side) for side in sides):
         yield Hit(
             message="two spinning thread pools share one process",
-            evidence={"allow_spinning": True, "one_process": True},
-            remedy="--opt session.intra_op.allow_spinning=0",
+            evidence={"spinning": "on", "one_process": True},
+            remedy="--opt spinning=off, or --threads 1, which needs no pool",
             concerns="host",
         )
     counts = [side.spec.threads for side in sides]
@@ -299,6 +299,12 @@ def threads(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy="give both the same --threads",
             concerns="host",
         )
+
+
+def _spins(side: RunRecord) -> bool:
+    """Whether idle threads of a side look for work instead of sleeping; one thread has no pool."""
+    fact = side.conditions.get("spinning")
+    return fact is not None and fact.value == "on" and side.spec.threads != 1
 
 
 RULES = (

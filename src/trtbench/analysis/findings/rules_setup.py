@@ -135,8 +135,8 @@ def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
         return
     if e.record is not None and e.record.spec.protocol in ("serve", "pipeline", "gpu"):
         yield Hit(
-            message="each query waited for the one before: what users of a busy service wait "
-            "comes on top",
+            message="queries came as fast as they were answered: what users of a busy service "
+            "wait comes on top",
             evidence={"protocol": e.record.spec.protocol},
             remedy="--protocol server --rate 100/s",
             concerns="p99",

@@ -10,7 +10,7 @@ from trtbench.domain.result import Run
 from trtbench.report.document import Card, Cards, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.facts import PHASES, headline_summary, summary_of
 from trtbench.report.gathering import gather
-from trtbench.report.labels import labels_from_runs, model_name, precision_name
+from trtbench.report.labels import labels_from_runs, model_name, precision_name, protocol_name
 from trtbench.report.numbers import (
     MISSING,
     Unit,
@@ -96,7 +96,7 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
         spec.runtime,
         precision_name(run.record),
         run.record.batch,
-        spec.protocol,
+        protocol_name(run.record),
         PHASES[head.column] if head else None,
         *_times(head, unit),
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
