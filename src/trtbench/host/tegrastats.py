@@ -15,6 +15,7 @@ from pathlib import Path
 
 from trtbench.domain.result import Scalar
 from trtbench.domain.samples import TelemetrySample
+from trtbench.host.jtop import JtopSource
 from trtbench.host.process import Child, run_process, tail
 from trtbench.host.telemetry_values import Counters
 
@@ -107,7 +108,11 @@ def board_settings() -> dict[str, Scalar]:
     clocks = _said("jetson_clocks", "--show")
     if clocks is not None:
         found["jetson_clocks"] = clocks_pinned(clocks)
-    return {name: value for name, value in found.items() if value is not None}
+    known: dict[str, Scalar] = {name: value for name, value in found.items() if value is not None}
+    if len(known) == 2 or not is_jetson():
+        return known
+    with JtopSource.opened() as service:  # jetson_clocks answers to root alone
+        return {**(service.settings() if service is not None else {}), **known}
 
 
 def power_mode(text: str) -> str | None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from trtbench.domain.samples import TelemetrySample
 from trtbench.domain.spec import Value
+from trtbench.host.jtop import JtopSource
 from trtbench.host.nvml import MHZ, Device, opened
 from trtbench.host.tegrastats import TegraSource, is_jetson
 from trtbench.host.telemetry_values import Counters
@@ -161,6 +164,35 @@ class NvmlSource:
         }
 
 
+class Sources:
+    """Several ways to look at one device: what one does not tell, the next may."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+
+    def sample(self, at_s: float) -> TelemetrySample:
+        return _completed([source.sample(at_s) for source in self._sources])
+
+    def counters(self, *, energy: bool = False) -> Counters:
+        return _completed([source.counters(energy=energy) for source in self._sources])
+
+
+V = TypeVar("V", bound=Value)
+
+
+def _completed(answers: Sequence[V]) -> V:
+    """The first answer, with what it lacks from the others in turn."""
+    first, *others = answers
+    for other in others:
+        gaps = {
+            name: getattr(other, name)
+            for name in first.__struct_fields__
+            if getattr(first, name) is None
+        }
+        first = msgspec.structs.replace(first, **gaps)
+    return first
+
+
 class Sampler:
     """Looks at a device in a thread of its own, as often as asked, until it is stopped."""
 
@@ -202,10 +234,11 @@ class Sampler:
 
 @contextmanager
 def source_of(index: int, *, nvml: Any = None) -> Iterator[Source | None]:
-    """Open what can be looked at: the GPU through NVML, a Jetson through tegrastats."""
+    """Open what can be looked at: the GPU through NVML, a Jetson through its own programs."""
     if nvml is None and is_jetson():
-        with TegraSource.opened() as source:
-            yield source
+        with TegraSource.opened() as lines, JtopSource.opened() as service:
+            found = [each for each in (lines, service) if each is not None]
+            yield Sources(found) if found else None
         return
     with opened(index, nvml=nvml) as device:
         yield None if device is None else NvmlSource(device)
