@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from PIL import Image
 
 from models import conv_model, multi_input_model, threshold_model
 from trtbench.cli import run
@@ -275,3 +276,34 @@ def test_what_is_wrong_is_said(
     error = capsys.readouterr().err
     assert told in error
     assert "Traceback" not in error
+
+
+def test_a_candidate_that_fails_does_not_take_the_others_along(
+    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(conv_model(tmp_path / "a.onnx"))
+    two = str(tmp_path / "two.onnx")
+    Path(two).write_bytes(b"\x08\x08 no model")
+    rest = ["--random", "3", "--floor", "off", "--store", str(store.root)]
+    rest += ["-o", str(tmp_path / "out")]
+    assert run(["check", model, two, model, *rest]) == 1
+    told = capsys.readouterr()
+    assert "equal to the reference's everywhere" in told.out
+    assert "not all candidates could be checked" in told.err
+    kept = json.loads((tmp_path / "out" / "check.json").read_text())
+    assert [each["model"] for each in kept["failed"]] == ["two.onnx"]
+    assert len(kept["candidates"]) == 1
+    assert run(["check", model, two, *rest]) == 1
+    assert "two.onnx" in capsys.readouterr().err
+
+
+def test_images_take_the_flags_of_classification_unasked(
+    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(conv_model(tmp_path / "a.onnx"))
+    Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / "a.png")
+    asked = ["check", model, model, "--images", str(tmp_path), "--normalize", "none"]
+    rest = ["--store", str(store.root), "-o", str(tmp_path / "out"), "--floor", "off"]
+    assert run([*asked, *rest]) == 0
+    assert "1 items of" in capsys.readouterr().out
+    assert run(["check", model, model, "--normalize", "none", *rest]) == 2

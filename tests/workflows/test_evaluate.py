@@ -325,3 +325,19 @@ def test_written_files_name_all_models(tmp_path: Path, evaluate) -> None:
     ]  # fmt: skip
     paths = write_evaluation(found, tmp_path / "written")
     assert json.loads(paths[0].read_text())["task"] == "classification"
+
+
+def test_a_model_that_fails_does_not_take_the_others_along(
+    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = colour_folder(tmp_path / "val")
+    right = str(colour_network(tmp_path / "right.onnx"))
+    (tmp_path / "broken.onnx").write_bytes(b"\x08\x08 no model")
+    asked = ["--task", "classification", "--data", str(data), "--store", str(store.root)]
+    out = tmp_path / "out"
+    assert run(["eval", str(tmp_path / "broken.onnx"), right, *asked, "-o", str(out)]) == 1
+    told = capsys.readouterr()
+    assert "right.onnx" in told.out
+    assert "not all models could be evaluated" in told.err
+    kept = json.loads((out / "eval.json").read_text())
+    assert [each["model"] for each in kept["failed"]] == ["broken.onnx"]

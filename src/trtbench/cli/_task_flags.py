@@ -18,10 +18,13 @@ class TaskCommand(click.Command):
     """A command whose flags depend on the task it is given."""
 
     preprocessing_only = False
-    default_task: str | None = None
+
+    def task_of(self, args: list[str]) -> str | None:
+        """The task a command line is about."""
+        return _task_named(args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        task = _task_named(args) or self.default_task
+        task = self.task_of(args)
         if task is not None:
             ctx.meta[_META] = task
         return super().parse_args(ctx, args)

@@ -25,8 +25,16 @@ if TYPE_CHECKING:
     from trtbench.workflows.check_layers import LayersChecked
 
 
+IMAGES_TASK = "classification"
+"""Whose preprocessing images get when nobody says."""
+
+
 class CheckCommand(TaskCommand):
     preprocessing_only = True
+
+    def task_of(self, args: list[str]) -> str | None:
+        images = any(word == "--images" or word.startswith("--images=") for word in args)
+        return super().task_of(args) or (IMAGES_TASK if images else None)
 
 
 side_options = stack(
@@ -58,7 +66,8 @@ side_options = stack(
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--inputs", metavar="FILE", help="Inputs from .npz, .npy or raw binaries.")
 @click.option("--images", metavar="FOLDER", help="Images, with the preprocessing of --task.")
-@click.option("--task", metavar="NAME", help="Whose preprocessing images get.")
+@click.option("--task", metavar="NAME",
+              help="Whose preprocessing images get (default: classification).")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many inputs.")
 @click.option("--rtol", type=float, default=1e-3, show_default=True,
               help="Relative tolerance; |reference| scales it.")  # fmt: skip
@@ -95,6 +104,7 @@ def command(reference: str, candidates: tuple[str, ...], **flags: Any) -> None:
     from trtbench.workflows.check import run_check
     from trtbench.workflows.check_files import join_checks, write_check
     from trtbench.workflows.config import load_config, open_store
+    from trtbench.workflows.failure import refuse_failed
 
     config = load_config(store=flags["store"])
     rules = [rule_from_text(text) for text in flags["rules"]]
@@ -114,6 +124,7 @@ def command(reference: str, candidates: tuple[str, ...], **flags: Any) -> None:
     if joined:
         say(f"joined to the runs {', '.join(joined[:5])}{' ...' if len(joined) > 5 else ''}")
     _judge(checked, rules)
+    refuse_failed(checked.failed, what="not all candidates could be checked")
 
 
 def asked_from_flags(flags: dict[str, Any]) -> Asked:
@@ -122,7 +133,7 @@ def asked_from_flags(flags: dict[str, Any]) -> Asked:
 
     if flags["inputs"] and flags["images"]:
         raise UsageError("--inputs and --images exclude each other")
-    task = flags["task"] or ("classification" if flags["images"] else None)
+    task = flags["task"] or (IMAGES_TASK if flags["images"] else None)
     if flags["task"] and not flags["images"]:
         raise UsageError("--task says how images are prepared", fix="--images FOLDER")
     settings = settings_from_flags(task, flags, data=flags["images"]) if task else {}

@@ -50,6 +50,7 @@ def command(models: tuple[str, ...], **flags: Any) -> None:
     from trtbench.workflows.config import load_config, open_store
     from trtbench.workflows.evaluate import Asked, run_evaluation
     from trtbench.workflows.evaluate_files import join, write_evaluation
+    from trtbench.workflows.failure import refuse_failed
 
     config = load_config(store=flags["store"])
     store = open_store(config)
@@ -73,6 +74,7 @@ def command(models: tuple[str, ...], **flags: Any) -> None:
     say(f"written {', '.join(str(path) for path in paths)}")
     for label, ids in evaluation.joined.items():
         say(f"{label}: joined to {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
+    refuse_failed(evaluation.failed, what="not all models could be evaluated")
 
 
 def _show(evaluation: Evaluation, flags: dict[str, Any]) -> None:

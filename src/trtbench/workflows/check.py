@@ -24,6 +24,7 @@ from trtbench.tasks._contract import completed
 from trtbench.tasks._feed import TASKS, open_feed
 from trtbench.workflows.bench import Conduct
 from trtbench.workflows.config import Config
+from trtbench.workflows.failure import Failed, Failures
 from trtbench.workflows.infer import stream
 from trtbench.workflows.progress import Event
 from trtbench.workflows.spec import run_spec
@@ -99,6 +100,7 @@ class Checked(Value, frozen=True, kw_only=True):
     """The reference against itself; ``None`` when it was run once."""
     floor_reason: str | None = None
     files: tuple[str, ...] = ()
+    failed: tuple[Failed, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,12 +136,13 @@ def run_check(
     with store.scratch() as folder:
         first = _run(sides[0], feed, folder / "reference", store, steps)
         floor, reason = _floor(first, sides[0], folder / "again", store, steps, asked)
-        found = []
+        found, failed = [], Failures(len(candidates))
         for number, side in enumerate(sides[1:]):
-            other = _run(side, _known(feed, first), folder / f"side-{number}", store, steps)
-            candidate = _compare(first, other, asked)
-            files = write_worst(first, other, candidate, output, number=number)
-            found.append((candidate, files))
+            with failed.collecting(candidates[number]):
+                other = _run(side, _known(feed, first), folder / f"side-{number}", store, steps)
+                candidate = _compare(first, other, asked)
+                files = write_worst(first, other, candidate, output, number=number)
+                found.append((candidate, files))
     return Checked(
         reference=first.side,
         candidates=tuple(candidate for candidate, _ in found),
@@ -149,6 +152,7 @@ def run_check(
         floor=floor,
         floor_reason=reason,
         files=tuple(str(path) for _, files in found for path in files),
+        failed=tuple(failed.told),
     )
 
 

@@ -84,6 +84,7 @@ def markdown(checked: Checked) -> list[str]:
     if first is not None:
         lines += ["", f"Equality: share of all elements with |t - r| <= {first.atol:g} + "
                   f"{first.rtol:g} |r|; r is the reference."]  # fmt: skip
+    lines += ["", *(f"- {each.model} could not be run: {each.reason}" for each in checked.failed)]
     for candidate in checked.candidates:
         for check in candidate.checks:
             if check.classes is not None:

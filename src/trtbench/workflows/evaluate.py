@@ -25,6 +25,7 @@ from trtbench.tasks._feed import TASKS, open_feed
 from trtbench.workflows.bench import Conduct
 from trtbench.workflows.check import pick, side_spec
 from trtbench.workflows.config import Config
+from trtbench.workflows.failure import Failed, Failures
 from trtbench.workflows.infer import stream
 from trtbench.workflows.progress import Event
 
@@ -96,6 +97,7 @@ class Evaluation(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     joined: dict[str, tuple[str, ...]] = {}
     """Runs of the same bytes that now carry the scores, by model."""
+    failed: tuple[Failed, ...] = ()
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -142,10 +144,12 @@ def run_evaluation(
     specs = _specs(names, config=config, asked=asked)
     refuse_other_bytes(runs, [spec.model for spec, _ in specs], store=store)
     with store.scratch() as folder:
-        passes = [
-            _pass(spec, python, number, len(specs), feed, folder, store, asked, conduct)
-            for number, (spec, python) in enumerate(specs)
-        ]
+        passes, failed = [], Failures(len(specs))
+        for number, (spec, python) in enumerate(specs):
+            with failed.collecting(names[number]):
+                passes.append(
+                    _pass(spec, python, number, len(specs), feed, folder, store, asked, conduct)
+                )
         passes = _labelled(passes)
         source = open_feed(feed, passes[0].outcome.inputs, spec=passes[0].spec)
         models = [
@@ -153,7 +157,8 @@ def run_evaluation(
             for each in passes
         ]
         judgement: Judgement = task.judge(source, models, asked.settings, folder=output)
-    return _evaluation(passes, judgement, asked)
+    evaluation = _evaluation(passes, judgement, asked)
+    return msgspec.structs.replace(evaluation, failed=tuple(failed.told))
 
 
 def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:

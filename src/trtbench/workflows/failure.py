@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from trtbench.domain.job import JobEnd
 from trtbench.domain.result import Environment, FailedRun
-from trtbench.domain.spec import RunSpec
-from trtbench.errors import ERROR_KINDS, InputError, JobError, StoreError, TrtbenchError
+from trtbench.domain.spec import RunSpec, Value
+from trtbench.errors import (
+    ERROR_KINDS,
+    InputError,
+    JobError,
+    StoreError,
+    TrtbenchError,
+    UnavailableError,
+)
 from trtbench.store.directory import RECORD, new_id, now, read_record, write_record
 from trtbench.store.store import Store
 from trtbench.units import text_from_seconds
@@ -26,6 +34,39 @@ _SIGNAL_HINTS = {
     "SIGSEGV": " (a crash in native code)",
     "SIGABRT": " (native code gave up)",
 }
+
+
+class Failed(Value, frozen=True, kw_only=True):
+    """A model that could not be run, while others could."""
+
+    model: str
+    reason: str
+    facts: dict[str, str] = {}
+
+
+class Failures:
+    """Collects what went wrong with some of several models; when all fail, the last is raised."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.told: list[Failed] = []
+
+    @contextlib.contextmanager
+    def collecting(self, name: str) -> Iterator[None]:
+        """Go on after a model that cannot be run, unless it was the last one left."""
+        try:
+            yield
+        except (InputError, JobError, UnavailableError) as problem:
+            if len(self.told) + 1 == self._count:
+                raise
+            facts = problem.facts
+            self.told.append(Failed(model=Path(name).name, reason=problem.message, facts=facts))
+
+
+def refuse_failed(failed: Sequence[Failed], *, what: str) -> None:
+    """Raise that some models could not be run, once what the others gave has been shown."""
+    if failed:
+        raise JobError(what, facts={each.model: each.reason for each in failed})
 
 
 def raise_told(end: JobEnd) -> None:
