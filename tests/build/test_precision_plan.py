@@ -14,7 +14,7 @@ from trtbench.build.builders._outline import outline_of
 from trtbench.build.builders._plan import plan_lines
 from trtbench.build.builders._precision import Asked, PrecisionPlan, precision_plan
 from trtbench.domain.spec import BuildSpec
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.host.models import model_ref
 from trtbench.host.tensorrt import Abilities, abilities_of_version
 from typed_models import quantized, typed
@@ -113,10 +113,48 @@ def test_bf16_is_not_silently_something_else_on_8() -> None:
     assert plan("bf16", TEN).flags == ("BF16",)
 
 
-def test_fp8_comes_from_a_quantized_model_only() -> None:
-    with pytest.raises(UsageError, match="FP8 is built from"):
-        plan("fp8", TEN)
-    assert plan("fp8", TEN, carried={"fp8"}).precision == "fp8"
+NEW = pytest.mark.parametrize("abilities", [TEN, ELEVEN, RTX], ids=lambda each: each.title)
+MODELOPT: dict[str, Any] = {"calibration": True, "data": True, "modelopt": "/envs/modelopt/python"}
+
+
+@NEW
+def test_fp8_is_quantized_by_modelopt_first(abilities: Abilities) -> None:
+    made = plan("fp8", abilities, **MODELOPT)
+    assert [(step.verb, step.precision, step.by) for step in made.steps] == [
+        ("quantize", "fp8", "modelopt")
+    ]
+    assert (made.typing, made.precision, made.calibrate) == ("strong", "fp8", False)
+    assert plan("fp8", abilities, carried={"fp8"}).steps == ()
+
+
+@NEW
+def test_fp8_without_data_or_modelopt_says_what_is_missing(abilities: Abilities) -> None:
+    with pytest.raises(UsageError, match="FP8 is built from") as caught:
+        plan("fp8", abilities)
+    assert "--calibration" in (caught.value.fix or "")
+    with pytest.raises(UsageError, match="no data"):  # a cache of scales is of no use here
+        plan("fp8", abilities, **{**MODELOPT, "data": False})
+    with pytest.raises(UnavailableError, match="NVIDIA ModelOpt") as unset:
+        plan("fp8", abilities, **{**MODELOPT, "modelopt": None})
+    assert "runtimes.modelopt.python" in unset.value.facts["setting"]
+    assert "nvidia-modelopt[onnx]" in (unset.value.fix or "")
+
+
+def test_fp8_is_not_for_8() -> None:
+    with pytest.raises(UsageError, match=r"TensorRT 8.6.1 cannot build fp8"):
+        plan("fp8", OLD, **MODELOPT)
+    with pytest.raises(UsageError, match="cannot build fp8"):
+        plan(None, OLD, carried={"fp8"})
+
+
+@EVERY
+def test_modelopt_makes_int8_where_it_is_asked_for(abilities: Abilities) -> None:
+    made = plan("int8", abilities, quantizer="modelopt", **MODELOPT)
+    assert [step.by for step in made.steps] == ["modelopt"]
+    assert not made.calibrate
+    for precision, quantizer in (("fp16", "modelopt"), ("int8", "pencil"), (None, "modelopt")):
+        with pytest.raises(UsageError, match=f"quantizer={quantizer} has no effect"):
+            plan(precision, abilities, quantizer=quantizer)
 
 
 def test_best_is_all_that_a_weak_builder_has_and_nothing_to_a_strong_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import select
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from onnx import TensorProto, helper
 
 import models
 from bindings.rtx import Rtx
+from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import BuildJob, BuildOutcome
@@ -173,6 +175,90 @@ def test_int8_without_data_is_refused(rtx: Rtx, tmp_path: Path) -> None:
     assert "trtbench quantize" in (error.fix or "")
 
 
+MODELOPT = '''
+import onnx
+from onnx import TensorProto, helper
+
+
+def quantize(onnx_path, quantize_mode, calibration_data, output_path, **rest):
+    """Put Q/DQ pairs with a scale of one around what the first product reads."""
+    assert all(len(array) for array in calibration_data.values())
+    kind = {"fp8": TensorProto.FLOAT8E4M3FN, "int8": TensorProto.INT8}[quantize_mode]
+    model = onnx.version_converter.convert_version(onnx.load(onnx_path), 19)
+    graph = model.graph
+    at = next(index for index, node in enumerate(graph.node) if node.op_type == "MatMul")
+    product = graph.node[at]
+    graph.initializer.append(helper.make_tensor("scale", TensorProto.FLOAT, [], [1.0]))
+    graph.initializer.append(helper.make_tensor("zero", kind, [], [0]))
+    for index, name in enumerate(product.input):
+        given, low, high = [name, "scale", "zero"], f"{name}_q", f"{name}_dq"
+        graph.node.insert(at, helper.make_node("QuantizeLinear", given, [low]))
+        given = [low, "scale", "zero"]
+        graph.node.insert(at + 1, helper.make_node("DequantizeLinear", given, [high]))
+        product.input[index] = high
+        at += 2
+    onnx.save(model, output_path)
+'''
+
+
+@pytest.fixture
+def modelopt(rtx: Rtx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in of NVIDIA ModelOpt in an interpreter that the settings name."""
+    package = tmp_path / "lib" / "modelopt" / "onnx" / "quantization"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(MODELOPT)
+    python = tmp_path / "modelopt-python"
+    lib = tmp_path / "lib"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={lib}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "trtbench.toml").write_text(f'[runtimes.modelopt]\npython = "{python}"\n')
+    monkeypatch.chdir(folder)
+    return typed(folder / "net.onnx", TensorProto.FLOAT)
+
+
+def test_fp8_is_quantized_by_modelopt_in_its_own_interpreter(rtx: Rtx, modelopt: Path) -> None:
+    changes = {"precision": "fp8", "calibration": "random", "targets": ("sm_89",)}
+    artefact = built(modelopt, rtx, **changes)
+    assert artefact.conditions["precision"].value == "fp8"
+    assert "by NVIDIA ModelOpt" in artefact.notes[0]
+    assert any("random data" in note for note in artefact.notes)
+    kept = onnx.load(modelopt.with_name("net.engine.fp8.onnx"))
+    assert {node.op_type for node in kept.graph.node} > {"QuantizeLinear", "DequantizeLinear"}
+    assert "net.engine.fp8.onnx" in artefact.files
+    assert "typed.onnx" not in str(artefact.command)
+    assert str(modelopt) in str(artefact.command)
+    assert not list(modelopt.parent.glob(".partial*"))
+
+
+def test_int8_by_modelopt_is_asked_for_by_name(rtx: Rtx, modelopt: Path) -> None:
+    changes = {"precision": "int8", "calibration": "random", "options": {"quantizer": "modelopt"}}
+    artefact = built(modelopt, rtx, **changes)
+    assert artefact.conditions["precision"].value == "int8"
+    assert "by NVIDIA ModelOpt" in artefact.notes[0]
+
+
+def test_fp8_without_modelopt_names_the_setting(rtx: Rtx, tmp_path: Path) -> None:
+    problem = refused(conv(tmp_path), rtx, precision="fp8", calibration="random", **BATCHES)
+    assert isinstance(problem, UnavailableError)
+    assert "runtimes.modelopt.python" in problem.facts["setting"]
+
+
+def test_layers_and_parameters_are_counted_and_say_who_told_them(rtx: Rtx, tmp_path: Path) -> None:
+    facts = built(conv(tmp_path), rtx, **BATCHES).facts
+    assert facts["layers"] == facts["network_layers"]
+    assert facts["layers_from"] == "network"
+    assert facts["parameters"] == read_onnx(tmp_path / "net.onnx").parameters
+    assert facts["parameters_from"] == "ONNX file"
+
+
+def test_an_engine_is_not_called_like_a_folder(rtx: Rtx, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder") as caught:
+        spec_for(conv(tmp_path), output=tmp_path)
+    assert caught.value.fix == f"-o {tmp_path / 'net.engine'}"
+
+
 def test_best_means_nothing_here_and_is_refused(rtx: Rtx, tmp_path: Path) -> None:
     error = refused(conv(tmp_path), rtx, precision="best", **BATCHES)
     assert "'best' means nothing" in error.message
@@ -190,7 +276,10 @@ def test_a_node_that_cannot_be_parsed_is_named(rtx: Rtx, tmp_path: Path) -> None
     assert isinstance(error, InputError)
     assert error.facts["operator"] == "Unheard"
     assert error.facts["node"] == "number 0, 'strange'"
-    assert "--plugin" in (error.fix or "")
+    assert "-r tensorrt with --plugin" in (error.fix or "")  # TensorRT-RTX takes no plugins
+    log = Path(error.facts["log"])
+    assert log == model.with_name("net.engine.build.log")
+    assert "Unheard" in log.read_text()
 
 
 def test_scales_that_are_not_symmetric_are_explained(rtx: Rtx, tmp_path: Path) -> None:

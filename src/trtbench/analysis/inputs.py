@@ -34,7 +34,7 @@ def random_inputs(
 def _below(values: NDArray[np.generic], limit: int | None) -> NDArray[np.generic]:
     if limit is None or values.dtype.kind not in "iu":
         return values
-    return (values % max(limit, 1)).astype(values.dtype)  # type: ignore[operator,no-any-return]
+    return (values % max(limit, 1)).astype(values.dtype)
 
 
 def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:

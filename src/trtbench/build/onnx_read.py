@@ -58,6 +58,11 @@ def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = N
     )
 
 
+def count_parameters(path: Path) -> int:
+    """Count stored weights as ``read_onnx`` does, without inferring any shape."""
+    return int(_count_stored(load_onnx(path, weights=False))["parameters"])
+
+
 def dtype_name(kind: int) -> str:
     """Name an ONNX type as numpy does; types numpy lacks keep ONNX's name."""
     from onnx import TensorProto

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from trtbench.build._onnx_file import load_onnx
+from trtbench.build.builders._precision import MAKE_MODELOPT
 from trtbench.build.onnx_rules import quantized_operators
 from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import FeedFile
@@ -25,8 +26,8 @@ Stage = Callable[[str], None]
 
 _METHODS = {"minmax": "max", "entropy": "entropy"}
 FIX = (
-    "python3 -m venv modelopt && modelopt/bin/pip install 'nvidia-modelopt[onnx]' msgspec, then "
-    "--python modelopt/bin/python, or runtimes.modelopt.python in trtbench.toml"
+    f"{MAKE_MODELOPT}, then --python modelopt/bin/python, or runtimes.modelopt.python in "
+    "trtbench.toml"
 )
 
 
@@ -67,7 +68,11 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
     model = load_onnx(raw)
     changed = quantized_operators(model)
     if not changed:
-        raise InputError("ModelOpt quantized nothing of the model")
+        raise InputError(
+            "ModelOpt quantized nothing of the model",
+            facts={"operators": " ".join(spec.operators) or "those of its own choice"},
+            fix="--precision fp16: it leaves small convolutions and products alone",
+        )
     finish(model, spec)
     return QuantOutcome(
         versions=versions(),

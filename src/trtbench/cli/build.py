@@ -215,6 +215,12 @@ def _precision(artefact: Artefact) -> str:
     return f"{shown} (weak: the builder chooses)" if weak else shown
 
 
+def _version(artefact: Artefact) -> str:
+    flavour = artefact.conditions.get("flavour")
+    rtx = flavour is not None and flavour.value == "tensorrt_rtx"
+    return f"TensorRT{'-RTX' * rtx} {artefact.tensorrt or 'of an unknown version'}"
+
+
 def _show(artefact: Artefact, *, as_json: bool) -> None:
     from trtbench.domain.codec import json_from_value
     from trtbench.units import text_from_bytes, text_from_seconds
@@ -225,7 +231,7 @@ def _show(artefact: Artefact, *, as_json: bool) -> None:
     facts = {
         "engine": artefact.path,
         "size": f"{text_from_bytes(artefact.size_bytes)}, sha256 {artefact.sha256[:12]}",
-        "TensorRT": artefact.tensorrt or "unknown",
+        "built by": _version(artefact),
         "precision": _precision(artefact),
         "built in": f"{text_from_seconds(artefact.build_s)} "
         f"(with everything {text_from_seconds(artefact.wall_s)})",

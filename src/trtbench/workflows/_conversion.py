@@ -98,6 +98,12 @@ def refuse_overwriting(source: Path, output: Path) -> None:
         raise UsageError("the result would overwrite its source", fix="give another name with -o")
 
 
+def refuse_folder(output: Path, *, name: str) -> None:
+    """Say before the work that a file cannot be called like a folder that is there."""
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder, not a file to write", fix=f"-o {output / name}")
+
+
 def put_in_place(made: Path, output: Path) -> None:
     """Move a model, and its data file first, to where they belong."""
     data = made.with_name(made.name + ".data")

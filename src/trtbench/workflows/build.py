@@ -10,16 +10,20 @@ from typing import Any
 
 import msgspec
 
+from trtbench.analysis.inspection import parameters_of
+from trtbench.build.onnx_read import count_parameters
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, BuildJob, BuildOutcome, JobEnd
-from trtbench.domain.result import Environment
+from trtbench.domain.result import Environment, Scalar
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import (
     ERROR_KINDS,
+    InputError,
     JobError,
     ParseError,
     TrtbenchError,
+    UnavailableError,
     UsageError,
     write_error,
 )
@@ -29,9 +33,12 @@ from trtbench.host.locks import hold
 from trtbench.host.models import model_ref, sha256_of
 from trtbench.registry import Registry
 from trtbench.store.directory import now, remove_abandoned, scratch_directory
+from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.units import text_from_seconds
+from trtbench.workflows._conversion import refuse_folder
 from trtbench.workflows.bench import TICK_S, Conduct
+from trtbench.workflows.build_ahead import modelopt_option, quantize_ahead
 from trtbench.workflows.build_shapes import (
     InputShapes,
     Shapes,
@@ -52,6 +59,7 @@ PATIENCE_S = 6 * 3600.0
 
 LOG = ".build.log"
 CACHE = ".timing.cache"
+GRAPH = ".graph.json"
 
 _STAGE_TEXT = {
     "load": "parsing",
@@ -87,18 +95,23 @@ def build_spec(
     """
     reference = model_ref(Path(model))
     name = builder or DEFAULT_BUILDER
-    keeps_timings = getattr(BUILDERS.load(name), "TIMING_CACHE", True)
+    module = BUILDERS.load(name)
+    keeps_timings = getattr(module, "TIMING_CACHE", True)
     if reference.format not in ("onnx", "unknown"):
         raise UsageError(
             "engines are built from ONNX files",
             facts={"file": reference.name, "format": reference.format},
         )
     engine = Path(output or Path(model).with_suffix(".engine")).absolute()
+    refuse_folder(engine, name=Path(model).with_suffix(".engine").name)
     if engine == Path(reference.path):
         raise UsageError("the engine would overwrite the model", fix="-o model.engine")
     beside = timing_cache is True or (timing_cache is None and keeps_timings)
     cache = f"{engine}{CACHE}" if beside else timing_cache
     first, *more = all_profiles(shapes_min, shapes_opt, shapes_max)
+    given = {**config.options_for(name), **(options or {})}
+    precision = rest.get("precision")
+    known = modelopt_option(module, config=config, precision=precision, options=given)
     return BuildSpec(
         model=reference,
         output=str(engine),
@@ -106,7 +119,7 @@ def build_spec(
         shapes={**spans_of_batches(input_shapes, Path(reference.path)), **first},
         more_profiles=tuple(more),
         timing_cache=str(Path(str(cache)).absolute()) if cache else None,
-        options={**config.options_for(name), **(options or {})},
+        options={**known, **given},
         **{key: _anywhere(key, value) for key, value in rest.items() if value is not None},
     )
 
@@ -147,6 +160,8 @@ def _carry_out(
 ) -> Artefact:
     engine = Path(spec.output)
     inner = _inside(spec, folder)
+    builder = BUILDERS.load(spec.runtime)
+    ahead, ahead_s = quantize_ahead(builder, spec, folder=folder, conduct=conduct)
     end = run_job(
         BuildJob(spec=inner),
         folder=folder,
@@ -161,6 +176,8 @@ def _carry_out(
         raise _failure(end, spec, folder)
     path = folder / "outcome.json"
     outcome = value_from_json(path.read_bytes(), BuildOutcome, where=str(path))
+    outcome = msgspec.structs.replace(outcome, notes=(*ahead, *outcome.notes))
+    end = msgspec.structs.replace(end, seconds=end.seconds + ahead_s)
     artefact = _artefact(spec, Path(inner.output), outcome, end, environment, folder)
     _put_in_place(spec, inner, outcome, folder)
     beside = engine.with_name(f"{engine.name}.json")
@@ -215,10 +232,27 @@ def _artefact(
         gpus=environment.gpus,
         host=environment.host,
         conditions=outcome.conditions,
-        facts=outcome.facts,
+        facts={**outcome.facts, **_sizes(spec, outcome, folder)},
         files=tuple(engine.name + ending for ending in outcome.files),
         notes=outcome.notes,
     )
+
+
+def _sizes(spec: BuildSpec, outcome: BuildOutcome, folder: Path) -> dict[str, Scalar]:
+    """Count layers and parameters, and say who told them: the engine, or what it was made from."""
+    facts: dict[str, Scalar] = {}
+    name = outcome.files.get(GRAPH)
+    if name is not None:
+        with contextlib.suppress(ParseError):
+            graph = graph_from_json((folder / name).read_bytes(), where=name)
+            facts["layers"] = len(graph.layers)
+            facts["layers_from"] = outcome.facts.get("layers_from", "engine")
+            facts |= {"parameters": parameters_of(graph), "parameters_from": "engine"}
+    if facts.get("parameters") is None:
+        with contextlib.suppress(InputError, UnavailableError):
+            known = count_parameters(Path(spec.model.path))
+            facts |= {"parameters": known, "parameters_from": "ONNX file"}
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def _plan_version(engine: Path) -> str | None:
@@ -252,12 +286,16 @@ def _event(stage: str) -> Event:
 def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
     """Keep the log of a build that failed and say why it did."""
     told = end.error
+    kept = Path(spec.output + LOG)
+    source = folder / "build.log"
     if told is not None and told.kind not in _RECORDED:
         kind = ERROR_KINDS.get(told.kind, TrtbenchError)
-        return kind(told.message, facts=told.facts, fix=told.fix)
-    kept = Path(spec.output + LOG)
+        known: dict[str, object] = dict(told.facts)
+        if told.kind == "InputError" and source.is_file():  # the parser refused: it says more there
+            with contextlib.suppress(OSError):
+                known["log"] = shutil.copyfile(source, kept)
+        return kind(told.message, facts=known, fix=told.fix)
     with contextlib.suppress(OSError):
-        source = folder / "build.log"
         shutil.copyfile(source if source.is_file() else folder / "log.txt", kept)
     facts: dict[str, object] = {"model": spec.model.name, "builder": spec.runtime}
     facts |= told.facts if told is not None else {}

@@ -21,6 +21,7 @@ from trtbench.workflows._conversion import (
     conversion_folder,
     made_by,
     put_in_place,
+    refuse_folder,
     refuse_overwriting,
     run_conversion,
     verify,
@@ -70,6 +71,7 @@ def export_spec(
         )
     name = str(source)
     path = Path(output) if output else Path(f"{Path(name.rpartition(':')[2]).stem}.onnx")
+    refuse_folder(path, name=f"{Path(name.rpartition(':')[2]).stem}.onnx")
     if ":" not in name:
         refuse_overwriting(Path(name), path)
         name = str(Path(name).absolute())

@@ -42,6 +42,7 @@ from trtbench.workflows._conversion import (
     conversion_folder,
     made_by,
     put_in_place,
+    refuse_folder,
     refuse_overwriting,
     run_conversion,
     verify,
@@ -100,6 +101,7 @@ def quant_spec(
         raise UsageError("ModelOpt calibrates by minmax or entropy", fix="--method entropy")
     target = Path(output) if output else path.with_suffix(f".{precision}.onnx")
     refuse_overwriting(path, target)
+    refuse_folder(target, name=path.with_suffix(f".{precision}.onnx").name)
     return QuantSpec(
         model=model_ref(path),
         output=str(target.absolute()),

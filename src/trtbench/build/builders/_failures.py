@@ -16,8 +16,8 @@ from trtbench.host.tensorrt_network import ParserProblem
 PARSER_HINTS = (
     (
         r"plugin not found|no importer registered|unsupported operator|not supported yet",
-        "an operator this parser does not know: --plugin LIB that has it, a newer TensorRT, or "
-        "export the model without it",
+        "an operator this parser does not know: {plugin}, a newer version, or export the model "
+        "without it",
     ),
     (
         r"non-zero zero point|zero.?point.*not supported",
@@ -76,7 +76,13 @@ def parser_error(
         facts["further"] = f"{len(problems) - 1} more, see the log"
     facts["parser"] = abilities.title
     what = f"the operator {operator}" if operator else "the model"
-    hint = _hint(PARSER_HINTS, first.text, model=spec.model.path)
+    plugin = "--plugin LIB that has it"
+    hint = _hint(
+        PARSER_HINTS,
+        first.text,
+        model=spec.model.path,
+        plugin=f"-r tensorrt with {plugin}" if abilities.targets else plugin,
+    )
     return InputError(
         f"{abilities.title} cannot parse {what}",
         facts=facts,
@@ -138,10 +144,12 @@ def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
     )
 
 
-def _hint(table: Sequence[tuple[str, str]], text: str, *, model: str) -> str | None:
+def _hint(
+    table: Sequence[tuple[str, str]], text: str, *, model: str, plugin: str = ""
+) -> str | None:
     low = text.lower()
     found = next((hint for pattern, hint in table if re.search(pattern, low)), None)
-    return found.format(model=shlex.quote(model)) if found else None
+    return found.format(model=shlex.quote(model), plugin=plugin) if found else None
 
 
 def _plain(text: str) -> str:

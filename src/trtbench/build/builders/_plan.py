@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trtbench.build.builders._failures import too_new
 from trtbench.build.builders._outline import Outline, outline_of
-from trtbench.build.builders._precision import Asked, precision_plan
+from trtbench.build.builders._precision import Asked, Step, precision_plan, step_ahead
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import UsageError, near_miss
 from trtbench.host.tensorrt import TITLES, Abilities, Flavour, abilities_of_version
@@ -18,6 +18,8 @@ OPTIONS = {
     "calibration_items": "how many items to calibrate with at most (default: 256)",
     "resize": "crop, stretch or letterbox: how images for calibration are fitted (default: crop)",
     "normalize": "imagenet: with its mean and deviation (default: values from 0 to 1)",
+    "quantizer": "modelopt: NVIDIA ModelOpt quantizes to int8, as it does to fp8",
+    "modelopt": "interpreter that has it (default: runtimes.modelopt.python in trtbench.toml)",
     "version": "version to plan for with --dry-run where TensorRT is not installed",
 }
 """What ``--opt key=value`` may set."""
@@ -25,7 +27,7 @@ ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
 
 
 def asked_from_spec(spec: BuildSpec, outline: Outline) -> Asked:
-    """Gather what the precision plan depends on."""
+    """Gather what the precision plan depends on; the outline is that of the model itself."""
     for name in spec.options:
         if name not in OPTIONS:
             guess = near_miss(name, OPTIONS)
@@ -40,7 +42,15 @@ def asked_from_spec(spec: BuildSpec, outline: Outline) -> Asked:
         carried=outline.carried,
         calibration=spec.calibration is not None or spec.calibration_cache is not None,
         strong=spec.options.get("typing") == "strong",
+        data=spec.calibration is not None,
+        quantizer=spec.options.get("quantizer"),
+        modelopt=spec.options.get("modelopt"),
     )
+
+
+def ahead_of(spec: BuildSpec) -> Step | None:
+    """Give what is done to the model before the builder is started, if anything."""
+    return step_ahead(asked_from_spec(spec, outline_of(Path(spec.model.path))))
 
 
 def refuse_other_version(spec: BuildSpec, *, abilities: Abilities) -> None:

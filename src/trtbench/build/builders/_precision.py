@@ -10,13 +10,18 @@ from __future__ import annotations
 import shlex
 from typing import Literal
 
+from msgspec.structs import replace
+
 from trtbench.domain.spec import Precision, Value
-from trtbench.errors import UsageError
+from trtbench.errors import UnavailableError, UsageError
 from trtbench.host.tensorrt import Abilities
 
 FLAGS = {"fp16": "FP16", "bf16": "BF16", "int8": "INT8", "fp8": "FP8"}
 """Members of ``BuilderFlag``."""
 
+MAKE_MODELOPT = (
+    "python3 -m venv modelopt && modelopt/bin/pip install 'nvidia-modelopt[onnx]' msgspec"
+)
 HALF = ("fp16", "bf16")
 QUANTIZED = ("int8", "fp8")
 
@@ -27,10 +32,15 @@ class Step(Value, frozen=True, kw_only=True):
     verb: Literal["cast", "quantize"]
     precision: Precision
     reason: str
+    by: Literal["trtbench", "onnxruntime", "modelopt"] = "trtbench"
 
     @property
     def text(self) -> str:
-        how = "" if self.verb == "cast" else " with Q/DQ nodes"
+        how = {
+            "trtbench": "",
+            "onnxruntime": " with Q/DQ nodes",
+            "modelopt": " with Q/DQ nodes, by NVIDIA ModelOpt",
+        }[self.by]
         return f"{self.verb} the model to {self.precision}{how}: {self.reason}"
 
 
@@ -60,6 +70,12 @@ class Asked(Value, frozen=True, kw_only=True):
     """Whether there are data, or a cache of scales, to calibrate with."""
     strong: bool = False
     """Whether the builder must hold to the types of the model, where it has a choice."""
+    data: bool = False
+    """Whether there are data; a cache alone is of no use to a quantizer."""
+    quantizer: str | None = None
+    """``modelopt``: NVIDIA ModelOpt makes INT8 too."""
+    modelopt: str | None = None
+    """The interpreter that has NVIDIA ModelOpt."""
 
     def fix(self, precision: str) -> str:
         data = " --calibration DATA" if precision in QUANTIZED else ""
@@ -69,6 +85,10 @@ class Asked(Value, frozen=True, kw_only=True):
 def precision_plan(asked: Asked, *, abilities: Abilities) -> PrecisionPlan:
     """Settle how to build a precision with the version at hand, or say why it cannot be."""
     _refuse_contradiction(asked)
+    ahead = step_ahead(asked)
+    if ahead is not None:
+        plan = precision_plan(quantized_ahead(asked), abilities=abilities)
+        return replace(plan, steps=(ahead, *plan.steps))
     if asked.strong and not abilities.strong:
         raise UsageError(
             f"{abilities.title} cannot be held to the types of a model",
@@ -83,6 +103,43 @@ def precision_plan(asked: Asked, *, abilities: Abilities) -> PrecisionPlan:
             fix="--precision int8, or leave --calibration and --calibration-cache out",
         )
     return plan
+
+
+def step_ahead(asked: Asked) -> Step | None:
+    """Give what NVIDIA ModelOpt does to the model before the builder is started, if anything.
+
+    It lives in an interpreter of its own, and what it makes is the same for every version.
+    """
+    wanted = asked.precision
+    if asked.quantizer is not None and (asked.quantizer != "modelopt" or wanted not in QUANTIZED):
+        raise UsageError(
+            f"--opt quantizer={asked.quantizer} has no effect",
+            fix="--opt quantizer=modelopt with --precision int8, or leave it out",
+        )
+    if wanted not in QUANTIZED or wanted in asked.carried:
+        return None
+    if wanted == "int8" and asked.quantizer is None:
+        return None
+    reason = f"{wanted.upper()} is built from a model that was quantized to it"
+    if not asked.data:
+        raise UsageError(
+            f"{reason}, and there are no data to do so",
+            facts={"model": asked.model},
+            fix=f"--calibration DATA.npz, or first: {asked.fix(wanted)}",
+        )
+    if asked.modelopt is None:
+        raise UnavailableError(
+            f"{reason} by NVIDIA ModelOpt, and no interpreter is set that has it",
+            facts={"setting": "runtimes.modelopt.python in trtbench.toml, or --opt modelopt=PATH"},
+            fix=f"{MAKE_MODELOPT}, then set it to modelopt/bin/python",
+        )
+    return Step(verb="quantize", precision=wanted, reason=reason, by="modelopt")
+
+
+def quantized_ahead(asked: Asked) -> Asked:
+    """What is asked for once the model has been quantized."""
+    carried = asked.carried | {str(asked.precision)}
+    return replace(asked, carried=carried, calibration=False, data=False, quantizer=None)
 
 
 def _refuse_contradiction(asked: Asked) -> None:
@@ -128,7 +185,7 @@ def _steps(asked: Asked, wanted: Precision | None, abilities: Abilities) -> tupl
             facts={"model": asked.model, "because": reason},
             fix=f"--calibration DATA.npz, or first: {asked.fix(wanted)}",
         )
-    return (Step(verb="quantize", precision=wanted, reason=reason),)
+    return (Step(verb="quantize", precision=wanted, reason=reason, by="onnxruntime"),)
 
 
 def _weak(asked: Asked, abilities: Abilities) -> PrecisionPlan:
@@ -168,10 +225,14 @@ def _demand(precision: str, asked: Asked, abilities: Abilities) -> None:
             facts={"needs": "TensorRT 10 or later, or TensorRT-RTX"},
             fix="--precision fp16",
         )
+    if precision == "fp8" and not abilities.strong:  # the flag is older than the parser's support
+        raise UsageError(
+            f"{abilities.title} cannot build fp8",
+            facts={"needs": "TensorRT 10 or later, or TensorRT-RTX"},
+            fix="--precision fp16",
+        )
     if precision in asked.carried:
         return
-    if precision == "fp8":
-        raise UsageError("FP8 is built from a model that was quantized to it", fix=asked.fix("fp8"))
     if precision == "int8" and not _int8(asked, abilities):
         raise UsageError(
             "INT8 needs scales: calibration data, a calibration cache, or a quantized model",

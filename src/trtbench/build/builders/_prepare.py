@@ -9,7 +9,7 @@ from pathlib import Path
 from trtbench.build.builders._precision import PrecisionPlan, Step
 from trtbench.domain.conversion import CalibrationRef, QuantOutcome, QuantSpec
 from trtbench.domain.spec import BuildSpec, Value
-from trtbench.errors import UnavailableError, UsageError
+from trtbench.errors import UnavailableError
 
 TYPED, FEEDS = "typed.onnx", "calibration.npz"
 
@@ -26,43 +26,48 @@ class Prepared(Value, frozen=True, kw_only=True):
 def prepare_model(
     spec: BuildSpec, plan: PrecisionPlan, *, folder: Path, stage: Callable[[str], None]
 ) -> Prepared:
-    """Do the steps of a plan; without any, the model is built as it is."""
+    """Do the steps of a plan; without any, the model is built as it is, or as it was made ahead."""
+    ahead = made_ahead(folder)
+    if ahead is not None:
+        return Prepared(path=ahead, files=_kept(spec, folder))
     if not plan.steps:
         return Prepared(path=Path(spec.model.path))
     step = plan.steps[0]
-    if step.precision == "fp8":
-        raise UsageError(
-            "FP8 is quantized in an environment of its own",
-            facts={"model": spec.model.path},
-            fix=f"first: trtbench quantize {shlex.quote(spec.model.path)} --precision fp8 "
-            "--calibration DATA",
-        )
     stage(step.verb)
     outcome = _convert(spec, step, folder=folder)
+    return Prepared(
+        path=folder / TYPED, files=_kept(spec, folder), notes=notes_of(spec, step, outcome)
+    )
+
+
+def made_ahead(folder: Path) -> Path | None:
+    """The model with its types, where the folder of the job came with one."""
+    return folder / TYPED if (folder / TYPED).is_file() else None
+
+
+def notes_of(spec: BuildSpec, step: Step, outcome: QuantOutcome) -> tuple[str, ...]:
+    """What a reader of the engine's record must know of a step."""
     changed = sum(outcome.changed.values())
     done = f"{step.text}; {changed} nodes changed, difference not measured (trtbench quantize does)"
     random = spec.calibration == "random"
     notes = [done, *(["quantized with random data: no evidence of accuracy"] if random else [])]
-    return Prepared(
-        path=folder / TYPED,
-        files=_kept(step, folder),
-        notes=(*notes, *outcome.notes),
-    )
+    return (*notes, *outcome.notes)
 
 
-def _kept(step: Step, folder: Path) -> dict[str, str]:
+def _kept(spec: BuildSpec, folder: Path) -> dict[str, str]:
     """Keep the typed model beside the engine, unless its weights are in files of other names."""
     alone = len(list(folder.glob(f"{TYPED}*"))) == 1
-    return {f".{step.precision}.onnx": TYPED} if alone else {}
+    return {f".{spec.precision}.onnx": TYPED} if alone else {}
 
 
-def _quant_spec(spec: BuildSpec, step: Step, folder: Path) -> QuantSpec:
+def step_spec(spec: BuildSpec, step: Step, folder: Path) -> QuantSpec:
+    """Write a step as the conversion it is; data for it are put into the folder."""
     cast = step.verb == "cast"
     return QuantSpec(
         model=spec.model,
         output=str(folder / TYPED),
         precision=step.precision,
-        via="cast" if cast else "onnxruntime",
+        via="cast" if cast else step.by,  # type: ignore[arg-type]
         keep_io=True,  # as a weakly typed builder leaves inputs and outputs alone
         calibration=None if cast else _calibration_ref(spec, folder),
         method="minmax" if spec.calibration_method == "minmax" else "entropy",
@@ -98,7 +103,7 @@ def _convert(spec: BuildSpec, step: Step, *, folder: Path) -> QuantOutcome:
     try:
         from trtbench.build.quantize import quantize
 
-        return quantize(_quant_spec(spec, step, folder), folder=folder, stage=lambda name: None)
+        return quantize(step_spec(spec, step, folder), folder=folder, stage=lambda name: None)
     except (ImportError, UnavailableError) as problem:
         missing = problem.name if isinstance(problem, ImportError) else problem
         raise UnavailableError(

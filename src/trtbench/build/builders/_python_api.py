@@ -19,8 +19,8 @@ from trtbench.build.builders._calibration import attach_calibrator
 from trtbench.build.builders._failures import build_error, parser_error, too_new
 from trtbench.build.builders._outline import Outline, outline_of
 from trtbench.build.builders._plan import asked_from_spec, refuse_other_version
-from trtbench.build.builders._precision import PrecisionPlan, precision_plan
-from trtbench.build.builders._prepare import Prepared, prepare_model
+from trtbench.build.builders._precision import PrecisionPlan, precision_plan, quantized_ahead
+from trtbench.build.builders._prepare import Prepared, made_ahead, prepare_model
 from trtbench.build.builders._report import LOG, describe, outcome
 from trtbench.build.builders._shapes import profiles_of
 from trtbench.domain.job import BuildOutcome
@@ -83,11 +83,13 @@ class Work:
 def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> BuildOutcome:
     """Build one engine; log and layers are left in the folder."""
     stage("load")
-    outline = outline_of(Path(spec.model.path))
+    ahead = made_ahead(folder)
+    outline = outline_of(ahead or Path(spec.model.path))
     trt, abilities = load(flavour)
     refuse_other_version(spec, abilities=abilities)
     refuse_unknown(spec, abilities=abilities)
-    plan = precision_plan(asked_from_spec(spec, outline), abilities=abilities)
+    asked = asked_from_spec(spec, outline)
+    plan = precision_plan(quantized_ahead(asked) if ahead else asked, abilities=abilities)
     gpu = _demand_gpu(spec, abilities)
     work = Work(
         spec=spec, trt=trt, abilities=abilities, plan=plan, outline=outline, folder=folder,

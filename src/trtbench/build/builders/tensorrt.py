@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trtbench.domain.job import BuildOutcome
 from trtbench.domain.spec import BuildSpec
 from trtbench.host.tensorrt import INSTALL
 from trtbench.host.tensorrt_device import driver_problem
+
+if TYPE_CHECKING:
+    from trtbench.build.builders._precision import Step
 
 
 def available() -> str | None:
@@ -31,6 +35,13 @@ def command_lines(spec: BuildSpec) -> list[str]:
     from trtbench.build.builders._plan import plan_lines
 
     return plan_lines(spec, flavour="tensorrt")
+
+
+def step_ahead(spec: BuildSpec) -> Step | None:
+    """Give what is done to the model in another interpreter, before this one is started."""
+    from trtbench.build.builders._plan import ahead_of
+
+    return ahead_of(spec)
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Callable[[str], None]) -> BuildOutcome:

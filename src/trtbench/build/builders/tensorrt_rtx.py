@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trtbench.domain.job import BuildOutcome
 from trtbench.domain.spec import BuildSpec
 from trtbench.host.tensorrt import INSTALL
+
+if TYPE_CHECKING:
+    from trtbench.build.builders._precision import Step
 
 TIMING_CACHE = False
 """Kernels are chosen when the engine runs; there is nothing to time."""
@@ -32,6 +36,13 @@ def command_lines(spec: BuildSpec) -> list[str]:
     from trtbench.build.builders._plan import plan_lines
 
     return plan_lines(spec, flavour="tensorrt_rtx")
+
+
+def step_ahead(spec: BuildSpec) -> Step | None:
+    """Give what is done to the model in another interpreter, before this one is started."""
+    from trtbench.build.builders._plan import ahead_of
+
+    return ahead_of(spec)
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Callable[[str], None]) -> BuildOutcome:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench.build.builders._failures import too_new
+from trtbench.build.builders._outline import outline_of
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BuildOutcome
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import BuildSpec
-from trtbench.errors import ParseError, UsageError
+from trtbench.errors import InputError, ParseError, UsageError
 from trtbench.host.process import Exit
 from trtbench.host.programs import (
     INSTALL,
@@ -21,6 +23,7 @@ from trtbench.host.programs import (
     status_of,
     trtexec_binary,
 )
+from trtbench.host.tensorrt import abilities_of_version
 from trtbench.host.tools import find_trtexec
 from trtbench.trtexec.command import (
     Abilities,
@@ -75,7 +78,9 @@ def command_lines(spec: BuildSpec) -> list[str]:
     )
     beside = f"{spec.output}.{GRAPH}"
     named = [each.replace(str(folder / GRAPH), beside) for each in command]
-    return [*([target.note] if target.note else []), text_from_command(named)]
+    notes = [*([target.note] if target.note else [])]
+    notes += [f"# {text}" for text in _too_new(spec, target.abilities.version)]
+    return [*notes, text_from_command(named)]
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
@@ -84,6 +89,10 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     binary = trtexec_binary(spec.options.get("binary"))
     abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
     command = build_command(_passed_on(spec), binary=binary, abilities=abilities, folder=folder)
+    said = _too_new(spec, abilities.version)
+    tell = getattr(stage, "progress", None)
+    for text in said if tell is not None else ():
+        tell(0.0, text)
     log = folder / LOG
     end = run_logged(command, log=log, on_text=_Progress(stage))
     data = log.read_bytes()
@@ -92,7 +101,19 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     if run is not None:
         document = json_from_value(build_metadata_from_log(run))
         (folder / METADATA).write_bytes(document)
-    return _outcome(run, abilities, command, folder)
+    made = _outcome(run, abilities, command, folder)
+    return msgspec.structs.replace(made, notes=(*said, *made.notes))
+
+
+def _too_new(spec: BuildSpec, version: str | None) -> tuple[str, ...]:
+    """What is newer in the model than the parser of that version documents."""
+    if version is None:
+        return ()
+    abilities = abilities_of_version(version, flavour="tensorrt")
+    try:
+        return too_new(outline_of(Path(spec.model.path)), abilities=abilities)
+    except InputError:  # trtexec itself says what is wrong with the file
+        return ()
 
 
 class _Progress:
