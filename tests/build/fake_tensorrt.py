@@ -51,6 +51,7 @@ class Network:
 class Config:
     def __init__(self) -> None:
         self.on: set[str] = {"TF32"}
+        self.previews: set[str] = set()
         self.pools: dict[str, int] = {}
         self.profiles: list[Any] = []
         self.calibration_profile: Any = None
@@ -62,6 +63,9 @@ class Config:
 
     def clear_flag(self, flag: BuilderFlag) -> None:
         self.on.discard(flag.name)
+
+    def set_preview_feature(self, feature: str, on: bool) -> None:
+        (self.previews.add if on else self.previews.discard)(feature)
 
     def set_memory_pool_limit(self, pool: str, size: int) -> None:
         self.pools[pool] = size
@@ -148,7 +152,7 @@ class Runtime:
             device_memory_size=4096,
             create_engine_inspector=lambda: inspector,
             create_execution_context=lambda: SimpleNamespace(
-                set_input_shape=lambda name, shape: True
+                set_input_shape=lambda name, shape: True, infer_shapes=list
             ),
         )
 
@@ -167,6 +171,7 @@ def module() -> Any:
         IBuilderConfig=SimpleNamespace(int8_calibrator=True),
         ICudaEngine=SimpleNamespace(device_memory_size=True),
         NetworkDefinitionCreationFlag=SimpleNamespace(EXPLICIT_BATCH=0),
+        PreviewFeature=SimpleNamespace(PROFILE_SHARING_0806="sharing"),
         MemoryPoolType=SimpleNamespace(WORKSPACE="workspace"),
         ProfilingVerbosity=SimpleNamespace(DETAILED=2),
         HardwareCompatibilityLevel=SimpleNamespace(AMPERE_PLUS=1),

@@ -45,6 +45,7 @@ SEEN: dict[str, tuple[Span, Span]] = {
     "IBuilderConfig.int8_calibrator": ((ALWAYS, _WEAK_T), _NEVER),
     "IBuilderConfig.progress_monitor": (((10, 0), None), (ALWAYS, None)),
     "IBuilderConfig.set_compute_capability": (_NEVER, (ALWAYS, None)),
+    "PreviewFeature.PROFILE_SHARING_0806": ((ALWAYS, _WEAK_T), _NEVER),
     "ITimingCache.queryKeys": (((10, 9), None), (ALWAYS, None)),
     "ParserError.node_name": (((10, 0), None), (ALWAYS, None)),
     "Builder.platform_has_fast_fp16": ((ALWAYS, _WEAK_T), _NEVER),
@@ -105,6 +106,12 @@ class Abilities(Value, frozen=True, kw_only=True):
     def targets(self) -> bool:
         """Whether it builds for other GPUs than the one at hand, and without any."""
         return self.has("IBuilderConfig.set_compute_capability")
+
+    @property
+    def shares_profiles_on_request(self) -> bool:
+        """Whether several contexts can use one profile only when the builder was asked for it."""
+        asked = self.has("PreviewFeature.PROFILE_SHARING_0806")
+        return asked and version_numbers(self.version) < (10,)
 
     @property
     def max_opset(self) -> int | None:

@@ -59,6 +59,8 @@ def configure(
     (config.set_flag if tf32 else config.clear_flag)(trt.BuilderFlag.TF32)
     for name in (*flags, *_kind_flags(spec, abilities)):
         config.set_flag(getattr(trt.BuilderFlag, name))
+    if abilities.shares_profiles_on_request:  # what later versions always do: --streams needs it
+        config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
     if spec.hardware_compatible:
         config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
     if spec.dla_core is not None:

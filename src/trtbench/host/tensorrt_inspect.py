@@ -27,9 +27,11 @@ def inspect_engine(
     context = engine.create_execution_context() if shapes else None
     keep_until_exit(runtime, engine, inspector, context)
     if context is not None:
-        # Without shapes, formats of a dynamic engine are told as "N/A due to dynamic shapes".
+        # Without shapes that have been followed through the network, formats of a dynamic engine
+        # are told as "N/A due to dynamic shapes".
         for name, shape in shapes.items():
             context.set_input_shape(name, shape)
+        context.infer_shapes()
         inspector.execution_context = context
     text = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
     return text, _facts(engine, abilities)
