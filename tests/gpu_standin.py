@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 COPY_S, GPU_S, ENQUEUE_S = 300e-6, 3e-3, 50e-6
+BYTE_S = 0.25e-9
+"""To fill one byte of memory."""
 
 
 class Stream:
@@ -182,6 +184,7 @@ class Cudart:
 
     def cudaMemsetAsync(self, target, value, size, stream):
         self.live[target][:size] = bytes([value]) * size
+        stream.busy(size * BYTE_S)
         return (Code.success,)
 
     def cudaStreamBeginCapture(self, stream, mode):

@@ -213,6 +213,15 @@ def test_without_a_batch_the_shapes_that_were_run_tell_the_items(
     assert summary.items_per_s == pytest.approx(10.0 * items)
 
 
+def test_a_wall_time_that_holds_the_emptying_of_a_cache_gives_no_throughput() -> None:
+    times = IterationTimes(latency=np.full(10, 0.1), gpu=np.full(10, 0.1))
+    facts = (LaunchFacts(wall_s=2.0),)
+    cold = summary_from_run(run(times, launches=facts, spec=spec(protocol="coldl2")))
+    assert cold.queries_per_s is None
+    warm = summary_from_run(run(times, launches=facts, spec=spec(protocol="gpu")))
+    assert warm.queries_per_s == pytest.approx(5.0)
+
+
 def test_nothing_measured_gives_no_columns() -> None:
     summary = summarize(IterationTimes())
     assert summary.columns == ()

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from gpu_standin import COPY_S, GPU_S, Clock, Code, Cudart, DataType, Trt, plan_bytes
+from gpu_standin import BYTE_S, COPY_S, GPU_S, Clock, Code, Cudart, DataType, Trt, plan_bytes
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
@@ -49,6 +49,28 @@ def spec(tmp_path: Path) -> RunSpec:
 def bench(spec: RunSpec, folder: Path, **changes: Any) -> tuple[BenchOutcome, IterationTimes]:
     asked = msgspec.structs.replace(spec, **changes)
     return tensorrt.bench(asked, folder=folder, stage=lambda stage: None)
+
+
+def test_coldl2_empties_the_cache_before_each_query_and_outside_its_time(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    told = {"cuda_graph": "on", "transfers": False}
+    warm, _ = bench(spec, tmp_path, protocol="gpu", **told)
+    before = gpu.cuda.calls.count("cudaMemsetAsync")
+    cold, times = bench(spec, tmp_path, protocol="coldl2", **told)
+    queries = 40 + cold.facts.warmup_iterations
+    flushes = gpu.cuda.calls.count("cudaMemsetAsync") - before
+    assert queries <= flushes <= queries + 3, "one each; the rest check the graph"
+    np.testing.assert_allclose(times.gpu, GPU_S, rtol=0.02)
+    assert set(times.durations()) == {"latency", "enqueue", "gpu"}
+    emptied_s = 2 * 2**20 * BYTE_S
+    assert cold.facts.wall_s - warm.facts.wall_s == pytest.approx(40 * emptied_s, rel=0.2)
+    assert cold.conditions["cuda_graph"].value is True
+
+
+def test_coldl2_has_one_stream(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="coldl2 has one query at a time"):
+        bench(spec, tmp_path, protocol="coldl2", streams=2)
 
 
 def test_serve_times_each_phase_of_a_query(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:

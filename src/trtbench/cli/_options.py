@@ -12,7 +12,7 @@ from trtbench.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PROTOCOLS = ("serve", "pipeline", "gpu", "server", "first")
+PROTOCOLS = ("serve", "pipeline", "gpu", "coldl2", "server", "first")
 """As the domain has them, which help need not load to list them."""
 
 _SHAPE = re.compile(r"(?P<name>.+):(?P<dims>\d+(?:x\d+)*)")

@@ -7,15 +7,19 @@ from typing import Literal
 
 import msgspec
 
-Protocol = Literal["serve", "pipeline", "gpu", "server", "first"]
+Protocol = Literal["serve", "pipeline", "gpu", "coldl2", "server", "first"]
 """How queries follow one another; every number is shown with it.
 
 serve     one query, wait, next: what a synchronous caller pays
 pipeline  two queries in flight on separate copy and compute streams: trtexec up to TensorRT 10
 gpu       no transfers, CUDA graph, back to back: trtexec 11
+coldl2    as gpu, with the L2 cache emptied before each query, outside its time
 server    open-loop arrivals; latency counts from the scheduled start
 first     load, first inference, time to steady
 """
+
+ON_DEVICE: tuple[Protocol, ...] = ("gpu", "coldl2")
+"""Protocols without transfers, launched as a CUDA graph."""
 
 CudaGraph = Literal["off", "on", "auto"]
 

@@ -28,9 +28,17 @@ class Lane:
     """One context with its buffers: what to copy in, what to run, what to copy out."""
 
     def __init__(
-        self, *, enqueue: Enqueue, stream: Any, copies_in: CopyMaker, copies_out: CopyMaker
+        self,
+        *,
+        enqueue: Enqueue,
+        stream: Any,
+        copies_in: CopyMaker,
+        copies_out: CopyMaker,
+        ahead: tuple[Call, ...] = (),
     ) -> None:
         self.enqueue = enqueue
+        self.ahead = ahead
+        """What goes on the stream before each query, outside of its times."""
         self.stream = stream
         self.copies_in = copies_in
         self.copies_out = copies_out
@@ -185,7 +193,7 @@ class _Slot:
     ) -> None:
         self.active = False
         begin, end = cuda.event(), cuda.event()
-        self._before: tuple[Call, ...] = (cuda.record(begin, lane.stream),)
+        self._before: tuple[Call, ...] = (*lane.ahead, cuda.record(begin, lane.stream))
         self._after: tuple[Call, ...] = (cuda.record(end, lane.stream),)
         self._work = lane.enqueue
         spans = {"gpu": cuda.span(begin, end)}

@@ -61,7 +61,7 @@ def check_protocol(spec: RunSpec) -> None:
             f"the protocol {spec.protocol} has no rate: a query follows the one before",
             fix=f"--protocol server --rate {spec.rate_hz:g}/s",
         )
-    alone = spec.protocol in ("server", "first")
+    alone = spec.protocol in ("server", "first", "coldl2")
     if alone and spec.streams > 1:
         raise UsageError(
             f"the protocol {spec.protocol} has one query at a time", fix="leave --streams out"
@@ -144,6 +144,7 @@ _PROTOCOLS: dict[str, Callable[[Prepared, RunSpec, Stage], Result]] = {
     "serve": _closed,
     "pipeline": _closed,
     "gpu": _closed,
+    "coldl2": _closed,
     "server": _server,
     "first": _first,
 }

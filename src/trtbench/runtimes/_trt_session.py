@@ -30,7 +30,7 @@ from trtbench.runtimes._trt_tensors import (
     same,
 )
 
-DEPTH = {"pipeline": 2, "gpu": 2}
+DEPTH = {"pipeline": 2, "gpu": 2, "coldl2": 2}
 """Queries in flight per context; one for the protocols that wait for each."""
 FRESH_SEED = 1_000_003
 """Of the inputs that a graph is checked with: others than those measured."""
@@ -224,6 +224,7 @@ class TrtSession:
             stream=unit.stream,
             copies_in=partial(self._copies_in, unit),
             copies_out=partial(self._copies_out, unit),
+            ahead=(self._cuda.flush(unit.stream),) if self._spec.protocol == "coldl2" else (),
         )
 
     def _run(self, unit: Unit, enqueue: Callable[[], object]) -> None:

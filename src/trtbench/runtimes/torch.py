@@ -8,7 +8,7 @@ from typing import Any
 
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import RunSpec, TensorSpec
+from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
 from trtbench.host.torch_models import INSTALL, LoadedModel, import_torch, load_model
 from trtbench.runtimes._protocols import SERIAL, bench_session, check_protocol
@@ -161,14 +161,14 @@ def _check(spec: RunSpec) -> None:
             f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}",
             fix="--precision fp16",
         )
-    if spec.protocol not in (*SERIAL, "gpu") or spec.streams != 1 or spec.profile:
+    if spec.protocol not in (*SERIAL, *ON_DEVICE) or spec.streams != 1 or spec.profile:
         raise UsageError(
             "PyTorch is measured one query at a time, without layers",
             facts={"protocol": spec.protocol, "streams": spec.streams, "profile": spec.profile},
-            fix=f"--protocol {', '.join((*SERIAL, 'gpu'))}",
+            fix=f"--protocol {', '.join((*SERIAL, *ON_DEVICE))}",
         )
     on_cpu = device(spec) == "cpu"
-    if on_cpu and (spec.protocol == "gpu" or spec.cuda_graph == "on" or not spec.transfers):
+    if on_cpu and (spec.protocol in ON_DEVICE or spec.cuda_graph == "on" or not spec.transfers):
         raise UsageError("the CPU has no transfers and no CUDA graph", fix="--protocol serve")
     check_protocol(spec)
 

@@ -11,7 +11,16 @@ from typing import Any
 
 import msgspec
 
-from trtbench.domain.spec import CudaGraph, InputSpec, Length, ModelRef, Protocol, RunSpec, Warmup
+from trtbench.domain.spec import (
+    ON_DEVICE,
+    CudaGraph,
+    InputSpec,
+    Length,
+    ModelRef,
+    Protocol,
+    RunSpec,
+    Warmup,
+)
 from trtbench.errors import UsageError, near_miss
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.models import model_ref
@@ -96,8 +105,8 @@ def run_spec(
         device=_device(device or defaults.device),
         options={**config.options_for(name), **own_options(options or {}, name)},
         protocol=chosen,
-        cuda_graph=cuda_graph or ("on" if chosen == "gpu" else "off"),
-        transfers=transfers and chosen != "gpu",
+        cuda_graph=cuda_graph or ("on" if chosen in ON_DEVICE else "off"),
+        transfers=transfers and chosen not in ON_DEVICE,
         gap_s=seconds(gap) if gap is not None else 0.0,
         streams=streams,
         rate_hz=_rate(rate),
@@ -194,10 +203,10 @@ def _clock(value: str | None) -> str | None:
 
 
 def _refuse_contradiction(protocol: Protocol, cuda_graph: CudaGraph | None) -> None:
-    """The protocol ``gpu`` is a CUDA graph without transfers; one without a graph is another."""
-    if protocol == "gpu" and cuda_graph == "off":
+    """A CUDA graph without transfers is what these are; one without a graph is another."""
+    if protocol in ON_DEVICE and cuda_graph == "off":
         raise UsageError(
-            "the protocol gpu is measured with a CUDA graph",
+            f"the protocol {protocol} is measured with a CUDA graph",
             fix="--protocol pipeline --no-transfers, or leave --cuda-graph out",
         )
 

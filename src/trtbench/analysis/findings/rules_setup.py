@@ -243,7 +243,7 @@ def warm_caches(e: Evidence, at: Limits) -> Iterator[Hit]:
         yield Hit(
             message="back to back: caches and clocks are warm, a lone query would be slower",
             evidence={"gap_s": 0.0},
-            remedy="--gap 2ms, or --protocol first",
+            remedy="--gap 2ms, --protocol first, or coldl2 on a GPU",
         )
 
 

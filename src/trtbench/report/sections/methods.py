@@ -18,6 +18,8 @@ PROTOCOLS = {
     "serve": "one query at a time: each is sent when the one before has been answered",
     "pipeline": "two queries in flight on separate copy and compute streams",
     "gpu": "back to back on the device, without transfers",
+    "coldl2": "back to back on the device, without transfers, the L2 cache emptied before each "
+    "query and outside its time",
     "server": "queries arrive on a schedule, and latency counts from the scheduled start",
     "first": "load, first inference and time to steady state",
 }
