@@ -73,6 +73,17 @@ def make():
 
 def make_two():
     return Two()
+
+class Attentive(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+def make_attentive():
+    return Attentive()
 """
 TORCHVISION = """
 import urllib.error
@@ -359,6 +370,22 @@ def test_several_inputs_by_name_of_different_types(world: Path) -> None:
         assert all(diff.close == 1.0 for diff in sidecar.difference)
         inputs = {each.name for each in onnx.load(world / "two.onnx").graph.input}
         assert inputs == {"ids", "scale"}
+
+
+@needs_torch
+def test_attention_is_exported_as_operators(world: Path) -> None:
+    """In eval mode PyTorch fuses it into a call that no exporter knows."""
+    in_torch("import torch, mynet; torch.save(mynet.make_attentive().state_dict(), 'a.pt')")
+    shapes = input_shapes(["-1x6x8"])
+    sidecar = made("a.pt", inputs=shapes, factory="mynet:make_attentive", target="tensorrt-8.6")
+    assert all(diff.close == 1.0 for diff in sidecar.difference)
+    assert not any("zero everywhere" in note for note in sidecar.notes)
+    kinds = {node.op_type for node in onnx.load(world / "a.onnx").graph.node}
+    assert "Softmax" in kinds
+    zero = "{name: 0 * each for name, each in mynet.make_attentive().state_dict().items()}"
+    in_torch(f"import torch, mynet; torch.save({zero}, 'a.pt')")
+    told = made("a.pt", inputs=shapes, factory="mynet:make_attentive", target="tensorrt-8.6")
+    assert "output is zero everywhere: that it agrees says nothing" in told.notes
 
 
 @needs_torch
