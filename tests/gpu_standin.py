@@ -285,6 +285,7 @@ class Trt:
         self.activation = 4096
         self.replay_wrong = False
         self.gpu_s = GPU_S
+        self.shares_profiles = True
         self.profiles = [((1, 8), (4, 8), (16, 8)), ((1, 8), (32, 8), (64, 8))]
         self.contexts: list[Context] = []
 
@@ -335,6 +336,8 @@ class Engine:
 
     def create_execution_context(self):
         context = Context(self._trt)
+        if self._trt.contexts and not self._trt.shares_profiles:
+            context.active_optimization_profile = -1
         self._trt.contexts.append(context)
         return context
 
@@ -350,11 +353,13 @@ class Context:
     def __init__(self, trt: Trt) -> None:
         self._trt, self._shape = trt, trt.shape
         self.addresses: dict[str, int] = {}
-        self.profile = 0
+        self.active_optimization_profile = 0
         self.plain = 0
 
     def set_optimization_profile_async(self, index, handle):
-        self.profile = index
+        if not self._trt.shares_profiles and len(self._trt.contexts) > 1:
+            return False
+        self.active_optimization_profile = index
         return True
 
     def set_input_shape(self, name, shape):

@@ -163,6 +163,19 @@ def test_a_graph_whose_results_differ_is_refused(gpu: Trt, spec: RunSpec, tmp_pa
         bench(spec, tmp_path, cuda_graph="on")
 
 
+@pytest.mark.parametrize("profile", [0, 1])
+def test_a_profile_for_one_context_alone_is_told(
+    gpu: Trt, spec: RunSpec, tmp_path: Path, profile: int
+) -> None:
+    """TensorRT 8.6 shares a profile only where the builder was asked for it, else it crashes."""
+    gpu.shares_profiles = False
+    told = "lets only one context use its optimization profile, and each of the 2 streams"
+    with pytest.raises(InputError, match=told):
+        bench(spec, tmp_path, protocol="pipeline", streams=2, profile_index=profile)
+    gpu.contexts.clear()
+    bench(spec, tmp_path, protocol="pipeline", profile_index=profile)
+
+
 def test_streams_overlap_and_say_so(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
     outcome, times = bench(spec, tmp_path, protocol="pipeline", streams=3)
     assert len(gpu.contexts) == 3
@@ -234,7 +247,7 @@ def test_a_shape_outside_the_profile_names_the_range(
 
 def test_another_profile_allows_other_shapes(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
     outcome, _ = bench(spec, tmp_path, batch=17, profile_index=1)
-    assert gpu.contexts[0].profile == 1
+    assert gpu.contexts[0].active_optimization_profile == 1
     assert outcome.inputs[0].shape == (17, 8)
     with pytest.raises(UsageError, match="no optimization profile 2"):
         bench(spec, tmp_path, profile_index=2)

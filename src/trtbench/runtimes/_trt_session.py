@@ -66,7 +66,9 @@ class TrtSession:
 
     def __init__(self, engine: Engine, cuda: Cuda, spec: RunSpec, *, config: Any = None) -> None:
         self.engine, self._cuda, self._spec = engine, cuda, spec
-        self._units = [self._unit(config) for _ in range(spec.streams)]
+        self._units: list[Unit] = []
+        for _ in range(spec.streams):
+            self._units.append(self._unit(config))
         self.inputs = tuple(port.spec for port in engine.inputs)
         self.outputs: tuple[TensorSpec, ...] = tuple(port.spec for port in engine.outputs)
         self.notes: tuple[str, ...] = ()
@@ -170,9 +172,26 @@ class TrtSession:
         context = new_context(self.engine, self._cuda, config=config)
         profile = self.engine.profile
         if profile and context.set_optimization_profile_async(profile, handle) is False:
-            raise self._told(f"the optimization profile {profile} cannot be used")
+            raise (
+                self._taken()
+                if self._units
+                else self._told(f"the optimization profile {profile} cannot be used")
+            )
+        if context.active_optimization_profile < 0 and self._moves():
+            raise self._taken()
         self._cuda.synchronize(stream)
         return Unit(context=context, stream=stream, handle=handle)
+
+    def _moves(self) -> bool:
+        return any(dim < 0 for port in self.engine.inputs for dim in port.shape)
+
+    def _taken(self) -> InputError:
+        return InputError(
+            "the engine lets only one context use its optimization profile, and each of the "
+            f"{self._spec.streams} streams needs one",
+            facts={"profile": self.engine.profile},
+            fix="--streams 1; or build the engine with trtbench, which lets profiles be shared",
+        )
 
     def _set_shapes(self, unit: Unit, arrays: Arrays) -> None:
         for port in self.engine.inputs:
