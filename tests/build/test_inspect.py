@@ -6,6 +6,7 @@ import csv
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,12 +20,17 @@ from trtbench.analysis.onnx_graph import OnnxNode, OnnxTensor
 from trtbench.build.onnx_read import read_onnx
 from trtbench.cli import run as run_command
 from trtbench.data import demo_file
-from trtbench.domain.result import Gpu
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.result import Fact, Gpu
 from trtbench.domain.samples import EngineGraph, LayerInfo
+from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import InputError, UsageError
+from trtbench.host.models import model_ref
 from trtbench.trtexec.plan import PlanHeader
 from trtbench.workflows._inspect_engine import would_load
-from trtbench.workflows.inspect import inspect
+from trtbench.workflows.inspect import inspect, parsers_of
+from trtbench.workflows.quantize import quant_spec, run_quantize
 
 
 def tensor(*shape: int, dtype: str = "float32", weight: bool = False) -> OnnxTensor:
@@ -223,6 +229,88 @@ def test_whether_an_engine_would_load() -> None:
     )
 
 
+def artefact(engine: Path, model: Path, **changes: Any) -> Artefact:
+    """What a build would leave beside an engine."""
+    span = ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))
+    spec = BuildSpec(
+        model=model_ref(model), output=str(engine), runtime="tensorrt", precision="fp16",
+        shapes={"in put:0": span},
+        more_profiles=({"in put:0": ShapeProfile(min=(16, 3), opt=(16, 3), max=(16, 3))},),
+    )  # fmt: skip
+    made = Artefact(
+        path=str(engine), filename=engine.name, size_bytes=1, sha256="0" * 64,
+        created="2026-01-01T00:00:00+00:00", spec=spec, tensorrt="10.9.0.34", host="here",
+        conditions={"precision": Fact(value="fp16+fp32"), "typing": Fact(value="weak")},
+        facts={
+            "inputs": "in put:0 float32 ?x3, go bool ",
+            "outputs": "y float16 ?x3x?",
+            "weights_bytes": 56,
+            "layers_from": "network",
+        },
+        **changes,
+    )  # fmt: skip
+    engine.with_name(f"{engine.name}.json").write_bytes(json_from_value(made))
+    return made
+
+
+def test_an_engine_with_its_record_shows_edges_profiles_and_weights(tmp_path: Path) -> None:
+    engine = plan(tmp_path / "e.engine")
+    artefact(engine, batch_norm_model(tmp_path / "bn.onnx"))
+    found = inspect(engine)
+    assert [(each.name, each.dtype, each.shape) for each in found.inputs] == [
+        ("in put:0", "float32", (None, 3)),
+        ("go", "bool", ()),
+    ]
+    assert [(each.name, each.shape) for each in found.outputs] == [("y", (None, 3, None))]
+    assert found.facts["profiles"] == ("0: in put:0 1x3 to 8x3 (best at 4x3); 1: in put:0 16x3")
+    assert (found.facts["precision"], found.facts["typing"]) == ("fp16+fp32", "weak")
+    assert "the engine holds 56 B of weights, its ONNX file 112 B: stored in fp16" in found.notes
+    beside = inspect(tmp_path / "e.engine.json")
+    assert (beside.kind, beside.path) == ("engine", str(engine))
+
+
+def test_records_whose_files_are_gone_still_tell_what_they_know(tmp_path: Path) -> None:
+    artefact(tmp_path / "gone.engine", batch_norm_model(tmp_path / "bn.onnx"))
+    found = inspect(tmp_path / "gone.engine.json")
+    assert found.kind == "record of an engine"
+    assert found.facts["tensorrt"] == "10.9.0.34"
+    assert "gone.engine is not beside it" in found.notes
+    spec = quant_spec(tmp_path / "bn.onnx", precision="fp16")
+    run_quantize(spec)
+    assert inspect(tmp_path / "bn.fp16.json").kind == "onnx"
+    Path(spec.output).unlink()
+    record = inspect(tmp_path / "bn.fp16.json")
+    assert (record.kind, record.facts["file"]) == ("record of a conversion", "bn.fp16.onnx")
+
+
+def test_a_model_without_its_weights_does_not_load_and_says_so(tmp_path: Path) -> None:
+    path = models.external_data_model(tmp_path / "net.onnx")
+    assert inspect(path).notes == ()
+    (tmp_path / "net.onnx.data").unlink()
+    assert "does not load: its weights are in net.onnx.data" in inspect(path).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("opset", "words"),
+    [
+        (13, "TensorRT 8.0 and later"),
+        (17, "TensorRT 8.5 and later"),
+        (20, "TensorRT 10.0 and later"),
+        (25, "no TensorRT documents opset 25"),
+    ],
+)
+def test_which_parsers_take_an_opset(opset: int, words: str) -> None:
+    assert words in str(parsers_of(opset))
+
+
+def test_a_file_cannot_overwrite_what_was_found_in_it(tmp_path: Path) -> None:
+    model = onnx.load(batch_norm_model(tmp_path / "bn.onnx"))
+    helper.set_model_props(model, {"parameters": "a billion", "author": "somebody"})
+    onnx.save(model, tmp_path / "bn.onnx")
+    facts = inspect(tmp_path / "bn.onnx").facts
+    assert (facts["parameters"], facts["author"]) == (28, "somebody")
+
+
 def batch_norm_model(path: Path) -> Path:
     weights = {
         "w": np.ones((4, 3, 1, 1)), "scale": np.ones(4), "b": np.ones(4), "m": np.ones(4),
@@ -330,6 +418,14 @@ def test_files_that_are_nothing(tmp_path: Path, content: bytes, message: str) ->
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(InputError, match=message):
         inspect(tmp_path / "file")
+
+
+def test_a_name_that_is_neither_file_nor_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["inspect", "nothing", "--store", str(tmp_path / "store")]) == 1
+    assert "neither a file nor a run called nothing" in capsys.readouterr().err
 
 
 def test_a_cut_model_a_folder_and_nothing_at_all(tmp_path: Path) -> None:

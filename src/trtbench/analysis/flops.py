@@ -58,11 +58,15 @@ def cost_from_model(model: OnnxModel) -> ModelCost:
     """Estimate every node, and the sums."""
     nodes = tuple(cost_from_node(node) for node in model.nodes)
     edges = [OnnxTensor(name=t.name, dtype=t.dtype, shape=t.shape) for t in _edges(model)]
+    traffic = sum(node.traffic_bytes or 0 for node in nodes)
+    fused = _total([model.weight_bytes, *(edge.size_bytes for edge in edges)])
+    if fused is not None and all(node.traffic_bytes is not None for node in nodes):
+        fused = min(fused, traffic)  # of a table that is looked up, only some rows are read
     return ModelCost(
         nodes=nodes,
         flops=sum(node.flops or 0 for node in nodes),
-        traffic_bytes=sum(node.traffic_bytes or 0 for node in nodes),
-        fused_bytes=_total([model.weight_bytes, *(edge.size_bytes for edge in edges)]),
+        traffic_bytes=traffic,
+        fused_bytes=fused,
         unknown=tuple(dict.fromkeys(node.op for node in nodes if node.flops is None)),
     )
 

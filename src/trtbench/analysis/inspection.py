@@ -9,8 +9,11 @@ from trtbench.analysis.flops import ModelCost
 from trtbench.analysis.onnx_graph import OnnxModel
 from trtbench.analysis.onnx_stamp import PREFIX, notes_from_metadata, stamp_from_metadata
 from trtbench.domain.result import Scalar
-from trtbench.domain.samples import EngineGraph, LayerInfo, LayerProfile
+from trtbench.domain.samples import EngineGraph, LayerInfo, LayerProfile, TensorInfo
 from trtbench.domain.spec import TensorSpec, Value
+from trtbench.units import text_from_bytes
+
+_NUMPY = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 
 
 class Table(Value, frozen=True, kw_only=True):
@@ -37,32 +40,41 @@ class Inspection(Value, frozen=True, kw_only=True):
 
 def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Inspection:
     """Describe an ONNX model with estimates for every node."""
+    own = {k: v for k, v in model.metadata.items() if not k.startswith(PREFIX)}
     return Inspection(
         kind="onnx",
         path=path,
-        facts={
-            "opset": model.opset,
-            "other_domains": _domains(model),
-            "ir_version": model.ir_version,
-            "producer": model.producer,
-            "nodes": len(model.nodes),
-            "parameters": model.parameters,
-            "stored_as": ", ".join(f"{n} {t}" for t, n in model.weights_by_type.items()) or None,
-            "weight_bytes": model.weight_bytes,
-            "external_files": ", ".join(model.external_files) or None,
-            "flops": cost.flops,
-            "traffic_bytes": cost.traffic_bytes,
-            "fused_traffic_bytes": cost.fused_bytes,
-            "estimated_for": ", ".join(f"{k}={v}" for k, v in model.assumed.items()) or None,
-            **stamp_from_metadata(model.metadata),
-            **{k: v for k, v in model.metadata.items() if not k.startswith(PREFIX)},
-        },
+        facts=_later(
+            own,
+            {
+                "opset": model.opset,
+                "other_domains": _domains(model),
+                "ir_version": model.ir_version,
+                "producer": model.producer,
+                "nodes": len(model.nodes),
+                "parameters": model.parameters,
+                "stored_as": ", ".join(f"{n} {t}" for t, n in model.weights_by_type.items())
+                or None,
+                "weight_bytes": model.weight_bytes,
+                "external_files": ", ".join(model.external_files) or None,
+                "flops": cost.flops,
+                "traffic_bytes": cost.traffic_bytes,
+                "fused_traffic_bytes": cost.fused_bytes,
+                "estimated_for": ", ".join(f"{k}={v}" for k, v in model.assumed.items()) or None,
+                **stamp_from_metadata(model.metadata),
+            },
+        ),
         inputs=model.inputs,
         outputs=model.outputs,
         summary=_operator_table(model, cost),
         layers=_node_table(cost),
         notes=(*model.notes, *notes_from_metadata(model.metadata), *_unknown_notes(cost)),
     )
+
+
+def _later(more: dict[str, str], facts: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Put what a file says of itself behind what was found in it, never in its place."""
+    return {**facts, **{key: value for key, value in more.items() if key not in facts}}
 
 
 def _domains(model: OnnxModel) -> str | None:
@@ -107,21 +119,40 @@ def _node_table(cost: ModelCost) -> Table:
 def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
     """Describe the layers of an engine."""
     counted = parameters_of(graph)
+    inputs, outputs = edges_of(graph)
+    told = {each.name for each in (*inputs, *outputs)}
     notes = () if graph.detailed else ("built with layer names only: nothing else is told",)
     return Inspection(
         kind="layers",
         path=path,
         facts={
             "layers": len(graph.layers),
-            "io_tensors": ", ".join(graph.io_tensors) or None,
+            "io_tensors": ", ".join(each for each in graph.io_tensors if each not in told) or None,
             "parameters": counted,
             "streams": len({layer.stream for layer in graph.layers if layer.stream is not None})
             or None,
         },
+        inputs=inputs,
+        outputs=outputs,
         summary=layer_summary(graph),
         layers=layer_table(graph),
         notes=notes,
     )
+
+
+def edges_of(graph: EngineGraph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """Find inputs and outputs among the tensors of the layers; what no layer tells is left out."""
+    read = {each.name: each for layer in graph.layers for each in layer.inputs}
+    made = {each.name: each for layer in graph.layers for each in layer.outputs}
+    inputs = [read[name] for name in graph.io_tensors if name in read and name not in made]
+    outputs = [made[name] for name in graph.io_tensors if name in made]
+    return tuple(map(_edge, inputs)), tuple(map(_edge, outputs))
+
+
+def _edge(tensor: TensorInfo) -> TensorSpec:
+    dims = tuple(None if dim < 0 else dim for dim in tensor.dimensions)
+    dtype = tensor.dtype or "unknown"
+    return TensorSpec(name=tensor.name, dtype=_NUMPY.get(dtype, dtype), shape=dims)
 
 
 def layer_summary(graph: EngineGraph) -> Table:
@@ -182,6 +213,21 @@ def parameter_difference(graph: EngineGraph, model: OnnxModel) -> tuple[str, ...
         f"{model.parameters} of its ONNX file"
     )
     return (head, *_reasons(graph, model, counted))
+
+
+def weight_difference(
+    held: int | None, model: OnnxModel, *, precision: str | None
+) -> tuple[str, ...]:
+    """Say why the bytes of weights of an engine and of its ONNX file differ, if they do."""
+    stored = model.weight_bytes
+    if not held or not stored or held == stored:
+        return ()
+    low = precision if precision in ("fp16", "bf16", "int8", "fp8") else None
+    reason = "weights are padded, folded, or kept more than once"
+    if held < stored:
+        reason = f"stored in {low}" if low else "the rest is folded away or not stored as weights"
+    sizes = f"{text_from_bytes(held)} of weights, its ONNX file {text_from_bytes(stored)}"
+    return (f"the engine holds {sizes}: {reason}",)
 
 
 def _reasons(graph: EngineGraph, model: OnnxModel, counted: int) -> Iterable[str]:

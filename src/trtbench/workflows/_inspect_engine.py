@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trtbench.analysis.inspection import (
     Inspection,
+    edges_of,
     inspection_from_graph,
     parameter_difference,
     parameters_of,
+    weight_difference,
 )
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.result import Gpu, Scalar
 from trtbench.domain.samples import EngineGraph
+from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.errors import InputError
 from trtbench.host import nvml
 from trtbench.host.versions import distribution_versions
@@ -24,6 +28,7 @@ from trtbench.trtexec.plan import HEADER_BYTES, PlanHeader, plan_from_bytes
 
 _PACKAGES = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx"}
 _WORDS = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT-RTX"}
+_TENSOR = re.compile(r"(?P<name>.+?) (?P<dtype>[a-z]+\d*\w*) (?P<dims>[\dx?]*)(?:, |$)")
 _SAME_PARTS = 3
 """Major, minor and patch must agree; an engine is bound to the version that built it."""
 
@@ -40,6 +45,8 @@ def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
         installed=distribution_versions(_PACKAGES[header.flavour]),
         gpus=nvml.gpus(),
     )
+    inputs, outputs = _edges(artefact, graph)
+    held = header.weight_bytes or _number(artefact, "weights_bytes")
     return Inspection(
         kind="engine",
         path=str(path),
@@ -47,16 +54,22 @@ def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
             "flavour": _WORDS[header.flavour],
             "version": header.version,
             "size_bytes": path.stat().st_size,
-            "weight_bytes": header.weight_bytes,
+            "weight_bytes": held,
             "built_for": ", ".join(header.compute_capabilities) or None,
             **_artefact_facts(artefact),
             "layers": len(graph.layers) if graph else None,
             "parameters": parameters_of(graph) if graph else None,
             "loads_here": {True: "yes", False: "no", None: "not known"}[loads],
         },
+        inputs=inputs,
+        outputs=outputs,
         summary=found.summary if found else None,
         layers=found.layers if found else None,
-        notes=(*reasons, *_parameter_notes(graph, artefact, onnx), *_graph_note(graph)),
+        notes=(
+            *reasons,
+            *_source_notes(graph, artefact, onnx, held),
+            *_graph_note(graph, artefact),
+        ),
     )
 
 
@@ -127,36 +140,86 @@ def _artefact_facts(artefact: Artefact | None) -> dict[str, Scalar]:
     if artefact is None:
         return {}
     spec = artefact.spec
-    shapes = [
-        f"{name} {'x'.join(map(str, p.min))} to {'x'.join(map(str, p.max))}"
-        for name, p in spec.shapes.items()
-    ]
     return {
         "model": spec.model.path,
-        "precision": spec.precision,
-        "typing": str(artefact.conditions["typing"].value)
-        if "typing" in artefact.conditions
-        else None,
+        "precision": _condition(artefact, "precision") or spec.precision,
+        "typing": _condition(artefact, "typing"),
         "built_by": spec.runtime,
         "built_on": ", ".join(gpu.name for gpu in artefact.gpus) or artefact.host,
         "built": artefact.created,
         "build_s": artefact.build_s,
-        "profiles": "; ".join(shapes) or None,
+        "profiles": _profiles(spec),
         "command": artefact.command,
     }
 
 
-def _parameter_notes(
-    graph: EngineGraph | None, artefact: Artefact | None, onnx: Path | None
+def _condition(artefact: Artefact, name: str) -> str | None:
+    fact = artefact.conditions.get(name)
+    return None if fact is None or fact.value is None else str(fact.value)
+
+
+def _profiles(spec: BuildSpec) -> str | None:
+    """Write every optimization profile: least, best and largest shape of each input."""
+    wanted = [spec.shapes, *({**spec.shapes, **each} for each in spec.more_profiles)]
+    texts = [
+        ", ".join(f"{name} {_span(each)}" for name, each in profile.items()) for profile in wanted
+    ]
+    numbered = texts if len(texts) == 1 else [f"{i}: {text}" for i, text in enumerate(texts)]
+    return "; ".join(text for text in numbered if text) or None
+
+
+def _span(profile: ShapeProfile) -> str:
+    low, best, high = ("x".join(map(str, end)) for end in (profile.min, profile.opt, profile.max))
+    return low if low == high else f"{low} to {high} (best at {best})"
+
+
+def _edges(
+    artefact: Artefact | None, graph: EngineGraph | None
+) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """Inputs and outputs as the build told them, or as the layers do."""
+    told = artefact.facts if artefact is not None else {}
+    if "inputs" in told:
+        return _tensors(told["inputs"]), _tensors(told.get("outputs"))
+    return edges_of(graph) if graph is not None else ((), ())
+
+
+def _tensors(text: Scalar) -> tuple[TensorSpec, ...]:
+    """Read ``x float32 ?x3, go bool`` back; names may hold blanks."""
+    return tuple(
+        TensorSpec(
+            name=match["name"],
+            dtype=match["dtype"],
+            shape=tuple(None if d == "?" else int(d) for d in match["dims"].split("x") if d),
+        )
+        for match in _TENSOR.finditer(str(text or ""))
+    )
+
+
+def _number(artefact: Artefact | None, name: str) -> int | None:
+    value = artefact.facts.get(name) if artefact is not None else None
+    return value if isinstance(value, int) else None
+
+
+def _source_notes(
+    graph: EngineGraph | None, artefact: Artefact | None, onnx: Path | None, held: int | None
 ) -> tuple[str, ...]:
     """Compare with the ONNX file: the one given, or the one it was built from if still there."""
     source = onnx or (Path(artefact.spec.model.path) if artefact is not None else None)
-    if graph is None or source is None or not source.is_file():
+    if source is None or not source.is_file():
         return ()
-    return parameter_difference(graph, read_onnx(source))
+    try:
+        model = read_onnx(source)
+    except InputError:
+        return ()
+    precision = artefact.spec.precision if artefact is not None else None
+    counted = parameter_difference(graph, model) if graph is not None else ()
+    return (*counted, *weight_difference(held, model, precision=precision))
 
 
-def _graph_note(graph: EngineGraph | None) -> tuple[str, ...]:
+def _graph_note(graph: EngineGraph | None, artefact: Artefact | None) -> tuple[str, ...]:
     if graph is not None:
-        return ()
+        network = artefact is not None and artefact.facts.get("layers_from") == "network"
+        return (
+            "the layers are those of the network: no GPU was there to ask the engine",
+        ) * network
     return ("no layer information lies beside it (ENGINE.graph.json)",)

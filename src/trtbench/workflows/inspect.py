@@ -19,8 +19,9 @@ from trtbench.analysis.inspection import (
 from trtbench.analysis.summary import summary_from_run
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.result import FailedRun, Run, Scalar
-from trtbench.errors import InputError, StoreError
+from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.host.models import format_of, model_ref
+from trtbench.host.tensorrt import OPSETS
 from trtbench.host.torch_pickle import archive_kind, modules_named
 from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
@@ -31,6 +32,7 @@ from trtbench.trtexec.sniff import HEAD_BYTES, kind_of
 from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.workflows._conversion import read_sidecar
 from trtbench.workflows._inspect_engine import inspect_engine
+from trtbench.workflows._inspect_records import described_file, inspect_record
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -63,6 +65,12 @@ def inspect(
         return _READERS[kind](path, onnx)
     if format_of(path) == "torch":
         return _torch(path)
+    if path.suffix == ".json":
+        about = described_file(path)
+        found = inspect(about, shapes=shapes, batch=batch, onnx=onnx) if about else None
+        found = found or inspect_record(path)
+        if found is not None:
+            return found
     return _unknown(path, kind)
 
 
@@ -71,7 +79,21 @@ def inspect_onnx(
 ) -> Inspection:
     """Describe an ONNX file."""
     model = read_onnx(path, shapes=shapes, batch=batch)
-    return inspection_from_onnx(model, cost_from_model(model), path=str(path))
+    found = inspection_from_onnx(model, cost_from_model(model), path=str(path))
+    facts = {**found.facts, "parsed_by": parsers_of(model.opset)}
+    missing = [name for name in model.external_files if not (path.parent / name).is_file()]
+    notes = [f"it does not load: its weights are in {n}, which is not there" for n in missing]
+    return msgspec.structs.replace(found, facts=facts, notes=(*notes, *found.notes))
+
+
+def parsers_of(opset: int | None) -> str | None:
+    """Say from which TensorRT on the parser documents an opset."""
+    if opset is None:
+        return None
+    for first, limit in OPSETS:
+        if opset <= limit:
+            return f"TensorRT {'.'.join(map(str, first))} and later, by its documentation"
+    return f"no TensorRT documents opset {opset} (at most {OPSETS[-1][1]})"
 
 
 def _with_sidecar(found: Inspection, path: Path) -> Inspection:
@@ -199,7 +221,7 @@ def _from_store(name: str, path: Path, store: Store | None) -> Inspection:
     assert store is not None
     try:
         folder = store.resolve(name)
-    except (StoreError, InputError):
+    except (StoreError, InputError, UsageError):
         raise InputError(
             f"there is neither a file nor a run called {name}", fix="trtbench runs lists the runs"
         ) from None

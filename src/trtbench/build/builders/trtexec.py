@@ -90,8 +90,8 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
     command = build_command(_passed_on(spec), binary=binary, abilities=abilities, folder=folder)
     said = _too_new(spec, abilities.version)
-    tell = getattr(stage, "progress", None)
-    for text in said if tell is not None else ():
+    tell = getattr(stage, "progress", lambda done, text: None)
+    for text in said:
         tell(0.0, text)
     log = folder / LOG
     end = run_logged(command, log=log, on_text=_Progress(stage))
