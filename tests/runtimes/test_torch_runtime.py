@@ -98,6 +98,7 @@ def test_torchscript_runs_and_records_its_conditions(models: Path, tmp_path: Pat
     assert told["tf32"] is False
     assert told["precision"] == "fp32"
     assert told["compile"] == "eager"
+    assert "cuda_graph" not in told, "the CPU has none"
     assert run.record.outputs[0].shape == (2, 4)
     assert "torch" in run.record.environment.versions
     assert set(run.times.durations()) == {"host"}
@@ -130,6 +131,9 @@ def test_an_image_size_is_enough(models: Path, tmp_path: Path) -> None:
     run = finished(bench(models, tmp_path, str(models / "net.ts"), *asked), tmp_path)
     assert run.record.inputs[0].shape == (4, 3, 16, 16)
     assert run.record.conditions["autocast"].value is True
+    assert run.record.conditions["precision"].value == "bf16"
+    told = json.loads((tmp_path / "run" / "bench_pt_result.json").read_text())
+    assert told["dtype"] == "bf16", "in the toolkit's own words"
 
 
 def test_a_state_dict_needs_what_makes_its_model(models: Path, tmp_path: Path) -> None:
@@ -164,6 +168,9 @@ def test_open_loop_and_first_query_work_here_too(models: Path, tmp_path: Path) -
         (("--opt", "compile=fast"), "one of default"),
         (("--precision", "int8"), "fp32, tf32, fp16 or bf16"),
         (("--opt", "half=on", "--precision", "fp16"), "one of the two"),
+        (("--precision", "tf32"), "TF32 is a type of the GPU"),
+        (("--opt", "imgsz=0"), "--opt imgsz is a whole number from 1 on"),
+        (("--opt", "channels=-1"), "--opt channels is a whole number from 1 on"),
     ],
 )
 def test_what_has_no_meaning_is_refused(

@@ -118,12 +118,11 @@ class _TorchSession:
 
     def _conditions(self, loaded: LoadedModel) -> dict[str, Fact]:
         settings, spec = self._settings, self._spec
-        precision = settings.autocast or ("half" if settings.half else None)
+        cast = spec.precision if settings.autocast is not None else None
+        precision = cast or ("half" if settings.half else None)
         found: dict[str, Scalar] = {
             "protocol": spec.protocol,
             "streams": 1,
-            "cuda_graph": False,
-            "spin_wait": spec.spin_wait,
             "tf32": settings.tf32,
             "precision": precision or ("tf32" if settings.tf32 else "fp32"),
             "autocast": settings.autocast is not None,
@@ -134,6 +133,8 @@ class _TorchSession:
         if self._device.type == "cuda":
             found |= {
                 "transfers": spec.transfers,
+                "cuda_graph": False,
+                "spin_wait": spec.spin_wait,
                 "memory": "pinned",
                 "cudnn_benchmark": settings.cudnn_benchmark,
                 "device": self._torch.cuda.get_device_name(self._device),

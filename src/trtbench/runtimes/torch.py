@@ -10,6 +10,7 @@ from trtbench.domain.job import BenchOutcome
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
+from trtbench.host.cuda import index_of
 from trtbench.host.torch_models import INSTALL, LoadedModel, import_torch, load_model
 from trtbench.runtimes._protocols import SERIAL, bench_session, check_protocol
 from trtbench.runtimes._session import Stage, refuse_if_out_of_memory
@@ -109,7 +110,9 @@ def _ranked(tensor: TensorSpec) -> bool:
 def _image(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
     if "imgsz" not in spec.options:
         return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=())
-    side, channels = _number(spec, "imgsz", 0), _number(spec, "channels", 3)
+    side, channels = (
+        _number(spec, key, default, least=1) for key, default in (("imgsz", 0), ("channels", 3))
+    )
     shape = ("batch", channels, side, side)
     return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
 
@@ -170,18 +173,29 @@ def _check(spec: RunSpec) -> None:
     on_cpu = device(spec) == "cpu"
     if on_cpu and (spec.protocol in ON_DEVICE or spec.cuda_graph == "on" or not spec.transfers):
         raise UsageError("the CPU has no transfers and no CUDA graph", fix="--protocol serve")
+    if on_cpu and (spec.precision == "tf32" or spec.options.get("tf32") == "on"):
+        raise UsageError("TF32 is a type of the GPU", fix="leave it out, or --precision bf16")
     check_protocol(spec)
 
 
 def _check_device(torch: Any, spec: RunSpec) -> None:
     wanted = device(spec)
-    if wanted == "cpu" or torch.cuda.is_available():
+    if wanted == "cpu":
         return
-    raise UnavailableError(
-        "PyTorch sees no CUDA device here",
-        facts={"torch": torch.__version__, "built for CUDA": torch.version.cuda or "no"},
-        fix="--device cpu",
-    )
+    number = index_of(wanted)
+    if not torch.cuda.is_available():
+        raise UnavailableError(
+            "PyTorch sees no CUDA device here",
+            facts={"torch": torch.__version__, "built for CUDA": torch.version.cuda or "no"},
+            fix="--device cpu",
+        )
+    count = torch.cuda.device_count()
+    if number >= count:
+        raise UnavailableError(
+            f"there is no device {wanted}",
+            facts={"devices": ", ".join(f"cuda:{index}" for index in range(count))},
+            fix="--device cuda:0",
+        )
 
 
 def _switch(spec: RunSpec, key: str, *, default: bool) -> bool:
@@ -193,8 +207,9 @@ def _switch(spec: RunSpec, key: str, *, default: bool) -> bool:
     return _SWITCH[value]
 
 
-def _number(spec: RunSpec, key: str, default: int) -> int:
+def _number(spec: RunSpec, key: str, default: int, *, least: int = 0) -> int:
     value = spec.options.get(key, str(default))
-    if not value.isdigit():
-        raise UsageError(f"--opt {key} is a whole number, not {value!r}")
+    if not value.isdigit() or int(value) < least:
+        from_here = f" from {least} on" if least else ""
+        raise UsageError(f"--opt {key} is a whole number{from_here}, not {value!r}")
     return int(value)

@@ -189,7 +189,7 @@ def _interval(value: Duration | None) -> float | None:
 def _device(name: str | None) -> str | None:
     """Refuse what is no device's name: a runtime for the CPU would not look at it."""
     if name is None or re.fullmatch(r"[a-z_]+(:\d+)?", name):
-        return name
+        return name and re.sub(r"^gpu\b", "cuda", name)
     number = re.search(r"\d+", name)
     raise UsageError(
         f"{name!r} is no device", fix=f"--device cuda:{number[0] if number else 0}, or cpu"
