@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from made_runs import (
     phased_times,
 )
 
-from trtbench.domain.samples import IterationTimes
+from trtbench.domain.result import LaunchFacts
+from trtbench.domain.samples import IterationTimes, TelemetrySample
 from trtbench.errors import UsageError
 from trtbench.report.compose import SECTIONS, document_from_runs
 from trtbench.report.document import Cell, Document, FindingList, Heading, Table
@@ -114,6 +117,24 @@ def test_scores_come_as_numbers_mappings_and_values() -> None:
     table = next(t for t in document_from_runs([run]).tables() if t.id == "accuracy")
     assert [(row[1].value, row[2].value) for row in table.rows] == [("top-1", 0.9712), ("mae", 0.1)]
     assert [cell.shown for cell in table.rows[0][2:]] == ["0.971", "0.958", "0.981", "360"]
+
+
+def test_accuracy_stands_beside_latency_memory_and_energy_of_the_same_bytes() -> None:
+    looks = [TelemetrySample(at_s=0.1 * k, memory_used_bytes=k * 2**30) for k in (1, 3)]
+    run = made_run(telemetry=tuple(looks))
+    launch = LaunchFacts(peak_memory_bytes=64 * 2**20, energy_j=4.0 * len(run.times) * 2)
+    change = msgspec.structs.replace
+    spec = change(run.record.spec, model=change(run.record.spec.model, sha256="ab" * 32))
+    run = replace(run, record=change(run.record, launches=(launch,), spec=spec))
+    run.extra["scores"] = {"top1": 0.9}
+    bare = made_run(id="run-2", model="bare.onnx")
+    table = next(t for t in document_from_runs([run, bare]).tables() if t.id == "same_bytes")
+    [row] = table.rows
+    assert [cell.shown for cell in row[1:3]] == ["abababababab", "0.900"]
+    facts = dict(zip([heading.key for heading in table.headings], row, strict=True))
+    assert facts["host_memory_bytes"].shown == "64.0 MiB"
+    assert facts["device_memory_bytes"].shown == "3.00 GiB"
+    assert facts["energy_per_item_j"].value == pytest.approx(2.0), "a batch has four items"
 
 
 def test_environments_that_differ_are_told_apart() -> None:

@@ -231,6 +231,10 @@ def test_checks_are_joined_to_runs_of_the_same_bytes(
     assert join_checks(check(tmp_path, store, config, model, other), store) == [runs[1].id]
     [read], _ = load_runs([runs[1].id], store=store)
     assert read.extra["checks"][0]["rel_l2"] == pytest.approx(0.5, rel=1e-4)  # type: ignore[index]
+    (store.resolve(runs[1].id) / "checks.json").unlink()
+    [later], _ = load_runs([runs[1].id], store=store)
+    assert later.extra["checks"] == read.extra["checks"], "what is measured later is joined as well"
+    assert list(later.extra["checks"][0])[2:5] == ["close", "max_abs", "mean_abs"]  # type: ignore[index]
 
 
 def test_the_command_fails_with_status_3_and_leaves_its_files(

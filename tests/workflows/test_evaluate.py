@@ -274,7 +274,30 @@ def test_scores_are_joined_to_runs_of_the_same_bytes_only(
     assert loaded[0].extra["scores"]["top1"].value == 1.0  # type: ignore[index]
     assert "scores" not in loaded[1].extra
     write_report(loaded, tmp_path / "report", formats=("md",))
-    assert "top1" in (tmp_path / "report" / "report.md").read_text()
+    told = (tmp_path / "report" / "report.md").read_text()
+    assert "top1" in told
+    row = next(line for line in told.splitlines() if runs[0].record.spec.model.sha256[:12] in line)  # type: ignore[index]
+    assert "MiB" in row, "memory stands beside accuracy and latency of the same bytes"
+
+
+def test_what_is_measured_after_an_evaluation_is_joined_too(
+    tmp_path: Path, store: Store, config: Config, evaluate
+) -> None:
+    data = colour_folder(tmp_path / "val", per_class=2)
+    wrong = colour_network(tmp_path / "wrong.onnx", swap=True)
+    other = colour_network(tmp_path / "other.onnx")
+    assert join(evaluate("classification", [wrong], data=str(data)), store).joined == {}
+    later = [
+        run_bench(
+            run_spec(path, config=config, batch=1, threads=1, duration=0.05, warmup=0.01),
+            store=store,
+        )
+        for path in (wrong, other)
+    ]
+    loaded, _ = load_runs([run.id for run in later], store=store)
+    assert loaded[0].extra["scores"]["top1"].value < 1.0  # type: ignore[index]
+    assert Path(loaded[0].extra["pictures"][0]).is_file()  # type: ignore[index]
+    assert "scores" not in loaded[1].extra, "other bytes"
 
 
 def test_the_command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.errors import write_error
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed
+from trtbench.workflows.judged import judged_folder
 
 if TYPE_CHECKING:
     from trtbench.workflows.check import Candidate, Checked, Ran
@@ -22,6 +23,10 @@ CHECK_JSON, CHECK_MD = "check.json", "check.md"
 BESIDE = "checks.json"
 """In the directory of a run: what its report shows as numeric checks."""
 
+TELLING = (
+    "close", "max_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "argmax_match",
+    "top5_agreement", "kl", "nan", "inf",
+)  # fmt: skip
 _UNSAFE = re.compile(r"[^\w.-]+")
 
 
@@ -94,7 +99,10 @@ def markdown(checked: Checked) -> list[str]:
 
 
 def join_checks(checked: Checked, store: Store) -> list[str]:
-    """Put each candidate's numbers beside every stored run of the same bytes; gives their ids."""
+    """Put each candidate's numbers beside every stored run of the same bytes; gives their ids.
+
+    They are kept by hash too, for runs that are measured later.
+    """
     joined = []
     for candidate in checked.candidates:
         sha256 = candidate.side.model.sha256
@@ -102,17 +110,29 @@ def join_checks(checked: Checked, store: Store) -> list[str]:
             {
                 "output": check.output,
                 "reference": checked.reference.model.name,
-                **{k: v for k, v in check.numbers().items() if v is not None and k != "equality"},
+                **_ordered(check.numbers()),
+                **({"note": check.note} if check.note else {}),
             }
             for check in candidate.checks
         ]
+        if sha256 is None:
+            continue
+        with contextlib.suppress(OSError):
+            (judged_folder(store, sha256) / BESIDE).write_bytes(json_from_value(rows))
         for entry in store.index.find(kind="run"):
-            if sha256 is None or entry.sha256 != sha256:
+            if entry.sha256 != sha256:
                 continue
             with contextlib.suppress(OSError):  # a run on a disk that is gone is no reason to fail
                 (store.path(entry) / BESIDE).write_bytes(json_from_value(rows))
                 joined.append(entry.id)
     return joined
+
+
+def _ordered(numbers: Mapping[str, float | int | None]) -> dict[str, float | int]:
+    """What is known, the most telling first: tables end before the rest."""
+    names = [*TELLING, *(name for name in numbers if name not in TELLING)]
+    known = {name: numbers.get(name) for name in names if name not in ("equality", "nonfinite")}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _ranks(rows: Sequence[object]) -> list[str]:

@@ -16,6 +16,7 @@ from trtbench.store.directory import read_record
 from trtbench.store.store import Store
 from trtbench.workflows.evaluate import Evaluated, Evaluation, refuse_other_bytes, scores_of
 from trtbench.workflows.infer import write_scores
+from trtbench.workflows.judged import judged_folder
 
 EVAL_JSON, EVAL_MD = "eval.json", "eval.md"
 SHOWN_ROWS = 50
@@ -25,6 +26,7 @@ MIB = 2**20
 def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> Evaluation:
     """Keep every model's scores beside all stored runs of the same bytes, and those named.
 
+    They are kept by hash too, for runs that are measured later.
     Runs that are named must be of the same bytes as one of the models; others are refused.
     """
     models = {model.model.sha256: model for model in evaluation.models if model.model.sha256}
@@ -40,6 +42,10 @@ def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> E
         _copy_pictures(evaluation, model, folder)
         store.publish(folder)
         joined.setdefault(model.label, []).append(record.id)
+    for sha256, model in models.items():
+        folder = judged_folder(store, sha256)
+        write_scores(folder, scores_of(evaluation, model))
+        _copy_pictures(evaluation, model, folder)
     return msgspec.structs.replace(
         evaluation, joined={label: tuple(ids) for label, ids in joined.items()}
     )

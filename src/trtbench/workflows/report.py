@@ -17,6 +17,7 @@ from trtbench.store.directory import read_run, run_directories
 from trtbench.store.store import Store
 from trtbench.workflows.compare import comparison_from_runs
 from trtbench.workflows.duet import paired
+from trtbench.workflows.judged import known_folders, known_scores
 
 FORMATS = ("html", "md", "json")
 PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.webp")
@@ -33,7 +34,7 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
         folder = Path(name)
         inside = _folders(folder) if folder.is_dir() else []
         found += [read_run(each) for each in inside] or [store.load(name)]
-    runs = {run.id: with_files(run) for run in found if isinstance(run, Run)}
+    runs = {run.id: with_files(run, store=store) for run in found if isinstance(run, Run)}
     failed = {run.id: run for run in found if isinstance(run, FailedRun)}
     return list(runs.values()), list(failed.values())
 
@@ -42,15 +43,23 @@ def _folders(folder: Path) -> list[Path]:
     return list(run_directories(folder)) or list(run_directories(folder / "runs"))
 
 
-def with_files(run: Run) -> Run:
-    """Take in what lies beside a run: output differences, checks, pictures, the engine's build."""
+def with_files(run: Run, *, store: Store | None = None) -> Run:
+    """Take in what is known of a run: output differences, checks, pictures, the engine's build.
+
+    What lies beside the run comes before what the store knows of the same bytes.
+    """
     extra: dict[str, object] = {}
-    if run.path is not None:
+    known = known_folders(run, store) if store else [run.path] if run.path else []
+    for folder in known:
         for key, name in BESIDE.items():
-            if (told := _json(run.path / name)) is not None:
+            if key not in extra and (told := _json(folder / name)) is not None:
                 extra[key] = told
-        if pictures := _pictures(run.path):
-            extra["pictures"] = pictures
+        if "pictures" not in extra and (pictures := _pictures(folder)):
+            extra["pictures"] = [
+                each if folder == run.path else str(folder / each) for each in pictures
+            ]
+    if store and "scores" not in run.extra and (scores := known_scores(run, store)):
+        extra["scores"] = scores
     if (build := _build(run)) is not None:
         extra["build"] = build
     return replace(run, extra={**extra, **run.extra}) if extra else run

@@ -11,13 +11,24 @@ from pathlib import Path
 
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, Picture, Section, Text, table_from_rows
+from trtbench.report.facts import headline_summary
 from trtbench.report.labels import file_stem, labels_from_runs
-from trtbench.report.numbers import MISSING, text_from_count, text_from_number
+from trtbench.report.numbers import (
+    MISSING,
+    common_unit,
+    text_from_count,
+    text_from_duration,
+    text_from_number,
+)
 from trtbench.report.readings import Reading, readings_from_run
+from trtbench.report.sections.devices import joules_per_item
+from trtbench.units import text_from_bytes
 
 ORDER = 80
 
 MOST_PICTURES = 12
+MOST_METRICS = 5
+"""More columns than this are wider than a page; the table before has all."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
 
 HEADINGS = (
@@ -27,6 +38,14 @@ HEADINGS = (
     Heading(key="low", title="Low", align="right"),
     Heading(key="high", title="High", align="right"),
     Heading(key="count", title="Examples", align="right"),
+)
+
+COSTS = (
+    Heading(key="median_s", title="Median", align="right"),
+    Heading(key="host_memory_bytes", title="Host memory", align="right"),
+    Heading(key="device_memory_bytes", title="Device memory", align="right"),
+    Heading(key="energy_per_item_j", title="J per item", align="right"),
+    Heading(key="size_bytes", title="Size", align="right"),
 )
 
 
@@ -42,6 +61,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     if rows:
         caption = "Low and high enclose the score with the confidence the evaluation states."
         blocks.append(table_from_rows("accuracy", headings=HEADINGS, rows=rows, caption=caption))
+        blocks += _same_bytes(labels, runs)
     pictures = list(_pictures(zip(labels, runs, strict=True)))
     blocks += pictures[:MOST_PICTURES]
     if len(pictures) > MOST_PICTURES:
@@ -49,6 +69,60 @@ def make(runs: Sequence[Run]) -> Section | None:
     if not blocks:
         return None
     return Section(id="accuracy", title="Accuracy", blocks=tuple(blocks))
+
+
+def _same_bytes(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
+    """What is right, fast, small and cheap about the same bytes, side by side."""
+    judged = [
+        (label, run, readings, head)
+        for label, run in zip(labels, runs, strict=True)
+        if (readings := readings_from_run(run)) and (head := headline_summary(run))
+    ]
+    if not judged:
+        return []
+    metrics = list(dict.fromkeys(m for _, _, readings, _ in judged for m in readings))[
+        :MOST_METRICS
+    ]
+    unit = common_unit(head.median for *_, head in judged)
+    headings = (
+        Heading(key="run", title="Run"),
+        Heading(key="sha256", title="SHA-256"),
+        *(Heading(key=metric, title=metric, align="right") for metric in metrics),
+        *COSTS,
+    )
+    rows: list[tuple[Cell | str, ...]] = [
+        (
+            label,
+            (run.record.spec.model.sha256 or MISSING)[:12],
+            *(_value(readings.get(metric)) for metric in metrics),
+            Cell(value=head.median, text=text_from_duration(head.median, unit=unit)),
+            *_costs(run),
+        )
+        for label, run, readings, head in judged
+    ]
+    caption = (
+        "Scores are those of the very bytes whose latency was measured. Memory is the most a "
+        "measuring process held; where a device does not tell it by process, the most in use on it."
+    )
+    return [table_from_rows("same_bytes", headings=headings, rows=rows, caption=caption)]
+
+
+def _value(reading: Reading | None) -> Cell:
+    return Cell(text=MISSING) if reading is None else Cell(value=reading.value, text=reading.text)
+
+
+def _costs(run: Run) -> tuple[Cell, Cell, Cell, Cell]:
+    """Memory, energy and size."""
+    record = run.record
+    host = [each.peak_memory_bytes for each in record.launches if each.peak_memory_bytes]
+    own = [each.process_memory_bytes for each in run.telemetry if each.process_memory_bytes]
+    device = own or [each.memory_used_bytes for each in run.telemetry if each.memory_used_bytes]
+    held = (max(host, default=None), max(device, default=None))
+    joules = joules_per_item(run)
+    size = record.spec.model.size_bytes
+    first, second = (Cell(value=each, text=text_from_bytes(each)) for each in held)
+    spent = Cell(value=joules, text=text_from_number(joules))
+    return first, second, spent, Cell(value=size, text=text_from_bytes(size))
 
 
 def _cells(reading: Reading) -> tuple[Cell, Cell, Cell, Cell]:

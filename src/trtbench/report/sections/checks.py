@@ -27,6 +27,10 @@ ORDER = 82
 
 MOST_COLUMNS = 14
 MOST_FACTS = 60
+TITLES = {
+    "nan": "NaN", "rmse": "RMSE", "rel_l2": "Rel. L2", "sqnr_db": "SQNR (dB)", "kl": "KL (nats)",
+    "kl_max": "KL, most", "js": "JS (nats)", "top5_agreement": "Top-5 sets",
+}  # fmt: skip
 
 
 def make(runs: Sequence[Run]) -> Section | None:
@@ -79,7 +83,7 @@ def _table(rows: Sequence[Mapping[str, Scalar]]) -> Block:
     headings = tuple(
         Heading(
             key=name,
-            title=name.replace("_", " ").capitalize(),
+            title=TITLES.get(name, name.replace("_", " ").capitalize()),
             align="right" if name in numeric else "left",
         )
         for name in names

@@ -1,0 +1,45 @@
+"""What is known of an artefact's bytes beside its runs: scores and checks, by hash, in the store.
+
+Runs of the same bytes that are measured after an evaluation find it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trtbench.domain.codec import value_from_json
+from trtbench.domain.result import Run, Scores
+from trtbench.errors import InputError, write_error
+from trtbench.store.directory import SCORES
+from trtbench.store.store import Store
+
+FOLDER = "judged"
+
+
+def judged_folder(store: Store, sha256: str) -> Path:
+    """Where the store keeps what was found out about these bytes; made when it is not there."""
+    folder = store.root / FOLDER / sha256
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+    return folder
+
+
+def known_folders(run: Run, store: Store) -> Sequence[Path]:
+    """Where to look for what is known of a run's bytes: beside it, then by their hash."""
+    sha256 = run.record.spec.model.sha256
+    by_hash = store.root / FOLDER / sha256 if sha256 else None
+    return [each for each in (run.path, by_hash) if each is not None and each.is_dir()]
+
+
+def known_scores(run: Run, store: Store) -> dict[str, object]:
+    """Scores that were taken of a run's bytes before it was measured; none of other bytes."""
+    sha256 = run.record.spec.model.sha256
+    path = store.root / FOLDER / (sha256 or "none") / SCORES
+    try:
+        kept = value_from_json(path.read_bytes(), Scores, where=str(path))
+    except (OSError, InputError):
+        return {}  # nobody asked for it by name: what cannot be read must not stop a report
+    return {} if kept.sha256 != sha256 else {score.metric: score for score in kept.scores}
