@@ -297,6 +297,9 @@ class Trt:
             if self.refuse:
                 logger.log(SimpleNamespace(name="ERROR"), self.refuse)
                 return None
+            if log := os.environ.get("STANDIN_GPU_ENGINES"):
+                with open(log, "a") as file:
+                    file.write(f"{os.getpid()}\n")
             return Engine(self)
 
         return SimpleNamespace(deserialize_cuda_engine=deserialize)

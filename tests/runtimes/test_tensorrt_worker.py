@@ -76,6 +76,20 @@ def test_profile_writes_the_files_trtexec_would(engine: Path, tmp_path: Path) ->
     assert graph["Bindings"] == ["x", "y"]
 
 
+def test_no_process_ever_holds_two_engines(
+    engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a real GPU a second engine in a process is 5 to 10 % slower: each is alone in its own."""
+    other = tmp_path / "other.engine"
+    other.write_bytes(engine.read_bytes() + b"\0")
+    monkeypatch.setenv("STANDIN_GPU_ENGINES", str(tmp_path / "loaded"))
+    ended = trtbench("compare", str(engine), str(other), *QUICK, "--launches", "2", cwd=tmp_path)
+    assert ended.returncode in (0, 3), ended.stderr
+    processes = (tmp_path / "loaded").read_text().split()
+    assert len(processes) == 4, "two launches of each side"
+    assert len(set(processes)) == 4, "a process of its own for each"
+
+
 def test_a_cuda_error_in_mid_run_is_a_recorded_failure(engine: Path, tmp_path: Path) -> None:
     ended = trtbench(
         "bench", str(engine), *QUICK, "-o", "run", cwd=tmp_path, fail="cudaEventSynchronize:700:20"
