@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from trtbench.analysis.summary import Summary, summarize
     from trtbench.api import (
         bench,
+        check,
         compare,
         doctor,
+        evaluate,
         gate,
         import_artefacts,
         load,
         report,
         runs,
         summary,
+        sweep,
     )
     from trtbench.domain.result import (
         Comparison,
@@ -38,14 +41,17 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "bench": "trtbench.api",
+    "check": "trtbench.api",
     "compare": "trtbench.api",
     "doctor": "trtbench.api",
+    "evaluate": "trtbench.api",
     "gate": "trtbench.api",
     "import_artefacts": "trtbench.api",
     "load": "trtbench.api",
     "report": "trtbench.api",
     "runs": "trtbench.api",
     "summary": "trtbench.api",
+    "sweep": "trtbench.api",
     "Comparison": "trtbench.domain.result",
     "Environment": "trtbench.domain.result",
     "FailedRun": "trtbench.domain.result",
@@ -75,8 +81,10 @@ __all__ = [
     "TrtbenchError",
     "Verdict",
     "bench",
+    "check",
     "compare",
     "doctor",
+    "evaluate",
     "gate",
     "import_artefacts",
     "load",
@@ -84,6 +92,7 @@ __all__ = [
     "runs",
     "summarize",
     "summary",
+    "sweep",
 ]
 
 

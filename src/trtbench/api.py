@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trtbench.analysis.check import ATOL, RTOL
 from trtbench.analysis.gate import rule_from_text, slowdown_rule
 from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.result import Comparison, FailedRun, Run
@@ -13,10 +14,16 @@ from trtbench.store.index import Entry
 from trtbench.store.store import Store
 from trtbench.units import fraction_from_text
 from trtbench.workflows.bench import Conduct, run_bench
+from trtbench.workflows.check import Asked as ToCheck
+from trtbench.workflows.check import Checked, Inputs, run_check
+from trtbench.workflows.check_files import join_checks, write_check
 from trtbench.workflows.compare import Asked
 from trtbench.workflows.compare import compare as compare_sides
 from trtbench.workflows.config import Config, load_config, open_store
 from trtbench.workflows.doctor import Diagnosis, diagnose
+from trtbench.workflows.evaluate import Asked as ToEvaluate
+from trtbench.workflows.evaluate import Evaluation, run_evaluation
+from trtbench.workflows.evaluate_files import join, write_evaluation
 from trtbench.workflows.gate import Gate
 from trtbench.workflows.gate import gate as hold_to_rules
 from trtbench.workflows.import_ import ImportResult
@@ -24,6 +31,11 @@ from trtbench.workflows.import_ import import_artefacts as import_files
 from trtbench.workflows.report import FORMATS, load_runs, write_report
 from trtbench.workflows.runs import list_runs
 from trtbench.workflows.spec import Duration, run_spec, seconds
+from trtbench.workflows.sweep import carry_out, start_sweep
+from trtbench.workflows.sweep_journal import SWEEP
+from trtbench.workflows.sweep_matrix import matrix_from_file, matrix_from_table
+from trtbench.workflows.sweep_plan import plan_sweep
+from trtbench.workflows.sweep_result import Results, results_from_sweep
 
 Model = str | Path
 
@@ -134,6 +146,116 @@ def gate(
         against=str(against) if against is not None else None,
         asked=Asked(flags=flags),
     )
+
+
+def check(
+    reference: Model,
+    *candidates: Model,
+    random: int = 1000,
+    seed: int = 0,
+    inputs: Model | None = None,
+    images: Model | None = None,
+    task: str = "classification",
+    settings: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    rtol: float = RTOL,
+    atol: float = ATOL,
+    classes: bool | None = None,
+    runtimes: Sequence[str | None] = (None,),
+    pythons: Sequence[str | None] = (None,),
+    output: Model = "artifacts/check",
+    store: Model | None = None,
+    **flags: Any,
+) -> Checked:
+    """Run every side on the same inputs and compare each candidate with the reference.
+
+    Inputs are random, rows of a file, or ``images`` with the preprocessing of a task and its
+    ``settings``. ``flags`` are those of ``RunSpec``, such as ``batch``.
+
+    >>> checked = trtbench.check("model.onnx", "model.int8.onnx", random=500)
+    >>> checked.candidates[0].checks[0].sqnr_db
+    """
+    opened, config = _open(store)
+    prepared = {**(settings or {}), "data": str(images), "unlabelled": True} if images else {}
+    asked = ToCheck(
+        inputs=Inputs(
+            random=random,
+            seed=seed,
+            source=str(inputs) if inputs else None,
+            task=task if images else None,
+            settings=prepared,
+            limit=limit,
+        ),
+        rtol=rtol,
+        atol=atol,
+        classes=classes,
+        flags=flags,
+        runtimes=runtimes,
+        pythons=pythons,
+    )
+    names = [str(candidate) for candidate in candidates]
+    checked = run_check(
+        str(reference), names, store=opened, config=config, output=Path(output), asked=asked
+    )
+    write_check(checked, Path(output))
+    join_checks(checked, opened)
+    return checked
+
+
+def evaluate(
+    *models: Model,
+    task: str,
+    data: Model,
+    settings: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    runtimes: Sequence[str | None] = (None,),
+    pythons: Sequence[str | None] = (None,),
+    output: Model = "artifacts/eval",
+    store: Model | None = None,
+    **flags: Any,
+) -> Evaluation:
+    """Evaluate models on data with known answers; runs of the same bytes carry the scores.
+
+    ``settings`` are the flags of the task, with underscores: ``{"gt": "truth", "align": "none"}``.
+
+    >>> found = trtbench.evaluate("model.onnx", task="classification", data="val", batch=8)
+    >>> found.models[0].score("top1").value
+    """
+    opened, config = _open(store)
+    asked = ToEvaluate(
+        task=task,
+        settings={**(settings or {}), "data": str(data)},
+        limit=limit,
+        flags=flags,
+        runtimes=runtimes,
+        pythons=pythons,
+    )
+    names = [str(model) for model in models]
+    found = run_evaluation(names, store=opened, config=config, asked=asked, output=Path(output))
+    found = join(found, opened)
+    write_evaluation(found, Path(output))
+    return found
+
+
+def sweep(
+    matrix: Model | Mapping[str, Any], *, output: Model, store: Model | None = None
+) -> Results:
+    """Measure every case of a matrix, a file or a mapping of the same keys; goes on where it ended.
+
+    >>> trtbench.sweep({"models": ["model.onnx"], "batch": [1, 8]}, output="sweep").rows
+    """
+    opened, config = _open(store)
+    folder = Path(output)
+    if not (folder / SWEEP).is_file():
+        given = (
+            matrix_from_table(matrix, where="the matrix")
+            if isinstance(matrix, Mapping)
+            else matrix_from_file(Path(matrix))
+        )
+        plan_sweep(given, config=config)  # what has no meaning leaves no folder
+        start_sweep(given, folder, store=opened)
+    done = carry_out(folder, store=opened, config=config, conduct=Conduct())
+    return results_from_sweep(done, store=opened)
 
 
 def load(name: Model, *, store: Model | None = None) -> Run | FailedRun:
