@@ -525,34 +525,61 @@ def _timed(prepared, seconds: float = 2.0) -> dict[str, float]:
 
 
 def _overhead(engine: str) -> dict[str, object]:
-    """The enqueue that a run shows, against the bare call with nothing around it."""
+    """The enqueue that a run shows, against the bare call with nothing around it.
+
+    Both take turns, one query each, so that a wandering of the driver meets both alike. What the
+    way from Python into C++ costs is shown by a call that does next to nothing there.
+    """
     import numpy as np
+
+    from trtbench.domain.spec import Length, Warmup
+    from trtbench.runtimes._bench import warm_up
 
     clock = time.perf_counter_ns
     found: dict[str, object] = {}
     for label, graph in (("plain", "off"), ("graph", "on")):
         prepared = _prepared(engine, cuda_graph=graph, spin_wait=True)
-        ours = _timed(prepared)
-        unit = prepared.session._units[0]
-        cuda, enqueue = prepared.session._cuda, unit.enqueue()
+        session, step, spans = prepared.session, prepared.step, prepared.spans
+        unit = session._units[0]
+        copies = session._copies_in(unit, unit.stream), session._copies_out(unit, unit.stream)
+        cuda, enqueue = session._cuda, unit.enqueue()
         if graph == "on":
             launch = dict(zip(enqueue.__code__.co_freevars, enqueue.__closure__, strict=True))
             enqueue = launch["function"].cell_contents
+        warm_up(step, Warmup(floor=Length(seconds=1.0), cap_s=4.0))
+        spans.clear()
         bare = []
-        for _ in range(3000):
+        for _ in range(4000):
+            step()
+            spans.take()
+            for copy in copies[0]:
+                copy()
             before = clock()
             enqueue()
             after = clock()
+            for copy in copies[1]:
+                copy()
             cuda.synchronize(unit.stream)
             bare.append(after - before)
+        ours = {name: float(np.median(c)) * 1e6 for name, c in spans.columns().items()}
         found[label] = {
             "ours_us": round(ours["enqueue"], 2),
-            "bare_us": round(float(np.median(bare[500:])) / 1e3, 2),
+            "bare_us": round(float(np.median(bare)) / 1e3, 2),
             "gpu_us": round(ours["gpu"], 2),
-            "host_us": round(ours["host"], 2),
+            "into_c_us": round(_into_c_us(session.engine.engine), 3),
         }
-        prepared.session.close()
+        session.close()
     return found
+
+
+def _into_c_us(engine) -> float:
+    """Microseconds from Python into the library and back, by the call that does least there."""
+    count, clock = 20000, time.perf_counter
+    ask = engine.get_tensor_name
+    began = clock()
+    for _ in range(count):
+        ask(0)
+    return (clock() - began) / count * 1e6
 
 
 def _second(engine: str) -> dict[str, object]:

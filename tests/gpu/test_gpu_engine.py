@@ -60,7 +60,7 @@ def test_enqueuing_costs_little_over_the_bare_call(engine: Path) -> None:
     told = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
     numbers = json.loads(told.stdout.splitlines()[-1])
     for each in numbers.values():
-        assert each["ours_us"] - each["bare_us"] <= 5.0
+        assert each["ours_us"] - each["bare_us"] <= 5.0, numbers
 
 
 def test_every_phase_of_a_pipeline_is_there(engine: Path, tmp_path: Path) -> None:
@@ -86,13 +86,13 @@ def test_memory_is_given_back(engine: Path) -> None:
     with open_cuda() as cuda:
         for _ in range(2):
             session = tensorrt.open_session(spec)
-            session.bind({"x": np.zeros((2, 16, 64, 64), np.float32)})
+            session.bind({"x": np.zeros((2, 64, 112, 112), np.float32)})
             session.fetch()
             session.close()
         before, _ = cuda.memory()
         for _ in range(5):
             session = tensorrt.open_session(spec)
-            session.bind({"x": np.zeros((2, 16, 64, 64), np.float32)})
+            session.bind({"x": np.zeros((2, 64, 112, 112), np.float32)})
             session.fetch()
             session.close()
         after, _ = cuda.memory()
@@ -105,7 +105,7 @@ def test_what_goes_wrong_is_told(engine: Path, tmp_path: Path) -> None:
     spec = RunSpec(model=ModelRef(path=str(engine), format="engine"), runtime="tensorrt")
     session = tensorrt.open_session(spec)
     with pytest.raises(InputError, match="outside of what the engine was built for"):
-        session.bind({"x": np.zeros((9, 16, 64, 64), np.float32)})
+        session.bind({"x": np.zeros((9, 64, 112, 112), np.float32)})
     session.close()
     cut = tmp_path / "cut.engine"
     cut.write_bytes(engine.read_bytes()[: engine.stat().st_size // 2])

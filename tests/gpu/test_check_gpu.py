@@ -1,0 +1,127 @@
+"""Engines of three precisions through ``check``, ``eval`` and the report, on a real GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
+
+from made_data import annotations, depth_data, depth_network, person, pose_network, pose_row
+
+from trtbench.cli import run
+from trtbench.data import demo_file
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.xdist_group("gpu"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("tensorrt") is None, reason="TensorRT is not installed"
+    ),
+]
+
+IMAGE = {end: f"image:{batch}x1x32x32" for end, batch in (("min", 1), ("opt", 8), ("max", 16))}
+
+
+def build(source: Path, target: Path, shapes: dict[str, str], *more: str) -> str:
+    words = [word for end, text in shapes.items() for word in (f"--shape-{end}", text)]
+    assert run(["build", str(source), "-o", str(target), "-r", "tensorrt", *words, *more]) == 0
+    return str(target)
+
+
+def side(*runtimes: str) -> list[str]:
+    return [word for name in runtimes for word in ("-r", name)]
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The digits in FP32, FP16 and INT8, the last from a quantized model."""
+    folder = tmp_path_factory.mktemp("digits")
+    return [
+        build(demo_file("digits.onnx"), folder / "fp32.engine", IMAGE, "--precision", "fp32"),
+        build(demo_file("digits.onnx"), folder / "fp16.engine", IMAGE, "--precision", "fp16"),
+        build(demo_file("digits.int8.onnx"), folder / "int8.engine", IMAGE),
+    ]
+
+
+@pytest.fixture
+def told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    """Run a command in a folder and a store of its own; gives the document it prints."""
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words: str, status: int = 0) -> Any:
+        capsys.readouterr()
+        assert run([*words, "--json"]) == status, capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
+
+    return command
+
+
+def test_each_precision_is_as_near_as_it_can_be(engines: list[str], told: Any) -> None:
+    words = ["check", str(demo_file("digits.onnx")), *engines, "--random", "200", "--batch", "8"]
+    words += side("onnxruntime", "tensorrt", "tensorrt", "tensorrt")
+    found = told(*words, "--fail-if", "argmax_match<90%")["check"]
+    drift = [each["checks"][0]["rel_l2"] for each in found["candidates"]]
+    assert drift[0] < 1e-5 < drift[1] < 1e-2, drift
+    assert drift[1] < drift[2] < 0.3, drift
+    assert all(each["checks"][0]["items"] == 200 for each in found["candidates"])
+
+
+def test_accuracy_and_latency_of_the_same_bytes(
+    engines: list[str], told: Any, tmp_path: Path
+) -> None:
+    with np.load(demo_file("digits.npz")) as held:
+        images, labels = (held["images"] / 255).astype(np.float32), held["labels"]
+    np.savez(tmp_path / "digits.npz", image=images, labels=labels)
+    quick = ("-r", "tensorrt", "--batch", "8", "--duration", "300ms", "--launches", "1")
+    assert run(["bench", engines[1], *quick]) == 0
+    words = ["eval", str(demo_file("digits.onnx")), *engines, "--task", "classification"]
+    words += ["--data", "digits.npz", "--batch", "8"]
+    words += side("onnxruntime", "tensorrt", "tensorrt", "tensorrt")
+    models = told(*words)["models"]
+    tops = [{s["metric"]: s["value"] for s in each["scores"]} for each in models]
+    assert tops[0]["top1"] == tops[1]["top1"]
+    assert all(each["top1"] > 0.97 for each in tops)
+    assert all(each["layers"] and each["parameters"] for each in models[:3])
+    assert run(["report", "last", "-o", "report", "--format", "md"]) == 0
+    text = next(Path("report").glob("*.md")).read_text()
+    assert "top1" in text or "top-1" in text
+
+
+def test_depth_and_keypoints_through_engines(told: Any, tmp_path: Path) -> None:
+    from PIL import Image
+
+    root = depth_data(tmp_path / "depth", count=3)
+    model = depth_network(tmp_path / "depth.onnx")
+    shapes = {end: f"images:{n}x3x32x32" for end, n in (("min", 1), ("opt", 1), ("max", 4))}
+    engine = build(model, tmp_path / "depth.engine", shapes, "--precision", "fp32")
+    words = ["eval", str(model), engine, "--task", "depth", "--data", str(root / "images")]
+    words += ["--gt", str(root / "truth"), "--normalize", "none"]
+    models = told(*words, *side("onnxruntime", "tensorrt"))["models"]
+    scores = {s["metric"]: s["value"] for s in models[1]["scores"]}
+    assert scores["abs_rel"] < 1e-3
+    assert (tmp_path / "artifacts/eval/depth_comparison.png").is_file()
+
+    points = [(20.0, 20.0), (30.0, 30.0), (40.0, 40.0)]
+    rows = [pose_row((30, 30), (40, 40), 0.9, points)]
+    pose = pose_network(tmp_path / "pose.onnx", rows)
+    shapes = {end: f"images:{n}x3x64x64" for end, n in (("min", 1), ("opt", 1), ("max", 4))}
+    engine = build(pose, tmp_path / "pose.engine", shapes, "--precision", "fp32")
+    (tmp_path / "people").mkdir()
+    Image.new("RGB", (64, 64), (9, 9, 9)).save(tmp_path / "people" / "a.png")
+    people = [person(points, [10, 10, 40, 40], image=1, id=1)]
+    truth = annotations(tmp_path / "people.json", {"a.png": 1}, people)
+    words = ["eval", engine, "--task", "pose", "--data", "people", "--annotations", str(truth)]
+    scores = {
+        s["metric"]: s["value"] for s in told(*words, "-r", "tensorrt")["models"][0]["scores"]
+    }
+    assert scores["AP"] == pytest.approx(1.0)
