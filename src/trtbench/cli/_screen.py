@@ -37,6 +37,14 @@ _TITLES = {
     "d2h": "D2H",
     "end_to_end": "end to end",
 }
+_LOOKS = (
+    ("gpu_util", 100, ".0f", "% busy"),
+    ("memory_used_bytes", 2**-30, ".2f", "GiB in use"),
+    ("sm_clock_hz", 1e-6, ".0f", "MHz"),
+    ("power_w", 1, ".1f", "W"),
+    ("temperature_c", 1, ".0f", "°C"),
+)
+"""What a look at the GPU saw: its field, factor, digits and unit."""
 _SHOWN_QUANTILES = (0.90, 0.95, 0.99)
 
 
@@ -236,11 +244,32 @@ def facts_of(run: Run, summary: Summary) -> Iterable[str]:
             f"{text_from_seconds(facts.first_s, digits=3)}, warm-up "
             f"{text_from_seconds(facts.warmup_s, digits=2)} ({steady})"
         )
+    yield from _telemetry(run)
     size_bytes = run.record.spec.model.size_bytes
     if size_bytes:
         yield f"model        {text_from_bytes(size_bytes)}, sha256 {_short(run)}"
     if run.record.provenance == "imported":
         yield from _origin(run)
+
+
+def _telemetry(run: Run) -> Iterable[str]:
+    """What the GPU did in the pass that looked at it, and what a query took of energy."""
+    from statistics import fmean
+
+    means = (
+        (f"{fmean(values) * factor:{form}} {unit}")
+        for name, factor, form, unit in _LOOKS
+        if (values := [v for look in run.telemetry if (v := getattr(look, name)) is not None])
+    )
+    told = ", ".join(means)
+    if told:
+        yield f"GPU          {told} (means of {len(run.telemetry)} looks)"
+    joules = run.record.facts.get("energy_per_query_j")
+    if isinstance(joules, (int, float)):
+        counted = run.record.facts.get("energy_counter_j") is not None
+        source = "the energy counter" if counted else "the power seen"
+        each = joules / run.record.items_per_query
+        yield f"energy       {joules:.4g} J per batch, {each:.4g} J per item (from {source})"
 
 
 def _origin(run: Run) -> Iterable[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.facts import headline_summary, summary_of
+from trtbench.report.facts import joules_per_item as joules_per_item
 from trtbench.report.labels import network_name, precision_name
 from trtbench.report.numbers import (
     MISSING,
@@ -105,17 +106,6 @@ def _point(run: Run, device: str) -> _Point | None:
         items_per_s=summary.items_per_s,
         joules=joules_per_item(run),
     )
-
-
-def joules_per_item(run: Run) -> float | None:
-    """Energy of the pass that looked at the device, over its items; ``None`` if nobody looked."""
-    record = run.record
-    per_query = record.facts.get("energy_per_query_j")
-    if isinstance(per_query, (int, float)):
-        return per_query / record.items_per_query
-    spent = [each.energy_j for each in record.launches if each.energy_j is not None]
-    items = len(run.times) * record.items_per_query
-    return sum(spent) / items if items and len(spent) == len(record.launches) > 0 else None
 
 
 def _summary(points: Sequence[_Point]) -> Block:

@@ -10,7 +10,7 @@ from trtbench.domain.result import Run
 from trtbench.domain.samples import TelemetrySample
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Block, Cell, Figure, Heading, Section, table_from_rows
-from trtbench.report.facts import summary_of
+from trtbench.report.facts import joules_per_item
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import MISSING, text_from_number
 
@@ -123,7 +123,7 @@ def _table(seen: Sequence[tuple[int, str, Run]]) -> Block:
         (label, len(run.telemetry), *(_mean(each, run) for each in quantities), _energy(run))
         for _, label, run in seen
     ]
-    caption = "Means over the looks; energy from the device's own counter."
+    caption = "Means over the looks; energy from the device's own counter, or the power seen."
     return table_from_rows("telemetry", headings=headings, rows=rows, caption=caption)
 
 
@@ -135,10 +135,7 @@ def _mean(quantity: _Quantity, run: Run) -> Cell:
 
 
 def _energy(run: Run) -> Cell:
-    spent = [each.energy_j for each in run.record.launches]
-    items = len(run.times) * summary_of(run).items_per_query
-    known = [each for each in spent if each is not None]
-    if not items or not known or len(known) < len(spent):
+    value = joules_per_item(run)
+    if value is None:
         return Cell(text=MISSING)
-    value = sum(known) / items
     return Cell(value=value, text=text_from_number(value))

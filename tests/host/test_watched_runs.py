@@ -1,0 +1,168 @@
+"""Whole runs on the stand-in GPU with a stand-in NVML in the parent: clocks, telemetry, energy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpu_standin import plan_bytes
+from trtbench.domain.result import FailedRun, Run, RunRecord
+from trtbench.report.document import Cell, Table
+from trtbench.report.sections.telemetry import make
+from trtbench.store.directory import read_record, read_run
+
+pytestmark = pytest.mark.process
+
+TESTS = Path(__file__).resolve().parents[1]
+
+NVML = '''
+"""A GPU that writes down what is done to its clocks."""
+import os, time
+from types import SimpleNamespace as Namespace
+
+class NVMLError(Exception):
+    pass
+
+NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+BEGAN = time.monotonic()
+
+def note(text):
+    with open(os.environ["NVML_NOTES"], "a") as file:
+        file.write(text + chr(10))
+
+def nvmlInit(): pass
+def nvmlShutdown(): pass
+def nvmlDeviceGetCount(): return 1
+def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceGetName(handle): return "NVIDIA Stand-in"
+def nvmlDeviceGetDefaultApplicationsClock(handle, kind): return 1500
+def nvmlDeviceGetClockInfo(handle, kind): return {1: 1500, 2: 2600}[kind]
+def nvmlDeviceGetPowerUsage(handle): return 200_000
+def nvmlDeviceGetTemperature(handle, sensor): return 55
+def nvmlDeviceGetUtilizationRates(handle): return Namespace(gpu=75, memory=20)
+def nvmlDeviceGetMemoryInfo(handle): return Namespace(total=2**34, used=2**31)
+def nvmlDeviceGetTotalEnergyConsumption(handle): return int((time.monotonic() - BEGAN) * 200_000)
+def nvmlDeviceSetGpuLockedClocks(handle, low, high): note(f"lock {low} {high}")
+def nvmlDeviceResetGpuLockedClocks(handle): note("reset")
+'''
+
+
+class Machine:
+    """A folder with an engine, and a trtbench that sees the stand-ins."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.notes = folder / "notes.txt"
+        (folder / "doors").mkdir()
+        (folder / "doors" / "pynvml.py").write_text(NVML)
+        (folder / "model.engine").write_bytes(plan_bytes())
+
+    def start(self, *flags: str) -> subprocess.Popen[str]:
+        path = os.pathsep.join((str(self.folder / "doors"), str(TESTS / "standin_gpu")))
+        return subprocess.Popen(
+            [sys.executable, "-m", "trtbench", "bench", "model.engine", "-r", "tensorrt",
+             "--batch", "4", "--warmup-iterations", "3", "--no-until-steady", "-o", "run",
+             "--store", "store", *flags],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": path, "NVML_NOTES": str(self.notes),
+                 "TMPDIR": str(self.folder)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+
+    def noted(self) -> list[str]:
+        return self.notes.read_text().splitlines() if self.notes.exists() else []
+
+    def worker(self, parent: int) -> int | None:
+        """The process that measures, once it has loaded the engine."""
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        for child in children:
+            maps = Path(f"/proc/{child}/cmdline")
+            if maps.exists() and b"trtbench.worker" in maps.read_bytes():
+                return int(child)
+        return None
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def wait_for(found: Callable[[], object]) -> object:
+    deadline = time.monotonic() + 30
+    while not (value := found()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+    return value
+
+
+def test_clocks_are_given_back_after_a_run(machine: Machine) -> None:
+    started = machine.start("--iterations", "30", "--lock-clocks", "--cuda-graph")
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 0, err
+    assert machine.noted() == ["lock 1500 1500", "reset"]
+    record = read_record(machine.folder / "run")
+    assert isinstance(record, RunRecord)
+    assert record.conditions["clocks_locked"].value is True
+    assert record.facts["sm_clock_before_hz"] == 1.5e9
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_clocks_are_given_back_after_an_interrupt(machine: Machine, number: signal.Signals) -> None:
+    started = machine.start("--duration", "60s", "--lock-clocks", "1200")
+    wait_for(lambda: machine.worker(started.pid))
+    assert machine.noted() == ["lock 1200 1200"]
+    started.send_signal(number)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 130, err
+    assert machine.noted() == ["lock 1200 1200", "reset"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_clocks_are_given_back_when_the_worker_is_killed(machine: Machine) -> None:
+    started = machine.start("--duration", "60s", "--lock-clocks")
+    worker = wait_for(lambda: machine.worker(started.pid))
+    assert isinstance(worker, int)
+    time.sleep(0.5)
+    os.kill(worker, signal.SIGKILL)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 1, err
+    assert machine.noted() == ["lock 1500 1500", "reset"]
+    record = read_record(machine.folder / "run")
+    assert isinstance(record, FailedRun)
+    assert record.signal == "SIGKILL"
+
+
+def test_a_pass_with_telemetry_tells_energy_per_query_and_per_item(machine: Machine) -> None:
+    started = machine.start("--duration", "600ms", "--telemetry", "50ms")
+    out, err = started.communicate(timeout=60)
+    assert started.returncode == 0, err
+    run = read_run(machine.folder / "run")
+    assert len(run.telemetry) >= 8
+    per_query = run.record.facts["energy_per_query_j"]
+    # 200 W for the 3.6 ms of a query, and what passes between the stages of the pass.
+    assert per_query == pytest.approx(0.72, rel=0.4)
+    line = next(line for line in out.splitlines() if line.startswith("energy"))
+    assert "J per batch" in line
+    assert "J per item" in line
+    assert "75 % busy, 2.00 GiB in use, 1500 MHz, 200.0 W, 55 °C" in out
+    assert energy_in_the_report(run) == pytest.approx(per_query / 4)
+
+
+def energy_in_the_report(run: Run) -> float | None:
+    section = make([run])
+    assert section is not None
+    table = next(block for block in section.blocks if isinstance(block, Table))
+    cell = table.rows[0][-1]
+    assert isinstance(cell, Cell)
+    assert isinstance(cell.value, float)
+    return cell.value
