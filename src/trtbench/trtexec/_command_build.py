@@ -62,10 +62,12 @@ def _precision(spec: BuildSpec, *, abilities: Abilities) -> list[str]:
         flag = abilities.require("--calib", what="a calibration cache", fix=fix)
         calibration = [f"{flag}={spec.calibration_cache}"]
     if spec.options.get("typing") == "strong":
+        plain = spec.precision == "fp32"
+        tf32 = precision_flags("fp32", model=spec.model.path, abilities=abilities) if plain else []
         if abilities.inverted:
-            return calibration
+            return tf32 + calibration
         flag = abilities.require("--stronglyTyped", what="a strongly typed network")
-        return [flag, *calibration]
+        return [flag, *tf32, *calibration]
     weak = precision_flags(spec.precision or "fp32", model=spec.model.path, abilities=abilities)
     return weak + calibration
 

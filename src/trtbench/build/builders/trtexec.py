@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import msgspec
 
 from trtbench.build.builders._failures import too_new
 from trtbench.build.builders._outline import outline_of
+from trtbench.build.builders._precision import Step
+from trtbench.build.builders._prepare import Prepared
+from trtbench.build.builders._trtexec_types import ahead_of, told_spec, typed_spec, types_plan
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BuildOutcome
 from trtbench.domain.result import Scalar
@@ -44,6 +48,11 @@ OPTIONS = {
     "binary": "path of trtexec (default: on PATH, or where NVIDIA's packages put it)",
     "version": "TensorRT version to write commands for where trtexec is not installed",
     "typing": "strong: the types of the ONNX file hold",
+    "quantizer": "modelopt: NVIDIA ModelOpt quantizes to int8, as it does to fp8",
+    "modelopt": "interpreter that has it (default: runtimes.modelopt.python in trtbench.toml)",
+    "calibration_items": "how many items to calibrate with at most (default: 256)",
+    "resize": "crop, stretch or letterbox: how images for calibration are fitted (default: crop)",
+    "normalize": "imagenet: with its mean and deviation (default: values from 0 to 1)",
     "sparsity": "disable, enable or force",
     "avg_timing": "how often a tactic is timed",
     "tempdir": "folder for temporary files",
@@ -73,14 +82,24 @@ def command_lines(spec: BuildSpec) -> list[str]:
     """Give what would be run, ready to paste; layer information goes beside the engine."""
     target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
     folder = Path(spec.output).parent
+    plan = types_plan(spec, abilities=target.abilities)
+    steps = plan.steps if plan is not None else ()
+    model = Path(f"{spec.output}.{spec.precision}.onnx") if steps else None
+    told = told_spec(spec, plan, model=model) if plan is not None else spec
     command = build_command(
-        _passed_on(spec), binary=target.binary, abilities=target.abilities, folder=folder
+        _passed_on(told), binary=target.binary, abilities=target.abilities, folder=folder
     )
     beside = f"{spec.output}.{GRAPH}"
     named = [each.replace(str(folder / GRAPH), beside) for each in command]
     notes = [*([target.note] if target.note else [])]
     notes += [f"# {text}" for text in _too_new(spec, target.abilities.version)]
+    notes += [f"# {number}. {step.text}" for number, step in enumerate(steps, start=1)]
     return [*notes, text_from_command(named)]
+
+
+def step_ahead(spec: BuildSpec) -> Step | None:
+    """Give what is done to the model in another interpreter, before trtexec is started."""
+    return ahead_of(spec)
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
@@ -88,7 +107,8 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     stage("load")
     binary = trtexec_binary(spec.options.get("binary"))
     abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
-    command = build_command(_passed_on(spec), binary=binary, abilities=abilities, folder=folder)
+    told, prepared = typed_spec(spec, abilities=abilities, folder=folder, stage=stage)
+    command = build_command(_passed_on(told), binary=binary, abilities=abilities, folder=folder)
     said = _too_new(spec, abilities.version)
     tell = getattr(stage, "progress", lambda done, text: None)
     for text in said:
@@ -102,7 +122,20 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
         document = json_from_value(build_metadata_from_log(run))
         (folder / METADATA).write_bytes(document)
     made = _outcome(run, abilities, command, folder)
-    return msgspec.structs.replace(made, notes=(*said, *made.notes))
+    return msgspec.structs.replace(
+        made,
+        command=_with_kept(made.command, spec, prepared),
+        files={**made.files, **prepared.files},
+        notes=(*said, *prepared.notes, *made.notes),
+    )
+
+
+def _with_kept(command: str | None, spec: BuildSpec, prepared: Prepared) -> str | None:
+    """Have the command name the typed model as it is kept beside the engine."""
+    if command is None or not prepared.files:
+        return command
+    (ending,) = prepared.files
+    return command.replace(str(prepared.path), f"{spec.output}{ending}")
 
 
 def _too_new(spec: BuildSpec, version: str | None) -> tuple[str, ...]:
@@ -140,7 +173,14 @@ def _passed_on(spec: BuildSpec) -> BuildSpec:
     }
     for what, given in refused.items():
         if given:
-            raise UsageError(f"trtexec cannot be asked for {what}", facts={"asked for": given})
+            quantize = f"trtbench quantize {shlex.quote(spec.model.path)} --precision int8"
+            raise UsageError(
+                f"trtexec cannot be asked for {what}",
+                facts={"asked for": given},
+                fix=f"-r tensorrt, or first: {quantize} --calibration {shlex.quote(str(given))}"
+                if given is spec.calibration
+                else None,
+            )
     kept = {key: value for key, value in spec.options.items() if key != "version"}
     return msgspec.structs.replace(spec, options=kept)
 

@@ -1,0 +1,87 @@
+"""A trtexec that holds to the types of the model gets a model that carries them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import models
+from trtbench.build.builders._outline import outline_of
+from trtbench.cli import run as trtbench
+
+
+@pytest.fixture
+def model(trtexec: Any) -> Path:
+    trtexec.version("11.1.0")
+    return models.conv_model(trtexec.folder / "net.onnx")
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert trtbench(["build", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_a_strongly_typed_trtexec_gets_a_cast_model(
+    model: Path, capsys: pytest.CaptureFixture[str], precision: str
+) -> None:
+    words = (str(model), "-r", "trtexec", "--precision", precision)
+    plan = document(capsys, *words, "--dry-run")
+    assert plan["steps"][-1].startswith(f"1. cast the model to {precision}")
+    made = document(capsys, *words)
+    kept = model.with_name(f"net.engine.{precision}.onnx")
+    assert outline_of(kept).carried == {precision}
+    assert f"--onnx={kept}" in shlex.split(made["command"])
+    assert [made["command"]] == plan["commands"]
+    assert kept.name in made["files"]
+    assert f"cast the model to {precision}" in made["notes"][0]
+
+
+def test_a_strongly_typed_trtexec_gets_a_quantized_model(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["-r", "trtexec", "--precision", "int8", "--calibration", "random"]
+    words += ["--opt", "calibration_items=8"]
+    made = document(capsys, str(model), *words)
+    assert outline_of(model.with_name("net.engine.int8.onnx")).carried == {"int8"}
+    assert "quantized with random data: no evidence of accuracy" in made["notes"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--precision", "int8"), "int8 needs data to quantize"),
+        (("--precision", "best"), "'best' means nothing to TensorRT 11.1"),
+        (("--precision", "fp8"), "there are no data"),
+        (("--precision", "fp16", "--opt", "resize=crop"), "has no option 'resize'"),
+    ],
+)
+def test_what_cannot_be_typed_is_refused(
+    model: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], words: str
+) -> None:
+    assert trtbench(["build", str(model), "-r", "trtexec", *flags]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_no_precision_is_without_effect_when_types_are_to_hold(
+    trtexec: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(models.conv_model(trtexec.folder / "net.onnx"))
+    flags = ("-r", "trtexec", "--opt", "typing=strong", "--opt", "version=10.9", "--dry-run")
+    cast = document(capsys, path, *flags, "--precision", "fp16")
+    assert any("cast the model to fp16" in step for step in cast["steps"])
+    assert "--stronglyTyped" in cast["commands"][0]
+    plain = document(capsys, path, *flags, "--precision", "fp32")
+    assert "--noTF32" in plain["commands"][0]
+
+
+def test_an_opset_too_new_for_trtexec_is_said_before(
+    trtexec: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(models.conv_model(trtexec.folder / "net.onnx"))
+    plan = document(capsys, path, "-r", "trtexec", "--opt", "version=8.0", "--dry-run")
+    assert any(f"opset {models.OPSET}" in step for step in plan["steps"])
