@@ -6,6 +6,7 @@ Items are cut into batches here, once, so that every quantizer sees the same one
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,10 +131,12 @@ def _settled(
         dims[0] = count
     for axis, dim in enumerate(dims):
         if not isinstance(dim, int):
+            example = "x".join(str(d) if isinstance(d, int) else "8" for d in (1, *dims[1:]))
             raise UsageError(
                 f"dimension {axis} of the input {tensor.name!r} is open",
                 facts={"shape": "x".join("?" if d is None else str(d) for d in tensor.shape)},
-                fix=f"--shape {tensor.name}:1x... with numbers, or give data",
+                fix=f"--shape {shlex.quote(f'{tensor.name}:{example}')} with numbers that suit the "
+                "model, or give data",
             )
     return msgspec.structs.replace(tensor, shape=tuple(dims))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import shlex
+import sys
 import urllib.error
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from trtbench.domain.conversion import ExportSpec, InputShape
 from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError, near_miss
 from trtbench.host.models import sha256_of
 from trtbench.host.torch_pickle import archive_kind, modules_named
+from trtbench.host.versions import library_versions
 
 DOWNLOAD_WORDS = (
     "urlopen",
@@ -285,12 +288,26 @@ def _is_download(problem: BaseException) -> bool:
 def _library(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
-    except (ImportError, RuntimeError, OSError) as problem:  # RuntimeError: built for another torch
+    except (ImportError, RuntimeError, OSError) as problem:
+        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        if "torchvision::" in reason:  # its operators did not load: built for another PyTorch
+            raise _mismatch(reason) from None
         raise UnavailableError(
             f"{package} cannot be imported in this interpreter",
-            facts={"reason": str(problem).strip().splitlines()[0]},
-            fix=f"pip install {package}",
+            facts={"interpreter": sys.executable, "reason": reason},
+            fix=f"{shlex.quote(sys.executable)} -m pip install {package}",
         ) from None
+
+
+def _mismatch(reason: str) -> UnavailableError:
+    """Two packages that must be of one release are not: neither is missing."""
+    found = library_versions(("torch", "torchvision"))
+    return UnavailableError(
+        "torchvision was built for another PyTorch than the one that is installed",
+        facts={"interpreter": sys.executable, **found, "reason": reason},
+        fix=f"{shlex.quote(sys.executable)} -m pip install --force-reinstall torch torchvision, "
+        "both from one index",
+    )
 
 
 def _unknown_model(name: str, known: list[str]) -> UsageError:
