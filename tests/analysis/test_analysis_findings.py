@@ -57,6 +57,23 @@ def test_two_spinning_pools_in_one_process_are_found_by_what_the_runtime_records
     assert "H31" not in codes(pair(one, one, one_process=True))
 
 
+def test_findings_look_at_the_gpu_that_ran() -> None:
+    other = msgspec.structs.replace(GPU, name="NVIDIA T4", uuid="GPU-2", l2_bytes=4 * 2**20)
+    here = environment(gpus=(GPU, other), extra={"gpu0_processes": 3, "gpu1_processes": 0})
+    busy = {"environment": here, "spec": spec(device="cuda:0")}
+    quiet = {"environment": here, "spec": spec(device="cuda:1")}
+    assert "H08" in codes(told(busy, telemetry=looks(1980)))
+    assert "H08" not in codes(told(quiet, telemetry=looks(1980)))
+    # CUDA_VISIBLE_DEVICES may give another GPU the number 0: what was seen by NVML counts.
+    renumbered = {**busy, "facts": {"gpu_index": 1}}
+    assert "H08" not in codes(told(renumbered, telemetry=looks(1980)))
+    seen = evidence_from_run(run(IterationTimes(host=np.full(9, 0.1)), **renumbered))
+    assert seen.gpu is not None
+    assert seen.gpu.name == "NVIDIA T4"
+    assert seen.peaks is not None
+    assert seen.peaks.l2_bytes == 4 * 2**20
+
+
 def codes(evidence: Evidence) -> set[str]:
     return {finding.code for finding in findings_from_evidence(evidence)}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord
+from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of
 from trtbench.domain.spec import Value
 
 CLOCK_TOLERANCE = 0.01
@@ -150,9 +150,9 @@ def _machine(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
 
 
 def _gpus(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
-    if not a.environment.gpus or not b.environment.gpus:
+    left, right = gpu_of(a), gpu_of(b)
+    if left is None or right is None:
         return
-    left, right = a.environment.gpus[0], b.environment.gpus[0]
     for key, blocking in (
         ("name", True), ("uuid", True), ("power_limit_w", True), ("ecc", True),
         ("driver", False), ("persistence", False),

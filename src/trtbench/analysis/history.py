@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtbench.analysis.changepoints import LEAST_POINTS, ChangePoint, change_points, segments
-from trtbench.domain.result import Fact, RunRecord
+from trtbench.domain.result import Fact, RunRecord, gpu_of
 from trtbench.domain.spec import Value
 
 AROUND = 5
@@ -94,7 +94,7 @@ class Series(Value, frozen=True, kw_only=True):
 
 def key_from_record(record: RunRecord) -> SeriesKey:
     """Say which series a run belongs to."""
-    spec, where = record.spec, record.environment
+    spec, where, gpu = record.spec, record.environment, gpu_of(record)
     settings = {
         "threads": spec.threads,
         "streams": spec.streams if spec.streams != 1 else None,
@@ -111,7 +111,7 @@ def key_from_record(record: RunRecord) -> SeriesKey:
         shape=_shape(record),
         protocol=spec.protocol,
         machine=where.host,
-        device=where.gpus[0].name if where.gpus else None,
+        device=gpu.name if gpu else None,
         settings=", ".join(told),
     )
 
@@ -119,7 +119,7 @@ def key_from_record(record: RunRecord) -> SeriesKey:
 def facts_from_record(record: RunRecord) -> dict[str, str]:
     """Name what may explain a change: bytes, versions, machine; nothing that differs every time."""
     e, spec = record.environment, record.spec
-    gpu = e.gpus[0] if e.gpus else None
+    gpu = gpu_of(record)
     known: dict[str, object] = {
         "model file": (spec.model.sha256 or "")[:12] or None,
         "operating system": e.os,

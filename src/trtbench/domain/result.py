@@ -207,6 +207,21 @@ class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"
 Record = RunRecord | FailedRun
 
 
+def gpu_number(record: Record) -> int:
+    """Which of the machine's GPUs a run was on, as NVML counts; the first when nobody says."""
+    seen = record.facts.get("gpu_index") if isinstance(record, RunRecord) else None
+    if isinstance(seen, int):
+        return seen
+    _, _, number = (record.spec.device or "").partition(":")
+    return int(number) if number.isdigit() else 0
+
+
+def gpu_of(record: Record) -> Gpu | None:
+    """Give the GPU a run was on; of a run on the CPU, the first of its machine."""
+    gpus, number = record.environment.gpus, gpu_number(record)
+    return gpus[number if number < len(gpus) else 0] if gpus else None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run:
     """A finished run with its samples as numpy columns, as Python users handle it."""

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
-from trtbench.domain.result import Record, RunRecord
+from trtbench.domain.result import Record, RunRecord, gpu_of
 from trtbench.domain.spec import Value
 from trtbench.errors import StoreError
 from trtbench.store.database import Transaction, engine_from_url, lock_name
@@ -115,7 +115,7 @@ class Cached(Value, frozen=True, kw_only=True):
 
 def entry_from_record(record: Record, *, path: str, cached: Cached | None = None) -> Entry:
     """Describe a record for the index."""
-    spec, environment = record.spec, record.environment
+    spec, environment, gpu = record.spec, record.environment, gpu_of(record)
     finished = isinstance(record, RunRecord)
     return Entry(
         id=record.id,
@@ -129,7 +129,7 @@ def entry_from_record(record: Record, *, path: str, cached: Cached | None = None
         batch=record.items_per_query if isinstance(record, RunRecord) else spec.batch,
         protocol=spec.protocol,
         host=environment.host,
-        gpu=environment.gpus[0].name if environment.gpus else None,
+        gpu=gpu.name if gpu else None,
         provenance=record.provenance if isinstance(record, RunRecord) else None,
         samples=cached.samples if cached else None,
         median_s=cached.median_s if cached else None,

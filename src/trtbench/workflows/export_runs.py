@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trtbench.analysis.summary import summary_from_run
-from trtbench.domain.result import FailedRun, Run
+from trtbench.domain.result import FailedRun, Run, gpu_of
 from trtbench.domain.samples import DURATIONS
 from trtbench.errors import InputError, StoreError, UnavailableError, UsageError, write_error
 from trtbench.store.index import Entry, instant_from_text
@@ -65,7 +65,7 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
     """Describe a run in flat, typed fields; seconds, bytes and hertz, as the names say."""
     record = run.record if isinstance(run, Run) else run
     spec, environment = record.spec, record.environment
-    gpu = environment.gpus[0] if environment.gpus else None
+    gpu = gpu_of(record)
     return {
         "id": record.id,
         "kind": entry.kind,

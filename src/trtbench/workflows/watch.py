@@ -197,7 +197,9 @@ def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
     with ExitStack() as stack:
         opened_device = stack.enter_context(opened(index))
         reads = NvmlSource(opened_device).counters if opened_device is not None else None
-        watch = Watch(index=index, counters=reads, evidence=board_settings())
+        watch = Watch(
+            index=index, counters=reads, evidence={"gpu_index": index, **board_settings()}
+        )
         if spec.lock_clocks is not None:
             watch.lock = stack.enter_context(locked_clocks(index, spec.lock_clocks))
             watch.notes += [watch.lock.note] if watch.lock.note else []

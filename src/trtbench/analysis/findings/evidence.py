@@ -16,6 +16,7 @@ from trtbench.domain.result import (
     RunRecord,
     Scalar,
     VerdictKind,
+    gpu_of,
 )
 from trtbench.domain.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
 from trtbench.domain.spec import Value
@@ -145,8 +146,8 @@ class Evidence:
 
     @property
     def gpu(self) -> Gpu | None:
-        """The first GPU of the machine, where there is one."""
-        return self.record.environment.gpus[0] if self.record and self.has_gpu else None
+        """The GPU of the run, where its machine has one."""
+        return gpu_of(self.record) if self.record else None
 
     @property
     def has_gpu(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trtbench.analysis.findings.evidence import Evidence, known
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
-from trtbench.domain.result import RunRecord
+from trtbench.domain.result import RunRecord, gpu_number
 
 LIMITING_REASONS = 0xE8
 """HW slowdown 0x8, SW thermal 0x20, HW thermal 0x40, HW power brake 0x80 (NVML)."""
@@ -136,9 +136,10 @@ def gpu_shared(e: Evidence, at: Limits) -> Iterator[Hit]:
     if not e.on_gpu:
         return
     looks = known([sample.gpu_util for sample in e.telemetry_before])
-    others, before = e.fact("gpu0_processes"), e.fact("gpu0_utilisation")
+    mine = f"gpu{gpu_number(e.record) if e.record else 0}"
+    others, before = e.fact(f"{mine}_processes"), e.fact(f"{mine}_utilisation")
     before = float(np.mean(looks)) if looks else before
-    why = [name for name in SHARING if e.flag(f"gpu0_{name}")]
+    why = [name for name in SHARING if e.flag(f"{mine}_{name}")]
     if others:
         why.append(f"{others:.0f} other processes")
     if before is not None and before > at["util"]:

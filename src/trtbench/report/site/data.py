@@ -11,7 +11,7 @@ import numpy as np
 from trtbench.analysis.comparability import BLOCKING_CONDITIONS
 from trtbench.analysis.history import Series
 from trtbench.analysis.summary import ColumnSummary
-from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scalar
+from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scalar, gpu_of
 from trtbench.report.facts import PHASES, headline_column, summary_of
 from trtbench.report.labels import model_name, network_name, precision_name
 from trtbench.report.readings import readings_from_run
@@ -29,7 +29,7 @@ def row_from_record(
 ) -> dict[str, Any]:
     """Describe a run in a line of the list; short names, because there are thousands."""
     findings = record.findings if isinstance(record, RunRecord) else ()
-    gpus = record.environment.gpus
+    gpu = gpu_of(record)
     return {
         "id": record.id,
         "at": record.created,
@@ -40,7 +40,7 @@ def row_from_record(
         "batch": (record.batch if isinstance(record, RunRecord) else record.spec.batch) or 1,
         "protocol": record.spec.protocol,
         "machine": record.environment.host,
-        "device": gpus[0].name if gpus else record.environment.cpu,
+        "device": gpu.name if gpu else record.environment.cpu,
         "median": median_s,
         "items": items_per_s,
         "tags": list(record.tags),
@@ -125,7 +125,7 @@ def basis(record: RunRecord) -> dict[str, Any]:
         "gap": spec.gap_s or None,
         "rate": spec.rate_hz,
         "machine": where.host,
-        "GPU": where.gpus[0].name if where.gpus else None,
+        "GPU": gpu.name if (gpu := gpu_of(record)) else None,
         "precision": precision_name(record),
         "threads": spec.threads,
         **known,
