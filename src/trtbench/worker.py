@@ -160,6 +160,7 @@ def _stream(job: InferJob, feed: Feed, *, folder: Path, events: Events) -> None:
         decode=None if task is None else partial(task.decode, settings=feed.settings),
         folder=folder,
         stage=events,
+        open_batch=feed.open_batch,
     )
     events("save")
     signed = msgspec.structs.replace(

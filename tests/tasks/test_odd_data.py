@@ -10,14 +10,15 @@ import pytest
 from PIL import Image
 
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError
+from trtbench.errors import InputError, UsageError
 from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.tasks import classification, depth, pose
 from trtbench.tasks._coco import Annotations
-from trtbench.tasks._contract import Predicted, completed
+from trtbench.tasks._contract import Predicted, completed, settings_from_text
 from trtbench.tasks._depth_images import DepthImages, read_truth
 from trtbench.tasks._image_folder import ImageFolder
 from trtbench.tasks._images import read_image
+from trtbench.tasks._sequences import LabelledArrays
 
 COLOUR = (TensorSpec(name="images", dtype="float32", shape=("batch", 3, 16, 16)),)
 
@@ -229,3 +230,29 @@ def test_annotations_that_lack_something(tmp_path: Path, missing: str) -> None:
     people = [{name: value for name, value in somebody(0).items() if name != missing}]
     with pytest.raises(InputError, match="lacks something"):
         Annotations(coco(tmp_path / "people.json", {"a.png": 0}, people))
+
+
+def test_arrays_for_several_inputs(tmp_path: Path) -> None:
+    tensors = (
+        TensorSpec(name="tokens", dtype="int64", shape=("batch", 4)),
+        TensorSpec(name="weights", dtype="float32", shape=("batch", 4)),
+    )
+    arrays = {"tokens": np.arange(12).reshape(3, 4), "weights": np.ones((3, 4))}
+    np.savez(tmp_path / "a.npz", labels=np.arange(3), **arrays)
+    source = LabelledArrays(tmp_path / "a.npz", tensors, labels=None)
+    item = source.prepare(source.load(2))
+    assert item["tokens"].tolist() == [8, 9, 10, 11]
+    assert item["weights"].dtype == np.float32
+    np.savez(tmp_path / "b.npz", labels=np.arange(3), tokens=arrays["tokens"])
+    with pytest.raises(InputError, match="no array for the input 'weights'"):
+        LabelledArrays(tmp_path / "b.npz", tensors, labels=None)
+    np.savez(tmp_path / "c.npz", labels=np.arange(3), **{**arrays, "weights": np.ones((2, 4))})
+    with pytest.raises(InputError, match="same number of items"):
+        LabelledArrays(tmp_path / "c.npz", tensors, labels=None)
+
+
+def test_settings_told_as_text() -> None:
+    told = {"gt": "truth", "min-depth": "0.5", "size": "64"}
+    assert settings_from_text(depth.FLAGS, told) == {"gt": "truth", "min_depth": 0.5, "size": 64}
+    with pytest.raises(UsageError, match="size=big is not a whole"):
+        settings_from_text(depth.FLAGS, {"size": "big"})

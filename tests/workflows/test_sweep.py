@@ -15,6 +15,11 @@ import numpy as np
 import pytest
 
 from models import conv_model, tiny_model
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
+
+from made_data import depth_data, depth_network
+
 from trtbench.analysis.sweep import choose, quantities, quantities_of
 from trtbench.analysis.where import condition_from_text
 from trtbench.cli import run as cli
@@ -205,6 +210,31 @@ def test_a_sweep_measures_every_case_in_every_round(
     assert len(store.index.find(tag=found.outline.tag)) == 4
     assert any("round 2/2" in text for text, _ in seen)
     check_files(results, tmp_path / "out")
+
+
+def test_accuracies_of_any_task(tmp_path: Path, store: Store, config: Config) -> None:
+    root = depth_data(tmp_path / "depth", count=2)
+    nets = [
+        depth_network(tmp_path / f"{name}.onnx", power=power)
+        for name, power in (("exact", 1.0), ("bent", 0.5))
+    ]
+    (tmp_path / "sweep.toml").write_text(
+        f"models = {[net.name for net in nets]}\nbatch = [1]\n"
+        'data = "depth/images"\ntask = "depth"\n'
+        '[task_settings]\ngt = "depth/truth"\nnormalize = "none"\n'
+        '[options]\nduration = "20ms"\n'
+    )
+    asked = matrix_from_file(tmp_path / "sweep.toml")
+    results = results_from_sweep(sweep(asked, tmp_path / "out", store, config), store=store)
+    errors = {row.model: row.scores["abs_rel"].value for row in results.rows}
+    assert errors["exact"] == pytest.approx(0.0, abs=1e-5)
+    assert errors["bent"] > 0.1
+    condition = condition_from_text("abs_rel<1", names=quantities(results.rows))
+    best = choose(results.rows, condition, by="abs_rel")
+    assert best.rows[0].model == "exact", "less is better"
+    first = plan_sweep(asked, config=config).evals
+    np.save(root / "truth" / "0.npy", np.ones((16, 16)))
+    assert plan_sweep(asked, config=config).evals != first, "the truth is another one"
 
 
 def check_files(results: Results, folder: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from trtbench.analysis.pareto import Better, pareto_front
+from trtbench.analysis.scores import less_is_better
 from trtbench.analysis.summary import ColumnSummary, Summary
 from trtbench.analysis.where import Condition, Content, holds, unknown_names
 from trtbench.domain.result import Interval, Scalar, Score
@@ -130,7 +131,8 @@ def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items")
         elif verdict is None:
             for name in unknown_names(condition, values):
                 unknown[name] = unknown.get(name, 0) + 1
-    better = -1.0 if by in ("items", "throughput", *_scores(rows)) else 1.0
+    most = by in ("items", "throughput") or (by in _scores(rows) and not less_is_better(by))
+    better = -1.0 if most else 1.0
     met.sort(key=lambda row: _order(quantities_of(row).get(by), better))
     return Chosen(rows=tuple(met), unknown=unknown)
 
@@ -144,10 +146,17 @@ def with_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
         places = [k for k, row in enumerate(rows) if row.model == model and row.summary]
         points = [_numbers(rows[k]) for k in places]
         better: dict[str, Better] = {"median": "low", "items": "high"}
-        if points and all(point.get(ACCURACY) is not None for point in points):
-            better[ACCURACY] = "high"
+        metric = _accuracy(rows[k] for k in places)
+        if metric and all(point.get(metric) is not None for point in points):
+            better[metric] = "low" if less_is_better(metric) else "high"
         chosen |= {places[k] for k in pareto_front(points, better=better)}
     return [replace(row, on_front=k in chosen) for k, row in enumerate(rows)]
+
+
+def _accuracy(rows: Iterable[SweepRow]) -> str | None:
+    """The score that counts: top-1, or the first that a task has."""
+    names = [name for row in rows for name in row.scores]
+    return ACCURACY if ACCURACY in names else next(iter(names), None)
 
 
 def _numbers(row: SweepRow) -> dict[str, float | None]:

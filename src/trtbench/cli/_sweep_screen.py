@@ -143,12 +143,19 @@ def show_chosen(chosen: Chosen, rows: Sequence[SweepRow], *, where: str, by: str
         console.print(f"{name} is not known of {number} rows: {how}", markup=False)
 
 
+def _accuracy_text(row: SweepRow) -> str:
+    """Top-1 in per cent, or the first score of another task by its name."""
+    top = row.scores.get("top1") or next(iter(row.scores.values()), None)
+    if top is None:
+        return "–"
+    return f"{100 * top.value:.2f} %" if top.metric == "top1" else f"{top.metric} {top.value:.4g}"
+
+
 def _result_cells(row: SweepRow) -> list[str]:
     head = row.head
     if head is None or row.summary is None:
         return [str(row.batch or "–"), row.label, "failed", *[""] * 7]
     tail = head.quantile(0.99)
-    top = row.scores.get("top1")
     return [
         str(row.batch or "–"),
         row.label,
@@ -158,7 +165,7 @@ def _result_cells(row: SweepRow) -> list[str]:
         text_from_seconds(tail.value) if tail.value is not None else f"n={tail.needed}",
         text_from_rate(row.summary.items_per_s).removesuffix("/s"),
         text_from_bytes(row.size_bytes),
-        f"{100 * top.value:.2f} %" if top else "–",
+        _accuracy_text(row),
         "★" if row.on_front else "",
     ]
 

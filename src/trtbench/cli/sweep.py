@@ -14,6 +14,7 @@ from trtbench.cli._executor import executor_from_flags, executor_options, needs_
 from trtbench.cli._options import (
     dry_run_option,
     json_option,
+    pairs_from_flags,
     shapes_from_flags,
     store_option,
 )
@@ -45,7 +46,10 @@ FILES = (".toml", ".yaml", ".yml")
 @click.option("--seed", type=int, help="Of the order within rounds (default 0).")
 @click.option("--launches", metavar="LIST", help="Fresh processes of each measurement.")
 @click.option("--duration", metavar="LIST", help="Least measured time.")
-@click.option("--data", metavar="FILE", help=".npz of inputs and labels: take accuracies.")
+@click.option("--data", metavar="PATH", help="Take accuracies on this, as eval --data.")
+@click.option("--task", metavar="NAME", help="Of eval, for --data (default: classification).")
+@click.option("--task-opt", "task_options", multiple=True, metavar="KEY=VALUE",
+              help="A flag of the task, e.g. gt=truth; repeat for several.")  # fmt: skip
 @click.option("--calibration", metavar="DATA", help="For INT8: images, .npz or random.")
 @click.option("--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224",
               help="Shape of an input that is open in more than its batch.")  # fmt: skip
@@ -137,11 +141,25 @@ def _matrix(models: tuple[str, ...], flags: dict[str, Any]) -> Matrix:
             "rounds": flags["rounds"],
             "seed": flags["seed"],
             "data": _path(flags["data"]),
+            "task": flags["task"],
+            "task_settings": _task_settings(flags, matrix),
             "calibration": _path(flags["calibration"]),
             "shapes": shapes_from_flags(flags["shapes"]),
             "input_shape": list(flags["input_shape"]),
         },
     )
+
+
+def _task_settings(flags: dict[str, Any], matrix: Matrix) -> dict[str, Any] | None:
+    """Read ``gt=truth``, each value in the kind that the task's flag has."""
+    if not flags["task_options"]:
+        return None
+    from trtbench.tasks._contract import settings_from_text
+    from trtbench.tasks._feed import TASKS
+
+    told = pairs_from_flags(flags["task_options"])
+    own = TASKS.load(flags["task"] or matrix.task).FLAGS
+    return {**matrix.task_settings, **settings_from_text(own, told)}
 
 
 def _axes(flags: dict[str, Any]) -> dict[str, Any]:
@@ -253,7 +271,8 @@ def _show_plan(matrix: Matrix, store: Any, config: Config, *, lenient: bool, as_
 
 def _refuse_more(models: tuple[str, ...], flags: dict[str, Any]) -> None:
     axes = ("preset", "precision", "batch", "runtime", "engine", "axes", "output", "data",
-            "excluded", "rounds", "seed", "launches", "duration", "calibration")  # fmt: skip
+            "task", "task_options", "excluded", "rounds", "seed", "launches", "duration",
+            "calibration")  # fmt: skip
     given = [name for name in axes if flags[name]]
     if models or given or flags["dry_run"]:
         raise UsageError(

@@ -28,6 +28,8 @@ class Feed(Value, frozen=True, kw_only=True):
     task: str | None = None
     settings: dict[str, Scalar] = {}
     """Of the task."""
+    open_batch: int | None = None
+    """Batch for models that leave theirs open, where nobody asked for one."""
 
 
 class InferOutcome(Value, frozen=True, kw_only=True):

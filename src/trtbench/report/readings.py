@@ -42,10 +42,6 @@ class Reading:
         return text_from_number(self.value, bounds=self.bounds)
 
 
-LESS_IS_BETTER = ("abs_rel", "sq_rel", "rmse", "mae", "log10", "silog", "error", "loss", "max_abs")
-"""How names of metrics begin or end for which a small number is a good one."""
-
-
 def readings_from_run(run: Run) -> dict[str, Reading]:
     """Read a run's scores; what is not a number is passed over."""
     scores = run.extra.get("scores")
@@ -53,12 +49,6 @@ def readings_from_run(run: Run) -> dict[str, Reading]:
         return {}
     found = {str(metric): _reading(score) for metric, score in scores.items()}
     return {metric: reading for metric, reading in found.items() if reading}
-
-
-def less_is_better(metric: str) -> bool:
-    """Tell whether a small number is a good one."""
-    name = metric.lower()
-    return any(name.startswith(word) or name.endswith(word) for word in LESS_IS_BETTER)
 
 
 def _reading(score: object) -> Reading | None:

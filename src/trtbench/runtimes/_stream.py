@@ -52,6 +52,7 @@ def stream(
     decode: Decode | None,
     folder: Path,
     stage: Stage,
+    open_batch: int | None = None,
 ) -> InferOutcome:
     """Run all items; leaves chunks of outputs, or of what they are decoded to, and the times."""
     stage("load")
@@ -63,7 +64,8 @@ def stream(
         if not source.names:
             raise InputError("there is nothing to run on: no items were found")
         stage("measure")
-        work = _Pass(session, source, decode, folder, size=_size(session.inputs, spec))
+        size = _size(session.inputs, spec, open_batch)
+        work = _Pass(session, source, decode, folder, size=size)
         work.run(getattr(stage, "progress", None))
         return InferOutcome(
             items=len(source.names),
@@ -204,7 +206,7 @@ class _Pass:
         }
 
 
-def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> int:
+def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None) -> int:
     fixed = _fixed(tensors)
     if fixed is not None and spec.batch is not None and spec.batch != fixed:
         raise InputError(
@@ -212,7 +214,7 @@ def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> int:
             facts={"asked for": f"--batch {spec.batch}"},
             fix="leave --batch out, or export the model with a dynamic batch",
         )
-    return fixed or spec.batch or 1
+    return fixed or spec.batch or open_batch or 1
 
 
 def _fixed(tensors: Sequence[TensorSpec]) -> int | None:

@@ -6,7 +6,7 @@ middle two beside the model, the workflow the last one when all models have run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -56,6 +56,27 @@ def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
                 fix=f"did you mean {guess}?" if guess else None,
             )
     return {**{key: flag.default for key, flag in known.items()}, **settings}
+
+
+def settings_from_text(flags: Sequence[Flag], told: Mapping[str, str]) -> dict[str, Scalar]:
+    """Give settings that came as text the kinds of their flags."""
+    kinds = {flag.key: flag.kind for flag in flags}
+    found: dict[str, Scalar] = {}
+    for name, text in told.items():
+        key = name.replace("-", "_")
+        try:
+            found[key] = _READ[kinds.get(key, "text")](text)
+        except (ValueError, KeyError):
+            raise UsageError(f"{name}={text} is not a {kinds[key]}") from None
+    return found
+
+
+_READ: dict[str, Callable[[str], Scalar]] = {
+    "text": str,
+    "whole": int,
+    "number": float,
+    "switch": lambda text: {"true": True, "on": True, "false": False, "off": False}[text.lower()],
+}
 
 
 def number(settings: Settings, key: str) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError
 from trtbench.host.arrays import refuse_missing
 from trtbench.tasks._contract import Arrays, Tensors
 
@@ -28,8 +28,13 @@ class LabelledArrays:
     def __init__(
         self, path: Path, tensors: Tensors, *, labels: str | None, unlabelled: bool = False
     ) -> None:
-        self._tensor = _only(tensors)
-        self.values, found = _read(path, self._tensor)
+        self._tensors = {tensor.name: tensor for tensor in tensors}
+        self._first = tensors[0]
+        self._arrays, found = _read(path, tensors)
+        self.values = self._arrays[self._first.name]
+        counts = {name: len(array) for name, array in self._arrays.items()}
+        if len(set(counts.values())) > 1:
+            raise InputError("the arrays do not hold the same number of items", facts=counts)
         if labels is not None:
             found = read_labels(Path(labels))
         if found is None and not unlabelled:
@@ -46,13 +51,14 @@ class LabelledArrays:
         self.labels = None if found is None else found.reshape(-1).astype(np.int64)
         self.names = tuple(f"{path.name}[{index}]" for index in range(len(self.values)))
         self.notes: tuple[str, ...] = ()
-        self._check()
+        for name, tensor in self._tensors.items():
+            self._check(tensor, self._arrays[name].shape[1:])
 
     def load(self, index: int) -> Any:
-        return self.values[index]
+        return {name: array[index] for name, array in self._arrays.items()}
 
     def prepare(self, loaded: Any) -> Arrays:
-        return {self._tensor.name: self._fitted(np.asarray(loaded))}
+        return {n: _fitted(np.asarray(item), self._tensors[n]) for n, item in loaded.items()}
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
         """One item as people can look at it, where it is an image."""
@@ -68,12 +74,12 @@ class LabelledArrays:
             item = (255 * (item - low) / ((high - low) or 1.0)).astype(np.uint8)
         return item
 
-    def _check(self) -> None:
+    def _check(self, tensor: TensorSpec, have: tuple[int, ...]) -> None:
         """Refuse items of the wrong rank; say when sequences are cut or filled."""
-        wanted, have = self._tensor.shape[1:], self.values.shape[1:]
-        if self._is_images() and len(have) + 1 == len(wanted):
+        wanted = tensor.shape[1:]
+        if _is_images(tensor) and len(have) + 1 == len(wanted):
             have = (1, *have)
-        facts = {"input": f"{self._tensor.name} {wanted}", "items": str(have)}
+        facts = {"input": f"{tensor.name} {wanted}", "items": str(have)}
         if len(have) != len(wanted):
             raise InputError("the items do not have the rank of the input", facts=facts)
         differing = [
@@ -90,18 +96,20 @@ class LabelledArrays:
             note = f"{names[axis]}: {have[axis]} in the data, {wanted[axis]} in the network"
             self.notes = (*self.notes, f"{note}; cut, or filled with zeros")
 
-    def _is_images(self) -> bool:
-        return len(self._tensor.shape) == 4
 
-    def _fitted(self, item: NDArray[Any]) -> NDArray[Any]:
-        wanted = self._tensor.shape[1:]
-        if self._is_images() and item.ndim + 1 == len(wanted):
-            item = item[None]
-        if item.dtype == np.uint8 and self._tensor.dtype != "uint8":
-            item = item.astype(np.float32) / np.float32(255)
-        if len(wanted) + 1 == SEQUENCE:
-            item = _sized(item, wanted)
-        return np.asarray(item, np.float32) if item.dtype.kind == "f" else item
+def _is_images(tensor: TensorSpec) -> bool:
+    return len(tensor.shape) == 4
+
+
+def _fitted(item: NDArray[Any], tensor: TensorSpec) -> NDArray[Any]:
+    wanted = tensor.shape[1:]
+    if _is_images(tensor) and item.ndim + 1 == len(wanted):
+        item = item[None]
+    if item.dtype == np.uint8 and tensor.dtype.startswith(("float", "bfloat")):
+        item = item.astype(np.float32) / np.float32(255)
+    if len(wanted) + 1 == SEQUENCE:
+        item = _sized(item, wanted)
+    return np.asarray(item, np.float32) if item.dtype.kind == "f" else item
 
 
 def read_labels(path: Path) -> NDArray[Any]:
@@ -116,38 +124,41 @@ def read_labels(path: Path) -> NDArray[Any]:
         raise InputError(f"{path} holds no labels", facts={"reason": problem}) from None
 
 
-def _read(path: Path, tensor: TensorSpec) -> tuple[NDArray[Any], NDArray[Any] | None]:
+def _read(path: Path, tensors: Tensors) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None]:
+    """Read an array for every input, and the labels where they are in the same file."""
     refuse_missing(path)
     try:
         loaded = np.load(path, allow_pickle=False, mmap_mode="r" if path.suffix == ".npy" else None)
     except (ValueError, OSError, EOFError) as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem}) from None
     if isinstance(loaded, np.ndarray):
-        return loaded, None
+        if len(tensors) > 1:
+            raise InputError(
+                f"{path.name} is one array, and the model has {len(tensors)} inputs",
+                facts={"inputs": ", ".join(tensor.name for tensor in tensors)},
+                fix="np.savez(file, labels=..., **arrays by the names of the inputs)",
+            )
+        return {tensors[0].name: loaded}, None
     with loaded as archive:
         names = list(archive.files)
         labels = next((archive[name] for name in LABELS if name in names), None)
         rest = [name for name in names if name not in LABELS]
-        chosen = tensor.name if tensor.name in rest else None
-        if chosen is None:
-            usual = [name for name in ("images", "data", "x") if name in rest]
-            chosen = usual[0] if usual else (rest[0] if len(rest) == 1 else None)
-        if chosen is None:
-            raise InputError(
-                f"{path.name} has no array for the input {tensor.name!r}",
-                facts={"arrays": ", ".join(names)},
-                fix="name it images",
-            )
-        return archive[chosen], labels
+        found = {tensor.name: archive[_chosen(path, tensor, rest, tensors)] for tensor in tensors}
+        return found, labels
 
 
-def _only(tensors: Tensors) -> TensorSpec:
-    if len(tensors) != 1:
-        raise UsageError(
-            "classification needs a model with one input",
-            facts={"inputs": ", ".join(tensor.name for tensor in tensors)},
-        )
-    return tensors[0]
+def _chosen(path: Path, tensor: TensorSpec, rest: list[str], tensors: Tensors) -> str:
+    """The array that belongs to an input: of its name, or the usual or only one for one input."""
+    if tensor.name in rest:
+        return tensor.name
+    usual = [name for name in ("images", "data", "x") if name in rest] or rest
+    if len(tensors) == 1 and (usual != rest or len(rest) == 1):
+        return usual[0]
+    raise InputError(
+        f"{path.name} has no array for the input {tensor.name!r}",
+        facts={"arrays": ", ".join(rest)},
+        fix="name it images" if len(tensors) == 1 else f"name it {tensor.name}",
+    )
 
 
 def _sized(item: NDArray[Any], wanted: tuple[Any, ...]) -> NDArray[Any]:

@@ -40,6 +40,8 @@ class Asked:
     task: str
     settings: Mapping[str, Scalar]
     limit: int | None = None
+    open_batch: int | None = None
+    """Batch for models that leave theirs open, where ``flags`` ask for none."""
     warmup: float = WARMUP
     flags: Mapping[str, Any] = field(default_factory=dict)
     """Of all models, as ``run_spec`` takes them."""
@@ -140,7 +142,13 @@ def run_evaluation(
         raise UsageError("an evaluation needs a model", fix="trtbench eval MODEL --task NAME")
     task = TASKS.load(asked.task)
     asked = replace(asked, settings=completed(task.FLAGS, asked.settings))
-    feed = Feed(kind="task", task=asked.task, settings=dict(asked.settings), count=asked.limit)
+    feed = Feed(
+        kind="task",
+        task=asked.task,
+        settings=dict(asked.settings),
+        count=asked.limit,
+        open_batch=asked.open_batch,
+    )
     specs = _specs(names, config=config, asked=asked)
     refuse_other_bytes(runs, [spec.model for spec, _ in specs], store=store)
     with store.scratch() as folder:

@@ -45,7 +45,10 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rounds: int = 1
     seed: int = 0
     data: str | None = None
-    """An ``.npz`` of inputs and ``labels``: the accuracy of every artefact is taken on it."""
+    """What the accuracy of every artefact is taken on, as ``trtbench eval --data`` takes it."""
+    task: str = "classification"
+    task_settings: dict[str, Scalar] = {}
+    """Flags of the task, with underscores: ``gt``, ``normalize``, ``annotations``, ..."""
     calibration: str | None = None
     """Data for INT8: a folder of images, an ``.npz``, or ``random``."""
     profile: tuple[int, int, int] | None = None
@@ -95,6 +98,12 @@ def matrix_from_file(path: Path) -> Matrix:
         "models": tuple(_placed(each, path.parent) for each in matrix.models),
         "data": _placed(matrix.data, path.parent) if matrix.data else None,
         "calibration": _placed(matrix.calibration, path.parent) if matrix.calibration else None,
+        "task_settings": {
+            key: str(path.parent / value)
+            if isinstance(value, str) and (path.parent / value).exists()
+            else value
+            for key, value in matrix.task_settings.items()
+        },
     }
     return msgspec.structs.replace(matrix, **placed)
 

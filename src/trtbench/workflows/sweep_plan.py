@@ -23,6 +23,8 @@ from trtbench.host.models import model_ref, sha256_of
 from trtbench.host.programs import help_text, trtexec_binary
 from trtbench.host.versions import library_versions
 from trtbench.registry import Registry
+from trtbench.tasks._contract import completed
+from trtbench.tasks._feed import TASKS
 from trtbench.trtexec.command import abilities_from_help
 from trtbench.workflows.config import Config
 from trtbench.workflows.spec import DEFAULT_RUNTIMES, RUNTIMES
@@ -111,6 +113,7 @@ class _Planner:
         self.refused: dict[int, str] = {}
         self._contents: dict[str, str] = {}
         self._data = data_digest(matrix.data) if matrix.data else None
+        self._judging = judging_of(matrix) if matrix.data else {}
         self._calibration = data_digest(matrix.calibration) if matrix.calibration else None
 
     def add(self, place: int, case: Case) -> None:
@@ -191,7 +194,12 @@ class _Planner:
     def _eval(self, case: Case, chain: tuple[str, ...]) -> str:
         """Take the accuracy of what is measured, once for all the cases that measure it."""
         source = chain[-1] if chain else case.model
-        settings = {"runtime": case.runtime, "data": self._data, "precision": _told(case)}
+        settings = {
+            "runtime": case.runtime,
+            "data": self._data,
+            "precision": _told(case),
+            **self._judging,
+        }
         title = f"accuracy of {case.network}, {case.precision or 'as it is'}, {case.runtime}"
         return self._step("eval", case, source, title, settings)
 
@@ -235,14 +243,25 @@ def source_format(model: str) -> str:
     return "torch" if is_hub(model) else model_ref(Path(model)).format
 
 
+def judging_of(matrix: Matrix) -> dict[str, Any]:
+    """How accuracies are taken: the task, its settings, and what the files they name hold."""
+    settings = completed(TASKS.load(matrix.task).FLAGS, matrix.task_settings)
+    files = {
+        key: data_digest(value)
+        for key, value in settings.items()
+        if isinstance(value, str) and Path(value).exists()
+    }
+    return {"task": matrix.task, "settings": settings, "files": files}
+
+
 def data_digest(source: str) -> str:
-    """Hash a file of data, or the names and sizes in a folder of them."""
+    """Hash a file of data, or the names and sizes of all that is in a folder."""
     path = Path(source)
     if source == "random":
         return source
     if path.is_dir():
-        names = sorted((p.name, p.stat().st_size) for p in path.iterdir() if p.is_file())
-        return digest(names)
+        files = (each for each in path.rglob("*") if each.is_file())
+        return digest(sorted((str(f.relative_to(path)), f.stat().st_size) for f in files))
     if not path.is_file():
         raise UsageError(f"there is no file {source}")
     return sha256_of(path)

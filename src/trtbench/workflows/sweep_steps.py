@@ -8,30 +8,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from trtbench.analysis.classification import top_k
 from trtbench.build._onnx_file import load_onnx
 from trtbench.build.onnx_read import input_specs
-from trtbench.domain.result import Scores
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import InputError, UnavailableError
-from trtbench.host.models import sha256_of
 from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct
 from trtbench.workflows.build import build_spec, run_build
 from trtbench.workflows.config import Config
+from trtbench.workflows.evaluate import Asked, run_evaluation, scores_of
 from trtbench.workflows.export import export_spec, input_shapes, run_export
-from trtbench.workflows.infer import infer
 from trtbench.workflows.quantize import Data, quant_spec, run_quantize
-from trtbench.workflows.spec import RUNTIMES, run_spec
+from trtbench.workflows.spec import RUNTIMES
 from trtbench.workflows.sweep_cache import Cache, Made, made_from_file
 from trtbench.workflows.sweep_matrix import Matrix
 from trtbench.workflows.sweep_plan import Step
 
-LABELS = "labels"
 EVAL_BATCH = 32
+"""Items at a time when accuracy is taken of a model that takes any number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,31 +141,30 @@ def _refuse_fixed(tensor: TensorSpec, batches: tuple[int, int, int]) -> None:
 
 
 def _evaluate(step: Step, source: Path, shop: Workshop) -> Made:
-    """Take the accuracy of the very bytes that are measured, on all the labelled data."""
+    """Take the accuracy of the very bytes that are measured, as ``trtbench eval`` does."""
     began = time.monotonic()
     runtime = step.settings["runtime"]
     if not hasattr(RUNTIMES.load(runtime), "open_session"):
         raise UnavailableError(f"{runtime} hands out no outputs to judge")
-    assert shop.matrix.data is not None
+    matrix = shop.matrix
+    assert matrix.data is not None
+    most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
+    asked = Asked(
+        task=matrix.task,
+        settings={**matrix.task_settings, "data": matrix.data},
+        open_batch=min(EVAL_BATCH, most),
+        flags={"shapes": matrix.shapes, "precision": step.settings["precision"]},
+        runtimes=(runtime,),
+    )
     with shop.store.scratch() as folder:
-        inputs, labels = _examples(Path(shop.matrix.data), source, folder)
-        spec = run_spec(
-            source,
+        found = run_evaluation(
+            [str(source)],
+            store=shop.store,
             config=shop.config,
-            runtime=runtime,
-            batch=EVAL_BATCH,
-            inputs=inputs,
-            precision=step.settings["precision"],
+            asked=asked,
+            output=folder,
+            conduct=_conduct(shop, runtime),
         )
-        outputs = infer(spec, store=shop.store, conduct=_conduct(shop, runtime))
-    scores = next(iter(outputs.values()))
-    if scores.ndim != 2 or len(scores) != len(labels):
-        raise InputError(
-            "the outputs are not one row of class scores for each item",
-            facts={"output": "x".join(map(str, scores.shape)), "labels": len(labels)},
-        )
-    ks = [k for k in (1, 5) if k < scores.shape[1]]
-    found = tuple(top_k(scores.astype(np.float64), labels, k=k) for k in ks)
     return Made(
         kind=step.kind,
         key=step.key,
@@ -178,34 +172,8 @@ def _evaluate(step: Step, source: Path, shop: Workshop) -> Made:
         title=step.title,
         created=now(),
         seconds=time.monotonic() - began,
-        scores=Scores(sha256=sha256_of(source), scores=found, data=Path(shop.matrix.data).name),
+        scores=scores_of(found, found.models[0]),
     )
-
-
-def _examples(data: Path, model: Path, folder: Path) -> tuple[Path, Any]:
-    """Split a file of data into inputs, under the model's names, and labels."""
-    try:
-        with np.load(data, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError) as problem:
-        raise InputError(f"{data} cannot be read", facts={"reason": problem}) from None
-    if LABELS not in arrays or len(arrays) < 2:
-        raise InputError(
-            f"{data.name} is no labelled data",
-            facts={"arrays": ", ".join(arrays) or "none"},
-            fix="an .npz with one array for each input, and labels",
-        )
-    labels = arrays.pop(LABELS)
-    if model.suffix == ".onnx":
-        specs = input_specs(load_onnx(model, weights=False))
-        if len(specs) == len(arrays) == 1:
-            arrays = {specs[0].name: next(iter(arrays.values()))}
-        for spec in specs:
-            if spec.name in arrays and spec.dtype.startswith("float"):
-                arrays[spec.name] = arrays[spec.name].astype(spec.dtype)
-    path = folder / "inputs.npz"
-    np.savez(path, **arrays)
-    return path, labels
 
 
 def _conduct(shop: Workshop, runtime: str) -> Conduct:
