@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, Picture, Section, Text, table_from_rows
-from trtbench.report.facts import headline_summary
+from trtbench.report.facts import headline_summary, joules_per_item
 from trtbench.report.labels import file_stem, labels_from_runs
 from trtbench.report.numbers import (
     MISSING,
@@ -21,7 +21,6 @@ from trtbench.report.numbers import (
     text_from_number,
 )
 from trtbench.report.readings import Reading, readings_from_run
-from trtbench.report.sections.devices import joules_per_item
 from trtbench.units import text_from_bytes
 
 ORDER = 80
