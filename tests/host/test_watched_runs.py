@@ -106,8 +106,9 @@ def wait_for(found: Callable[[], object]) -> object:
 
 def test_clocks_are_given_back_after_a_run(machine: Machine) -> None:
     started = machine.start("--iterations", "30", "--lock-clocks", "--cuda-graph")
-    _, err = started.communicate(timeout=60)
+    out, err = started.communicate(timeout=60)
     assert started.returncode == 0, err
+    assert "protocol serve (CUDA graph, clocks locked)" in out
     assert machine.noted() == ["lock 1500 1500", "reset"]
     record = read_record(machine.folder / "run")
     assert isinstance(record, RunRecord)

@@ -71,7 +71,10 @@ def command(**flags: Any) -> None:
       trtbench bench model.onnx --batch 8
       trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s --launches 5
       trtbench bench model.onnx --protocol server --rate 200/s
-      trtbench bench model.engine --cuda-graph on --telemetry
+      trtbench bench model.engine --cuda-graph --telemetry 50ms --lock-clocks
+      trtbench bench model.engine --protocol pipeline --streams 2
+      trtbench bench model.onnx --device cuda:0 --opt providers=tensorrt,cuda
+      trtbench bench torchvision:resnet18 -r torch --batch 8 --precision fp16
       trtbench bench model.onnx --inputs data.npz --threads 2 --tag nightly --json
       trtbench bench model.onnx --python ~/envs/ort-1.20/bin/python
       trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory

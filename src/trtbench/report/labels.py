@@ -80,6 +80,7 @@ def protocol_name(record: RunRecord) -> str:
         f"{spec.streams} streams, latencies overlap" if spec.streams > 1 else "",
         f"gap {text_from_seconds(spec.gap_s, digits=3)}" if spec.gap_s else "",
         f"profile {spec.profile_index}" if spec.profile_index else "",
+        "clocks locked" if known.get("clocks_locked") is True else "",
     )
     told = ", ".join(filter(None, words))
     return f"{spec.protocol} ({told})" if told else spec.protocol
