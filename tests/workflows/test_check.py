@@ -311,3 +311,21 @@ def test_images_take_the_flags_of_classification_unasked(
     assert run([*asked, *rest]) == 0
     assert "1 items of" in capsys.readouterr().out
     assert run(["check", model, model, "--normalize", "none", *rest]) == 2
+
+
+def test_layers_see_inputs_in_the_range_another_side_records(
+    tmp_path: Path, store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check ran, and was lost, because the reference itself has no range."""
+    model = conv_model(tmp_path / "a.onnx")
+    other = changed(model, tmp_path / "b.onnx", name="conv0.weight", by=1.1)
+    known = {str(other): {"image": (-2.0, 2.0)}}
+    monkeypatch.setattr(
+        "trtbench.build.onnx_ranges.input_ranges", lambda path: known.get(str(path), {})
+    )
+    found = run_layers(
+        str(model), str(model), store=store, config=config, output=tmp_path / "out",
+        asked=Asked(inputs=Inputs(random=2, distribution="recorded")), conduct=Conduct(),
+        sides=(str(model), str(model), str(other)),
+    )  # fmt: skip
+    assert found.outcome.items == 2

@@ -116,9 +116,10 @@ def command(reference: str, candidates: tuple[str, ...], **flags: Any) -> None:
             reference, candidates, store=store, config=config, output=flags["output"],
             asked=asked, conduct=conduct,
         )  # fmt: skip
+        # Before layers are looked at: what is found should not be lost when they cannot be.
+        paths = write_check(checked, flags["output"])
+        joined = join_checks(checked, store)
         layers = _layers(reference, candidates, store, config, flags, asked, conduct)
-    paths = write_check(checked, flags["output"])
-    joined = join_checks(checked, store)
     _show(checked, layers, flags)
     say(f"written {', '.join(str(path) for path in paths)}")
     if joined:
@@ -213,6 +214,7 @@ def _layers(
             asked=asked,
             conduct=conduct,
             number=number,
+            sides=(reference, *candidates),
         )
         for number, candidate in enumerate(candidates)
     ]

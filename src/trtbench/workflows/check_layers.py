@@ -56,9 +56,12 @@ class LayersChecked(Value, frozen=True, kw_only=True):
 
 def run_layers(
     reference: str, candidate: str, *, store: Store, config: Config, output: Path, asked: Asked,
-    conduct: Conduct, number: int = 0,
+    conduct: Conduct, number: int = 0, sides: Sequence[str] = (),
 ) -> LayersChecked:  # fmt: skip
-    """Compare all tensors two ONNX files share, rank the drift, and draw it."""
+    """Compare all tensors two ONNX files share, rank the drift, and draw it.
+
+    ``sides`` are all models of the check, one of which may record the range of its inputs.
+    """
     for path in (reference, candidate):
         if Path(path).suffix.lower() != ".onnx":
             raise UsageError(
@@ -66,7 +69,7 @@ def run_layers(
             )
     spec = run_spec(reference, config=config, runtime="onnxruntime", **_flags(asked))
     with store.scratch() as folder:
-        inputs = _write_inputs(spec, asked, folder)
+        inputs = _write_inputs(spec, asked, folder, sides or (reference, candidate))
         job = LayersSpec(
             reference=str(Path(reference).absolute()),
             candidate=str(Path(candidate).absolute()),
@@ -112,14 +115,14 @@ def _flags(asked: Asked) -> dict[str, Any]:
     return {key: asked.flags[key] for key in ("shapes", "batch") if key in asked.flags}
 
 
-def _write_inputs(spec: RunSpec, asked: Asked, folder: Path) -> Path:
+def _write_inputs(spec: RunSpec, asked: Asked, folder: Path, sides: Sequence[str]) -> Path:
     """Make the first few items of the check, all sides' inputs by the reference's names."""
     from trtbench.build._onnx_file import load_onnx
     from trtbench.build.onnx_read import input_specs
 
     path = Path(spec.model.path)
     tensors: tuple[TensorSpec, ...] = input_specs(load_onnx(path, weights=False))
-    feed, spec = feed_of(asked, [path], spec)
+    feed, spec = feed_of(asked, [Path(side) for side in sides], spec)
     source = open_feed(feed, tensors, spec=spec)
     first = tensors[0].shape[0] if tensors[0].shape else None
     size = first if isinstance(first, int) and first > 0 else 1
