@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from trtbench.analysis.numeric import tensor_diff, tensor_diffs
 from trtbench.analysis.onnx_stamp import notes_from_metadata
 from trtbench.build._onnx_file import check_onnx, load_onnx, save_onnx
 from trtbench.build.cast import cast
+from trtbench.build.onnx_read import input_specs
 from trtbench.build.onnx_rules import refusals
 from trtbench.build.onnx_verify import run_all
 from trtbench.build.quantize_data import (
@@ -28,6 +30,7 @@ from trtbench.cli import run as run_command
 from trtbench.data import demo_file
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.tasks import classification
 from trtbench.workflows._conversion import read_sidecar
 from trtbench.workflows.quantize import Data, quant_spec, run_quantize
 from typed_models import typed
@@ -413,6 +416,37 @@ def test_images_are_cropped_scaled_and_normalised(tmp_path: Path) -> None:
     ]
     np.testing.assert_allclose(boxed[0, :, 0, 8], 114 / 255)
     np.testing.assert_allclose(boxed[0, :, 8, 8], [1.0, 0.0, 0.2], atol=1e-6)
+
+
+def test_a_task_prepares_images_as_it_does_for_judging(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same pixels, to the bit, that an evaluation would feed."""
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for index in range(10):
+        folder = tmp_path / "photos" / f"class{index % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 255, (50, 40, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+    model = models.conv_model(tmp_path / "net.onnx")
+    words = ["quantize", str(model), "--precision", "int8", "--calibration"]
+    words += [str(tmp_path / "photos"), "--task", "classification", "--json"]
+    assert run_command([*words, "--normalize", "imagenet"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    told = made["calibration"]
+    assert told["preprocessing"]["task"] == "classification"
+    assert told["preprocessing"]["normalize"] == "imagenet"
+    assert (told["items"], made["compared_on"][:2]) == (8, "2 ")  # a fifth, not half, is held out
+    inputs = input_specs(load_onnx(model, weights=False))
+    settings = {"data": str(tmp_path / "photos"), "unlabelled": True, "normalize": "imagenet"}
+    source = classification.open_source({**settings, "interpolation": "bilinear"}, inputs)
+    order = np.random.default_rng(0).permutation(10)[:8]
+    fed = np.stack([source.prepare(source.load(int(i)))[inputs[0].name] for i in order])
+    assert told["sha256"] == feeds_sha256([{inputs[0].name: fed}])
+    assert run_command([*words, "--mean", "imagenet"]) == 2
+    assert "--mean and --task both say" in capsys.readouterr().err
 
 
 def test_a_folder_without_images_and_a_broken_image_are_refused(tmp_path: Path) -> None:

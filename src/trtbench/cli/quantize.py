@@ -9,6 +9,7 @@ import click
 
 from trtbench.cli._conversion import conduct_from_flags, conduct_options, show_conversion
 from trtbench.cli._options import dry_run_option, json_option, shapes_from_flags, stack
+from trtbench.cli._task_flags import TaskCommand, settings_from_flags
 from trtbench.errors import UsageError
 
 _calibration_options = stack(
@@ -58,6 +59,12 @@ _calibration_options = stack(
     ),
 )
 _image_options = stack(
+    click.option(
+        "--task",
+        metavar="NAME",
+        help="Prepare images as this task does for judging; adds its flags (see --task NAME "
+        "--help).",
+    ),
     click.option("--image-size", metavar="SIZE", help="224 or 480x640 (default: the input's own)."),
     click.option(
         "--resize",
@@ -75,7 +82,11 @@ _image_options = stack(
 )
 
 
-@click.command("quantize")
+class QuantizeCommand(TaskCommand):
+    preprocessing_only = True
+
+
+@click.command("quantize", cls=QuantizeCommand)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
     "--precision", type=click.Choice(["fp16", "bf16", "int8", "fp8"]), required=True,
@@ -103,6 +114,7 @@ def command(**flags: Any) -> None:
       trtbench quantize model.onnx --precision fp16 --keep-io
       trtbench quantize model.onnx --precision int8 --calibration data.npz --method minmax
       trtbench quantize model.onnx --precision int8 --calibration photos/ --mean imagenet
+      trtbench quantize model.onnx --precision int8 --calibration photos/ --task classification
       trtbench quantize model.onnx --precision fp8 --calibration data.npz --python PATH
     """
     from trtbench.workflows.config import load_config
@@ -139,6 +151,9 @@ def _data(flags: dict[str, Any]) -> Any:
     from trtbench.build.quantize_images import IMAGENET, Preprocessing
     from trtbench.workflows.quantize import Data
 
+    task = flags["task"]
+    if task is not None:
+        _refuse_own(flags)
     std = flags["std"] or ("imagenet" if flags["mean"] == "imagenet" else None)
     how = Preprocessing(
         size=_size(flags["image_size"]),
@@ -153,8 +168,28 @@ def _data(flags: dict[str, Any]) -> Any:
         batch=flags["batch"],
         seed=flags["seed"],
         preprocessing=how,
+        task=task,
+        settings=_settings(task, flags) if task else {},
         shapes=shapes_from_flags(flags["shapes"]),
     )
+
+
+def _settings(task: str, flags: dict[str, Any]) -> dict[str, Any]:
+    """Take the task's own flags; --resize of this command is another one."""
+    own = {param.name for param in command.params}
+    added = {name: value for name, value in flags.items() if name not in own}
+    return settings_from_flags(task, added, data=flags["calibration"])
+
+
+def _refuse_own(flags: dict[str, Any]) -> None:
+    """Images are prepared by the task or by hand, never by halves."""
+    if flags["calibration"] in (None, "random"):
+        raise UsageError("--task says how images are prepared", fix="--calibration FOLDER")
+    own = {"--mean": flags["mean"], "--std": flags["std"], "--image-size": flags["image_size"]}
+    own["--resize"] = flags["resize"] if flags["resize"] != "crop" else None
+    for flag, given in own.items():
+        if given is not None:
+            raise UsageError(f"{flag} and --task both say how images are prepared")
 
 
 def _size(text: str | None) -> tuple[int, int] | None:

@@ -34,6 +34,7 @@ from trtbench.domain.conversion import (
     VerifyOutcome,
 )
 from trtbench.domain.job import QuantizeJob
+from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.models import model_ref, sha256_of
@@ -49,6 +50,7 @@ from trtbench.workflows._conversion import (
     write_sidecar,
 )
 from trtbench.workflows.bench import Conduct
+from trtbench.workflows.quantize_task import task_facts, task_items
 
 VIA: Mapping[str, str] = {
     "fp16": "cast",
@@ -77,6 +79,11 @@ class Data:
     batch: int | None = None
     seed: int = 0
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
+    """Of images, unless a task prepares them."""
+    task: str | None = None
+    """Prepares the calibration data as it does for judging: ``classification``, ``depth``, ..."""
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    """Of the task."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -170,7 +177,8 @@ def _prepare(
     items = _items(data, inputs, shapes, limits)
     if other[0] is not None:
         return items, other[0], other[1]
-    return _split(items, batch)
+    # Only a fixed batch must be filled; else a fifth is a fifth, however few items there are.
+    return _split(items, batch if fixed_batch(inputs) else 1)
 
 
 def _items(
@@ -183,10 +191,15 @@ def _items(
     if data.calibration == RANDOM:
         return random_items(inputs, count=data.items, seed=data.seed, shapes=shapes, limits=limits)
     source = Path(data.calibration)
+    limit = data.items + HELD_OUT
+    if data.task is not None:
+        return task_items(
+            data.calibration, inputs, task=data.task, settings=data.settings, limit=limit,
+            seed=data.seed,
+        )  # fmt: skip
     if source.is_dir():
-        limit = data.items + HELD_OUT
         return image_items(source, inputs, how=data.preprocessing, limit=limit, seed=data.seed)
-    return array_items(source, inputs).part(0, data.items + HELD_OUT)
+    return array_items(source, inputs).part(0, limit)
 
 
 def _split(items: Items, batch: int) -> tuple[Items, Items, str]:
@@ -230,9 +243,15 @@ def _reference(
         batch=batch,
         sha256=feeds_sha256(feeds),
         seed=data.seed,
-        preprocessing=data.preprocessing.facts() if images else {},
+        preprocessing=_prepared(data) if images else {},
         file=str(file),
     )
+
+
+def _prepared(data: Data) -> dict[str, Scalar]:
+    if data.task is not None:
+        return task_facts(data.task, data.settings)
+    return data.preprocessing.facts()
 
 
 def _compare(
