@@ -98,10 +98,11 @@ def _on_device(name: str, spec: RunSpec) -> Provider:
 
 def demand_started(onnxruntime: Any, session: Any, asked: Sequence[Provider]) -> None:
     """Refuse a session that goes without a provider it was asked for."""
-    started = session.get_providers()
+    started = tuple(short_name(name) for name in session.get_providers())
     for provider in asked:
         name = provider if isinstance(provider, str) else provider[0]
-        if name not in started:
+        # A provider that is a plug-in of its own may add to the name it is asked for by.
+        if not any(each.startswith(short_name(name)) for each in started):
             reason = _load_problem(onnxruntime, name) or "its libraries load; the log may say more"
             raise unavailable(onnxruntime, name, reason)
 
