@@ -256,3 +256,10 @@ def test_settings_told_as_text() -> None:
     assert settings_from_text(depth.FLAGS, told) == {"gt": "truth", "min_depth": 0.5, "size": 64}
     with pytest.raises(UsageError, match="size=big is not a whole"):
         settings_from_text(depth.FLAGS, {"size": "big"})
+
+
+@pytest.mark.parametrize("ends", [(5.0, 2.0), (0.0, 1.0)])
+def test_a_range_of_depths_that_is_empty(ends: tuple[float, float]) -> None:
+    settings = completed(depth.FLAGS, {"min_depth": ends[0], "max_depth": ends[1]})
+    with pytest.raises(UsageError, match="no depth lies between"):
+        depth.open_source(settings, COLOUR)

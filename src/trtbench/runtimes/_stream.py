@@ -209,6 +209,15 @@ class _Pass:
 def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None) -> int:
     fixed = _fixed(tensors)
     if fixed is not None and spec.batch is not None and spec.batch != fixed:
+        name = tensors[0].name
+        told = spec.shapes.get(name)
+        if told is not None and told[0] == fixed:
+            wanted = "x".join(map(str, (spec.batch, *told[1:])))
+            raise InputError(
+                f"--shape says that the batch is {fixed}",
+                facts={"asked for": f"--batch {spec.batch}"},
+                fix=f"--shape {name}:{wanted}, and leave --batch out",
+            )
         raise InputError(
             f"the batch of the model is fixed at {fixed}",
             facts={"asked for": f"--batch {spec.batch}"},

@@ -20,7 +20,7 @@ from trtbench.analysis.depth import (
 )
 from trtbench.analysis.resample import mean_interval
 from trtbench.domain.result import Scalar, Score
-from trtbench.errors import InputError
+from trtbench.errors import InputError, UsageError
 from trtbench.tasks._contract import (
     Arrays,
     Flag,
@@ -62,6 +62,7 @@ FLAGS = (
 
 def open_source(settings: Settings, tensors: Tensors) -> Source:
     """Open one image or a folder of them."""
+    rules_from_settings(settings)  # what has no meaning is refused before anything is run
     return DepthImages(settings, tensors)
 
 
@@ -91,7 +92,13 @@ def rules_from_settings(settings: Settings) -> DepthRules:
         "silog_lambda": settings.get("silog_lambda"),
         "disparity_scale": settings.get("disparity_scale"),
     }
-    return DepthRules(**{name: value for name, value in rules.items() if value is not None})
+    found = DepthRules(**{name: value for name, value in rules.items() if value is not None})
+    if not 0 < found.min_depth < found.max_depth:
+        raise UsageError(
+            f"no depth lies between {found.min_depth:g} and {found.max_depth:g}",
+            fix="--min-depth 0.001 --max-depth 80",
+        )
+    return found
 
 
 @dataclass
