@@ -12,6 +12,7 @@ import pytest
 import models
 from trtbench.build.builders._outline import outline_of
 from trtbench.cli import run as trtbench
+from trtbench.workflows.quantize import Data, quant_spec, run_quantize
 
 
 @pytest.fixture
@@ -49,6 +50,29 @@ def test_a_strongly_typed_trtexec_gets_a_quantized_model(
     made = document(capsys, str(model), *words)
     assert outline_of(model.with_name("net.engine.int8.onnx")).carried == {"int8"}
     assert "quantized with random data: no evidence of accuracy" in made["notes"]
+
+
+def test_random_scales_are_said_of_every_run_of_the_engine(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["-r", "trtexec", "--precision", "int8", "--calibration", "random"]
+    made = document(capsys, str(model), *words, "--opt", "calibration_items=8")
+    bench = ["bench", made["path"], "-r", "trtexec", "--duration", "0.1s", "--json"]
+    assert trtbench(bench) == 0
+    notes = json.loads(capsys.readouterr().out)["run"]["notes"]
+    assert "quantized with random data: no evidence of accuracy" in notes
+    Path(made["path"]).with_name("net.engine.json").write_text("{}")
+    assert trtbench(bench) == 0
+    assert "random data" not in str(json.loads(capsys.readouterr().out)["run"]["notes"])
+
+
+def test_a_stamp_in_the_model_goes_into_the_record_of_its_engine(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = quant_spec(model, precision="int8")
+    run_quantize(spec, data=Data(calibration="random", items=16))
+    made = document(capsys, spec.output, "-r", "trtexec")
+    assert any("calibrated with random data" in note for note in made["notes"])
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 PREFIX = "trtbench."
 RANDOM = "random"
+RANDOM_DATA = "random data"
+"""What every note about such scales says, on whatever is made from them."""
 
 KEYS = ("step", "precision", "method", "calibration", "calibration_sha256", "source_sha256")
 """In metadata_props, each with the prefix."""
@@ -26,4 +28,4 @@ def notes_from_metadata(metadata: Mapping[str, str]) -> tuple[str, ...]:
 
 def random_note(precision: str) -> str:
     """What scales from random data are good for."""
-    return f"{precision} calibrated with random data: speed is meaningful, accuracy is not"
+    return f"{precision} calibrated with {RANDOM_DATA}: speed is meaningful, accuracy is not"

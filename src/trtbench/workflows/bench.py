@@ -46,6 +46,7 @@ from trtbench.workflows.evidence import evidence_of_launches
 from trtbench.workflows.failure import failed_run, job_error, leave_trace, raise_told
 from trtbench.workflows.files import write_run_files
 from trtbench.workflows.progress import Event, Listener, silent
+from trtbench.workflows.stamps import stamps_of_engine
 from trtbench.workflows.watch import Watch, watching
 
 RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
@@ -348,6 +349,7 @@ def record_from_launches(
 ) -> RunRecord:
     """Put together what a run's launches told."""
     first = launches[0].outcome
+    told = [note for each in launches for note in each.outcome.notes]
     return RunRecord(
         id=run_id,
         created=now(),
@@ -364,7 +366,7 @@ def record_from_launches(
         launches=tuple(each.outcome.facts for each in launches),
         conditions=first.conditions,
         reported=first.reported,
-        notes=tuple(dict.fromkeys(note for each in launches for note in each.outcome.notes)),
+        notes=tuple(dict.fromkeys([*told, *stamps_of_engine(spec.model)])),
         facts=evidence_of_launches([each.outcome.evidence for each in launches]),
     )
 

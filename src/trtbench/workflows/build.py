@@ -48,6 +48,7 @@ from trtbench.workflows.build_shapes import (
 )
 from trtbench.workflows.config import Config
 from trtbench.workflows.progress import Event
+from trtbench.workflows.stamps import stamps_of_onnx
 
 __all__ = ["build_spec", "profiles_from_shapes", "run_build"]
 
@@ -234,7 +235,7 @@ def _artefact(
         conditions=outcome.conditions,
         facts={**outcome.facts, **_sizes(spec, outcome, folder)},
         files=tuple(engine.name + ending for ending in outcome.files),
-        notes=outcome.notes,
+        notes=(*outcome.notes, *stamps_of_onnx(Path(spec.model.path))),
     )
 
 

@@ -28,6 +28,7 @@ from trtbench.workflows.config import Config
 from trtbench.workflows.failure import Failed, Failures
 from trtbench.workflows.infer import stream
 from trtbench.workflows.progress import Event
+from trtbench.workflows.stamps import stamps_of_engine
 
 WARMUP = 0.1
 """Part of the batches, at the start, whose times do not count; their accuracy does."""
@@ -292,7 +293,7 @@ def _evaluated(each: Passed, scores: tuple[Score, ...]) -> Evaluated:
         layers=layers,
         parameters=parameters,
         versions=each.outcome.versions,
-        notes=each.outcome.notes,
+        notes=(*each.outcome.notes, *stamps_of_engine(each.spec.model)),
     )
 
 
