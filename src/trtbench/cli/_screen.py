@@ -68,7 +68,7 @@ class Talk:
         self._title = title
         self._spoke = -math.inf
         self._bar = self._progress() if self._console.is_terminal else None
-        self._task = self._bar.add_task(title, total=1.0) if self._bar else None
+        self._task = self._bar.add_task(title, total=1.0, stage="") if self._bar else None
 
     def __enter__(self) -> Talk:
         if self._bar:
