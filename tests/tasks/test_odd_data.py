@@ -16,7 +16,7 @@ from trtbench.tasks import classification, depth, pose
 from trtbench.tasks._coco import Annotations
 from trtbench.tasks._contract import Predicted, completed, settings_from_text
 from trtbench.tasks._depth_images import DepthImages, read_truth
-from trtbench.tasks._image_folder import ImageFolder
+from trtbench.tasks._image_folder import ImageFolder, read_classes
 from trtbench.tasks._images import read_image
 from trtbench.tasks._sequences import LabelledArrays
 
@@ -263,3 +263,44 @@ def test_a_range_of_depths_that_is_empty(ends: tuple[float, float]) -> None:
     settings = completed(depth.FLAGS, {"min_depth": ends[0], "max_depth": ends[1]})
     with pytest.raises(UsageError, match="no depth lies between"):
         depth.open_source(settings, COLOUR)
+
+
+def test_scores_among_several_outputs() -> None:
+    """The first output with more than one number was taken, whatever it was."""
+    outputs = {
+        "map": np.zeros((2, 1, 8, 8), np.float32),
+        "best": np.zeros(2, np.int64),
+        "logits": np.ones((2, 5, 1, 1), np.float16),
+    }
+    settings = completed(classification.FLAGS, {})
+    found = classification.decode(outputs, [0, 1], settings)["scores"]
+    assert found.shape == (2, 5)
+    outputs["features"] = np.zeros((2, 64), np.float32)
+    with pytest.raises(InputError, match="several outputs") as caught:
+        classification.decode(outputs, [0, 1], settings)
+    assert "--output-name" in (caught.value.fix or "")
+    named = {**settings, "output_name": "logits"}
+    assert classification.decode(outputs, [0, 1], named)["scores"].shape == (2, 5)
+    with pytest.raises(InputError, match="no output holds scores"):
+        classification.decode({"best": outputs["best"]}, [0, 1], settings)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ["n02", "n01"],
+        {"0": ["n02", "shark"], "1": ["n01", "tench"]},
+        {"1": "n01", "0": "n02"},
+        {"n01": 1, "n02": 0},
+    ],
+)
+def test_orders_of_classes_in_json(tmp_path: Path, content: object) -> None:
+    (tmp_path / "order.json").write_text(json.dumps(content))
+    assert read_classes(tmp_path / "order.json") == {"n01": 1, "n02": 0}
+
+
+@pytest.mark.parametrize("content", [{"tench": "n01"}, 7, {"0": []}, "n01"])
+def test_orders_of_classes_that_are_none(tmp_path: Path, content: object) -> None:
+    (tmp_path / "order.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="holds no order of classes"):
+        read_classes(tmp_path / "order.json")

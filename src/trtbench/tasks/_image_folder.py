@@ -116,7 +116,10 @@ def _numbers(folders: tuple[str, ...], classes: Scalar) -> dict[str, int]:
 
 
 def read_classes(path: Path) -> dict[str, int]:
-    """Read the order of classes: JSON (a list, or {"0": ["n01440764", "tench"]}), or lines."""
+    """Read the order of classes, from JSON or from one class per line.
+
+    JSON is a list, ``{"0": ["n01440764", "tench"]}``, or ``{"n01440764": 0}``.
+    """
     try:
         text = path.read_text("utf-8")
     except OSError as problem:
@@ -126,10 +129,22 @@ def read_classes(path: Path) -> dict[str, int]:
             raw = json.loads(text)
         except ValueError as problem:
             raise InputError(f"{path} is not JSON", facts={"reason": problem}) from None
-        pairs = enumerate(raw) if isinstance(raw, list) else ((int(k), v) for k, v in raw.items())
-        return {str(v[0] if isinstance(v, list) else v): number for number, v in pairs}
+        try:
+            return _order_from_json(raw)
+        except (ValueError, TypeError, AttributeError, IndexError, KeyError):
+            raise InputError(
+                f"{path} holds no order of classes",
+                fix='a list, {"0": ["n01440764", "tench"]}, or {"n01440764": 0}',
+            ) from None
     lines = [line.split() for line in text.splitlines() if line.strip()]
     return {words[0]: number for number, words in enumerate(lines)}
+
+
+def _order_from_json(raw: Any) -> dict[str, int]:
+    if isinstance(raw, dict) and raw and all(type(value) is int for value in raw.values()):
+        return {str(name): number for name, number in raw.items()}
+    pairs = enumerate(raw) if isinstance(raw, list) else ((int(k), v) for k, v in raw.items())
+    return {str(v[0] if isinstance(v, list) else v): number for number, v in pairs}
 
 
 def _whole(value: Scalar) -> int | None:

@@ -78,15 +78,24 @@ def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays
         raise InputError(
             f"the model has no output called {wanted!r}", facts={"outputs": ", ".join(outputs)}
         )
-    chosen = [str(wanted)] if wanted else list(outputs)
-    for name in chosen:
-        rows = np.asarray(outputs[name]).reshape(len(loaded), -1)
-        if rows.shape[1] > 1:
-            return {"scores": rows.astype(np.float32)}
-    raise InputError(
-        "no output holds scores of classes",
-        facts={name: "x".join(map(str, outputs[name].shape)) for name in outputs},
-    )
+    shapes = {name: "x".join(map(str, outputs[name].shape)) for name in outputs}
+    chosen = [str(wanted)] if wanted else [n for n in outputs if _may_be_scores(outputs[n])]
+    if len(chosen) > 1:
+        raise InputError(
+            "several outputs may hold the scores of classes",
+            facts=shapes,
+            fix=f"--output-name {chosen[-1]}",
+        )
+    rows = np.asarray(outputs[chosen[0]]).reshape(len(loaded), -1) if chosen else np.zeros((1, 1))
+    if rows.shape[1] < 2:
+        raise InputError("no output holds scores of classes", facts=shapes)
+    return {"scores": rows.astype(np.float32)}
+
+
+def _may_be_scores(output: Any) -> bool:
+    """Whether an output has one row of numbers per item, whatever dimensions of one it has."""
+    dims = [dim for dim in output.shape[1:] if dim != 1]
+    return output.dtype.kind == "f" and len(dims) == 1 and dims[0] > 1
 
 
 def judge(
