@@ -5,7 +5,9 @@
 The class of an image is taken from the list, or from a WordNet id in its name
 (``ILSVRC2012_val_00000293_n01440764.JPEG``). A list is Kaggle's ``LOC_val_solution.csv``, any
 table of file and class, or one class per line in the order of the file names, as in the
-development kit. Files are linked, not copied, unless asked for; nothing is overwritten.
+development kit. The kit's numbers, 1 to 1000, are not in the order of the networks' outputs: name
+them in that order in the ``--classes`` of ``trtbench eval``. Files are linked, not copied, unless
+asked for; nothing is overwritten.
 """
 
 from __future__ import annotations
@@ -77,7 +79,10 @@ def _put(image: Path, place: Path, *, how: str) -> None:
 
 
 def _rows(path: Path) -> list[list[str]]:
-    text = path.read_text("utf-8").splitlines()
+    try:
+        text = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise SystemExit(f"{path} cannot be read: {problem}") from None
     if path.suffix == ".csv":
         rows = list(csv.reader(text))
         header = rows and rows[0][0].lower() in ("imageid", "image", "file", "filename")

@@ -61,3 +61,7 @@ def test_lists_that_do_not_fit(tmp_path: Path, flat: Path) -> None:
     assert done.returncode == 1
     assert "1 lines, and there are 3 images" in done.stderr
     assert arrange(flat, tmp_path / "val").returncode == 1
+    missing = arrange(flat, tmp_path / "val", "--labels", tmp_path / "nowhere.txt")
+    assert missing.returncode == 1
+    assert "nowhere.txt cannot be read" in missing.stderr
+    assert "Traceback" not in missing.stderr

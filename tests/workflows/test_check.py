@@ -261,6 +261,7 @@ def test_the_command_fails_with_status_3_and_leaves_its_files(
         (["--fail-if", "max_asb>1"], "max_abs>1"),
         (["--distribution", "recorded"], "no side has a recorded range"),
         (["--range", "3:1"], "is empty"),
+        (["--rtol", "-1"], "-1.0 is not in the range"),
         (["--inputs", "nowhere.npz"], "there are no inputs"),
         (["-r", "onnxruntime", "-r", "onnxruntime", "-r", "onnxruntime"], "3 times for 2 sides"),
         (["-r", "trtexec"], "gives no outputs"),

@@ -69,9 +69,10 @@ side_options = stack(
 @click.option("--task", metavar="NAME",
               help="Whose preprocessing images get (default: classification).")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many inputs.")
-@click.option("--rtol", type=float, default=1e-3, show_default=True,
+@click.option("--rtol", type=click.FloatRange(min=0), default=1e-3, show_default=True,
               help="Relative tolerance; |reference| scales it.")  # fmt: skip
-@click.option("--atol", type=float, default=1e-8, show_default=True, help="Absolute tolerance.")
+@click.option("--atol", type=click.FloatRange(min=0), default=1e-8, show_default=True,
+              help="Absolute tolerance.")  # fmt: skip
 @click.option("--classes/--no-classes", default=None,
               help="Whether outputs are scores of classes (default: by their shape).")  # fmt: skip
 @click.option("--floor", type=click.Choice(["auto", "on", "off"]), default="auto",
