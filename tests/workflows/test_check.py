@@ -196,6 +196,21 @@ def test_an_output_without_rows_is_left_out_of_batches_and_named(
     assert any("places" in note and "--batch 1" in note for note in found.candidates[0].notes)
 
 
+def test_an_output_of_text_is_left_out_and_named(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    graph = onnx.load(threshold_model(tmp_path / "a.onnx", above=0.5))
+    text = onnx.helper.make_node("Cast", ["x"], ["words"], to=onnx.TensorProto.STRING)
+    graph.graph.node.append(text)
+    told = onnx.helper.make_tensor_value_info("words", onnx.TensorProto.STRING, ["batch", 30])
+    graph.graph.output.append(told)
+    onnx.save(graph, tmp_path / "b.onnx")
+    found = check(tmp_path, store, config, *[tmp_path / "b.onnx"] * 2, flags={"batch": 1})
+    [candidate] = found.candidates
+    assert [each.output for each in candidate.checks] == ["places", "y"]
+    assert "the output words was left out: it holds text" in candidate.notes
+
+
 def test_layers_point_at_the_node_that_was_changed(
     tmp_path: Path, store: Store, config: Config
 ) -> None:

@@ -129,25 +129,16 @@ class _Pass:
 
     def notes(self) -> tuple[str, ...]:
         """What was left out, and why."""
-        return tuple(
-            f"the output {name} does not hold one row per item of a batch of {self.size} "
-            f"({shape}) and was left out; --batch 1 keeps it"
-            for name, shape in self.left_out.items()
-        )
+        return tuple(f"the output {name} was left out: {r}" for name, r in self.left_out.items())
 
     def _kept(self, outputs: Outputs, length: int, padded: int) -> Outputs:
         """Cut outputs to one row per item; those that hold none are left out if others do."""
         kept = {name: _per_item(each, length, padded) for name, each in outputs.items()}
         for name in (name for name, each in kept.items() if each is None):
-            shape = "x".join(map(str, outputs[name].shape)) or "scalar"
-            self.left_out.setdefault(name, shape)
+            self.left_out.setdefault(name, _unfit(outputs[name], padded))
         found = {n: each for n, each in kept.items() if each is not None and n not in self.left_out}
         if not found:
-            raise InputError(
-                "no output holds one row per item",
-                facts={**self.left_out, "batch": padded},
-                fix="--batch 1",
-            )
+            raise InputError("no output holds one row of numbers per item", facts=self.left_out)
         return found
 
     def _joined(self, tensor: TensorSpec, items: Sequence[Arrays]) -> NDArray[np.generic]:
@@ -252,6 +243,8 @@ def _typed(values: NDArray[Any], tensor: TensorSpec) -> NDArray[np.generic]:
 
 def _per_item(output: NDArray[np.generic], length: int, padded: int) -> NDArray[np.generic] | None:
     """Cut an output to one row per item, whatever its own leading dimension is."""
+    if output.dtype.kind not in "biufc":
+        return None
     if output.ndim and output.shape[0] == padded:
         return output[:length]
     if padded == 1:
@@ -259,3 +252,11 @@ def _per_item(output: NDArray[np.generic], length: int, padded: int) -> NDArray[
     if output.ndim and output.shape[0] % padded == 0:
         return output.reshape(padded, output.shape[0] // padded, *output.shape[1:])[:length]
     return None
+
+
+def _unfit(output: NDArray[np.generic], padded: int) -> str:
+    """Say why an output cannot be cut into items."""
+    if output.dtype.kind not in "biufc":
+        return "it holds text"
+    shape = "x".join(map(str, output.shape)) or "scalar"
+    return f"{shape} is not one row per item of a batch of {padded}; --batch 1 keeps it"
