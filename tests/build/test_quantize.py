@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import models
 from trtbench.analysis.numeric import tensor_diff, tensor_diffs
 from trtbench.analysis.onnx_stamp import notes_from_metadata
-from trtbench.build._onnx_file import check_onnx, load_onnx, save_onnx
+from trtbench.build._onnx_file import check_onnx, load_onnx, save_onnx, stored_bytes
 from trtbench.build.cast import cast
 from trtbench.build.onnx_read import input_specs
 from trtbench.build.onnx_rules import refusals
@@ -285,7 +285,7 @@ def test_int8_is_what_tensorrt_takes_and_close_on_held_out_items(
     assert diff.sqnr_db is not None
     assert 20 < diff.sqnr_db < 60
     assert sidecar.calibration is not None
-    assert (sidecar.calibration.items, sidecar.calibration.batch) == (64, 8)
+    assert (sidecar.calibration.items, sidecar.calibration.batch) == (48, 8)
     assert "held out" in (sidecar.compared_on or "")
     assert read_sidecar(output) == sidecar
     assert {path.name for path in tmp_path.iterdir()} == {
@@ -579,6 +579,31 @@ def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job
     assert "Strange" in (sidecar.unverified or "")
     assert ".partial" not in (sidecar.unverified or "")
     assert sidecar.notes == ()
+
+
+def test_a_model_too_large_for_one_file_gets_a_data_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_onnx(DIGITS)
+    held = stored_bytes(model)
+    assert 0.9 < held / DIGITS.stat().st_size < 1  # without serializing, which 2 GiB forbid
+    monkeypatch.setattr("trtbench.build._onnx_file.ONE_FILE_BYTES", held - 1)
+    written = save_onnx(model, tmp_path / "m.onnx")
+    assert [path.name for path in written] == ["m.onnx", "m.onnx.data"]
+    again = load_onnx(tmp_path / "m.onnx")
+    assert stored_bytes(again) == held
+    monkeypatch.setattr("trtbench.build._onnx_file.ONE_FILE_BYTES", held)
+    assert len(save_onnx(again, tmp_path / "m.onnx")) == 1
+    assert not (tmp_path / "m.onnx.data").exists()
+
+
+def test_no_more_items_are_calibrated_with_than_asked_for(
+    tmp_path: Path, calibration: Path
+) -> None:
+    spec = quant_spec(DIGITS, precision="int8", output=tmp_path / "m.onnx")
+    sidecar = run_quantize(spec, data=Data(calibration=str(calibration), items=8))
+    assert sidecar.calibration is not None
+    assert sidecar.calibration.items == 8
 
 
 def test_a_result_never_overwrites_its_source(tmp_path: Path) -> None:

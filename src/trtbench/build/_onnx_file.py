@@ -62,7 +62,7 @@ def save_onnx(model: ModelProto, path: Path) -> tuple[Path, ...]:
     """Write a model in one file, or beside a ``.data`` file when it is too large for one."""
     import onnx
 
-    large = model.ByteSize() > ONE_FILE_BYTES
+    large = stored_bytes(model) > ONE_FILE_BYTES
     data = path.with_name(path.name + ".data")
     try:
         data.unlink(missing_ok=True)  # onnx would append to it
@@ -73,6 +73,16 @@ def save_onnx(model: ModelProto, path: Path) -> tuple[Path, ...]:
     except OSError as problem:
         raise write_error(path, problem) from None
     return (path, data) if large else (path,)
+
+
+def stored_bytes(model: ModelProto) -> int:
+    """Count the bytes of stored values; protobuf itself cannot say so of more than 2 GiB."""
+    return sum(
+        len(each.raw_data)
+        + 4 * (len(each.float_data) + len(each.int32_data))
+        + 8 * (len(each.int64_data) + len(each.double_data) + len(each.uint64_data))
+        for each in stored_tensors(model.graph)
+    )
 
 
 def check_onnx(path: Path) -> None:

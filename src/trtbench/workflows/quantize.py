@@ -178,7 +178,7 @@ def _prepare(
     if other[0] is not None:
         return items, other[0], other[1]
     # Only a fixed batch must be filled; else a fifth is a fifth, however few items there are.
-    return _split(items, batch if fixed_batch(inputs) else 1)
+    return _split(items, batch if fixed_batch(inputs) else 1, most=data.items)
 
 
 def _items(
@@ -202,8 +202,8 @@ def _items(
     return array_items(source, inputs).part(0, limit)
 
 
-def _split(items: Items, batch: int) -> tuple[Items, Items, str]:
-    """Hold out the last items, a fifth at most, whole batches of them."""
+def _split(items: Items, batch: int, *, most: int) -> tuple[Items, Items, str]:
+    """Hold out the last items, a fifth at most, whole batches of them; calibrate with the first."""
     count = min(HELD_OUT, len(items) // 5) // batch * batch or min(batch, len(items) // 2)
     if not count:
         raise InputError(
@@ -213,7 +213,7 @@ def _split(items: Items, batch: int) -> tuple[Items, Items, str]:
         )
     cut = len(items) - count
     words = f"{count} items held out of the calibration data"
-    return items.part(0, cut), items.part(cut, len(items)), words
+    return items.part(0, min(cut, most)), items.part(cut, len(items)), words
 
 
 def _reference(
