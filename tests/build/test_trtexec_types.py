@@ -109,3 +109,19 @@ def test_an_opset_too_new_for_trtexec_is_said_before(
     path = str(models.conv_model(trtexec.folder / "net.onnx"))
     plan = document(capsys, path, "-r", "trtexec", "--opt", "version=8.0", "--dry-run")
     assert any(f"opset {models.OPSET}" in step for step in plan["steps"])
+
+
+@pytest.mark.parametrize("precision", ["int8", "best"])
+def test_scales_that_trtexec_makes_up_are_said(
+    trtexec: Any, capsys: pytest.CaptureFixture[str], precision: str
+) -> None:
+    path = str(models.conv_model(trtexec.folder / "net.onnx"))
+    words = (path, "-r", "trtexec", "--precision", precision)
+    assert any(
+        "makes up INT8 scales" in step for step in document(capsys, *words, "--dry-run")["steps"]
+    )
+    assert any("makes up INT8 scales" in note for note in document(capsys, *words)["notes"])
+    cache = trtexec.folder / "scales.cache"
+    cache.write_text("TRT-100900-EntropyCalibration2\nimage: 3c010a14\n")
+    told = document(capsys, *words, "--calibration-cache", str(cache), "--dry-run")
+    assert not any("makes up" in step for step in told["steps"])

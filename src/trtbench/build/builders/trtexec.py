@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench.analysis.onnx_stamp import RANDOM_DATA
 from trtbench.build.builders._failures import too_new
 from trtbench.build.builders._outline import outline_of
 from trtbench.build.builders._precision import Step
@@ -59,6 +60,9 @@ OPTIONS = {
 }
 """What ``--opt key=value`` may set."""
 
+MADE_UP = f"trtexec makes up INT8 scales, as from {RANDOM_DATA}: no evidence of accuracy"
+"""It does so whenever it is given neither a cache nor a quantized model."""
+
 LOG = "build.log"
 METADATA = "build.metadata.json"
 GRAPH = "graph.json"
@@ -92,7 +96,7 @@ def command_lines(spec: BuildSpec) -> list[str]:
     beside = f"{spec.output}.{GRAPH}"
     named = [each.replace(str(folder / GRAPH), beside) for each in command]
     notes = [*([target.note] if target.note else [])]
-    notes += [f"# {text}" for text in _too_new(spec, target.abilities.version)]
+    notes += [f"# {text}" for text in _said_before(spec, told, target.abilities.version)]
     notes += [f"# {number}. {step.text}" for number, step in enumerate(steps, start=1)]
     return [*notes, text_from_command(named)]
 
@@ -109,7 +113,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     abilities = abilities_from_help(help_text(binary), where=f"{binary} --help")
     told, prepared = typed_spec(spec, abilities=abilities, folder=folder, stage=stage)
     command = build_command(_passed_on(told), binary=binary, abilities=abilities, folder=folder)
-    said = _too_new(spec, abilities.version)
+    said = _said_before(spec, told, abilities.version)
     tell = getattr(stage, "progress", lambda done, text: None)
     for text in said:
         tell(0.0, text)
@@ -138,15 +142,19 @@ def _with_kept(command: str | None, spec: BuildSpec, prepared: Prepared) -> str 
     return command.replace(str(prepared.path), f"{spec.output}{ending}")
 
 
-def _too_new(spec: BuildSpec, version: str | None) -> tuple[str, ...]:
-    """What is newer in the model than the parser of that version documents."""
-    if version is None:
-        return ()
-    abilities = abilities_of_version(version, flavour="tensorrt")
+def _said_before(spec: BuildSpec, told: BuildSpec, version: str | None) -> tuple[str, ...]:
+    """What is newer in the model than that version documents, and scales that nobody measured."""
     try:
-        return too_new(outline_of(Path(spec.model.path)), abilities=abilities)
+        outline = outline_of(Path(spec.model.path))
     except InputError:  # trtexec itself says what is wrong with the file
         return ()
+    said: list[str] = []
+    if version is not None:
+        said += too_new(outline, abilities=abilities_of_version(version, flavour="tensorrt"))
+    chosen = told.precision in ("int8", "best") and told.calibration_cache is None
+    if chosen and told.model.path == spec.model.path and "int8" not in outline.carried:
+        said.append(MADE_UP)
+    return tuple(said)
 
 
 class _Progress:
