@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
 
@@ -364,3 +365,26 @@ def test_a_model_that_fails_does_not_take_the_others_along(
     assert "not all models could be evaluated" in told.err
     kept = json.loads((out / "eval.json").read_text())
     assert [each["model"] for each in kept["failed"]] == ["broken.onnx"]
+
+
+def test_models_in_batches_of_different_sizes_are_told(tmp_path: Path, evaluate) -> None:
+    data = colour_folder(tmp_path / "val")
+    model = colour_network(tmp_path / "open.onnx")
+    fixed = onnx.load(model)
+    for value in (*fixed.graph.input, *fixed.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = 2
+    onnx.save(fixed, tmp_path / "two.onnx")
+    found = evaluate("classification", [model, tmp_path / "two.onnx"], batch=None, data=str(data))
+    assert [each.batch for each in found.models] == [1, 2]
+    assert any("open.onnx 1, two.onnx 2" in note for note in found.notes)
+
+
+def test_the_batch_of_a_shape_counts(
+    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = colour_folder(tmp_path / "val")
+    model = str(colour_network(tmp_path / "a.onnx"))
+    words = ["eval", model, "--task", "classification", "--data", str(data), "--json"]
+    rest = ["--shape", "images:5x3x16x16", "--store", str(store.root), "-o", str(tmp_path / "out")]
+    assert run([*words, *rest]) == 0
+    assert json.loads(capsys.readouterr().out)["models"][0]["batch"] == 5

@@ -214,7 +214,8 @@ def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None
             facts={"asked for": f"--batch {spec.batch}"},
             fix="leave --batch out, or export the model with a dynamic batch",
         )
-    return fixed or spec.batch or open_batch or 1
+    told = spec.shapes.get(tensors[0].name) if tensors else None
+    return fixed or spec.batch or (told[0] if told else None) or open_batch or 1
 
 
 def _fixed(tensors: Sequence[TensorSpec]) -> int | None:

@@ -259,6 +259,10 @@ def _evaluation(passes: Sequence[Passed], judgement: Judgement, asked: Asked) ->
             "the models saw different tensors: their input sizes, or the libraries that prepare "
             "images, differ"
         )
+    sizes = {each.label: each.outcome.batch for each in passes}
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{label} {size}" for label, size in sizes.items())
+        notes.append(f"batches differ, so latencies per batch do not compare: {told}")
     return Evaluation(
         task=asked.task,
         data=str(asked.settings.get("data")),
