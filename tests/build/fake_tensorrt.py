@@ -79,11 +79,13 @@ class Config:
         return True
 
     def create_timing_cache(self, data: bytes) -> Any:
-        self.cache = SimpleNamespace(data=data)
-        self.cache.serialize = lambda: self.cache.data or b"timings"
-        return self.cache
+        cache = SimpleNamespace(data=data)
+        cache.serialize = lambda: cache.data or b"ptrt" + bytes(20)  # nothing after the header
+        return cache
 
     def set_timing_cache(self, cache: Any, ignore_mismatch: bool) -> bool:
+        cache.data = cache.data or b"ptrt" + bytes(12) + bytes((7, *bytes(7))) + b"timings"
+        self.cache = cache
         return True
 
 

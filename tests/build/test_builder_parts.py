@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -136,37 +137,77 @@ class FakeCache:
 
 
 class FakeConfig:
-    """A configuration that takes caches of its own version only and adds what it times."""
+    """A configuration that takes caches of its own kind only and adds what it times."""
 
-    def __init__(self, *, adds: bytes = b"") -> None:
-        self.adds = adds
+    def __init__(self, *, adds: bytes = b"", forgets: bool = False) -> None:
+        self.adds, self.forgets = adds, forgets
+        self.asked: list[bytes] = []
+        self.cache: FakeCache | None = None
 
     def create_timing_cache(self, data: bytes) -> FakeCache | None:
-        if data and not data.startswith(b"mine"):
-            return None
-        return FakeCache((data or b"mine") + self.adds)
+        self.asked.append(data)
+        if data and b"mine" not in data:
+            return FakeCache(timings(b"mine")) if self.forgets else None
+        return FakeCache(data or timings(b"mine"))
 
     def set_timing_cache(self, cache: FakeCache, ignore_mismatch: bool) -> bool:
         assert ignore_mismatch is False
+        self.cache = cache
         return True
 
+    def build(self) -> None:
+        assert self.cache is not None
+        self.cache.data = timings(self.cache.data[24:] + self.adds)
 
-def use_of(path: Path, *, adds: bytes) -> Any:
-    return TimingCache(FakeConfig(adds=adds), path=path, abilities=OLD).save()
+
+def timings(content: bytes) -> bytes:
+    """A cache as TensorRT 8.6 writes it."""
+    return b"ptrt" + struct.pack("<IQQ", 0, 236, len(content)) + content
 
 
-def test_a_timing_cache_is_made_reused_added_to_and_told_apart(tmp_path: Path) -> None:
+def use_of(path: Path, *, adds: bytes, forgets: bool = False) -> Any:
+    config = FakeConfig(adds=adds, forgets=forgets)
+    cache = TimingCache(config, path=path, abilities=OLD)
+    config.build()
+    return cache.save()
+
+
+def test_a_timing_cache_is_made_reused_and_added_to(tmp_path: Path) -> None:
     path = tmp_path / "timing.cache"
     assert use_of(path, adds=b" a").use == "new"
     assert use_of(path, adds=b"").use == "hit"
     partial = use_of(path, adds=b" b")
-    assert (partial.use, partial.before_bytes, partial.after_bytes) == ("partial", 6, 8)
-    assert path.read_bytes() == b"mine a b"
-    path.write_bytes(b"another TensorRT's")
-    assert use_of(path, adds=b" a").use == "refused"
-    assert path.read_bytes() == b"mine a"
-    assert (tmp_path / "timing.cache.old").read_bytes() == b"another TensorRT's"
+    assert (partial.use, partial.before_bytes, partial.after_bytes) == ("partial", 30, 32)
+    assert path.read_bytes() == timings(b"mine a b")
     assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("held", "forgets"),
+    [
+        pytest.param(timings(b"another's"), False, id="refused by TensorRT"),
+        pytest.param(timings(b"another's"), True, id="taken, and nothing kept"),
+        pytest.param(b"of another world" * 8, True, id="no cache at all"),
+        pytest.param(timings(b"mine a b")[:-3], False, id="cut short"),
+        pytest.param(b"ptrt", False, id="cut in its first bytes"),
+    ],
+)
+def test_a_timing_cache_of_elsewhere_is_kept_and_said(
+    tmp_path: Path, held: bytes, forgets: bool
+) -> None:
+    path = tmp_path / "timing.cache"
+    path.write_bytes(held)
+    assert use_of(path, adds=b" a", forgets=forgets).use == "refused"
+    assert path.read_bytes() == timings(b"mine a")
+    assert (tmp_path / "timing.cache.old").read_bytes() == held
+
+
+def test_what_is_no_cache_never_reaches_tensorrt(tmp_path: Path) -> None:
+    path = tmp_path / "timing.cache"
+    path.write_bytes(b"of another world" * 8)
+    config = FakeConfig()
+    TimingCache(config, path=path, abilities=OLD)
+    assert config.asked == [b""]
 
 
 def spec_for(**changes: Any) -> BuildSpec:

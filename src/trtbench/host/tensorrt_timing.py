@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any, Literal
 
 from trtbench.domain.spec import Value
-from trtbench.host.tensorrt import Abilities
+from trtbench.host.tensorrt import Abilities, version_numbers
+
+MAGIC = b"ptrt"
+"""How the caches of TensorRT 8.6 begin."""
+_HEADER = struct.Struct("<4sIQQ")
+"""Magic, two numbers, and the bytes that follow."""
 
 Use = Literal["new", "hit", "partial", "refused"]
 
@@ -41,15 +47,31 @@ class TimingCache:
         self._abilities = abilities
         data = path.read_bytes() if path.is_file() else b""
         self._before = len(data) if data else None
-        self._refused = not self._attach(data)
+        self._refused = not (self._of_here(data) and self._attach(data))
         if self._refused:
             self._attach(b"")
+
+    def _of_here(self, data: bytes) -> bool:
+        """Look at the first bytes before TensorRT does, which may not survive what it cannot read.
+
+        Later versions may begin otherwise; what they do not know is theirs to refuse.
+        """
+        if not data or not data.startswith(MAGIC):
+            return not data or version_numbers(self._abilities.version) >= (10,)
+        if len(data) < _HEADER.size:
+            return False
+        return int(_HEADER.unpack_from(data)[3]) == len(data) - _HEADER.size
 
     def _attach(self, data: bytes) -> bool:
         cache = self._config.create_timing_cache(data)
         if cache is None:
             return False
         self._cache = cache
+        if data:
+            nothing = self._config.create_timing_cache(b"")
+            empty = bytes(nothing.serialize()) if nothing is not None else b""
+            if bytes(cache.serialize()) == empty != data:
+                return False  # taken without a word, and nothing of it kept
         return bool(self._config.set_timing_cache(cache, False))
 
     def save(self) -> CacheUse:
