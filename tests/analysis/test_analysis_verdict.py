@@ -29,7 +29,9 @@ from trtbench.analysis.verdict import (
     tail_verdict,
     throughput_effect,
     verdict_from_effects,
+    would_tell,
 )
+from trtbench.cli._verdicts import verdict_line
 from trtbench.domain.result import Fact, Verdict
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import TensorSpec
@@ -91,6 +93,20 @@ def test_unclear_says_how_many_launches_it_needs() -> None:
     assert verdict.interval is not None
     half = math.log(verdict.interval.high / verdict.interval.low) / 2
     assert verdict.launches_needed == math.ceil(10 * (half / math.log(1.01)) ** 2)
+    assert (
+        would_tell(verdict.launches_needed)
+        == f"; about {verdict.launches_needed} launches would tell"
+    )
+    assert would_tell(None) == ""
+    assert "too noisy to tell" in would_tell(364_472)
+
+
+def test_an_unclear_line_says_each_number_once() -> None:
+    verdict = verdict_from_effects([0.4 * (-1) ** k for k in range(6)], metric="enqueue")
+    assert verdict.interval is not None
+    line = verdict_line(verdict).plain
+    assert line.count("%") == 5, "the change, the level, both ends, the margin"
+    assert line.endswith("more than 1000 launches would be needed: too noisy to tell")
 
 
 def test_the_effect_of_a_launch_is_the_median_of_its_pairs() -> None:
@@ -239,6 +255,18 @@ def test_what_blocks_a_ratio(key: str, changes: dict[str, object]) -> None:
 
 def test_alike_runs_may_be_compared() -> None:
     assert differences(record(), record()) == ()
+
+
+def test_other_versions_are_one_difference_and_other_conditions_are_shown() -> None:
+    one = record(environment=environment(versions={"numpy": "1", "torch": "2", "onnx": "3"}))
+    other = record(environment=environment(versions={"numpy": "2", "torch": "3", "onnx": "3"}))
+    (found,) = differences(one, other)
+    assert not found.blocking
+    assert found.message == "other versions: numpy 1 against 2, torch 2 against 3"
+    (found,) = differences(
+        record(conditions=stated(precision="fp32")), record(conditions=stated(precision="fp16"))
+    )
+    assert (found.message, found.blocking) == ("precision fp32 against fp16", False)
 
 
 def test_unknown_conditions_are_named_and_do_not_block() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,11 @@ from pathlib import Path
 import pytest
 
 from gpu_standin import plan_bytes
-from trtbench.domain.result import FailedRun, RunRecord
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.result import Fact, FailedRun, RunRecord
+from trtbench.domain.spec import BuildSpec, ModelRef
+from trtbench.host.models import sha256_of
 from trtbench.store.directory import read_record, read_run
 
 pytestmark = pytest.mark.process
@@ -51,6 +56,33 @@ def test_a_run_keeps_its_phases_and_conditions(engine: Path, tmp_path: Path) -> 
     assert run.record.conditions["cuda_graph"].value is True
     assert run.record.facts["outputs_finite"] is True
     assert run.record.environment.versions["tensorrt"] == "8.6.0"
+
+
+def test_a_run_knows_the_precision_its_engine_was_built_in(engine: Path, tmp_path: Path) -> None:
+    beside = Path(f"{engine}.json")
+
+    def bench(precision: str, sha256: str) -> dict[str, object]:
+        made = Artefact(
+            path=str(engine), filename=engine.name, size_bytes=1, sha256=sha256, created="now",
+            spec=BuildSpec(model=ModelRef(path="m.onnx", format="onnx"), output="model.engine"),
+            conditions={
+                "precision": Fact(value=precision), "tf32": Fact(value=True),
+                "flavour": Fact(value="tensorrt"),
+            },
+        )  # fmt: skip
+        beside.write_bytes(json_from_value(made))
+        ended = trtbench("bench", str(engine), *QUICK, "-o", "run", cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+        record = read_run(tmp_path / "run").record
+        shutil.rmtree(tmp_path / "run")
+        return {key: fact.value for key, fact in record.conditions.items()}
+
+    digest = sha256_of(engine)
+    mixed = bench("fp16+fp32", digest)
+    assert mixed["precision"] == "fp16+fp32"
+    assert "tf32" not in mixed
+    assert bench("fp32", digest)["tf32"] is True
+    assert "precision" not in bench("fp32", "0" * 64), "of another engine"
 
 
 def test_every_part_of_a_protocol_is_shown_with_the_numbers(engine: Path, tmp_path: Path) -> None:

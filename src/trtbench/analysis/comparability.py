@@ -123,7 +123,8 @@ def _conditions(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
         assert right is not None
         if left.value == right.value:
             continue
-        message = BLOCKING_CONDITIONS.get(key, f"{key.replace('_', ' ')} differs")
+        told = f"{key.replace('_', ' ')} {_text(left)} against {_text(right)}"
+        message = BLOCKING_CONDITIONS.get(key, told)
         if "implied" in (left.source, right.source):
             message += " (as the version implies, not as anyone recorded)"
         blocking = key in BLOCKING_CONDITIONS
@@ -143,10 +144,18 @@ def _machine(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
     if a.spec.threads != b.spec.threads and a.spec.runtime == b.spec.runtime:
         message = f"threads {a.spec.threads} against {b.spec.threads}"
         yield _difference("threads", a.spec.threads, b.spec.threads, message)
-    for name in sorted(set(left.versions) & set(right.versions)):
-        if left.versions[name] != right.versions[name]:
-            message = f"{name} {left.versions[name]} against {right.versions[name]}"
-            yield _difference(name, left.versions[name], right.versions[name], message)
+    other_versions = {
+        name: (left.versions[name], right.versions[name])
+        for name in sorted(set(left.versions) & set(right.versions))
+        if left.versions[name] != right.versions[name]
+    }
+    if other_versions:
+        told = [f"{name} {one} against {other}" for name, (one, other) in other_versions.items()]
+        one, other = (
+            ", ".join(f"{name} {ends[side]}" for name, ends in other_versions.items())
+            for side in (0, 1)
+        )
+        yield _difference("versions", one, other, f"other versions: {', '.join(told)}")
 
 
 def _gpus(a: RunRecord, b: RunRecord) -> Iterator[Difference]:

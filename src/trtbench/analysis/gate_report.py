@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 from xml.etree import ElementTree
 
+from trtbench.analysis.verdict import would_tell
 from trtbench.domain.result import GateResult
 
 MARKS = {"pass": "pass", "fail": "FAIL", "unclear": "unclear"}
@@ -70,9 +71,7 @@ def markdown_from_results(results: Sequence[GateResult], *, title: str = "Gate")
 
 
 def _said(result: GateResult) -> str:
-    if result.launches_needed:
-        return f"{result.message}; about {result.launches_needed} launches would tell"
-    return result.message
+    return f"{result.message}{would_tell(result.launches_needed)}"
 
 
 def _escaped(text: str) -> str:

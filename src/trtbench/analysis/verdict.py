@@ -231,6 +231,19 @@ def correct_for_many(verdicts: Sequence[Verdict], *, level: float = LEVEL) -> li
     return corrected
 
 
+WORTH_WHILE = 1000
+"""Launches beyond which nobody waits for an answer."""
+
+
+def would_tell(needed: int | None) -> str:
+    """Say how many launches would turn an unclear answer into one, where that is worth doing."""
+    if not needed:
+        return ""
+    if needed > WORTH_WHILE:
+        return f"; more than {WORTH_WHILE} launches would be needed: too noisy to tell"
+    return f"; about {needed} launches would tell"
+
+
 def incomparable(metric: str, *, reason: str, design: Design = "apart") -> Verdict:
     """Refuse a ratio, with the reason."""
     return Verdict(

@@ -34,7 +34,7 @@ def show_comparison(compared: Compared, *, selftest: bool = False) -> None:
     comparison = compared.comparison
     console.print(
         f"measured   {_DESIGNS.get(compared.mode, compared.mode)}, "
-        f"{comparison.verdicts[0].launches} launches a side",
+        f"{_launches(compared)} launches a side",
         markup=False,
     )
     if compared.interference:
@@ -53,9 +53,19 @@ def show_comparison(compared: Compared, *, selftest: bool = False) -> None:
     show_findings(console, comparison.findings)
 
 
+def _launches(compared: Compared) -> int:
+    """Launches of the side that has fewer, also where no ratio was made of them."""
+    judged = compared.comparison.verdicts[0].launches
+    return judged or min(
+        len(run.record.launches) for run in (compared.baseline, compared.candidate)
+    )
+
+
 def verdict_line(verdict: Verdict) -> Text:
     """One metric's verdict with ratio, interval and reason."""
     from rich.text import Text
+
+    from trtbench.analysis.verdict import would_tell
 
     line = Text(f"{verdict.metric:<11}")
     line.append(f"{verdict.kind:<8}", style=_STYLES.get(verdict.kind, "magenta"))
@@ -66,9 +76,9 @@ def verdict_line(verdict: Verdict) -> Text:
         low, high = (text_from_fraction(end, signed=True) for end in ends)
         line.append(f"  {verdict.interval.level:.0%}: {low} to {high}")
     if verdict.kind in ("unclear", "incomparable"):
-        line.append(f"  {verdict.reason}", style="dim")
-        if verdict.launches_needed:
-            line.append(f"; about {verdict.launches_needed} launches would tell", style="dim")
+        words = verdict.reason.partition("]: ")[2] if verdict.interval else verdict.reason
+        line.append(f"  {words or verdict.reason}", style="dim")
+        line.append(would_tell(verdict.launches_needed), style="dim")
     return line
 
 

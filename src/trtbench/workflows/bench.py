@@ -46,7 +46,7 @@ from trtbench.workflows.evidence import evidence_of_launches
 from trtbench.workflows.failure import failed_run, job_error, leave_trace, raise_told
 from trtbench.workflows.files import write_run_files
 from trtbench.workflows.progress import Event, Listener, silent
-from trtbench.workflows.stamps import stamps_of_engine
+from trtbench.workflows.stamps import conditions_of_engine, stamps_of_engine
 from trtbench.workflows.watch import Watch, watching
 
 RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
@@ -364,7 +364,7 @@ def record_from_launches(
         inputs=first.inputs,
         outputs=first.outputs,
         launches=tuple(each.outcome.facts for each in launches),
-        conditions=first.conditions,
+        conditions={**conditions_of_engine(spec.model), **first.conditions},
         reported=first.reported,
         notes=tuple(dict.fromkeys([*told, *stamps_of_engine(spec.model)])),
         facts=evidence_of_launches([each.outcome.evidence for each in launches]),

@@ -1,4 +1,4 @@
-"""What must be said wherever a model's numbers are shown: scales that came from random data."""
+"""What is known of a model and must be said with its numbers: precision, scales of random data."""
 
 from __future__ import annotations
 
@@ -8,22 +8,39 @@ from trtbench.analysis.onnx_stamp import RANDOM_DATA, notes_from_metadata
 from trtbench.build._onnx_file import load_onnx
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import value_from_json
+from trtbench.domain.result import Fact
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import InputError, UnavailableError
 
 
-def stamps_of_engine(model: ModelRef) -> tuple[str, ...]:
-    """Stamps in the record beside an engine, if it is of this very engine."""
+def record_of_engine(model: ModelRef) -> Artefact | None:
+    """The record beside an engine, if it is of this very engine."""
     if model.format != "engine":
-        return ()
+        return None
     path = Path(f"{model.path}.json")
     try:
         record = value_from_json(path.read_bytes(), Artefact, where=str(path))
     except (OSError, InputError):
-        return ()
-    if model.sha256 is not None and record.sha256 != model.sha256:
-        return ()
-    return tuple(note for note in record.notes if RANDOM_DATA in note)
+        return None
+    return record if model.sha256 in (None, record.sha256) else None
+
+
+def stamps_of_engine(model: ModelRef) -> tuple[str, ...]:
+    """Stamps in the record beside an engine."""
+    record = record_of_engine(model)
+    return tuple(note for note in record.notes if RANDOM_DATA in note) if record else ()
+
+
+def conditions_of_engine(model: ModelRef) -> dict[str, Fact]:
+    """What the record beside an engine tells about how it computes."""
+    record = record_of_engine(model)
+    if record is None:
+        return {}
+    known = record.conditions
+    precision = known["precision"].value if "precision" in known else None
+    # Where FP16 is allowed too, what little is left to TF32 decides nothing.
+    kept = ("precision", "typing", *(("tf32",) if precision in ("fp32", "tf32") else ()))
+    return {key: known[key] for key in kept if key in known}
 
 
 def stamps_of_onnx(path: Path) -> tuple[str, ...]:
