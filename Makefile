@@ -11,7 +11,7 @@ TEST_STAMP := $(VENV)/.installed-test
 help:
 	@echo "make demo    set up, run the demo on this machine, leave a report in demo-report/"
 	@echo "make test    set up, check style and types, run the tests"
-	@echo "make test-torch  the tests of export and of metrics that need PyTorch (CPU), in .venv-torch"
+	@echo "make test-torch  the tests that need PyTorch (CPU): export, runtime, metrics; in .venv-torch"
 	@echo "make lint    ruff and mypy"
 	@echo "make format  ruff format"
 
@@ -24,7 +24,7 @@ test: $(TEST_STAMP) lint
 	  $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 test-torch: $(TEST_STAMP) .venv-torch/.installed
-	TRTBENCH_TEST_TORCH_PYTHON=$(CURDIR)/.venv-torch/bin/python $(BIN)/python -m pytest -q tests/build/test_export.py tests/tasks/test_torchmetrics.py
+	TRTBENCH_TEST_TORCH_PYTHON=$(CURDIR)/.venv-torch/bin/python $(BIN)/python -m pytest -q tests/build/test_export.py tests/runtimes/test_torch_runtime.py tests/tasks/test_torchmetrics.py
 
 .venv-torch/.installed:
 	$(PYTHON) -m venv .venv-torch

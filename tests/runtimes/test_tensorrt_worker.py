@@ -115,7 +115,8 @@ def test_no_process_ever_holds_two_engines(
     other = tmp_path / "other.engine"
     other.write_bytes(engine.read_bytes() + b"\0")
     monkeypatch.setenv("STANDIN_GPU_ENGINES", str(tmp_path / "loaded"))
-    ended = trtbench("compare", str(engine), str(other), *QUICK, "--launches", "2", cwd=tmp_path)
+    two = ("--launches", "2", "--max-launches", "2")
+    ended = trtbench("compare", str(engine), str(other), *QUICK, *two, cwd=tmp_path)
     assert ended.returncode in (0, 3), ended.stderr
     processes = (tmp_path / "loaded").read_text().split()
     assert len(processes) == 4, "two launches of each side"

@@ -149,14 +149,15 @@ def show_failed(failed: FailedRun) -> None:
 
 def title_of(run: Run) -> str:
     """One line that says what was measured and how."""
-    from trtbench.report.labels import protocol_name
+    from trtbench.report.labels import device_name, precision_name, protocol_name
 
     record = run.record
     inputs = ", ".join(
         f"{t.name} {t.dtype} {'x'.join(str(dim) for dim in t.shape)}" for t in record.inputs
     )
     options = ", ".join(f"{key}={value}" for key, value in record.spec.options.items())
-    parts = [record.spec.model.name, record.spec.runtime, record.spec.precision, inputs, options]
+    spec, precision, device = record.spec, precision_name(record), device_name(record)
+    parts = [spec.model.name, spec.runtime, device, precision, inputs, options]
     return " · ".join(part for part in [*parts, f"protocol {protocol_name(record)}"] if part)
 
 

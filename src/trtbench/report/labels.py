@@ -67,6 +67,13 @@ def precision_name(record: RunRecord | FailedRun) -> str | None:
     return str(fact.value) if fact and fact.value is not None else None
 
 
+def device_name(record: RunRecord) -> str | None:
+    """Say where it ran, where that was asked for: a provider of ONNX Runtime, or a device."""
+    fact = record.conditions.get("providers")
+    first = str(fact.value).partition(",")[0].removesuffix("ExecutionProvider") if fact else ""
+    return first if first not in ("", "CPU") else record.spec.device
+
+
 def protocol_name(record: RunRecord) -> str:
     """Name the protocol with every part of it that was set: without them a number means little."""
     spec = record.spec

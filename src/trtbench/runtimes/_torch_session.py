@@ -17,6 +17,8 @@ from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery
 from trtbench.runtimes._session import Arrays, Spans
 
 Call = Callable[[], None]
+MODES_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
+"""Modes of torch.compile that launch CUDA graphs of their own."""
 GRAPH_WARMUP = 3
 """Calls before a capture: lazy initialisation and autotuning must be over."""
 
@@ -139,7 +141,10 @@ class _TorchSession:
                 "cudnn_benchmark": settings.cudnn_benchmark,
                 "device": self._torch.cuda.get_device_name(self._device),
             }
-        return {key: Fact(value=value) for key, value in found.items()}
+        facts = {key: Fact(value=value) for key, value in found.items()}
+        if self._device.type == "cuda" and settings.compile in MODES_WITH_GRAPHS:
+            facts["cuda_graph"] = Fact(value=True, source="implied")
+        return facts
 
 
 class CpuSession(_TorchSession):
