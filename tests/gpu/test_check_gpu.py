@@ -71,8 +71,9 @@ def test_each_precision_is_as_near_as_it_can_be(engines: list[str], told: Any) -
     words += side("onnxruntime", "tensorrt", "tensorrt", "tensorrt")
     found = told(*words, "--fail-if", "argmax_match<90%")["check"]
     drift = [each["checks"][0]["rel_l2"] for each in found["candidates"]]
-    assert drift[0] < 1e-5 < drift[1] < 1e-2, drift
-    assert drift[1] < drift[2] < 0.3, drift
+    assert drift[0] < 1e-5, drift
+    assert drift[1] < 1e-2, drift  # FP16 is allowed, not demanded: small layers may stay in FP32
+    assert max(drift[:2]) < drift[2] < 0.3, drift
     assert all(each["checks"][0]["items"] == 200 for each in found["candidates"])
 
 
