@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
-from trtbench.analysis.plan import half_width, iterations_per_launch, launches_needed
+from trtbench.analysis.plan import half_width, launches_needed
 from trtbench.analysis.summary import launch_interval
 
 
@@ -27,14 +26,3 @@ def test_launches_needed_grow_with_the_square_of_the_width() -> None:
     assert launches_needed(medians, target=width / 2) == 20
     assert launches_needed(medians, target=1.0) == 5
     assert launches_needed([1.0]) is None
-
-
-def test_a_launch_is_as_long_as_it_is_worth() -> None:
-    random = np.random.default_rng(0)
-    parts = [np.exp(0.16 * random.normal() + 0.30 * random.normal(size=450)) for _ in range(200)]
-    count = iterations_per_launch(parts, launch_cost_s=0.35, iteration_cost_s=0.7e-3)
-    expected = math.sqrt(0.35 / 0.7e-3) * 0.30 / 0.16
-    assert count == pytest.approx(expected, rel=0.15)
-    alike = [np.exp(0.3 * random.normal(size=450)) for _ in range(2)]
-    found = iterations_per_launch(alike, launch_cost_s=0.35, iteration_cost_s=1e-3)
-    assert found is None or found > 100

@@ -100,9 +100,7 @@ def test_classes(levels: tuple[float, ...], kind: str) -> None:
 def test_a_warm_up_is_cut_where_it_ends() -> None:
     result = segment(shaped(1.2, 1.0, 1.0))
     assert result.steady_from == pytest.approx(1000, abs=20)
-    assert result.usable_from == result.steady_from
     assert result.largest_change == pytest.approx(0.2, abs=0.01)
-    assert segment(shaped(1.2, 1.2, 1.0)).usable_from is None
 
 
 def test_outliers_are_no_segments() -> None:

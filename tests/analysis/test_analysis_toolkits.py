@@ -12,11 +12,7 @@ from trtbench.analysis.toolkits import (
     TOOLKIT_000_COMPARED,
     toolkit_000_block,
     toolkit_000_throughput_qps,
-    toolkit_001_stats,
-    toolkit_002_stats,
     toolkit_003_speedup,
-    trtexec_index,
-    trtexec_summary,
 )
 from trtbench.domain.samples import IterationTimes
 
@@ -40,19 +36,9 @@ def test_a_fast_engine_is_not_taken_for_seconds() -> None:
     assert toolkit_000_block(np.full(10, 2e-5))["mean_ms"] == pytest.approx(0.02)
 
 
-def test_the_other_toolkits_by_hand() -> None:
-    assert toolkit_001_stats(FIVE)["fps"] == pytest.approx(250.0)
-    assert toolkit_001_stats(FIVE)["p99"] == pytest.approx(9.76)
-    warmed = toolkit_002_stats(np.array([1.0, *[0.1] * 9]), batch=2)
-    assert warmed == pytest.approx({"avg": 100.0, "max": 100.0, "throughput": 20.0})
+def test_speedup_of_toolkit_003_by_hand() -> None:
     speedup = toolkit_003_speedup(np.full(5, 0.02), np.full(5, 0.01))
     assert speedup == pytest.approx({"speedup": 2.0, "fps_improvement_percent": 100.0})
-
-
-def test_trtexec_takes_the_maximum_for_p99_of_a_hundred() -> None:
-    assert trtexec_index(100, 99) == 99
-    assert trtexec_index(1000, 99) == 990
-    assert trtexec_summary(np.arange(1.0, 101.0))["p99"] == pytest.approx(100e3)
 
 
 def test_deltas_keep_the_unknown_unknown() -> None:

@@ -11,17 +11,13 @@ from made_runs import NASTY, made_profile, made_run, made_times, phased_times
 from PIL import Image
 
 from trtbench.domain.samples import (
-    EngineGraph,
     IterationTimes,
-    LayerInfo,
     LayerProfile,
     LayerTime,
-    TensorInfo,
     times_from_columns,
 )
 from trtbench.report.toolkit_files import data_files, per_layer_csv, summary, write_toolkit_files
-from trtbench.report.trtexec_files import graph_json, profile_json, times_json
-from trtbench.trtexec.layers import graph_from_json
+from trtbench.report.trtexec_files import profile_json, times_json
 from trtbench.trtexec.profile import profile_from_json
 
 LISTED = {
@@ -190,21 +186,3 @@ def test_a_profile_is_read_back_as_it_was() -> None:
     assert read.count == 100
     assert read.layers[0].name == NASTY
     assert read.layers[0].average_s == pytest.approx(1e-4)
-
-
-def test_a_graph_is_read_back_as_it_was() -> None:
-    tensor = TensorInfo(name="x", dimensions=(1, 3), format="Half", dtype="fp16", location="Device")
-    layer = LayerInfo(
-        name="conv",
-        type="Convolution",
-        inputs=(tensor,),
-        outputs=(tensor,),
-        tactic="sm90_xmma",
-        stream=0,
-        origin=("/conv/Conv", "/act/Relu"),
-        extra={"ParameterType": "Convolution"},
-    )
-    graph = EngineGraph(layers=(layer,), io_tensors=("x",))
-    assert graph_from_json(graph_json(graph), where="graph.json") == graph
-    names = EngineGraph(layers=(LayerInfo(name="a"),), io_tensors=("x",), detailed=False)
-    assert graph_from_json(graph_json(names), where="graph.json") == names

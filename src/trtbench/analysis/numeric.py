@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -94,16 +94,6 @@ def tensor_diffs(
             note = "the reference does not have it"
             found.append(_nothing(name, rtol, atol, elements=int(test[name].size), note=note))
     return tuple(found)
-
-
-def worst_diff(diffs: Iterable[TensorDiff]) -> TensorDiff | None:
-    """Give the output that is farthest off: not comparable, not finite, or by relative L2."""
-
-    def badness(diff: TensorDiff) -> tuple[bool, int, float]:
-        incomparable = diff.rel_l2 is None and diff.elements > 0
-        return incomparable, diff.nonfinite, diff.rel_l2 or 0.0
-
-    return max(diffs, key=badness, default=None)
 
 
 def is_unusual(diff: TensorDiff, *, precision: str) -> bool:

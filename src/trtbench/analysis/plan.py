@@ -1,4 +1,4 @@
-"""How long to measure: launches and iterations that reach a precision at least cost.
+"""How long to measure: launches that reach a precision.
 
 A run ends when its estimate is precise enough, never when a spread is small (a spread is what it
 is) and never when a difference becomes significant (waiting for that finds one).
@@ -13,7 +13,6 @@ import numpy as np
 
 from trtbench.analysis.distributions import t_quantile
 from trtbench.analysis.summary import LEVEL
-from trtbench.domain.samples import Column
 
 TARGET = 0.01
 """Half-width of the interval over launches to aim at: 1 %."""
@@ -34,22 +33,3 @@ def launches_needed(medians: Sequence[float], *, target: float = TARGET) -> int 
     if width is None:
         return None
     return max(len(medians), math.ceil(len(medians) * (width / target) ** 2))
-
-
-def iterations_per_launch(
-    launches: Sequence[Column], *, launch_cost_s: float, iteration_cost_s: float
-) -> int | None:
-    """Give the iterations per launch that cost least for a precision (Kalibera and Jones).
-
-    ``None`` when launches do not differ more than their iterations explain: then one long launch
-    is as good.
-    """
-    logs = [np.log(part) for part in launches if len(part) > 1]
-    if len(logs) < 2 or iteration_cost_s <= 0:
-        return None
-    within = float(np.mean([part.var(ddof=1) for part in logs]))
-    size = float(np.mean([len(part) for part in logs]))
-    between = float(np.var([part.mean() for part in logs], ddof=1)) - within / size
-    if between <= 0:
-        return None
-    return max(1, math.ceil(math.sqrt(launch_cost_s / iteration_cost_s * within / between)))

@@ -140,11 +140,6 @@ class Segmentation(Value, frozen=True, kw_only=True):
         last = self.means[-1] if self.means else 0.0
         return max((abs(m - last) / last for m in self.means), default=0.0) if last else 0.0
 
-    @property
-    def usable_from(self) -> int | None:
-        """Where to cut a warm-up: ``None`` when less than half of the series would remain."""
-        return self.steady_from if 2 * self.steady_from <= self.count else None
-
 
 def segment_launches(times: IterationTimes, *, column: str | None = None) -> list[Segmentation]:
     """Segment every launch of the headline, or of the column that was named."""

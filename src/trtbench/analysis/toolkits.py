@@ -6,7 +6,6 @@ deviation, throughput from the mean. Use them only where a file of theirs is wri
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import numpy as np
 from trtbench.domain.samples import Column
 
 TOOLKIT_000_PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 99, 99.5, 99.9, 100)
-TRTEXEC_PERCENTILES = (90, 95, 99)
 TOOLKIT_000_COMPARED = ("min", "max", "mean", "median", "p90", "p95", "p99")
 """Statistics in the rows of its PyTorch benchmark and its comparison."""
 
@@ -65,31 +63,6 @@ def toolkit_000_pt_metrics(column_s: Column) -> dict[str, float]:
     }
 
 
-def toolkit_001_stats(host_s: Column) -> dict[str, float]:
-    """Give toolkit 001's latency statistics in milliseconds, and fps = 1000 / mean."""
-    ms = np.asarray(host_s, dtype=np.float64) * 1e3
-    p50, p95, p99 = (float(value) for value in np.percentile(ms, (50, 95, 99)))
-    mean = float(ms.mean())
-    return {
-        "mean": mean,
-        "std": float(ms.std()),
-        "median": float(np.median(ms)),
-        "min": float(ms.min()),
-        "max": float(ms.max()),
-        "p50": p50,
-        "p95": p95,
-        "p99": p99,
-        "fps": 1e3 / mean,
-    }
-
-
-def toolkit_002_stats(host_s: Column, *, batch: int, warmup_share: float = 0.1) -> dict[str, float]:
-    """Give toolkit 002's average and largest latency (ms) after its warm-up, and inferences/s."""
-    ms = np.asarray(host_s, dtype=np.float64)[int(warmup_share * len(host_s)) :] * 1e3
-    average = float(ms.mean())
-    return {"avg": average, "max": float(ms.max()), "throughput": batch * 1e3 / average}
-
-
 def toolkit_003_stats(host_s: Column) -> dict[str, float]:
     """Give toolkit 003's mean, std, min and max in milliseconds, and FPS = 1 / mean."""
     ms = np.asarray(host_s, dtype=np.float64) * 1e3
@@ -111,30 +84,3 @@ def toolkit_003_speedup(baseline_s: Column, candidate_s: Column) -> dict[str, fl
         "speedup": baseline["mean"] / candidate["mean"],
         "fps_improvement_percent": (candidate["fps"] - baseline["fps"]) / baseline["fps"] * 100,
     }
-
-
-def trtexec_summary(
-    column_s: Column, *, percentiles: tuple[float, ...] = TRTEXEC_PERCENTILES
-) -> dict[str, float]:
-    """Give what trtexec prints of a column, in milliseconds, with its own percentile index."""
-    ms = np.sort(np.asarray(column_s, dtype=np.float64)) * 1e3
-    mean = float(ms.mean())
-    printed = {
-        "min": float(ms[0]),
-        "max": float(ms[-1]),
-        "mean": mean,
-        "median": float(np.median(ms)),
-    }
-    printed |= {f"p{p:g}": float(ms[trtexec_index(len(ms), p)]) for p in percentiles}
-    printed["cov"] = float(ms.std()) / mean if mean else math.nan
-    return printed
-
-
-def trtexec_index(n: int, percentile: float) -> int:
-    """Give the index trtexec takes: n - 1 - int((1 - p/100) n), in single precision.
-
-    With 100 samples its p99 is the maximum.
-    """
-    one = np.float32(1)
-    excluded = int((one - np.float32(percentile) / np.float32(100)) * np.float32(n))
-    return max(0, min(n - 1, n - 1 - excluded))

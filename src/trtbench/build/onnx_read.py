@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, OnnxTensor
-from trtbench.build._onnx_file import external_files, load_onnx, stored_tensors, subgraphs
+from trtbench.build._onnx_file import external_files, load_onnx, stored_tensors
 from trtbench.build.onnx_shapes import infer_values
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import UsageError, near_miss
@@ -264,8 +264,3 @@ def _attribute(attribute: AttributeProto) -> Attribute | None:
     if attribute.type in (kinds.INTS, kinds.FLOATS):
         return tuple(helper.get_attribute_value(attribute))
     return None
-
-
-def has_subgraphs(model: ModelProto) -> bool:
-    """Whether a model has If, Loop or Scan, whose bodies the estimates do not look into."""
-    return any(True for node in model.graph.node for _ in subgraphs(node))

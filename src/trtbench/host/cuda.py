@@ -33,7 +33,6 @@ NON_BLOCKING = 1
 """cudaStreamNonBlocking: no hidden waiting for the default stream."""
 CAPTURE_THREAD_LOCAL = "cudaStreamCaptureModeThreadLocal"
 
-_NO_MEMORY = 2
 _TOO_OLD, _NO_DEVICE = 35, 100
 
 Call = Callable[[], None]
@@ -305,10 +304,6 @@ def no_memory(needed: int, *, free: int, total: int) -> UnavailableError:
         },
         fix="a smaller --batch or fewer --streams; nvidia-smi shows who else holds memory",
     )
-
-
-def is_out_of_memory(code: Any) -> bool:
-    return int(code) == _NO_MEMORY
 
 
 def _no_device(code: int, text: str, driver: int) -> UnavailableError:

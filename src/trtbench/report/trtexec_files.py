@@ -12,11 +12,8 @@ import numpy as np
 
 from trtbench.domain.samples import (
     Column,
-    EngineGraph,
     IterationTimes,
-    LayerInfo,
     LayerProfile,
-    TensorInfo,
 )
 
 STAMPS = {
@@ -66,15 +63,6 @@ def profile_json(profile: LayerProfile) -> bytes:
     return _array([{"count": profile.count}, *layers])
 
 
-def graph_json(graph: EngineGraph) -> bytes:
-    """Write ``graph.json`` as the engine inspector words it; names only where no more is known."""
-    layers = [_layer(layer) if graph.detailed else layer.name for layer in graph.layers]
-    document: dict[str, object] = {"Layers": layers, **graph.extra}
-    if "I/O Tensors" not in graph.extra:
-        document["Bindings"] = list(graph.io_tensors)
-    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
-
-
 def _enqueue_stamps(times: IterationTimes) -> dict[str, Column | None]:
     if times.enqueue is None or times.start is None:
         return {}
@@ -97,26 +85,3 @@ def _array(rows: Iterable[dict[str, object]]) -> bytes:
     encode = msgspec.json.Encoder().encode
     lines = b"\n, ".join(encode(row) for row in rows)
     return b"[\n  " + lines + b"\n]\n" if lines else b"[\n]\n"
-
-
-def _layer(layer: LayerInfo) -> dict[str, object]:
-    told: dict[str, object] = {
-        "Name": layer.name,
-        "LayerType": layer.type,
-        "Inputs": [_tensor(each) for each in layer.inputs],
-        "Outputs": [_tensor(each) for each in layer.outputs],
-        "TacticName": None if layer.extra.get("TacticValue") == layer.tactic else layer.tactic,
-        "StreamId": layer.stream,
-        "Metadata": "\x1e".join(f"[ONNX Layer: {each}]" for each in layer.origin) or None,
-    }
-    return {key: value for key, value in told.items() if value is not None} | layer.extra
-
-
-def _tensor(tensor: TensorInfo) -> dict[str, object]:
-    told: dict[str, object] = {
-        "Name": tensor.name,
-        "Location": tensor.location,
-        "Dimensions": list(tensor.dimensions),
-        "Format/Datatype": tensor.format or tensor.dtype,
-    }
-    return {key: value for key, value in told.items() if value is not None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from trtbench.tasks._images import (
     resize_and_crop,
 )
 
-WORDNET = re.compile(r"n\d{8}")
 SIZE = 224
 MARGIN = 256 / 224
 """Images are scaled to this much more than is cut out of their centre."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from trtbench.analysis.apart import compare_apart
 from trtbench.analysis.comparability import blocking_reasons, differences
-from trtbench.analysis.deltas import toolkit_000_rows
+from trtbench.analysis.deltas import TOOLKIT_000_HEADER, toolkit_000_rows
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import Evidence, PairFacts
 from trtbench.analysis.verdict import (
@@ -153,10 +153,10 @@ def selftest(
 
 
 def compare_csv(baseline: Run, candidate: Run) -> str:
-    """The table toolkit 000 wrote: metric, pt, engine, engine_minus_pt, engine_over_pt_ratio."""
+    """The table toolkit 000 wrote."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio"])
+    writer.writerow(TOOLKIT_000_HEADER)
     for row in toolkit_000_rows(baseline, candidate):
         writer.writerow(row.cells())
     return text.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from trtbench.analysis.steady import Segmentation, segment_launches
@@ -219,11 +219,6 @@ def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
         load=_load(bare),
         energy=_energy(bare),
     )
-
-
-def with_pair(evidence: Evidence, pair: PairFacts) -> Evidence:
-    """Add the facts of a comparison."""
-    return replace(evidence, pair=pair)
 
 
 def _peaks(bare: Evidence) -> Peaks:

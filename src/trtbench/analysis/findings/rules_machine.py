@@ -12,7 +12,6 @@ from trtbench.domain.result import RunRecord, gpu_number
 
 LIMITING_REASONS = 0xE8
 """HW slowdown 0x8, SW thermal 0x20, HW thermal 0x40, HW power brake 0x80 (NVML)."""
-POWER_CAP = 0x4
 SHARING = ("display", "mig", "mps", "wddm")
 LIMITING_COUNTERS = ("power", "thermal", "board", "reliability", "power_brake")
 """``low_utilization`` and ``sync_boost`` also grow on an idle GPU and tell nothing."""
