@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,8 @@ from trtbench.workflows.quantize import Data, quant_spec, run_quantize
 from typed_models import typed
 
 DIGITS = demo_file("digits.onnx")
+OLD_RUNTIME = tuple(int(part) for part in version("onnxruntime").split(".")[:2]) < (1, 24)
+"""The newest for Python 3.10."""
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +216,9 @@ def test_arithmetic_with_dimensions_stays_exact(tmp_path: Path) -> None:
     assert np.all(found == 2)  # in FP16, 4097 - 4095 would be 1 or 0
 
 
+@pytest.mark.skipif(
+    OLD_RUNTIME, reason="FP16 kernels of ONNX Runtime before 1.24 are 17 % off here"
+)
 def test_a_quantized_model_can_be_cast_too(tmp_path: Path, images: np.ndarray) -> None:
     made = cast(load_onnx(demo_file("digits.int8.onnx")), precision="fp16")
     path = saved(made.model, tmp_path / "m.onnx")
@@ -511,6 +517,11 @@ def test_control_flow_is_left_alone_and_the_rest_is_converted(
 ) -> None:
     source = control_flow(tmp_path / "net.onnx", op)
     data = Data(calibration="random" if precision == "int8" else None, items=32)
+    if OLD_RUNTIME and (op, precision) == ("Loop", "int8"):
+        with pytest.raises(InputError, match="could not quantize") as caught:
+            run_quantize(quant_spec(source, precision=precision), data=data)
+        assert "pip install -U onnxruntime" in str(caught.value.fix)
+        return
     sidecar = run_quantize(quant_spec(source, precision=precision), data=data)
     assert sidecar.changed == {"MatMul": 2}
     (diff,) = sidecar.difference

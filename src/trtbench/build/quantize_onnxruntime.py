@@ -73,14 +73,29 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
     return _finish(spec, raw, kept)
 
 
+_SLIPS = (KeyError, AttributeError, IndexError, TypeError)
+"""What its quantizer raises over graphs it was not made for."""
+
+
 def _refused(problem: Exception, spec: QuantSpec) -> InputError:
-    reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    reason = (str(problem).strip().splitlines() or [""])[0]
     random = spec.calibration is not None and spec.calibration.kind == "random"
-    data = random and "while running" in reason
+    fix = None
+    if random and "while running" in reason:
+        fix = "--calibration data.npz with inputs that the model takes"
+    elif isinstance(problem, _SLIPS):
+        reason = f"{type(problem).__name__}: {reason}"
+        fix = (
+            "another onnxruntime (pip install -U onnxruntime), or --exclude the node it trips over"
+        )
     return InputError(
         "ONNX Runtime could not quantize the model",
-        facts={"reason": reason, "method": spec.method},
-        fix="--calibration data.npz with inputs that the model takes" if data else None,
+        facts={
+            "reason": reason,
+            "method": spec.method,
+            "onnxruntime": versions().get("onnxruntime"),
+        },
+        fix=fix,
     )
 
 
