@@ -18,6 +18,7 @@ from typing import NoReturn
 import msgspec
 import numpy as np
 
+from trtbench.build.builders import BUILDERS
 from trtbench.domain.codec import job_from_json, json_from_value
 from trtbench.domain.feed import Feed
 from trtbench.domain.job import (
@@ -36,10 +37,7 @@ from trtbench.domain.job import (
 )
 from trtbench.domain.samples import IterationTimes
 from trtbench.errors import FULL, ProgramError, TrtbenchError, UsageError
-from trtbench.registry import Registry
-
-RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
-BUILDERS = Registry("trtbench.build.builders", noun="builder")
+from trtbench.runtimes import RUNTIMES
 
 PROGRESS_S = 0.2
 """How often progress within a stage is told; a builder takes thousands of steps."""
@@ -107,7 +105,7 @@ def main(arguments: list[str]) -> int:
         return EXIT_TOLD
     except (Exception, SystemExit) as problem:
         with contextlib.suppress(OSError):
-            traceback.print_exc()
+            _log(problem)
         _tell(folder, _failure(problem, stage=events.stage), events)
         return EXIT_TOLD
     return 0
@@ -145,7 +143,8 @@ def _infer(job: InferJob, *, folder: Path, events: Events) -> None:
 def _stream(job: InferJob, feed: Feed, *, folder: Path, events: Events) -> None:
     from trtbench.host.versions import library_versions
     from trtbench.runtimes._stream import stream
-    from trtbench.tasks._feed import TASKS, open_feed
+    from trtbench.tasks import TASKS
+    from trtbench.tasks._feed import open_feed
 
     runtime = RUNTIMES.load(job.spec.runtime)
     if not hasattr(runtime, "open_session"):
@@ -217,6 +216,14 @@ def _worker_error(problem: TrtbenchError, *, stage: str) -> WorkerError:
         program_status=problem.program_status if isinstance(problem, ProgramError) else None,
         log_tail=problem.log_tail if isinstance(problem, ProgramError) else (),
     )
+
+
+def _log(problem: BaseException) -> None:
+    """Write where it happened; of memory that ran out, only how much was wanted."""
+    if isinstance(problem, MemoryError):
+        sys.stderr.write(f"{problem}\n" if str(problem) else "")
+    else:
+        traceback.print_exc()
 
 
 def _failure(problem: Exception | SystemExit, *, stage: str) -> WorkerError:

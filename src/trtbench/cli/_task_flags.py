@@ -39,17 +39,17 @@ class TaskCommand(click.Command):
         return [*params[:-1], *own, params[-1]]  # --help stays last
 
     def _flags(self, task: str) -> list[Flag]:
-        from trtbench.registry import Registry
+        from trtbench.tasks import TASKS
 
-        flags = Registry("trtbench.tasks", noun="task").load(task).FLAGS
+        flags = TASKS.load(task).FLAGS
         return [flag for flag in flags if flag.preprocessing or not self.preprocessing_only]
 
 
 def settings_from_flags(task: str, flags: dict[str, Any], *, data: str) -> dict[str, Scalar]:
     """Take a task's settings out of a command's flags."""
-    from trtbench.registry import Registry
+    from trtbench.tasks import TASKS
 
-    own = Registry("trtbench.tasks", noun="task").load(task).FLAGS
+    own = TASKS.load(task).FLAGS
     given = {flag.key: flags.get(flag.key, flag.default) for flag in own}
     return {"data": data, **given}
 

@@ -51,7 +51,7 @@ _SPEC_FLAGS = (
 )
 
 
-@click.command("bench")
+@click.command("bench", short_help="Measure a model in a fresh process and keep the run.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("extra", nargs=-1, type=click.UNPROCESSED)
 @measure_options
@@ -104,7 +104,8 @@ def command(**flags: Any) -> None:
 
 def spec_from_flags(flags: dict[str, Any], config: Any) -> Any:
     """Make the spec of a run from the flags of a measuring command."""
-    from trtbench.workflows.spec import RUNTIMES, run_spec
+    from trtbench.runtimes import RUNTIMES
+    from trtbench.workflows.spec import run_spec
 
     if flags["runtime"] is not None:
         RUNTIMES.load(flags["runtime"])  # a wrong name is said before a missing file is
@@ -148,7 +149,7 @@ def show_plan(spec: Any, *, as_json: bool) -> None:
     """Print the job, and the commands it would run where there are any."""
     from trtbench.cli._plan import show_job
     from trtbench.domain.job import BenchJob
-    from trtbench.workflows.spec import RUNTIMES
+    from trtbench.runtimes import RUNTIMES
 
     describe = getattr(RUNTIMES.load(spec.runtime), "command_lines", None)
     show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)

@@ -112,7 +112,7 @@ _SPEC_FLAGS = (
 )
 
 
-@click.command("build", cls=InputShapeCommand)
+@click.command("build", short_help="Build an engine from an ONNX file.", cls=InputShapeCommand)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("extra", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The engine to write.")
@@ -199,8 +199,8 @@ def _conduct(flags: dict[str, Any], config: Any, spec: BuildSpec, talk: Listener
 
 
 def _show_plan(spec: BuildSpec, *, as_json: bool) -> None:
+    from trtbench.build.builders import BUILDERS
     from trtbench.domain.job import BuildJob
-    from trtbench.workflows.build import BUILDERS
 
     describe = getattr(BUILDERS.load(spec.runtime), "command_lines", None)
     show_job(BuildJob(spec=spec), describe(spec) if describe else [], as_json=as_json)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FILES = (".toml", ".yaml", ".yml")
 
 
-@click.command("sweep")
+@click.command("sweep", short_help="Measure every case of a matrix.")
 @click.argument("models", nargs=-1)
 @click.option("--preset", metavar="NAME", help="classification, depth, pose or stgcn.")
 @click.option("--precision", metavar="LIST", help="fp32,fp16,int8; as-is takes the file's own.")
@@ -154,8 +154,8 @@ def _task_settings(flags: dict[str, Any], matrix: Matrix) -> dict[str, Any] | No
     """Read ``gt=truth``, each value in the kind that the task's flag has."""
     if not flags["task_options"]:
         return None
+    from trtbench.tasks import TASKS
     from trtbench.tasks._contract import settings_from_text
-    from trtbench.tasks._feed import TASKS
 
     told = pairs_from_flags(flags["task_options"])
     own = TASKS.load(flags["task"] or matrix.task).FLAGS

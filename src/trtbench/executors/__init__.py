@@ -3,3 +3,9 @@
 Each module has ``open_executor(settings)``. An executor does not know what a job measures: a value
 in, a folder out.
 """
+
+from __future__ import annotations
+
+from trtbench.registry import Registry
+
+EXECUTORS = Registry("trtbench.executors", noun="executor")

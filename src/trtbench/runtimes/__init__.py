@@ -9,3 +9,9 @@ A runtime does not know the other runtimes, nor who started it. Its module has:
 ``bench(spec, ...)`` measure one launch; see ``_bench.Bench``
 ``open_session``     for runtimes that live in the worker's process: see ``_session.Session``
 """
+
+from __future__ import annotations
+
+from trtbench.registry import Registry
+
+RUNTIMES = Registry("trtbench.runtimes", noun="runtime")

@@ -3,3 +3,9 @@
 A task knows files, arrays and ground truth; it does not know runtimes, processes, stores or
 reports. ``_contract.py`` says what a file must offer; names that begin with ``_`` are no tasks.
 """
+
+from __future__ import annotations
+
+from trtbench.registry import Registry
+
+TASKS = Registry("trtbench.tasks", noun="task")

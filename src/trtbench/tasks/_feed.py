@@ -16,10 +16,8 @@ from trtbench.domain.feed import Feed
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
-from trtbench.registry import Registry
+from trtbench.tasks import TASKS
 from trtbench.tasks._contract import Array, Arrays, Source, Tensors
-
-TASKS = Registry("trtbench.tasks", noun="task")
 
 _ITEM_SEEDS = 2**32
 """Every item has a seed of its own, so that a batch of any size holds the same items."""

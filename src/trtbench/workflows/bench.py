@@ -28,8 +28,8 @@ from trtbench.executors.local import check_interpreter, run_job
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
 from trtbench.host.locks import hold
-from trtbench.registry import Registry
 from trtbench.report.trtexec_files import profile_json
+from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import (
     PROFILE,
     new_id,
@@ -48,8 +48,6 @@ from trtbench.workflows.files import write_run_files
 from trtbench.workflows.progress import Event, Listener, silent
 from trtbench.workflows.stamps import conditions_of_engine, stamps_of_engine
 from trtbench.workflows.watch import Watch, watching
-
-RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
 
 PATIENCE_S = 600.0
 """Added to the expected length of a launch before it counts as hung."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from trtbench.analysis.inspection import parameters_of
+from trtbench.build.builders import BUILDERS
 from trtbench.build.onnx_read import count_parameters
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json
@@ -31,7 +32,6 @@ from trtbench.executors.local import check_interpreter, run_job
 from trtbench.host.environment import read_environment
 from trtbench.host.locks import hold
 from trtbench.host.models import model_ref, sha256_of
-from trtbench.registry import Registry
 from trtbench.store.directory import now, remove_abandoned, scratch_directory
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
@@ -51,8 +51,6 @@ from trtbench.workflows.progress import Event
 from trtbench.workflows.stamps import stamps_of_onnx
 
 __all__ = ["build_spec", "profiles_from_shapes", "run_build"]
-
-BUILDERS = Registry("trtbench.build.builders", noun="builder")
 
 DEFAULT_BUILDER = "trtexec"
 PATIENCE_S = 6 * 3600.0

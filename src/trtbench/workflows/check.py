@@ -20,8 +20,9 @@ from trtbench.host.arrays import refuse_missing
 from trtbench.host.chunks import Chunks
 from trtbench.host.models import format_of
 from trtbench.store.store import Store
+from trtbench.tasks import TASKS
 from trtbench.tasks._contract import completed
-from trtbench.tasks._feed import TASKS, open_feed
+from trtbench.tasks._feed import open_feed
 from trtbench.workflows.bench import Conduct
 from trtbench.workflows.config import Config
 from trtbench.workflows.failure import Failed, Failures

@@ -15,12 +15,13 @@ from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError
 from trtbench.host import nvml, tools, versions
 from trtbench.host.machine import container
+from trtbench.runtimes import RUNTIMES
 from trtbench.units import text_from_bytes
-from trtbench.workflows.probe import probe, runtimes
+from trtbench.workflows.probe import probe
 
 Status = Literal["ok", "missing", "broken", "info"]
 
-RUNTIMES = "runtimes"
+WORKING = "runtimes"
 NEEDED = ("numpy", "scipy", "onnx", "onnxruntime", "nvidia-ml-py")
 OPTIONAL = ("torch", "torchvision", "tensorrt", "tensorrt-rtx", "cuda-bindings")
 
@@ -56,7 +57,7 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     @property
     def working_runtimes(self) -> tuple[str, ...]:
         """The runtimes a benchmark can use here."""
-        return tuple(c.name for c in self.group(RUNTIMES).checks if c.status == "ok")
+        return tuple(c.name for c in self.group(WORKING).checks if c.status == "ok")
 
 
 class Configured(Protocol):
@@ -77,7 +78,7 @@ def diagnose(*, config: Configured | None = None) -> Diagnosis:
     gpus = nvml.gpus()
     named = {
         "Python and packages": _packages(gpus),
-        RUNTIMES: [_runtime(name, settings=settings) for name in runtimes().names()],
+        WORKING: [_runtime(name, settings=settings) for name in RUNTIMES.names()],
         "GPU and driver": _gpus(gpus),
         "tools": [_trtexec()],
         "store": _store(settings),

@@ -23,7 +23,7 @@ from trtbench.errors import UsageError
 from trtbench.executors.local import Assignment, check_interpreter, run_jobs
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
-from trtbench.registry import Registry
+from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, read_samples, write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.workflows.bench import (
@@ -39,8 +39,6 @@ from trtbench.workflows.bench import (
 from trtbench.workflows.failure import fail_job
 from trtbench.workflows.files import write_run_files
 from trtbench.workflows.progress import Event
-
-RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
 
 Mode = Literal["auto", "one-process", "lock-step", "launches"]
 

@@ -15,13 +15,13 @@ import msgspec
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UnavailableError
+from trtbench.executors import EXECUTORS
 from trtbench.executors._request import Executor, Needs, Partner, Request, Settings
-from trtbench.registry import Registry
+from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
 from trtbench.workflows.bench import (
     PATIENCE_S,
-    RUNTIMES,
     Conduct,
     cached_from_run,
     expected_s,
@@ -32,8 +32,6 @@ from trtbench.workflows.progress import Event
 
 if TYPE_CHECKING:
     from trtbench.workflows.compare import Asked
-
-EXECUTORS = Registry("trtbench.executors", noun="executor")
 
 T = TypeVar("T")
 

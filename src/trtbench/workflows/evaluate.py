@@ -20,8 +20,9 @@ from trtbench.host.chunks import Chunks
 from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
+from trtbench.tasks import TASKS
 from trtbench.tasks._contract import Judgement, Predicted, completed
-from trtbench.tasks._feed import TASKS, open_feed
+from trtbench.tasks._feed import open_feed
 from trtbench.workflows.bench import Conduct
 from trtbench.workflows.check import pick, side_spec
 from trtbench.workflows.config import Config

@@ -17,7 +17,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError
 from trtbench.executors.local import WORKER_NEEDS
 from trtbench.host.process import Exit, run_process, tail
-from trtbench.registry import Registry
+from trtbench.runtimes import RUNTIMES
 
 TIMEOUT_S = 60.0
 """A large library on a cold disk takes half a minute to import; longer is a hang."""
@@ -40,11 +40,6 @@ class Answer(Value, frozen=True, kw_only=True):
     problem: str | None = None
     """Why it could not answer: a broken import, a crash, a hang."""
     fix: str | None = None
-
-
-def runtimes() -> Registry:
-    """Return the registry of runtimes."""
-    return Registry("trtbench.runtimes", noun="runtime")
 
 
 def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> Answer:
@@ -72,7 +67,7 @@ def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT
 def answer(name: str, *, events: int) -> None:
     """Answer for one runtime, in the child: first the fix, then whether it works."""
     try:
-        module = runtimes().load(name)
+        module = RUNTIMES.load(name)
         _say(events, fix=module.fix())
         _say(events, reason=module.available())
     except (Exception, SystemExit) as problem:

@@ -10,7 +10,8 @@ from trtbench.build.quantize_data import Items
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
-from trtbench.tasks._feed import TASKS, has_rows
+from trtbench.tasks import TASKS
+from trtbench.tasks._feed import has_rows
 
 
 def task_items(

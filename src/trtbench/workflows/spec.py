@@ -25,11 +25,9 @@ from trtbench.errors import UsageError, near_miss
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.models import model_ref
 from trtbench.host.torch_models import is_named
-from trtbench.registry import Registry
+from trtbench.runtimes import RUNTIMES
 from trtbench.units import hertz_from_text, seconds_from_text
 from trtbench.workflows.config import Config
-
-RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
 
 DEFAULT_RUNTIMES = {"onnx": "onnxruntime", "engine": "tensorrt", "torch": "torch"}
 """What executes a model of this format when nobody says."""

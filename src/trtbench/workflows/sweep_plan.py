@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from trtbench.build.builders import BUILDERS
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError, UsageError
@@ -22,15 +23,13 @@ from trtbench.host.environment import read_environment
 from trtbench.host.models import model_ref, sha256_of
 from trtbench.host.programs import help_text, trtexec_binary
 from trtbench.host.versions import library_versions
-from trtbench.registry import Registry
+from trtbench.runtimes import RUNTIMES
+from trtbench.tasks import TASKS
 from trtbench.tasks._contract import completed
-from trtbench.tasks._feed import TASKS
 from trtbench.trtexec.command import abilities_from_help
 from trtbench.workflows.config import Config
-from trtbench.workflows.spec import DEFAULT_RUNTIMES, RUNTIMES
+from trtbench.workflows.spec import DEFAULT_RUNTIMES
 from trtbench.workflows.sweep_matrix import Case, Matrix, cases_from_matrix
-
-BUILDERS = Registry("trtbench.build.builders", noun="builder")
 
 StepKind = Literal["export", "quantize", "build", "eval"]
 ORDER: tuple[StepKind, ...] = ("export", "quantize", "build", "eval")

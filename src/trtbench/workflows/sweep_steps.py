@@ -12,6 +12,7 @@ from trtbench.build._onnx_file import load_onnx
 from trtbench.build.onnx_read import input_specs
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import InputError, UnavailableError
+from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct
@@ -20,7 +21,6 @@ from trtbench.workflows.config import Config
 from trtbench.workflows.evaluate import Asked, run_evaluation, scores_of
 from trtbench.workflows.export import export_spec, input_shapes, run_export
 from trtbench.workflows.quantize import Data, quant_spec, run_quantize
-from trtbench.workflows.spec import RUNTIMES
 from trtbench.workflows.sweep_cache import Cache, Made, made_from_file
 from trtbench.workflows.sweep_matrix import Matrix
 from trtbench.workflows.sweep_plan import Step
