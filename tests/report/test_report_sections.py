@@ -207,8 +207,8 @@ def test_sweeps_are_ordered_by_network_batch_and_precision() -> None:
     assert column(found, "network") == ["net"] * 6
     assert column(found, "batch") == [1, 1, 1, 8, 8, 8]
     assert column(found, "precision") == ["fp32", "fp16", "int8"] * 2
-    assert found.rows[-1][-4].shown == "76.13 %"
-    assert found.rows[-1][-3].shown == "93.00 %"
+    assert found.rows[-1][-5].shown == "76.13 %"
+    assert found.rows[-1][-4].shown == "93.00 %"
     chart = figure(document, "inference_time_bar_all").chart
     assert isinstance(chart, Bars)
     assert not chart.stacked

@@ -86,3 +86,19 @@ def headline_title(runs: Sequence[Run]) -> str:
     if len(kinds) == 1:
         return f"{PHASES[kinds.pop()]} time"
     return "Latency, host or device"
+
+
+def words_on_protocols(runs: Sequence[Run]) -> str | None:
+    """Warn where times of different protocols stand side by side: they mean different things."""
+    names = list(dict.fromkeys(run.record.spec.protocol for run in runs))
+    if len(names) < 2:
+        return None
+    return (
+        f"Measured by different protocols ({', '.join(names)}): "
+        "times of one protocol do not compare with those of another."
+    )
+
+
+def overlapping(run: Run) -> bool:
+    """Tell whether several queries were in flight at once, so that one over latency is no rate."""
+    return run.record.spec.streams > 1 or run.record.spec.protocol == "pipeline"

@@ -7,27 +7,75 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from trtbench.domain.result import FailedRun, Run, RunRecord
 from trtbench.domain.spec import RunSpec
 from trtbench.units import text_from_rate, text_from_seconds
 
 _ENDING = re.compile(r"\.(onnx|engine|plan|trt|pt|pth|pt2|ts)$", re.IGNORECASE)
+_SOURCE = re.compile(r"^(torchvision|timm|ultralytics):", re.IGNORECASE)
 _PRECISION = re.compile(r"([._-](fp32|tf32|fp16|bf16|int8|fp8|best|half|qdq))+$", re.IGNORECASE)
+
+MAIN = (
+    "model", "runtime", "device", "precision", "batch", "protocol", "threads", "streams",
+    "options", "host",
+)  # fmt: skip
+"""Told of every run where it differs among them."""
+FURTHER = (("cuda_graph", "transfers", "asked_device"), ("tags",))
+"""Told only where names would be equal without it: most follow from the protocol."""
 
 
 def labels_from_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     """Name every run by what differs among the runs; no two names are equal."""
     records = [run.record for run in runs]
     facts = [_facts(record) for record in records]
-    differing = [key for key in facts[0] if len({each[key] for each in facts}) > 1] if facts else []
+    for fact, options in zip(facts, _options(records), strict=True):
+        fact["options"] = options
+    differing = [key for key in MAIN if len({each[key] for each in facts}) > 1]
     if "model" in differing and _told_by_precision(records):
         differing.remove("model")
-    names = [" · ".join(each[key] for key in differing if each[key]) for each in facts]
-    names = [" ".join(name.split()) for name in names]
+    names = [_joined(each, differing) for each in facts]
+    for keys in FURTHER:
+        names = _told_apart(names, facts, keys)
     names = [name or model_name(record) for name, record in zip(names, records, strict=True)]
     return _unique(names)
+
+
+def _joined(facts: Mapping[str, str], keys: Iterable[str]) -> str:
+    return " ".join(" · ".join(facts[key] for key in keys if facts[key]).split())
+
+
+def _told_apart(names: list[str], facts: list[dict[str, str]], keys: tuple[str, ...]) -> list[str]:
+    """Add to names that are alike, and to no others, what differs among their runs."""
+    alike: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        alike.setdefault(name, []).append(index)
+    result = list(names)
+    for name, members in alike.items():
+        differing = [key for key in keys if len({facts[index][key] for index in members}) > 1]
+        for index in members:
+            result[index] = " · ".join(filter(None, (name, _joined(facts[index], differing))))
+    return result
+
+
+def _options(records: Sequence[RunRecord]) -> list[str]:
+    """Tell the options that differ among runs of one runtime, but no precision a second time."""
+    told = [
+        {key: str(value) for key, value in each.spec.options.items() if key != precision_name(each)}
+        for each in records
+    ]
+    runtimes = [record.spec.runtime for record in records]
+    differing = {
+        (runtime, key)
+        for runtime in set(runtimes)
+        for key in {key for each in told for key in each}
+        if len({t.get(key) for t, r in zip(told, runtimes, strict=True) if r == runtime}) > 1
+    }
+    return [
+        " ".join(f"{key}={each[key]}" for key in each if (runtime, key) in differing)
+        for each, runtime in zip(told, runtimes, strict=True)
+    ]
 
 
 def _told_by_precision(records: Sequence[RunRecord]) -> bool:
@@ -43,8 +91,11 @@ def model_name(record: RunRecord | FailedRun) -> str:
 
 
 def network_name(record: RunRecord | FailedRun) -> str:
-    """Give the name that a network's files share: ``resnet18`` of ``resnet18.fp16.engine``."""
-    name = model_name(record)
+    """Give the name that a network's files share: ``resnet18`` of ``resnet18.fp16.engine``.
+
+    A model of a library goes by its name there: ``torchvision:resnet18`` is ``resnet18``, too.
+    """
+    name = _SOURCE.sub("", model_name(record)) or model_name(record)
     stem = _ENDING.sub("", name) or name
     return _PRECISION.sub("", stem) or stem
 
@@ -102,20 +153,29 @@ def shortened(name: str, *, length: int = 44) -> str:
     return f"{name[:head]}…{name[-(length - 1 - head) :]}"
 
 
+def shortened_apart(names: Sequence[str], *, length: int = 44) -> list[str]:
+    """Shorten names that stand side by side, but never two different ones to the same."""
+    while True:
+        short = [shortened(name, length=length) for name in names]
+        if len(set(short)) == len(set(names)) or length > max(map(len, names)):
+            return short
+        length += 8
+
+
 def _facts(record: RunRecord) -> dict[str, str]:
     spec: RunSpec = record.spec
     return {
         "model": model_name(record),
         "runtime": spec.runtime,
+        "device": device_name(record) or "",
         "precision": precision_name(record) or "",
         "batch": f"batch {record.batch}" if record.batch else "",
         "protocol": spec.protocol,
         "threads": f"{spec.threads} threads" if spec.threads else "",
-        "streams": "1 stream" if spec.streams == 1 else f"{spec.streams} streams",
+        "streams": f"{spec.streams} streams" if spec.streams > 1 else "",
         "cuda_graph": "CUDA graph" if spec.cuda_graph == "on" else "no CUDA graph",
         "transfers": "with transfers" if spec.transfers else "no transfers",
-        "device": spec.device or "",
-        "options": " ".join(f"{key}={value}" for key, value in spec.options.items()),
+        "asked_device": spec.device or "",
         "tags": " ".join(record.tags),
         "host": record.environment.host,
     }

@@ -11,7 +11,7 @@ from trtbench.domain.samples import Column
 from trtbench.report.charts import Box, Boxes
 from trtbench.report.document import Block, Cell, Figure, Heading, table_from_rows
 from trtbench.report.drawn import Drawn, words_beyond
-from trtbench.report.facts import headline_summary
+from trtbench.report.facts import headline_summary, overlapping, words_on_protocols
 from trtbench.report.numbers import Unit, text_from_duration, text_from_number
 from trtbench.report.sampling import View, view_of
 
@@ -19,6 +19,7 @@ MOST_BOXES = 40
 BOXES_WITH_TABLE = 4
 """More columns than this do not fit below a picture."""
 MOST_OUTLIERS = 60
+BOX_CAPTION = "Box: quartiles and median. Whiskers: last sample within 1.5 box lengths."
 
 HEADINGS = (
     Heading(key="run", title="Run"),
@@ -40,7 +41,8 @@ def speed_blocks(drawn: Drawn) -> list[Block]:
         (name, *_numbers(run, unit)) for name, run in zip(drawn.names, drawn.runs, strict=True)
     ]
     caption = (
-        "FPS is one over the mean latency times the batch: items per second, one query at a time."
+        "FPS is the batch over the mean latency: items per second, one query at a time. It is not "
+        "told where queries overlap: see the items per second of the summary."
     )
     table = table_from_rows("speed_benchmark", headings=HEADINGS, rows=rows, caption=caption)
     return [_figure(drawn.part(0, MOST_BOXES), rows), table]
@@ -60,7 +62,7 @@ def _figure(part: Drawn, rows: Sequence[tuple[Cell | str, ...]]) -> Figure:
             boxes=boxes,
             statistics=_statistics(rows) if len(rows) <= BOXES_WITH_TABLE else (),
         ),
-        caption="Box: quartiles and median. Whiskers: last sample within 1.5 box lengths.",
+        caption=" ".join(filter(None, (BOX_CAPTION, words_on_protocols(part.runs)))),
     )
 
 
@@ -90,7 +92,8 @@ def _numbers(run: Run, unit: Unit) -> list[Cell]:
         (head.min, None),
         (head.max, None),
     ]
-    fps = run.record.items_per_query / head.mean if head.mean else None
+    alone = head.mean and not overlapping(run)
+    fps = run.record.items_per_query / head.mean if alone else None
     return [
         *(
             Cell(

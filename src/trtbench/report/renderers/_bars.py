@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Canvas
 
 from trtbench.report import style
 from trtbench.report.charts import Bars, Box, Boxes
-from trtbench.report.labels import shortened
+from trtbench.report.labels import shortened_apart
 from trtbench.report.numbers import text_from_number
 from trtbench.report.renderers._axes import LEGEND_COLUMNS, dress, legend
 from trtbench.report.renderers._glyphs import printable
@@ -98,7 +98,8 @@ def _room(canvas: Canvas, chart: Boxes) -> Any:
     heights = [len(chart.boxes) + 1.2, 0.5 * len(chart.statistics) + 1]
     axes, below = canvas.subplots(2, 1, height_ratios=heights)
     below.axis("off")
-    names = [shortened(box.name, length=TABLE_LETTERS // len(chart.boxes)) for box in chart.boxes]
+    length = TABLE_LETTERS // len(chart.boxes)
+    names = shortened_apart([box.name for box in chart.boxes], length=length)
     table = below.table(
         cellText=[[printable(words) for words in row[1:]] for row in chart.statistics],
         rowLabels=[row[0] for row in chart.statistics],
@@ -138,7 +139,7 @@ def _draw_boxes(axes: Any, boxes: Sequence[Box]) -> None:
 
 def _name_rows(axes: Any, names: Sequence[str], *, below: Sequence[str | None] = ()) -> None:
     """Name rows, and say in a second line what lies outside the drawn range."""
-    shown = [shortened(name, length=NAME_LENGTH) for name in names]
+    shown = shortened_apart(names, length=NAME_LENGTH)
     if any(below):
         shown = [
             f"{name}\n{words} ▸" if words else name

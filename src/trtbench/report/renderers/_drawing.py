@@ -28,7 +28,7 @@ ROOMY_BOXES = 20
 """More boxes than this stand as close as bars."""
 FRAME_IN = 1.9
 """Room for title, caption and axis around panels and bars."""
-LEGEND_IN = 0.25
+LEGEND_IN = 0.29
 """Room for each name of a long legend."""
 CAPTION_COLUMNS = 88
 EVERYWHERE = "−▸…□"
@@ -93,7 +93,7 @@ def _height(figure: Figure) -> float:
     if isinstance(chart, Histogram):
         return _stack(len(chart.groups))
     names = sum(bool(line.name) for line in chart.panels[0].lines)
-    return _stack(len(chart.panels)) + LEGEND_IN * max(0, names - 4)
+    return _stack(len(chart.panels)) + LEGEND_IN * max(0, names - 2)
 
 
 def _stack(panels: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.report.charts import Bars, Boxes
+from trtbench.report.labels import shortened_apart
 from trtbench.report.numbers import text_from_number
 from trtbench.report.renderers._plot_parts import Spec, axis_spec, ink, rounded, words
 
@@ -88,9 +89,10 @@ def boxes(chart: Boxes) -> Spec:
 
 
 def _names(names: Sequence[str]) -> Spec:
+    short = shortened_apart(names, length=LABEL_LENGTH)
     return {
         "tickvals": list(range(len(names))),
-        "ticktext": [words(name, length=LABEL_LENGTH) for name in names],
+        "ticktext": [words(each, length=len(each)) for each in short],
         "range": [len(names) - 0.4, -0.6],
         "automargin": True,
         "showgrid": False,

@@ -28,6 +28,13 @@ GAP_PX = 44
 OWN_GAP_PX = 70
 """Between panels that each have an x axis with numbers."""
 FRAME_PX = 110
+LEGEND_PX = 20
+"""A row of the legend."""
+LEGEND_LETTERS = 120
+"""That fit side by side on a page, each name with HANDLE letters for its mark."""
+HANDLE = 8
+FREE_ROWS = 2
+"""Rows of a legend that the frame has room for."""
 TITLE_PX = 24
 """Above the first panel, between its title and the legend."""
 
@@ -57,7 +64,16 @@ def lines(chart: Lines) -> Spec:
     layout["hovermode"] = "closest"
     if any(panel.y for panel in chart.panels):
         layout["legend"] = {"y": round(1 + TITLE_PX / plot_px, 4)}
-    return {"data": data, "layout": layout, "height": height}
+    return {"data": data, "layout": layout, "height": height + _legend_px(data)}
+
+
+def _legend_px(data: list[Spec]) -> int:
+    """Tell what a long legend takes, so that the curves below it keep their height."""
+    names = [len(trace["name"]) + HANDLE for trace in data if trace["showlegend"]]
+    if not names:
+        return 0
+    rows = -(-len(names) // max(1, LEGEND_LETTERS // max(names)))
+    return LEGEND_PX * max(0, rows - FREE_ROWS)
 
 
 class _Place:

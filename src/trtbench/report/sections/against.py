@@ -19,7 +19,7 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
-from trtbench.report.labels import labels_from_runs, shortened
+from trtbench.report.labels import labels_from_runs, network_name, shortened_apart
 from trtbench.report.numbers import MISSING, text_from_number
 
 ORDER = 45
@@ -51,14 +51,34 @@ def make(runs: Sequence[Run]) -> Section | None:
 
 
 def pairs_from_runs(runs: Sequence[Run]) -> list[Pair]:
-    """Pair PyTorch with the engines of the same batch, and the sides of comparisons."""
+    """Pair PyTorch with the engines of the same network and batch, and sides of comparisons.
+
+    Of the engines, those measured by the same protocol are taken where there are any.
+    """
     named = list(zip(labels_from_runs(runs), runs, strict=True))
     found: dict[tuple[str, str], Pair] = {}
     for name, run in named:
+        engines = _engines_of(run, runs) if _torch(run) else ()
         for other_name, other in named:
-            if (_torch(run) and _engine(other) and _alike(run, other)) or _compared(run, other):
+            if other.id in engines or _compared(run, other):
                 found.setdefault((run.id, other.id), (name, run, other_name, other))
     return list(found.values())
+
+
+def _engines_of(run: Run, runs: Sequence[Run]) -> set[str]:
+    """Find the engines a PyTorch model may be held against, by id."""
+    torch = {network_name(each.record) for each in runs if _torch(each)}
+    built = {network_name(each.record) for each in runs if _engine(each)}
+    only = len(torch) == len(built) == 1  # then they belong together, whatever files are called
+    alike = [
+        each
+        for each in runs
+        if _engine(each)
+        and each.record.batch == run.record.batch
+        and (only or network_name(each.record) == network_name(run.record))
+    ]
+    same = [each for each in alike if each.record.spec.protocol == run.record.spec.protocol]
+    return {each.id for each in same or alike}
 
 
 def _torch(run: Run) -> bool:
@@ -67,10 +87,6 @@ def _torch(run: Run) -> bool:
 
 def _engine(run: Run) -> bool:
     return run.record.spec.runtime in ENGINES or run.record.spec.model.format == "engine"
-
-
-def _alike(run: Run, other: Run) -> bool:
-    return run.record.batch == other.record.batch
 
 
 def _compared(baseline: Run, candidate: Run) -> bool:
@@ -83,10 +99,11 @@ def _compared(baseline: Run, candidate: Run) -> bool:
 
 def _table(pair: Pair, *, id: str) -> Table:
     before, baseline, after, candidate = pair
+    titles = shortened_apart((before, after), length=48)
     headings = (
         Heading(key="metric", title="Metric"),
-        Heading(key="pt", title=shortened(before, length=32), align="right"),
-        Heading(key="engine", title=shortened(after, length=32), align="right"),
+        Heading(key="pt", title=titles[0], align="right"),
+        Heading(key="engine", title=titles[1], align="right"),
         Heading(key="engine_minus_pt", title="Difference", align="right"),
         Heading(key="engine_over_pt_ratio", title="Ratio", align="right"),
     )
@@ -106,4 +123,4 @@ def _row(row: CompareRow) -> tuple[Cell, ...]:
 def _text(value: float | str | None) -> str:
     if value is None:
         return MISSING
-    return value if isinstance(value, str) else text_from_number(value)
+    return value if isinstance(value, str) else text_from_number(value).replace("-", "−")

@@ -18,7 +18,7 @@ from trtbench.report.charts import (
 )
 from trtbench.report.document import Block, Figure, Section, Text
 from trtbench.report.drawn import Drawn, drawn_from_runs, words_beyond
-from trtbench.report.facts import headline_summary, headline_title, measured
+from trtbench.report.facts import headline_summary, headline_title, measured, words_on_protocols
 from trtbench.report.numbers import text_from_duration
 from trtbench.report.sampling import bin_edges, ecdf, view_of
 from trtbench.report.speed import MOST_BOXES, speed_blocks
@@ -55,6 +55,8 @@ def make(runs: Sequence[Run]) -> Section | None:
             f"plots the first {min(MOST_BOXES, len(drawn.runs))}; tables show all."
         )
         blocks.insert(0, Text(text=note))
+    if words := words_on_protocols(drawn.runs):
+        blocks.insert(0, Text(text=words))
     return Section(id="latency", title="Latency", blocks=tuple(blocks))
 
 
@@ -112,11 +114,12 @@ def _ecdf(drawn: Drawn) -> Figure:
         y=Axis(title="Samples not slower", unit="%", low=0, high=100),
         panels=(Panel(lines=tuple(lines)),),
     )
+    words = words_on_protocols(drawn.runs) or "A curve further left is faster."
     return Figure(
         id="latency_ecdf",
         title="Share of samples at or below a latency",
         chart=chart,
-        caption="Empirical distribution function. A curve further left is faster.",
+        caption=f"Empirical distribution function. {words}",
     )
 
 

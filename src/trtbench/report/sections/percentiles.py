@@ -25,6 +25,7 @@ from trtbench.report.facts import (
     headline_title,
     measured,
     summary_of,
+    words_on_protocols,
 )
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import (
@@ -40,6 +41,7 @@ ORDER = 40
 
 MOST_CURVES = 12
 POINTS = 160
+DOTTED = "Where a curve is dotted, too few independent samples support it."
 WIDE = 20.0
 """Latencies that differ by more than this factor are drawn on a log scale."""
 
@@ -125,7 +127,7 @@ def _curve(runs: Sequence[Run]) -> Figure:
         id="percentiles",
         title="Latency by percentile",
         chart=chart,
-        caption="Where a curve is dotted, too few independent samples support it.",
+        caption=" ".join(filter(None, (DOTTED, words_on_protocols([run for _, run in chosen])))),
     )
 
 

@@ -15,8 +15,8 @@ from trtbench.report.document import (
     Section,
     table_from_rows,
 )
-from trtbench.report.facts import PHASES, summary_of
-from trtbench.report.labels import labels_from_runs, shortened
+from trtbench.report.facts import PHASES, overlapping, summary_of
+from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import Unit, common_unit, text_from_duration, unit_for_seconds
 
 ORDER = 50
@@ -24,6 +24,7 @@ ORDER = 50
 STACKED = ("h2d", "gpu", "d2h")
 SHOWN = ("host", "enqueue", "h2d", "gpu", "d2h")
 MOST_BARS = 24
+MEANS = "Means, because only means add up."
 
 HEADINGS = (
     Heading(key="run", title="Run"),
@@ -72,7 +73,7 @@ def _medians(run: Run, unit: Unit) -> list[Cell]:
 
 
 def _figure(pairs: Sequence[tuple[str, Run]]) -> Figure:
-    caption = "Means, because only means add up."
+    caption = " ".join(filter(None, (MEANS, _overlap([run for _, run in pairs]))))
     if len(pairs) > MOST_BARS:
         caption += f" The first {MOST_BARS} of {len(pairs)} runs."
         pairs = pairs[:MOST_BARS]
@@ -94,7 +95,7 @@ def _figure(pairs: Sequence[tuple[str, Run]]) -> Figure:
     chart = Bars(
         value=Axis(title="Mean time per query", unit=unit, low=0),
         category_title="Run",
-        categories=tuple(shortened(label) for label, _ in pairs),
+        categories=tuple(label for label, _ in pairs),
         groups=tuple(groups),
     )
     return Figure(
@@ -103,6 +104,13 @@ def _figure(pairs: Sequence[tuple[str, Run]]) -> Figure:
         chart=chart,
         caption=caption,
     )
+
+
+def _overlap(runs: Sequence[Run]) -> str | None:
+    """Say which bars are no share of the time that passed."""
+    if not any(overlapping(run) for run in runs):
+        return None
+    return "With several streams queries overlap: bars are longer than the time between answers."
 
 
 def _rest(means: dict[str, float]) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.result import Run
 from trtbench.report.document import Card, Cards, Cell, Heading, Section, Text, table_from_rows
-from trtbench.report.facts import PHASES, headline_summary, summary_of
+from trtbench.report.facts import PHASES, headline_summary, summary_of, words_on_protocols
 from trtbench.report.gathering import gather
 from trtbench.report.labels import labels_from_runs, model_name, precision_name, protocol_name
 from trtbench.report.numbers import (
@@ -54,7 +54,9 @@ def make(runs: Sequence[Run]) -> Section:
             "An interval of one launch says nothing about the next launch."
         ),
     )
-    text = " ".join(filter(None, (_counts(runs), _lowest(runs), _trust(runs))))
+    text = " ".join(
+        filter(None, (_counts(runs), _lowest(runs), words_on_protocols(runs), _trust(runs)))
+    )
     cards = (_cards(runs[0]),) if len(runs) == 1 and heads[0] else ()
     return Section(id="summary", title="Summary", blocks=(Text(text=text), *cards, table))
 

@@ -9,9 +9,21 @@ import numpy as np
 from trtbench.domain.result import Run
 from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
-from trtbench.report.facts import headline_column, headline_summary, headline_title, summary_of
+from trtbench.report.facts import (
+    headline_column,
+    headline_summary,
+    headline_title,
+    summary_of,
+    words_on_protocols,
+)
 from trtbench.report.kind_blocks import PRECISIONS
-from trtbench.report.labels import network_name, precision_name, shortened
+from trtbench.report.labels import (
+    labels_from_runs,
+    network_name,
+    precision_name,
+    protocol_name,
+    shortened,
+)
 from trtbench.report.numbers import (
     MISSING,
     Unit,
@@ -27,6 +39,8 @@ from trtbench.units import text_from_bytes
 ORDER = 75
 
 MOST_BARS = 24
+DENSE = 0.6
+"""Of all pairs of network and kind; with fewer, groups of bars are mostly gaps."""
 TOP = {"prec_1": ("top-1", "top1", "prec@1"), "prec_5": ("top-5", "top5", "prec@5")}
 """What the two accuracies are called, by those who take them."""
 
@@ -35,6 +49,7 @@ HEADINGS = (
     Heading(key="batch", title="Batch", align="right"),
     Heading(key="runtime", title="Runtime"),
     Heading(key="precision", title="Precision"),
+    Heading(key="protocol", title="Protocol"),
     Heading(key="latency_mean_s", title="Latency avg", align="right"),
     Heading(key="latency_max_s", title="Latency max", align="right"),
     Heading(key="items_per_s", title="Items/s", align="right"),
@@ -44,6 +59,7 @@ HEADINGS = (
     Heading(key="prec_5", title="Prec@5", align="right"),
     Heading(key="layers", title="Layers", align="right"),
     Heading(key="parameters", title="Parameters", align="right"),
+    Heading(key="id", title="Run"),
 )
 
 
@@ -84,6 +100,7 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
         run.record.batch,
         spec.runtime,
         precision_name(run.record),
+        protocol_name(run.record),
         Cell(value=head.mean, text=text_from_duration(head.mean, unit=unit)),
         Cell(value=head.max, text=text_from_duration(head.max, unit=unit)),
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
@@ -92,6 +109,7 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
         *(_accuracy(run, names) for names in TOP.values()),
         Cell(value=len(graph.layers) if graph else None),
         Cell(value=parameters or None, text=text_from_count(parameters or None)),
+        run.id,
     )
 
 
@@ -105,36 +123,59 @@ def _accuracy(run: Run, names: tuple[str, ...]) -> Cell:
 
 
 def _bars(runs: Sequence[Run], roles: dict[str, str]) -> Figure:
-    """Draw mean times, a group of bars for each network and batch; a kind keeps its colour."""
-    rows = list(dict.fromkeys((network_name(r.record), r.record.batch) for r in runs))
-    shown = rows[:MOST_BARS]
-    kinds = {_kind(run, runs): roles[run.id] for run in reversed(runs)}
-    kinds = dict(reversed(kinds.items()))
-    means = {
-        (network_name(run.record), run.record.batch, _kind(run, runs)): head.mean
-        for run in runs
-        if (head := headline_summary(run))
-    }
-    unit, scale = unit_for_seconds(float(np.median(list(means.values()))))
-    groups = tuple(
-        BarGroup(
-            name=kind,
-            role=kinds[kind],
-            values=tuple(_scaled(means.get((*row, kind)), scale) for row in shown),
-        )
-        for kind in kinds
-    )
+    """Draw mean times by network and batch, or a bar for each run where few of these meet."""
+    heads = {run.id: head.mean for run in runs if (head := headline_summary(run))}
+    unit, scale = unit_for_seconds(float(np.median(list(heads.values()))))
+    means = {id: value / scale for id, value in heads.items()}
+    rows = {(network_name(run.record), run.record.batch) for run in runs}
+    kinds = {_kind(run, runs) for run in runs}
+    cells = {(network_name(run.record), run.record.batch, _kind(run, runs)) for run in runs}
+    dense = len(cells) == len(runs) and len(cells) >= DENSE * len(rows) * len(kinds)
+    title, names, groups = (_grouped if dense else _single)(runs, roles, means)
     chart = Bars(
         value=Axis(title=f"{headline_title(runs)}, mean per batch", unit=unit, low=0),
-        category_title="Network and batch",
-        categories=tuple(_category(row) for row in shown),
+        category_title=title,
+        categories=tuple(names[:MOST_BARS]),
         groups=groups,
         stacked=False,
     )
-    caption = f"The first {MOST_BARS} of {len(rows)}." if len(rows) > MOST_BARS else None
-    return Figure(
-        id="inference_time_bar_all", title="Inference time of all", chart=chart, caption=caption
+    words = (
+        f"The first {MOST_BARS} of {len(names)}." if len(names) > MOST_BARS else None,
+        words_on_protocols(runs),
     )
+    return Figure(
+        id="inference_time_bar_all",
+        title="Inference time of all",
+        chart=chart,
+        caption=" ".join(filter(None, words)) or None,
+    )
+
+
+def _grouped(
+    runs: Sequence[Run], roles: dict[str, str], means: dict[str, float]
+) -> tuple[str, list[str], tuple[BarGroup, ...]]:
+    """Make a group of bars for each network and batch; a kind keeps its colour."""
+    rows = list(dict.fromkeys((network_name(r.record), r.record.batch) for r in runs))
+    kinds = {_kind(run, runs): roles[run.id] for run in reversed(runs)}
+    at = {(network_name(r.record), r.record.batch, _kind(r, runs)): means.get(r.id) for r in runs}
+    groups = tuple(
+        BarGroup(
+            name=kind,
+            role=role,
+            values=tuple(at.get((*row, kind)) for row in rows[:MOST_BARS]),
+        )
+        for kind, role in reversed(kinds.items())
+    )
+    return "Network and batch", [_category(row) for row in rows], groups
+
+
+def _single(
+    runs: Sequence[Run], roles: dict[str, str], means: dict[str, float]
+) -> tuple[str, list[str], tuple[BarGroup, ...]]:
+    """Make a bar for each run, all of one colour."""
+    values = tuple(means.get(run.id) for run in runs[:MOST_BARS])
+    group = BarGroup(name="mean", role=roles[runs[0].id], values=values)
+    return "Run", list(labels_from_runs(runs)), (group,)
 
 
 def _kind(run: Run, runs: Sequence[Run]) -> str:
@@ -146,7 +187,3 @@ def _kind(run: Run, runs: Sequence[Run]) -> str:
 def _category(row: tuple[str, int | None]) -> str:
     name = shortened(row[0], length=28)
     return f"{name} · batch {row[1]}" if row[1] else name
-
-
-def _scaled(value: float | None, scale: float) -> float | None:
-    return None if value is None else value / scale

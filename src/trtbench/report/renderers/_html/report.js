@@ -212,6 +212,8 @@
         margin: narrow() ? { l: 44, r: 12, t: 28, b: 44 } : { l: 64, r: 24, t: 32, b: 52 },
         legend: { orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom", ...layout.legend },
         hoverlabel: { align: "left", namelength: -1 },
+        // Plotly would make it half black from a background that is transparent.
+        modebar: { bgcolor: shade("@paper/0.85"), color: shade("@grey"), activecolor: shade("@ink") },
         // Where fingers scroll, dragging must not zoom.
         dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
         ...(printing ? { width: 680 } : { autosize: true }),

@@ -1,0 +1,144 @@
+"""Runs of several networks, runtimes and protocols in one report, as a day at a GPU leaves them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from made_runs import made_run, phased_times
+
+from trtbench.domain.result import Fact, Run
+from trtbench.report.charts import Bars, Boxes, Lines
+from trtbench.report.compose import document_from_runs
+from trtbench.report.document import Document, Figure, Text
+from trtbench.report.labels import labels_from_runs, network_name, shortened_apart
+from trtbench.report.renderers._drawing import _height
+from trtbench.report.renderers._plots import spec_from_figure
+from trtbench.report.sections.against import pairs_from_runs
+
+
+def made(id: str, model: str, runtime: str, **spec: Any) -> Run:
+    """Make a run whose spec is changed after the fact, and whose phases are all known."""
+    run = made_run(phased_times(), id=id, model="x", runtime=runtime, batch=1, precision=None)
+    whole = msgspec.structs.replace(run.record.spec, **spec)
+    whole = msgspec.structs.replace(whole, model=msgspec.structs.replace(whole.model, path=model))
+    return replace(run, record=msgspec.structs.replace(run.record, spec=whole))
+
+
+def half(run: Run) -> Run:
+    """Say on record that the model was cast to half."""
+    fact = Fact(value="half", source="stated")
+    record = msgspec.structs.replace(run.record, conditions={"precision": fact})
+    return replace(run, record=record)
+
+
+def day() -> list[Run]:
+    """Make engines by three protocols and PyTorch eager and compiled, of two networks."""
+    options = {"weights": "none", "half": "on"}
+    compiled = {**options, "compile": "reduce-overhead"}
+    return [
+        half(made("t1", "torchvision:resnet18", "torch", cuda_graph="on", options=options)),
+        half(made("t2", "torchvision:resnet18", "torch", options=compiled)),
+        half(made("t3", "torchvision:vit_b_16", "torch", options=compiled)),
+        made("e1", "resnet18.engine", "tensorrt", cuda_graph="on"),
+        made("e2", "resnet18.engine", "tensorrt", protocol="gpu", transfers=False),
+        made("e3", "resnet18.engine", "tensorrt", protocol="pipeline", streams=2),
+        made("e4", "vit_b_16.engine", "tensorrt"),
+    ]
+
+
+def figure(document: Document, id: str) -> Figure:
+    return next(each for each in document.figures() if each.id == id)
+
+
+def test_names_tell_runs_apart_and_no_more() -> None:
+    assert labels_from_runs(day()) == (
+        "torchvision:resnet18 · torch · half · serve",
+        "torchvision:resnet18 · torch · half · serve · compile=reduce-overhead",
+        "torchvision:vit_b_16 · torch · half · serve · compile=reduce-overhead",
+        "resnet18.engine · tensorrt · serve",
+        "resnet18.engine · tensorrt · gpu",
+        "resnet18.engine · tensorrt · pipeline · 2 streams",
+        "vit_b_16.engine · tensorrt · serve",
+    )
+
+
+def test_names_that_would_be_alike_say_what_else_differs() -> None:
+    runs = [
+        made("a", "net.engine", "tensorrt", cuda_graph="on"),
+        made("b", "net.engine", "tensorrt", cuda_graph="off"),
+        made("c", "other.engine", "tensorrt", cuda_graph="on"),
+    ]
+    assert labels_from_runs(runs) == (
+        "net.engine · CUDA graph",
+        "net.engine · no CUDA graph",
+        "other.engine",
+    )
+
+
+def test_long_names_are_cut_but_stay_different() -> None:
+    names = [f"a-rather-long-network-name · {middle} · the-same-end" for middle in ("gpu", "serve")]
+    short = shortened_apart(names, length=20)
+    assert len(set(short)) == 2
+    assert shortened_apart(["same" * 20, "same" * 20], length=20)[0].count("…") == 1
+    assert shortened_apart([], length=20) == []
+
+
+def test_a_model_of_a_library_and_its_engine_are_one_network() -> None:
+    assert {network_name(run.record) for run in day()} == {"resnet18", "vit_b_16"}
+
+
+def test_pytorch_is_held_against_engines_of_its_own_network_and_protocol() -> None:
+    pairs = {(before.id, after.id) for _, before, _, after in pairs_from_runs(day())}
+    assert pairs == {("t1", "e1"), ("t2", "e1"), ("t3", "e4")}
+
+
+def test_one_network_is_paired_whatever_its_files_are_called() -> None:
+    runs = [
+        made("t", "checkpoint.pt", "torch"),
+        made("e", "final.engine", "tensorrt", protocol="gpu"),
+    ]
+    assert [(before.id, after.id) for _, before, _, after in pairs_from_runs(runs)] == [("t", "e")]
+
+
+def test_every_run_of_a_sparse_matrix_has_a_bar_of_its_own() -> None:
+    chart = figure(document_from_runs(day()), "inference_time_bar_all").chart
+    assert isinstance(chart, Bars)
+    assert len(chart.categories) == len(set(chart.categories)) == 7
+    assert len(chart.groups) == 1
+    assert None not in chart.groups[0].values
+
+
+def test_pictures_of_mixed_protocols_say_that_they_do_not_compare() -> None:
+    document = document_from_runs(day())
+    for id in ("latency_ecdf", "speed_benchmark", "percentiles", "inference_time_bar_all"):
+        assert "different protocols (serve, gpu, pipeline)" in (figure(document, id).caption or "")
+    assert "further left is faster" not in (figure(document, "latency_ecdf").caption or "")
+    first = next(block for block in document.sections[0].blocks if isinstance(block, Text))
+    assert "different protocols" in first.text
+    alike = document_from_runs(day()[:3])
+    assert "further left is faster" in (figure(alike, "latency_ecdf").caption or "")
+
+
+def test_overlapping_queries_have_no_rate_from_their_latency() -> None:
+    document = document_from_runs(day())
+    found = next(each for each in document.tables() if each.id == "speed_benchmark")
+    fps = {str(row[0].value): row[-1].value for row in found.rows}
+    assert fps["resnet18.engine · tensorrt · pipeline · 2 streams"] is None
+    assert fps["resnet18.engine · tensorrt · serve"] is not None
+    assert "overlap" in (figure(document, "phases").caption or "")
+
+
+def test_curves_keep_their_height_below_a_long_legend() -> None:
+    few, many = (figure(document_from_runs(runs), "latency_ecdf") for runs in (day()[:2], day()))
+    assert spec_from_figure(many)["height"] > spec_from_figure(few)["height"] + 30
+    assert _height(many) > _height(few) + 1
+    assert isinstance(few.chart, Lines)
+
+
+def test_boxes_are_named_apart() -> None:
+    chart = figure(document_from_runs(day()), "speed_benchmark").chart
+    assert isinstance(chart, Boxes)
+    ticks = spec_from_figure(figure(document_from_runs(day()), "speed_benchmark"))["layout"]
+    assert len(set(ticks["yaxis"]["ticktext"])) == 7
