@@ -13,7 +13,6 @@ from trtbench.domain.conversion import Sidecar, VerifyOutcome, VerifySpec
 from trtbench.domain.job import ConversionJob, JobEnd, VerifyJob
 from trtbench.errors import (
     ERROR_KINDS,
-    InputError,
     JobError,
     TrtbenchError,
     UsageError,
@@ -21,8 +20,9 @@ from trtbench.errors import (
 )
 from trtbench.executors.local import check_interpreter, run_job
 from trtbench.store.directory import remove_abandoned, scratch_directory
-from trtbench.units import text_from_seconds
 from trtbench.workflows.bench import TICK_S, Conduct
+from trtbench.workflows.failure import reason_from_end
+from trtbench.workflows.kept import kept_value
 from trtbench.workflows.progress import Event
 
 PATIENCE_S = 2 * 3600.0
@@ -122,7 +122,7 @@ def made_by() -> str:
 def sidecar_path(model: Path) -> Path:
     """Where the sidecar of a model goes: ``model.json``, unless that is somebody else's."""
     plain = model.with_suffix(".json")
-    if not plain.exists() or _read(plain) is not None:
+    if not plain.exists() or kept_value(plain, Sidecar) is not None:
         return plain
     return model.with_name(model.name + ".json")
 
@@ -140,17 +140,10 @@ def write_sidecar(sidecar: Sidecar, model: Path) -> Path:
 def read_sidecar(model: Path) -> Sidecar | None:
     """What is kept beside a model, if it is about this very file name."""
     for path in (model.with_suffix(".json"), model.with_name(model.name + ".json")):
-        found = _read(path)
+        found = kept_value(path, Sidecar)
         if found is not None and found.file == model.name:
             return found
     return None
-
-
-def _read(path: Path) -> Sidecar | None:
-    try:
-        return value_from_json(path.read_bytes(), Sidecar, where=str(path))
-    except (OSError, InputError):
-        return None
 
 
 def _event(stage: str, job: ConversionJob) -> Event:
@@ -164,14 +157,6 @@ def _failure(end: JobEnd) -> TrtbenchError:
     if told is not None and told.kind not in _UNTOLD:
         kind = ERROR_KINDS.get(told.kind, TrtbenchError)
         return kind(told.message, facts=told.facts, fix=told.fix)
-    error = JobError(f"the work did not finish: {_reason(end)}", facts={"stage": end.stage})
+    error = JobError(f"the work did not finish: {reason_from_end(end)}", facts={"stage": end.stage})
     error.log_tail = end.log_tail
     return error
-
-
-def _reason(end: JobEnd) -> str:
-    if end.timed_out:
-        return f"no end after {text_from_seconds(end.seconds, digits=3)}: stopped"
-    if end.signal is not None:
-        return f"ended by {end.signal}"
-    return end.error.message if end.error else f"ended with exit status {end.exit_status}"

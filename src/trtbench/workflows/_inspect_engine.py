@@ -16,7 +16,6 @@ from trtbench.analysis.inspection import (
 )
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
-from trtbench.domain.codec import value_from_json
 from trtbench.domain.result import Gpu, Scalar
 from trtbench.domain.samples import EngineGraph
 from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
@@ -25,6 +24,7 @@ from trtbench.host import nvml
 from trtbench.host.versions import distribution_versions
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, PlanHeader, plan_from_bytes
+from trtbench.workflows.kept import kept_value
 
 _PACKAGES = {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt-rtx"}
 _WORDS = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT-RTX"}
@@ -121,11 +121,7 @@ def _parts(version: str) -> list[str]:
 
 def read_artefact(engine: Path) -> Artefact | None:
     """What a build left beside its engine."""
-    path = engine.with_name(f"{engine.name}.json")
-    try:
-        return value_from_json(path.read_bytes(), Artefact, where=str(path))
-    except (OSError, InputError):
-        return None
+    return kept_value(engine.with_name(f"{engine.name}.json"), Artefact)
 
 
 def _read_graph(engine: Path) -> EngineGraph | None:

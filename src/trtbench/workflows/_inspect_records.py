@@ -6,14 +6,13 @@ from pathlib import Path
 
 from trtbench.analysis.inspection import Inspection
 from trtbench.domain.artefact import Artefact
-from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import Sidecar
-from trtbench.errors import InputError
+from trtbench.workflows.kept import kept_value
 
 
 def described_file(path: Path) -> Path | None:
     """The engine or model that a record is about, if it lies where the record does."""
-    record = _artefact(path) or _sidecar(path)
+    record = kept_value(path, Artefact) or kept_value(path, Sidecar)
     if record is None:
         return None
     name = record.filename if isinstance(record, Artefact) else record.file
@@ -22,7 +21,7 @@ def described_file(path: Path) -> Path | None:
 
 def inspect_record(path: Path) -> Inspection | None:
     """Describe a record whose file is gone; ``None`` when it is no record of trtbench."""
-    made = _artefact(path)
+    made = kept_value(path, Artefact)
     if made is not None:
         return Inspection(
             kind="record of an engine",
@@ -39,7 +38,7 @@ def inspect_record(path: Path) -> Inspection | None:
             },
             notes=(f"{made.filename} is not beside it", *made.notes),
         )
-    sidecar = _sidecar(path)
+    sidecar = kept_value(path, Sidecar)
     if sidecar is None:
         return None
     return Inspection(
@@ -57,17 +56,3 @@ def inspect_record(path: Path) -> Inspection | None:
         },
         notes=(f"{sidecar.file} is not beside it", *sidecar.notes),
     )
-
-
-def _artefact(path: Path) -> Artefact | None:
-    try:
-        return value_from_json(path.read_bytes(), Artefact, where=str(path))
-    except (OSError, InputError):
-        return None
-
-
-def _sidecar(path: Path) -> Sidecar | None:
-    try:
-        return value_from_json(path.read_bytes(), Sidecar, where=str(path))
-    except (OSError, InputError):
-        return None

@@ -35,7 +35,6 @@ from trtbench.host.models import model_ref, sha256_of
 from trtbench.store.directory import now, remove_abandoned, scratch_directory
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
-from trtbench.units import text_from_seconds
 from trtbench.workflows._conversion import refuse_folder
 from trtbench.workflows.bench import TICK_S, Conduct
 from trtbench.workflows.build_ahead import modelopt_option, quantize_ahead
@@ -47,6 +46,7 @@ from trtbench.workflows.build_shapes import (
     spans_of_batches,
 )
 from trtbench.workflows.config import Config
+from trtbench.workflows.failure import reason_from_end
 from trtbench.workflows.progress import Event
 from trtbench.workflows.stamps import stamps_of_onnx
 
@@ -299,17 +299,9 @@ def _failure(end: JobEnd, spec: BuildSpec, folder: Path) -> TrtbenchError:
     facts: dict[str, object] = {"model": spec.model.name, "builder": spec.runtime}
     facts |= told.facts if told is not None else {}
     error = JobError(
-        f"the engine was not built: {_reason(end)}",
+        f"the engine was not built: {reason_from_end(end)}",
         facts={**facts, "stage": end.stage, "log": kept},
         fix=(told.fix if told is not None else None) or f"look into {kept}",
     )
     error.log_tail = end.log_tail
     return error
-
-
-def _reason(end: JobEnd) -> str:
-    if end.timed_out:
-        return f"no end after {text_from_seconds(end.seconds, digits=3)}: stopped"
-    if end.signal is not None:
-        return f"ended by {end.signal}"
-    return end.error.message if end.error else f"ended with exit status {end.exit_status}"

@@ -28,7 +28,7 @@ from trtbench.workflows.config import Config
 from trtbench.workflows.failure import Failed, Failures
 from trtbench.workflows.infer import stream
 from trtbench.workflows.progress import Event
-from trtbench.workflows.spec import run_spec
+from trtbench.workflows.spec import pick, run_spec
 
 CHEAP_S = 30.0
 """A reference that takes less runs twice unasked: what it differs from itself is the floor."""
@@ -181,18 +181,6 @@ def side_spec(
     if runtime is None and config.defaults.runtime is None and path.is_file():
         runtime = "tensorrt" if format_of(path) == "engine" else None
     return run_spec(name, config=config, runtime=runtime, profile=False, **flags)
-
-
-def pick(values: Sequence[str | None], index: int, sides: int, *, what: str) -> str | None:
-    """Take the one value for all sides, or the side's own."""
-    if len(values) <= 1:
-        return values[0] if values else None
-    if len(values) != sides:
-        raise UsageError(
-            f"{what} is given {len(values)} times for {sides} sides",
-            fix="give it once, or once per side in order",
-        )
-    return values[index]
 
 
 def _feed(inputs: Inputs, models: Sequence[Path]) -> Feed:

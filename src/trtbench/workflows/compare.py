@@ -35,7 +35,7 @@ from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.config import Config
 from trtbench.workflows.duet import PAIRS, WARMUP, Duet, Mode, Sides, paired, pairs_of
-from trtbench.workflows.spec import run_spec
+from trtbench.workflows.spec import pick, run_spec
 
 LAUNCHES = 10
 """Fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine."""
@@ -192,8 +192,8 @@ def _compare_one(
     stored = [stored_run(name, store) for name in (baseline, candidate)]
     if stored[0] is not None and stored[1] is not None:
         return _stored_comparison(stored[0], stored[1], asked)
-    runtimes = [_pick(asked.runtimes, index, count, what="-r") for index in (0, number)]
-    pythons = [_pick(asked.pythons, index, count, what="--python") for index in (0, number)]
+    runtimes = [pick(asked.runtimes, index, count, what="-r") for index in (0, number)]
+    pythons = [pick(asked.pythons, index, count, what="--python") for index in (0, number)]
     if stored[0] is not None or stored[1] is not None:
         return _against_stored(
             (baseline, candidate), stored, runtimes, pythons, store, config, asked, conduct
@@ -317,16 +317,6 @@ def stored_run(name: str, store: Store) -> Run | None:
             f"the run {run.id} did not finish", facts={"reason": run.reason, "stage": run.stage}
         )
     return run
-
-
-def _pick(values: Sequence[str | None], index: int, sides: int, *, what: str) -> str | None:
-    """Take the one value for all sides, or the side's own."""
-    if len(values) <= 1:
-        return values[0] if values else None
-    if len(values) != sides:
-        raise UsageError(f"{what} is given {len(values)} times for {sides} sides",
-                         fix="give it once, or once per side in order")  # fmt: skip
-    return values[index]
 
 
 def _with_findings(

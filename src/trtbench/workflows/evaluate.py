@@ -24,11 +24,12 @@ from trtbench.tasks import TASKS
 from trtbench.tasks._contract import Judgement, Predicted, completed
 from trtbench.tasks._feed import open_feed
 from trtbench.workflows.bench import Conduct
-from trtbench.workflows.check import pick, side_spec
+from trtbench.workflows.check import side_spec
 from trtbench.workflows.config import Config
 from trtbench.workflows.failure import Failed, Failures
 from trtbench.workflows.infer import stream
 from trtbench.workflows.progress import Event
+from trtbench.workflows.spec import pick
 from trtbench.workflows.stamps import stamps_of_engine
 
 WARMUP = 0.1

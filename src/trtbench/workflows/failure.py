@@ -121,7 +121,7 @@ def failed_run(
         environment=environment,
         tags=conduct.tags,
         stage=end.stage,
-        reason=_reason(end),
+        reason=reason_from_end(end),
         exit_status=end.exit_status,
         signal=end.signal,
         program_status=end.program_status,
@@ -129,7 +129,8 @@ def failed_run(
     )
 
 
-def _reason(end: JobEnd) -> str:
+def reason_from_end(end: JobEnd) -> str:
+    """Say in a few words why a job did not finish."""
     if end.timed_out:
         return f"no end after {text_from_seconds(end.seconds, digits=3)}: stopped"
     if end.signal is not None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trtbench.domain.codec import value_from_json
 from trtbench.domain.result import Run, Scores
-from trtbench.errors import InputError, write_error
+from trtbench.errors import write_error
 from trtbench.store.directory import SCORES
 from trtbench.store.store import Store
+from trtbench.workflows.kept import kept_value
 
 FOLDER = "judged"
 
@@ -38,8 +38,7 @@ def known_scores(run: Run, store: Store) -> dict[str, object]:
     """Scores that were taken of a run's bytes before it was measured; none of other bytes."""
     sha256 = run.record.spec.model.sha256
     path = store.root / FOLDER / (sha256 or "none") / SCORES
-    try:
-        kept = value_from_json(path.read_bytes(), Scores, where=str(path))
-    except (OSError, InputError):
-        return {}  # nobody asked for it by name: what cannot be read must not stop a report
-    return {} if kept.sha256 != sha256 else {score.metric: score for score in kept.scores}
+    kept = kept_value(path, Scores)
+    if kept is None or kept.sha256 != sha256:
+        return {}
+    return {score.metric: score for score in kept.scores}

@@ -230,6 +230,18 @@ def _refuse_numbers(*, least: int = 1, **numbers: int | None) -> None:
             )
 
 
+def pick(values: Sequence[str | None], index: int, sides: int, *, what: str) -> str | None:
+    """Take the one value for all sides, or the side's own."""
+    if len(values) <= 1:
+        return values[0] if values else None
+    if len(values) != sides:
+        raise UsageError(
+            f"{what} is given {len(values)} times for {sides} sides",
+            fix="give it once, or once per side in order",
+        )
+    return values[index]
+
+
 def _refuse_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
     for name, shape in shapes.items():
         if any(dim < 1 for dim in shape):

@@ -7,22 +7,18 @@ from pathlib import Path
 from trtbench.analysis.onnx_stamp import RANDOM_DATA, notes_from_metadata
 from trtbench.build._onnx_file import load_onnx
 from trtbench.domain.artefact import Artefact
-from trtbench.domain.codec import value_from_json
 from trtbench.domain.result import Fact
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import InputError, UnavailableError
+from trtbench.workflows.kept import kept_value
 
 
 def record_of_engine(model: ModelRef) -> Artefact | None:
     """The record beside an engine, if it is of this very engine."""
     if model.format != "engine":
         return None
-    path = Path(f"{model.path}.json")
-    try:
-        record = value_from_json(path.read_bytes(), Artefact, where=str(path))
-    except (OSError, InputError):
-        return None
-    return record if model.sha256 in (None, record.sha256) else None
+    record = kept_value(Path(f"{model.path}.json"), Artefact)
+    return record if record and model.sha256 in (None, record.sha256) else None
 
 
 def stamps_of_engine(model: ModelRef) -> tuple[str, ...]:

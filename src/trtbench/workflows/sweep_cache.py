@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Scores
 from trtbench.domain.spec import Value
-from trtbench.errors import InputError, write_error
+from trtbench.errors import write_error
 from trtbench.host.models import sha256_of
 from trtbench.store.directory import now
 from trtbench.store.store import Store
+from trtbench.workflows.kept import kept_value
 from trtbench.workflows.sweep_plan import Step
 
 FOLDER = "steps"
@@ -47,7 +48,7 @@ class Cache:
 
     def find(self, step: Step) -> Made | None:
         """Give what a step made, if it is whole and still the same bytes."""
-        made = _read(self.folder(step) / MADE)
+        made = kept_value(self.folder(step) / MADE, Made)
         if made is None or made.key != step.key:
             return None
         if made.file is None:
@@ -71,7 +72,7 @@ class Cache:
         """Give all that was ever made here, for estimates of time."""
         if self._root.is_dir():
             for path in sorted(self._root.glob(f"*/{MADE}")):
-                if (made := _read(path)) is not None:
+                if (made := kept_value(path, Made)) is not None:
                     yield made
 
 
@@ -89,10 +90,3 @@ def made_from_file(step: Step, file: Path, *, seconds: float, notes: tuple[str, 
         sha256=sha256_of(file),
         notes=notes,
     )
-
-
-def _read(path: Path) -> Made | None:
-    try:
-        return value_from_json(path.read_bytes(), Made, where=str(path))
-    except (OSError, InputError):
-        return None
