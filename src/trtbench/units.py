@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from trtbench.errors import UsageError, near_miss
 
@@ -112,6 +113,11 @@ def text_from_fraction(value: float | None, *, digits: int = 2, signed: bool = F
         return "–"
     sign = "+" if signed else ""
     return f"{value * 100:{sign}.{digits}f} %"
+
+
+def text_from_shape(shape: Sequence[int | str | None]) -> str:
+    """Write ``1x3x224x224``; a dimension nobody knows is ``?``, a shape without any a scalar."""
+    return "x".join("?" if dim is None else str(dim) for dim in shape) or "scalar"
 
 
 def _digits(value: float, digits: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,20 @@ def random_inputs(
     return {
         tensor.name: _below(_draw(tensor, seed=seed), known.get(tensor.name)) for tensor in tensors
     }
+
+
+def fixed_batch(tensors: Sequence[TensorSpec]) -> int | None:
+    """The leading dimension of the first input, when it is a number."""
+    first = tensors[0].shape[0] if tensors and tensors[0].shape else None
+    return first if isinstance(first, int) and first > 0 else None
+
+
+def has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
+    """Whether an input has one row per item: an open leading dimension, or the fixed batch."""
+    if not tensor.shape:
+        return False
+    first = tensor.shape[0]
+    return not isinstance(first, int) or first < 0 or first == fixed_batch(tensors)
 
 
 def _below(values: NDArray[np.generic], limit: int | None) -> NDArray[np.generic]:

@@ -15,10 +15,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.inputs import random_inputs
+from trtbench.analysis.inputs import fixed_batch, has_rows, random_inputs
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
+from trtbench.units import text_from_shape
 
 Array = NDArray[np.generic]
 Feed = dict[str, Array]
@@ -66,12 +67,6 @@ def batch_of(inputs: Sequence[TensorSpec], *, asked: int | None, default: int = 
     return fixed
 
 
-def fixed_batch(inputs: Sequence[TensorSpec]) -> int | None:
-    """The leading dimension of the first input, when it is a number."""
-    first = inputs[0].shape[0] if inputs and inputs[0].shape else None
-    return first if isinstance(first, int) and first > 0 else None
-
-
 def random_items(
     inputs: Sequence[TensorSpec],
     *,
@@ -81,7 +76,7 @@ def random_items(
     limits: Mapping[str, int] | None = None,
 ) -> Items:
     """Draw items at random, seeded; an open dimension other than the batch must be given."""
-    rows = [each for each in inputs if _has_rows(each, inputs)]
+    rows = [each for each in inputs if has_rows(each, inputs)]
     settled = tuple(_settled(each, count, shapes, row=each in rows) for each in inputs)
     try:
         arrays = dict(random_inputs(settled, seed=seed, limits=limits))
@@ -98,12 +93,12 @@ def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
     """Read items from an ``.npz`` or ``.npy``, checked against the inputs."""
     opened = [
         msgspec.structs.replace(each, shape=(None, *each.shape[1:]))
-        if _has_rows(each, inputs)
+        if has_rows(each, inputs)
         else each
         for each in inputs
     ]
     arrays = dict(read_arrays(source, opened))
-    rows = {each.name: arrays[each.name] for each in inputs if _has_rows(each, inputs)}
+    rows = {each.name: arrays[each.name] for each in inputs if has_rows(each, inputs)}
     lengths = {name: len(array) for name, array in rows.items()}
     if len(set(lengths.values())) > 1 or not all(lengths.values()):
         raise InputError(
@@ -112,14 +107,6 @@ def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
         )
     constant = {name: array for name, array in arrays.items() if name not in rows}
     return Items(rows=rows, constant=constant)
-
-
-def _has_rows(tensor: TensorSpec, inputs: Sequence[TensorSpec]) -> bool:
-    """Whether an input has one row per item: an open leading dimension, or the fixed batch."""
-    if not tensor.shape:
-        return False
-    first = tensor.shape[0]
-    return not isinstance(first, int) or first == fixed_batch(inputs)
 
 
 def _settled(
@@ -134,7 +121,7 @@ def _settled(
             example = "x".join(str(d) if isinstance(d, int) else "8" for d in (1, *dims[1:]))
             raise UsageError(
                 f"dimension {axis} of the input {tensor.name!r} is open",
-                facts={"shape": "x".join("?" if d is None else str(d) for d in tensor.shape)},
+                facts={"shape": text_from_shape(tensor.shape)},
                 fix=f"--shape {shlex.quote(f'{tensor.name}:{example}')} with numbers that suit the "
                 "model, or give data",
             )

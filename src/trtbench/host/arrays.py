@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, near_miss
+from trtbench.units import text_from_shape
 
 RAW_SUFFIXES = (".bin", ".raw", ".dat")
 
@@ -64,8 +65,8 @@ def check_array(array: NDArray[np.generic], tensor: TensorSpec, *, where: str) -
     """Refuse an array whose type, rank or fixed dimensions are not the input's."""
     wanted = tensor.shape
     facts = {
-        "input": f"{tensor.name}: {tensor.dtype} {_shape_text(wanted)}",
-        "given": f"{array.dtype} {_shape_text(array.shape)}",
+        "input": f"{tensor.name}: {tensor.dtype} {text_from_shape(wanted)}",
+        "given": f"{array.dtype} {text_from_shape(array.shape)}",
         "from": where,
     }
     is_text = tensor.dtype == "str" and array.dtype.kind == "U"
@@ -80,10 +81,6 @@ def check_array(array: NDArray[np.generic], tensor: TensorSpec, *, where: str) -
     for have, want in zip(array.shape, wanted, strict=True):
         if isinstance(want, int) and want >= 0 and have != want:
             raise InputError(f"the input {tensor.name!r} has the wrong shape", facts=facts)
-
-
-def _shape_text(shape: Sequence[int | str | None]) -> str:
-    return "x".join("?" if dim is None else str(dim) for dim in shape) or "scalar"
 
 
 def _only(tensors: Sequence[TensorSpec], source: Path) -> TensorSpec:
@@ -143,7 +140,7 @@ def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
     if not all(isinstance(dim, int) and dim >= 0 for dim in item):
         raise InputError(
             f"the shape of the input {tensor.name!r} must be known to read raw bytes",
-            fix=f"--shape {tensor.name}:{_shape_text(tensor.shape)} with numbers",
+            fix=f"--shape {tensor.name}:{text_from_shape(tensor.shape)} with numbers",
         )
     fixed = tuple(int(dim) for dim in item if isinstance(dim, int))
     have, size = path.stat().st_size, dtype.itemsize * math.prod(fixed)
@@ -151,7 +148,7 @@ def _raw(folder: Path, tensor: TensorSpec) -> NDArray[np.generic]:
     whole = isinstance(lead, int) and lead >= 0
     count = lead if isinstance(lead, int) and whole else have // size if size else 0
     if have != size * count:
-        wanted = f"{size * count} ({tensor.dtype} {_shape_text(tensor.shape)})"
+        wanted = f"{size * count} ({tensor.dtype} {text_from_shape(tensor.shape)})"
         raise InputError(
             f"{path.name} has the wrong size",
             facts={"bytes": have, "expected": wanted if whole else f"a multiple of {size}"},

@@ -16,6 +16,7 @@ from trtbench.domain.samples import Column
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shapes
 from trtbench.errors import InputError, UsageError, near_miss
 from trtbench.host.arrays import read_arrays
+from trtbench.units import text_from_shape
 
 Arrays = Mapping[str, NDArray[np.generic]]
 Stage = Callable[[str], None]
@@ -145,7 +146,7 @@ def _demand_agreement(spec: RunSpec, batch: int) -> None:
 
 
 def _fit(tensor: TensorSpec, given: tuple[int, ...]) -> tuple[int, ...]:
-    facts = {"model": _text(tensor), "given": "x".join(str(dim) for dim in given)}
+    facts = {"model": text_from_shape(tensor.shape), "given": "x".join(str(dim) for dim in given)}
     if len(given) != len(tensor.shape):
         raise InputError(f"the shape of {tensor.name!r} has the wrong rank", facts=facts)
     for want, have in zip(tensor.shape, given, strict=True):
@@ -190,12 +191,8 @@ def _dim(dim: int | str | None, index: int) -> str:
     return repr(dim) if isinstance(dim, str) else f"dimension {index}"
 
 
-def _text(tensor: TensorSpec) -> str:
-    return "x".join("?" if dim is None else str(dim) for dim in tensor.shape) or "scalar"
-
-
 def _text_by(tensors: tuple[TensorSpec, ...], name: str) -> str:
-    return next(_text(tensor) for tensor in tensors if tensor.name == name)
+    return next(text_from_shape(tensor.shape) for tensor in tensors if tensor.name == name)
 
 
 def _items_from_file(settled: tuple[TensorSpec, ...], spec: RunSpec) -> Arrays:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.domain.feed import InferOutcome
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError
@@ -91,7 +92,7 @@ class _Pass:
         self.digest = hashlib.sha256()
         self.left_out: dict[str, str] = {}
         self._folder = folder
-        self._rows = {tensor.name for tensor in session.inputs if _has_rows(tensor, session.inputs)}
+        self._rows = {tensor.name for tensor in session.inputs if has_rows(tensor, session.inputs)}
         self._columns = {name: array("d") for name in ("items", *PARTS)}
 
     def run(self, progress: Callable[[float, str], None] | None) -> None:
@@ -159,7 +160,7 @@ class _Pass:
     def _infer(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
         """Run one batch; a model that takes no short one gets it filled up."""
         try:
-            if length < self.size and _fixed(self.session.inputs):
+            if length < self.size and fixed_batch(self.session.inputs):
                 return self._run(self._filled(feed, length), self.size)
             try:
                 return self._run(feed, length)
@@ -198,7 +199,7 @@ class _Pass:
 
 
 def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None) -> int:
-    fixed = _fixed(tensors)
+    fixed = fixed_batch(tensors)
     if fixed is not None and spec.batch is not None and spec.batch != fixed:
         name = tensors[0].name
         told = spec.shapes.get(name)
@@ -216,18 +217,6 @@ def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None
         )
     told = spec.shapes.get(tensors[0].name) if tensors else None
     return fixed or spec.batch or (told[0] if told else None) or open_batch or 1
-
-
-def _fixed(tensors: Sequence[TensorSpec]) -> int | None:
-    first = tensors[0].shape[0] if tensors and tensors[0].shape else None
-    return first if isinstance(first, int) and first > 0 else None
-
-
-def _has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
-    if not tensor.shape:
-        return False
-    first = tensor.shape[0]
-    return not isinstance(first, int) or first < 0 or first == _fixed(tensors)
 
 
 def _typed(values: NDArray[Any], tensor: TensorSpec) -> NDArray[np.generic]:

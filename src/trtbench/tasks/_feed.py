@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from trtbench.analysis.inputs import random_inputs
+from trtbench.analysis.inputs import has_rows, random_inputs
 from trtbench.domain.feed import Feed
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
 from trtbench.tasks import TASKS
 from trtbench.tasks._contract import Array, Arrays, Source, Tensors
+from trtbench.units import text_from_shape
 
 _ITEM_SEEDS = 2**32
 """Every item has a seed of its own, so that a batch of any size holds the same items."""
@@ -35,20 +36,6 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> Source:
         return RandomItems(feed, settled, known)
     assert spec.inputs.source is not None
     return ArrayItems(Path(spec.inputs.source), settled, known, limit=feed.count)
-
-
-def has_rows(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> bool:
-    """Whether an input has one row per item: an open leading dimension, or the fixed batch."""
-    if not tensor.shape:
-        return False
-    first = tensor.shape[0]
-    return not isinstance(first, int) or first < 0 or first == fixed_batch(tensors)
-
-
-def fixed_batch(tensors: Sequence[TensorSpec]) -> int | None:
-    """The leading dimension of the first input, when it is a number."""
-    first = tensors[0].shape[0] if tensors and tensors[0].shape else None
-    return first if isinstance(first, int) and first > 0 else None
 
 
 class RandomItems:
@@ -186,7 +173,7 @@ def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
     if len(given) != len(tensor.shape):
         raise InputError(
             f"the shape of {tensor.name!r} has the wrong rank",
-            facts={"given": "x".join(map(str, given)), "model": _text(tensor)},
+            facts={"given": "x".join(map(str, given)), "model": text_from_shape(tensor.shape)},
         )
     return msgspec.structs.replace(tensor, shape=(tensor.shape[0], *given[1:]))
 
@@ -197,7 +184,7 @@ def _item(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> TensorSpec:
         wanted = "x".join(str(d) if isinstance(d, int) and d >= 0 else "1" for d in tensor.shape)
         raise UsageError(
             "dynamic dimensions need a value",
-            facts={tensor.name: _text(tensor)},
+            facts={tensor.name: text_from_shape(tensor.shape)},
             fix=f"--shape {tensor.name}:{wanted}",
         )
     return msgspec.structs.replace(tensor, shape=shape)
@@ -216,7 +203,3 @@ def _scaled(values: Array, low: float, high: float) -> Array:
     if not math.isfinite(low) or not math.isfinite(high) or low >= high:
         raise UsageError(f"random values from {low:g} to {high:g} have no meaning")
     return (low + (high - low) * values.astype(np.float64)).astype(np.float32)
-
-
-def _text(tensor: TensorSpec) -> str:
-    return "x".join("?" if dim is None else str(dim) for dim in tensor.shape) or "scalar"

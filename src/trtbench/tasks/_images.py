@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.detection import Letterbox, letterbox_of
 from trtbench.domain.result import Scalar
-from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.tasks._contract import Flag, Tensors
+from trtbench.units import text_from_shape
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -59,7 +59,7 @@ def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:
     if len(tensors) != 1 or len(tensors[0].shape) != 4:
         raise UsageError(
             "images can only feed a model whose one input is [batch, channels, height, width]",
-            facts={each.name: f"{each.dtype} {_text(each)}" for each in tensors},
+            facts={each.name: f"{each.dtype} {text_from_shape(each.shape)}" for each in tensors},
             fix="give an .npz with an array for every input",
         )
     tensor = tensors[0]
@@ -216,7 +216,3 @@ def _pillow() -> Any:
             fix="pip install pillow",
         ) from None
     return Image
-
-
-def _text(tensor: TensorSpec) -> str:
-    return "x".join("?" if dim is None else str(dim) for dim in tensor.shape)

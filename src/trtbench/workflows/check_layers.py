@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from trtbench.analysis.inputs import has_rows
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.feed import LayerDrift, LayersOutcome, LayersSpec
 from trtbench.domain.job import PROGRESS_MARK, LayersJob
@@ -20,7 +21,7 @@ from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
 from trtbench.report.document import Figure
 from trtbench.report.renderers.png import png_bytes
 from trtbench.store.store import Store
-from trtbench.tasks._feed import has_rows, open_feed
+from trtbench.tasks._feed import open_feed
 from trtbench.workflows.bench import Conduct
 from trtbench.workflows.check import Asked, feed_of
 from trtbench.workflows.config import Config

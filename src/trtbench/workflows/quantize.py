@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from trtbench.analysis.inputs import fixed_batch
 from trtbench.analysis.onnx_stamp import random_note
 from trtbench.build._onnx_file import load_onnx
 from trtbench.build.onnx_ranges import index_limits
@@ -20,7 +21,6 @@ from trtbench.build.quantize_data import (
     array_items,
     batch_of,
     feeds_sha256,
-    fixed_batch,
     random_items,
     save_feeds,
 )

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from trtbench.analysis.inputs import has_rows
 from trtbench.build.quantize_data import Items
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 from trtbench.tasks import TASKS
-from trtbench.tasks._feed import has_rows
 
 
 def task_items(

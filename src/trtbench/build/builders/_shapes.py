@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from trtbench.build.builders._failures import missing_shapes, unknown_input
 from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.errors import UsageError
+from trtbench.units import text_from_shape
 
 Ranges = dict[str, ShapeProfile]
 
@@ -37,6 +38,6 @@ def _check(tensor: TensorSpec, span: ShapeProfile) -> None:
                 f"the {end} shape of {tensor.name!r} does not fit the model",
                 facts={
                     "given": "x".join(map(str, shape)),
-                    "model": "x".join("?" if d is None else str(d) for d in tensor.shape),
+                    "model": text_from_shape(tensor.shape),
                 },
             )
