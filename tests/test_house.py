@@ -68,8 +68,12 @@ def test_public_names_are_these_and_can_be_imported() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["trtbench.runtimes", "trtbench.report.sections", "trtbench.report.renderers"]
-)
+    "package",
+    [
+        "trtbench.runtimes", "trtbench.build.builders", "trtbench.tasks", "trtbench.executors",
+        "trtbench.report.sections", "trtbench.report.renderers",
+    ],
+)  # fmt: skip
 def test_every_plugin_of_a_folder_can_be_imported(package: str) -> None:
     registry = Registry(package, noun="plug-in")
     names = registry.names()
@@ -94,7 +98,7 @@ def test_every_verb_has_help_with_an_example() -> None:
     for name in group.list_commands(None):  # type: ignore[arg-type]
         command = group.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None, name
-        assert command.help, name
+        assert f"trtbench {name}" in (command.help or ""), name
 
 
 def test_the_lock_file_of_ci_calls_the_readme_command() -> None:

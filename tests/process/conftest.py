@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from waiting import wait_for
 
 import models
 from trtbench.domain.result import Environment, FailedRun, RunRecord
@@ -36,13 +36,6 @@ def plugin_folder(tmp_path_factory) -> Path:
     if done.returncode:
         pytest.skip(f"pip cannot install the plug-in here: {done.stderr.strip()[-300:]}")
     return target
-
-
-def wait_for(condition: Callable[[], bool], *, within_s: float = 20.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 @dataclass

@@ -13,6 +13,7 @@ import time
 import numpy as np
 import psutil
 import pytest
+from waiting import wait_for
 
 from trtbench.domain.result import FailedRun, Run
 from trtbench.store.directory import read_run, read_samples, run_directories
@@ -152,13 +153,6 @@ def test_a_limit_too_small_to_start_is_a_failure_and_not_a_traceback(world, limi
 
 
 # --- the parent ------------------------------------------------------------------------------
-
-
-def wait_for(condition, *, within_s=20.0):
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def measuring(world, *flags, behaviour="hang", **popen):

@@ -8,26 +8,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from gpu_standin import GPU_S, Clock, Cudart, Trt, plan_bytes
+from gpu_standin import GPU_S, Trt, plan_bytes
 from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.host import cuda as door
 from trtbench.host.chunks import Chunks
-from trtbench.host.tensorrt import abilities_of
-from trtbench.runtimes import _trt_engine, tensorrt
+from trtbench.runtimes import tensorrt
 from trtbench.runtimes._stream import TIMES, stream
 from trtbench.tasks._feed import open_feed
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Trt:
-    Clock().install(monkeypatch)
-    api = Cudart()
-    trt = Trt(api)
-    monkeypatch.setattr(door, "runtime_module", lambda: api)
-    loaded = (trt, abilities_of(trt, flavour="tensorrt"))
-    monkeypatch.setattr(_trt_engine, "load", lambda flavour: loaded)
-    return trt
 
 
 @pytest.fixture

@@ -10,27 +10,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from gpu_standin import BYTE_S, COPY_S, GPU_S, Clock, Code, Cudart, DataType, Trt, plan_bytes
+from gpu_standin import BYTE_S, COPY_S, GPU_S, Code, DataType, Trt, plan_bytes
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.errors import InputError, UnavailableError, UsageError
-from trtbench.host import cuda as door
 from trtbench.host.cuda import CudaError
-from trtbench.host.tensorrt import abilities_of
-from trtbench.runtimes import _trt_engine, tensorrt
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Trt:
-    """A stand-in TensorRT on a stand-in GPU in the place of the real ones."""
-    Clock().install(monkeypatch)
-    api = Cudart()
-    trt = Trt(api)
-    monkeypatch.setattr(door, "runtime_module", lambda: api)
-    loaded = (trt, abilities_of(trt, flavour="tensorrt"))
-    monkeypatch.setattr(_trt_engine, "load", lambda flavour: loaded)
-    return trt
+from trtbench.runtimes import tensorrt
 
 
 @pytest.fixture

@@ -141,7 +141,6 @@ def test_a_build_that_hangs_is_ended_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("version", "changes", "words"),
     [
-        ("11.1.0", {"precision": "fp16"}, "strongly typed"),
         ("8.6.1", {"strip_weights": True}, "cannot be expressed"),
         ("8.6.1", {"precision": "bf16"}, "cannot be expressed"),
         ("10.9.0", {"options": {"spasity": "force"}}, "no option"),

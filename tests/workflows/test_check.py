@@ -27,16 +27,6 @@ from trtbench.workflows.report import load_runs
 from trtbench.workflows.spec import run_spec
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
-def config(store: Store) -> Config:
-    return Config(store=str(store.root))
-
-
 def changed(source: Path, target: Path, *, name: str, by: float) -> Path:
     """Copy a model with one of its weights multiplied."""
     model = onnx.load(source)

@@ -27,16 +27,6 @@ QUICK = {"batch": 1, "threads": 1}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
-def config(store: Store) -> Config:
-    return Config(store=str(store.root))
-
-
-@pytest.fixture
 def models(tmp_path: Path) -> tuple[str, str]:
     """A small network and one that does about eight times the work."""
     small = conv_model(tmp_path / "small.onnx", channels=4, size=16, layers=2)

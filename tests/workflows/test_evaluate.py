@@ -39,16 +39,6 @@ from trtbench.workflows.spec import run_spec
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
-def config(store: Store) -> Config:
-    return Config(store=str(store.root))
-
-
-@pytest.fixture
 def evaluate(tmp_path: Path, store: Store, config: Config):
     def call(
         task: str, models: list[Path], batch: int | None = 4, **settings: object
