@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from trtbench.cli import trtbench as group
 
@@ -102,3 +103,27 @@ def test_remedies_name_only_flags_that_exist() -> None:
             continue
         for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", source.read_text()):
             assert flag in known | FOREIGN, f"{source.name}: {flag}"
+
+
+def test_examples_in_the_help_survive_a_shell() -> None:
+    """A rule such as p99<5ms is a redirection unless it is quoted."""
+    for name, text in _helps():
+        for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+            words = line.strip()
+            if words.startswith(("trtbench ", "--metric")):
+                bare = re.sub(r"'[^']*'|\"[^\"]*\"| > \w+\.csv$", "", re.split(r"  +", words)[0])
+                assert not re.search(r"[<>|;]", bare), f"{name}: {line}"
+
+
+def test_every_verb_has_examples_and_a_line_that_fits() -> None:
+    """The list of verbs is cut at the width of a terminal: what is cut tells nobody anything."""
+    for name, text in _helps():
+        assert "Examples:" in text, name
+    listed = CliRunner().invoke(group, ["--help"], terminal_width=80).output
+    assert "..." not in listed.split("Commands:")[1]
+
+
+def _helps() -> list[tuple[str, str]]:
+    context = click.Context(group)
+    found = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
+    return [(name, (command.help or "") if command else "") for name, command in found]

@@ -72,6 +72,7 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
         (["tiny.onnx", "--warmup-iterations", "-1"], 2, "--warmup-iterations must be", None),
         (["tiny.onnx", "--shape", "x"], 2, "--shape x cannot be read", "input:1x3x224x224"),
         (["tiny.onnx", "--shape", "x:0x16"], 2, "holds nothing", "at least 1"),
+        (["tiny.onnx", "--shape", "x:1x16,x:2x16"], 2, "gives the input x twice", "once"),
         (["tiny.onnx", "--opt", "spinning"], 2, "--opt spinning cannot be read", None),
         (["tiny.onnx", "--inputs", "daat.npz"], 1, "there are no inputs", "data.npz"),
         (["tiny.onnx", "--python", "/no/python"], 4, "no Python interpreter at", "--python PATH"),
@@ -99,6 +100,11 @@ def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
         assert rest[-1].startswith("fix: ")
         assert fix in rest[-1]
     assert not list(Path("store").glob("runs/*")), "something was left behind"
+
+
+def test_nothing_at_all_is_answered_with_the_help(say):
+    assert say() == say("--help")
+    assert say()[0] == 0
 
 
 def test_every_protocol_can_be_asked_for():
@@ -142,6 +148,14 @@ def test_what_only_the_worker_can_know_is_passed_on(say, arguments, status, mess
     if fix:
         assert fix in err.split("fix: ")[1]
     assert not list(Path("store").glob("runs/*")), "something was left behind"
+
+
+def test_inputs_that_no_memory_holds(say):
+    status, out, err = bench(say, "tiny.onnx", "--batch", 10**12)
+    assert (status, out) == (1, "")
+    assert "error: the measurement did not finish: out of memory" in err
+    assert "Unable to allocate" in err
+    assert err.splitlines()[-1].startswith("fix: a smaller --batch or --shape")
 
 
 def test_models_that_cannot_be_loaded(say, tmp_path):

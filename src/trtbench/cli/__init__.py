@@ -95,7 +95,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command; errors of the user's are shown in our form, only a bug has a traceback."""
     try:
-        result = trtbench.main(arguments, prog_name="trtbench", standalone_mode=False)
+        # Without a word, the help: newer releases of click would call it an error.
+        asked = arguments or ["--help"]
+        result = trtbench.main(asked, prog_name="trtbench", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except TrtbenchError as problem:

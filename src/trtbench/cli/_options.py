@@ -302,6 +302,10 @@ def shapes_from_flags(flags: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
                 raise UsageError(
                     f"--shape {part} cannot be read", fix="write it like input:1x3x224x224"
                 )
+            if match["name"] in shapes:
+                raise UsageError(
+                    f"--shape gives the input {match['name']} twice", fix="give each input once"
+                )
             shapes[match["name"]] = tuple(int(dim) for dim in match["dims"].split("x"))
     return shapes
 

@@ -54,7 +54,9 @@ side_options = stack(
 )  # fmt: skip
 
 
-@click.command("check", cls=CheckCommand)
+@click.command(
+    "check", short_help="Run models on the same inputs and compare their outputs.", cls=CheckCommand
+)
 @click.argument("reference")
 @click.argument("candidates", nargs=-1)
 @click.option("--random", type=click.IntRange(min=1), default=1000, show_default=True,

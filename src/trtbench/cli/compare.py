@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.config import Config
 
 
-@click.command("compare")
+@click.command("compare", short_help="Which of two is faster, and how sure is that.")
 @click.argument("baseline")
 @click.argument("candidates", nargs=-1)
 @pair_options

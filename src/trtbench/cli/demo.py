@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.demo import Demo
 
 
-@click.command("demo")
+@click.command("demo", short_help="The whole tool on a small network, without a GPU.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default=Path("demo-report"),
     show_default=True, help="Folder of the report and of the demo's own store.",
@@ -28,6 +28,11 @@ def command(output: Path, as_json: bool) -> None:
     Takes about a minute, one thread of one CPU, and nothing from a network. What it measures
     is real: both models at two batch sizes, their accuracy on images they have never seen, and
     a comparison of the two with a verdict.
+
+    \b
+    Examples:
+      trtbench demo
+      trtbench demo -o /tmp/first-look
     """
     from trtbench.cli._screen import Talk, say
     from trtbench.workflows.bench import Conduct

@@ -17,13 +17,18 @@ _STYLES = {"ok": "green", "missing": "yellow", "broken": "red", "info": "dim"}
 _PIPE_COLUMNS = 200
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="What works here, and what to type to get the rest.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def command(context: click.Context, *, as_json: bool) -> None:
     """Show what is installed, which runtimes work here, and what to type to get the rest.
 
     Exit status 4 when no runtime works here.
+
+    \b
+    Examples:
+      trtbench doctor
+      trtbench doctor --json
     """
     from rich.console import Console
 

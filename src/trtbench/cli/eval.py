@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 10
 
 
-@click.command("eval", cls=TaskCommand)
+@click.command("eval", short_help="Accuracy on data with known answers.", cls=TaskCommand)
 @click.argument("models", nargs=-1, required=True)
 @click.option("--task", required=True, metavar="NAME",
               help="classification, depth, pose; with --help shows its flags.")  # fmt: skip

@@ -12,7 +12,9 @@ from trtbench.cli._options import dry_run_option, json_option
 from trtbench.cli._shapes import InputShapeCommand
 
 
-@click.command("export", cls=InputShapeCommand)
+@click.command(
+    "export", short_help="Export a PyTorch model to ONNX, and check it.", cls=InputShapeCommand
+)
 @click.argument("source")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="The ONNX file (default: NAME.onnx)."

@@ -10,7 +10,7 @@ from trtbench.cli._options import json_option, store_option
 from trtbench.errors import EXIT_FAILED
 
 
-@click.command("export-runs")
+@click.command("export-runs", short_help="Runs as Parquet files, or to MLflow.")
 @click.argument("names", nargs=-1, metavar="[RUN]...")
 @click.option(
     "--to",

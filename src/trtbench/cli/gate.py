@@ -12,7 +12,7 @@ from trtbench.cli._options import json_option, pair_options, store_option
 from trtbench.errors import EXIT_BROKEN, UsageError
 
 
-@click.command("gate")
+@click.command("gate", short_help="Hold a model to rules: exit status 0 or 3, for CI.")
 @click.argument("candidate")
 @click.option("--against", metavar="BASELINE", help="A model, a run, or tag:NAME.")
 @click.option(
@@ -20,7 +20,13 @@ from trtbench.errors import EXIT_BROKEN, UsageError
     help="last, best or tag:NAME among the stored runs comparable with CANDIDATE.",
 )  # fmt: skip
 @click.option("--max-slowdown", metavar="PERCENT", help="Slower than BASELINE by this at most.")
-@click.option("--metric", "metrics", multiple=True, metavar="RULE", help="p99<5ms and the like.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="RULE",
+    help="'p99<5ms' and the like; quoted, or the shell takes the sign.",
+)
 @click.option(
     "--rules", "rules_files", multiple=True, type=click.Path(path_type=Path, exists=True),
     help="TOML file of rules; MODEL.gate.toml beside the model is read by itself.",
@@ -47,12 +53,12 @@ def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
     \b
     Rules:
       --max-slowdown 3%             against BASELINE, both measured in turn
-      --metric p99<5ms              median, mean, min, max, p50 to p99.9; gpu.p99, host.median
+      --metric 'p99<5ms'            median, mean, min, max, p50 to p99.9; gpu.p99, host.median
       --metric 'throughput>=100/s'  batches per second; items>=... counts items
     \b
     Examples:
       trtbench gate new.onnx --against old.onnx --max-slowdown 3%
-      trtbench gate model.onnx --against tag:release --max-slowdown 3% --metric p99<5ms
+      trtbench gate model.onnx --against tag:release --max-slowdown 3% --metric 'p99<5ms'
       trtbench gate model.onnx --baseline best --max-slowdown 3%
       trtbench gate model.onnx --batch 8 --metric 'items>=2000/s' --on-unclear pass
     """

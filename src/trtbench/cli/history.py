@@ -17,7 +17,7 @@ WIDTH = 40
 """Characters of the little picture of a series."""
 
 
-@click.command("history")
+@click.command("history", short_help="Series of runs over time, and where they changed.")
 @click.argument("model", required=False)
 @click.option("-r", "--runtime", metavar="NAME", help="Only this runtime.")
 @click.option("--tag", metavar="NAME", help="Only runs with this tag.")

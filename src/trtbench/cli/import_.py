@@ -27,7 +27,7 @@ _NUMBERS = {"streams": "{} streams", "typing": "{} types", "batch": "batch {}"}
 _MARKS = {"stated": "", "implied": "~", "unknown": "?"}
 
 
-@click.command("import")
+@click.command("import", short_help="Make runs of what trtexec (TensorRT 5 to 11) left behind.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--batch", type=click.IntRange(min=1), help="Items in one query, whatever is on record."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trtbench.domain.spec import TensorSpec
 
 
-@click.command("inspect")
+@click.command("inspect", short_help="Show what a model, an engine, a file or a run holds.")
 @click.argument("file")
 @click.option("--layers", is_flag=True, help="Show every node or layer.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print every node or layer as CSV.")

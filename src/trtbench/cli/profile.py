@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.profile import LayerRow
 
 
-@click.command("profile")
+@click.command("profile", short_help="Time the layers of a model, or show those of a run.")
 @click.argument("model")
 @click.argument("extra", nargs=-1, type=click.UNPROCESSED)
 @measure_options

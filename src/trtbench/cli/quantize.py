@@ -86,7 +86,11 @@ class QuantizeCommand(TaskCommand):
     preprocessing_only = True
 
 
-@click.command("quantize", cls=QuantizeCommand)
+@click.command(
+    "quantize",
+    short_help="Cast or quantize an ONNX file, and say how far off it is.",
+    cls=QuantizeCommand,
+)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
     "--precision", type=click.Choice(["fp16", "bf16", "int8", "fp8"]), required=True,

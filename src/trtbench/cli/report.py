@@ -9,7 +9,7 @@ import click
 from trtbench.cli._options import store_option
 
 
-@click.command("report")
+@click.command("report", short_help="Describe runs as one document: HTML, Markdown, TeX or data.")
 @click.argument("names", nargs=-1, required=True, metavar="RUN...|FOLDER")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default=Path("report"),

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from trtbench.store.store import Store
 
 
-@click.group("runs", invoke_without_command=True)
+@click.group(
+    "runs", short_help="List, show, tag, delete and reindex runs.", invoke_without_command=True
+)
 @click.option("--model", metavar="TEXT", help="Only models whose name contains this.")
 @click.option("-r", "--runtime", metavar="NAME", help="Only this runtime.")
 @click.option("--tag", metavar="NAME", help="Only runs with this tag.")

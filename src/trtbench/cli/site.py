@@ -9,7 +9,7 @@ import click
 from trtbench.cli._options import store_option
 
 
-@click.command("site")
+@click.command("site", short_help="Write a web site over all runs.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("artifacts/site"),
               show_default=True, help="Folder of the site.")  # fmt: skip
 @click.option("--title", default="Benchmarks", show_default=True, help="What the site is called.")

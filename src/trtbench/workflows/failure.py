@@ -36,6 +36,10 @@ _SIGNAL_HINTS = {
 }
 
 
+NO_MEMORY = "out of memory"
+SMALLER = "a smaller --batch or --shape, or more memory"
+
+
 class Failed(Value, frozen=True, kw_only=True):
     """A model that could not be run, while others could."""
 
@@ -143,7 +147,7 @@ def reason_from_end(end: JobEnd) -> str:
 def job_error(failed: FailedRun, path: Path) -> JobError:
     """Say it to the user, with the end of the log."""
     program = {"its status": failed.program_status} if failed.program_status is not None else {}
-    log = next(path.glob("*.log"), path / "log.txt")
+    log, tail = next(path.glob("*.log"), path / "log.txt"), failed.log_tail
     error = JobError(
         f"the measurement did not finish: {failed.reason}",
         facts={
@@ -153,7 +157,7 @@ def job_error(failed: FailedRun, path: Path) -> JobError:
             **program,
             "record": path,
         },
-        fix=f"look into {log}" if failed.log_tail else None,
+        fix=SMALLER if failed.reason == NO_MEMORY else f"look into {log}" if tail else None,
     )
-    error.log_tail = failed.log_tail
+    error.log_tail = tail
     return error
