@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 import models
 from trtbench.analysis.numeric import tensor_diff, tensor_diffs
 from trtbench.analysis.onnx_stamp import notes_from_metadata
-from trtbench.build._onnx_file import check_onnx, load_onnx, save_onnx, stored_bytes
 from trtbench.build.cast import cast
+from trtbench.build.onnx_file import check_onnx, load_onnx, save_onnx, stored_bytes
 from trtbench.build.onnx_read import input_specs
 from trtbench.build.onnx_rules import refusals
 from trtbench.build.onnx_verify import run_all
@@ -598,12 +598,12 @@ def test_a_model_too_large_for_one_file_gets_a_data_file(
     model = load_onnx(DIGITS)
     held = stored_bytes(model)
     assert 0.9 < held / DIGITS.stat().st_size < 1  # without serializing, which 2 GiB forbid
-    monkeypatch.setattr("trtbench.build._onnx_file.ONE_FILE_BYTES", held - 1)
+    monkeypatch.setattr("trtbench.build.onnx_file.ONE_FILE_BYTES", held - 1)
     written = save_onnx(model, tmp_path / "m.onnx")
     assert [path.name for path in written] == ["m.onnx", "m.onnx.data"]
     again = load_onnx(tmp_path / "m.onnx")
     assert stored_bytes(again) == held
-    monkeypatch.setattr("trtbench.build._onnx_file.ONE_FILE_BYTES", held)
+    monkeypatch.setattr("trtbench.build.onnx_file.ONE_FILE_BYTES", held)
     assert len(save_onnx(again, tmp_path / "m.onnx")) == 1
     assert not (tmp_path / "m.onnx.data").exists()
 

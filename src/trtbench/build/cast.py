@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from trtbench.build._onnx_file import subgraphs
 from trtbench.build.cast_types import (
     FLOAT,
     FP16_MAX,
@@ -26,6 +25,7 @@ from trtbench.build.cast_types import (
     rounded,
     tensor_types,
 )
+from trtbench.build.onnx_file import subgraphs
 from trtbench.errors import UsageError, near_miss
 
 if TYPE_CHECKING:

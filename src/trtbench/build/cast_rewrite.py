@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trtbench.build._onnx_file import subgraphs
 from trtbench.build.cast_types import FLOAT, FLOAT16, Edges, as_low, rounded, tensor_types
+from trtbench.build.onnx_file import subgraphs
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto

@@ -116,7 +116,7 @@ def _without_large_weights(model: ModelProto) -> ModelProto:
     from onnx import ModelProto as Model
     from onnx import TensorProto
 
-    from trtbench.build._onnx_file import SMALL_BYTES
+    from trtbench.build.onnx_file import SMALL_BYTES
 
     light = Model()
     stored = list(model.graph.initializer)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtbench.build._onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
+from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
 from trtbench.errors import InputError, UnavailableError
 
 LEGACY_OPSET = 17

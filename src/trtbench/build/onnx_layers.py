@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.numeric import tensor_diff
-from trtbench.build._onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
 from trtbench.build.cast_types import name_nodes
+from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
 from trtbench.build.onnx_read import input_specs, read_onnx
 from trtbench.domain.conversion import TensorDiff
 from trtbench.domain.feed import LayerDrift, LayersOutcome, LayersSpec

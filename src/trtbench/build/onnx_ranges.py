@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trtbench.build._onnx_file import load_onnx
+from trtbench.build.onnx_file import load_onnx
 
 if TYPE_CHECKING:
     from onnx import ModelProto

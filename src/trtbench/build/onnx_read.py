@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, OnnxTensor
-from trtbench.build._onnx_file import external_files, load_onnx, stored_tensors
+from trtbench.build.onnx_file import external_files, load_onnx, stored_tensors
 from trtbench.build.onnx_shapes import infer_values
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import UsageError, near_miss
@@ -171,7 +171,7 @@ def _elements(tensor: TensorProto) -> int:
 
 def _drop_weights(model: ModelProto) -> None:
     """Shape inference copies the model; large values, which no shape hangs on, are left out."""
-    from trtbench.build._onnx_file import SMALL_BYTES
+    from trtbench.build.onnx_file import SMALL_BYTES
 
     for tensor in model.graph.initializer:
         if len(tensor.raw_data) > SMALL_BYTES:

@@ -38,7 +38,7 @@ def quantized_operators(model: ModelProto) -> dict[str, int]:
     """Count the nodes that read through a DequantizeLinear, by kind; control flow is none."""
     from collections import Counter
 
-    from trtbench.build._onnx_file import subgraphs
+    from trtbench.build.onnx_file import subgraphs
 
     sources = {name: node.op_type for node in model.graph.node for name in node.output}
     kinds = Counter(

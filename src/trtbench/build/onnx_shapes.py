@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.build._onnx_file import SMALL_BYTES
+from trtbench.build.onnx_file import SMALL_BYTES
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto

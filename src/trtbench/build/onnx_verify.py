@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.numeric import tensor_diffs
-from trtbench.build._onnx_file import check_onnx, load_onnx
+from trtbench.build.onnx_file import check_onnx, load_onnx
 from trtbench.build.onnx_read import input_specs, spec_from_value
 from trtbench.build.quantize_data import Feed, FeedFile
 from trtbench.domain.conversion import VerifyOutcome, VerifySpec

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trtbench.analysis.onnx_stamp import PREFIX
-from trtbench.build._onnx_file import check_onnx, load_onnx, save_onnx
+from trtbench.build.onnx_file import check_onnx, load_onnx, save_onnx
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.versions import library_versions

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from trtbench.build._onnx_file import load_onnx
 from trtbench.build.builders._precision import MAKE_MODELOPT
+from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_rules import quantized_operators
 from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import FeedFile
@@ -39,31 +39,9 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
         )
     stage("load")
     quantize = _library()
-    calibration = spec.calibration
-    assert calibration is not None
-    assert calibration.file is not None
-    feeds = FeedFile(Path(calibration.file))
     stage("calibrate")
     raw = folder / "quantized.onnx"
-    try:
-        quantize(
-            onnx_path=spec.model.path,
-            quantize_mode=spec.precision,
-            calibration_data=_joined(feeds),
-            calibration_shapes=_shapes(feeds),
-            calibration_method=_METHODS[spec.method],
-            calibration_eps=["cpu"],
-            op_types_to_quantize=list(spec.operators) or None,
-            nodes_to_exclude=[re.escape(name).replace(r"\*", ".*") for name in spec.keep] or None,
-            high_precision_dtype=spec.rest,
-            output_path=str(raw),
-        )
-    except Exception as problem:  # it raises whatever the libraries below it raise
-        raise InputError(
-            "ModelOpt could not quantize the model",
-            facts={"reason": f"{type(problem).__name__}: {str(problem).strip().splitlines()[:1]}"},
-            fix="look at the end of the log for what ModelOpt said",
-        ) from problem
+    _call(quantize, spec, raw)
     stage("save")
     model = load_onnx(raw)
     changed = quantized_operators(model)
@@ -81,6 +59,32 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
         facts={"rest": spec.rest},
         notes=(f"what is not quantized is {spec.rest}",),
     )
+
+
+def _call(quantize: Callable[..., Any], spec: QuantSpec, output: Path) -> None:
+    assert spec.calibration is not None
+    assert spec.calibration.file is not None
+    feeds = FeedFile(Path(spec.calibration.file))
+    try:
+        quantize(
+            onnx_path=spec.model.path,
+            quantize_mode=spec.precision,
+            calibration_data=_joined(feeds),
+            calibration_shapes=_shapes(feeds),
+            calibration_method=_METHODS[spec.method],
+            calibration_eps=["cpu"],
+            op_types_to_quantize=list(spec.operators) or None,
+            nodes_to_exclude=[re.escape(name).replace(r"\*", ".*") for name in spec.keep] or None,
+            high_precision_dtype=spec.rest,
+            output_path=str(output),
+        )
+    except Exception as problem:  # it raises whatever the libraries below it raise
+        first = next(iter(str(problem).strip().splitlines()), "")
+        raise InputError(
+            "ModelOpt could not quantize the model",
+            facts={"reason": f"{type(problem).__name__}: {first}"},
+            fix="look at the end of the log for what ModelOpt said",
+        ) from problem
 
 
 def _library() -> Any:

@@ -7,9 +7,9 @@ from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtbench.build._onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx, sort_nodes
 from trtbench.build.cast import matching_nodes, prepared
 from trtbench.build.cast_types import FLOAT, FLOAT16, QDQ_OPSET, at_opset
+from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx, sort_nodes
 from trtbench.build.onnx_rules import quantized_operators, refusals
 from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import Feed, FeedFile
@@ -44,7 +44,7 @@ def quantize_int8(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcom
         )
     quantization = _library()
     stage("load")
-    source, kept = _prepare(spec, folder, quantization)
+    source, kept = _prepare(spec, folder)
     assert spec.calibration is not None
     assert spec.calibration.file is not None
     feeds = FeedFile(Path(spec.calibration.file))
@@ -123,7 +123,7 @@ def _library() -> Any:
     return quantization
 
 
-def _prepare(spec: QuantSpec, folder: Path, quantization: Any) -> tuple[Path, dict[str, str]]:
+def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
     """Name the nodes, infer shapes and fold what can be folded, batch norms above all."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 

@@ -43,7 +43,7 @@ def spans_of_batches(given: InputShapes, model: Path) -> dict[str, ShapeProfile]
 
 
 def _only_input(model: Path) -> str:
-    from trtbench.build._onnx_file import load_onnx
+    from trtbench.build.onnx_file import load_onnx
     from trtbench.build.onnx_read import input_specs
 
     inputs = input_specs(load_onnx(model, weights=False))

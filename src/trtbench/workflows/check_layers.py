@@ -118,7 +118,7 @@ def _flags(asked: Asked) -> dict[str, Any]:
 
 def _write_inputs(spec: RunSpec, asked: Asked, folder: Path, sides: Sequence[str]) -> Path:
     """Make the first few items of the check, all sides' inputs by the reference's names."""
-    from trtbench.build._onnx_file import load_onnx
+    from trtbench.build.onnx_file import load_onnx
     from trtbench.build.onnx_read import input_specs
 
     path = Path(spec.model.path)

@@ -170,7 +170,7 @@ def _companions(spec: RunSpec) -> tuple[str, ...]:
         return ()
     import onnx
 
-    from trtbench.build._onnx_file import external_files
+    from trtbench.build.onnx_file import external_files
 
     try:
         return external_files(onnx.load(spec.model.path, load_external_data=False))

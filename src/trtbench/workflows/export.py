@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from trtbench.build._onnx_file import load_onnx
 from trtbench.build.export import INPUTS, OUTPUTS
+from trtbench.build.onnx_file import load_onnx
 from trtbench.domain.codec import value_from_json
-from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape, Sidecar
+from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape, Sidecar, VerifyOutcome
 from trtbench.domain.job import ExportJob
+from trtbench.domain.spec import Precision
 from trtbench.errors import InputError, UsageError, near_miss
 from trtbench.host.models import sha256_of
 from trtbench.store.directory import now
@@ -127,34 +128,46 @@ def run_export(
             made,
             reference=work / OUTPUTS,
             inputs=work / INPUTS,
-            precision="fp16" if spec.half else "fp32",
+            precision=_precision(spec),
             folder=folder / "verify",
             conduct=conduct,
         )
-        sidecar = Sidecar(
-            made_by=made_by(),
-            step="export",
-            file=output.name,
-            sha256=sha256_of(made),
-            created=now(),
-            source=spec.source,
-            source_sha256=outcome.source_sha256,
-            precision="fp16" if spec.half else "fp32",
-            method=outcome.kind,
-            exporter=outcome.exporter,
-            opset=_opset(made),
-            facts={"parameters": outcome.parameters, "weights": spec.weights, "seed": spec.seed},
+        sidecar = msgspec.structs.replace(
+            _sidecar(spec, made, outcome, verified),
             seconds=end.seconds,
-            versions={**outcome.versions, **verified.versions},
-            difference=verified.diffs,
-            compared_on="one call with random inputs, ONNX Runtime against PyTorch",
-            unverified=verified.problem,
             command=conduct.command,
-            notes=outcome.notes,
         )
         put_in_place(made, output)
     write_sidecar(sidecar, output)
     return sidecar
+
+
+def _sidecar(
+    spec: ExportSpec, made: Path, outcome: ExportOutcome, verified: VerifyOutcome
+) -> Sidecar:
+    return Sidecar(
+        made_by=made_by(),
+        step="export",
+        file=made.name,
+        sha256=sha256_of(made),
+        created=now(),
+        source=spec.source,
+        source_sha256=outcome.source_sha256,
+        precision=_precision(spec),
+        method=outcome.kind,
+        exporter=outcome.exporter,
+        opset=_opset(made),
+        facts={"parameters": outcome.parameters, "weights": spec.weights, "seed": spec.seed},
+        versions={**outcome.versions, **verified.versions},
+        difference=verified.diffs,
+        compared_on="one call with random inputs, ONNX Runtime against PyTorch",
+        unverified=verified.problem,
+        notes=outcome.notes,
+    )
+
+
+def _precision(spec: ExportSpec) -> Precision:
+    return "fp16" if spec.half else "fp32"
 
 
 def _limit(target: str | None) -> int | None:

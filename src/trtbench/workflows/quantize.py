@@ -11,7 +11,7 @@ import msgspec
 
 from trtbench.analysis.inputs import fixed_batch
 from trtbench.analysis.onnx_stamp import random_note
-from trtbench.build._onnx_file import load_onnx
+from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_ranges import index_limits
 from trtbench.build.onnx_read import input_specs
 from trtbench.build.quantize_data import (
@@ -131,7 +131,7 @@ def run_quantize(
     with conversion_folder(output) as folder:
         work = folder / "work"
         work.mkdir()
-        calibration = _reference(spec, data, inputs, calibrated, work)
+        calibration = _reference(data, inputs, calibrated, work)
         inner = msgspec.structs.replace(
             spec, output=str(work / output.name), calibration=calibration
         )
@@ -217,11 +217,7 @@ def _split(items: Items, batch: int, *, most: int) -> tuple[Items, Items, str]:
 
 
 def _reference(
-    spec: QuantSpec,
-    data: Data,
-    inputs: Sequence[TensorSpec],
-    items: Items | None,
-    folder: Path,
+    data: Data, inputs: Sequence[TensorSpec], items: Items | None, folder: Path
 ) -> CalibrationRef | None:
     """Write the calibration batches, and say what they are."""
     if items is None or data.calibration is None:

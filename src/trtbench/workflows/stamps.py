@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trtbench.analysis.onnx_stamp import RANDOM_DATA, notes_from_metadata
-from trtbench.build._onnx_file import load_onnx
+from trtbench.build.onnx_file import load_onnx
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.result import Fact
 from trtbench.domain.spec import ModelRef

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trtbench.build._onnx_file import load_onnx
+from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import input_specs
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import InputError, UnavailableError

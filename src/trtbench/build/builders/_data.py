@@ -36,7 +36,7 @@ def calibration_items(
 
 def _limits(model: Path) -> dict[str, int]:
     """How far indices may go; an interpreter that has TensorRT need not have onnx."""
-    from trtbench.build._onnx_file import load_onnx
+    from trtbench.build.onnx_file import load_onnx
     from trtbench.build.onnx_ranges import index_limits
 
     try:

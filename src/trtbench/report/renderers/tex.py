@@ -85,12 +85,12 @@ def tex_document(document: Document) -> str:
     ]
     parts += [r"\begin{document}", r"\maketitle"]
     for section in document.sections:
-        parts += _section(document, section)
+        parts += _section(section)
     parts.append(r"\end{document}")
     return "\n".join(parts) + "\n"
 
 
-def _section(document: Document, section: Section) -> list[str]:
+def _section(section: Section) -> list[str]:
     alone = Document(title="", created="", sections=(section,))
     inside = [
         f"\\input{{{FOLDER}/{block.id}.tex}}" if isinstance(block, Table) else _prose(block)

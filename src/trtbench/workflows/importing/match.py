@@ -108,7 +108,7 @@ def _from_bag(folder: Path, key: str, bag: list[Part], shelf: TimesShelf) -> lis
         rest = _place_times(rest, logs, shelf)
     targets = [draft for draft in drafts if not draft.failed] or drafts
     for part in rest:
-        if not _place(part, targets, rest):
+        if not _place(part, targets):
             drafts.append(Draft(folder=folder, key=key, parts={part.slot: part}))
     return _gathered(drafts)
 
@@ -142,7 +142,7 @@ def _place_times(rest: list[Part], logs: list[Draft], shelf: TimesShelf) -> list
     return [part for part in rest if part.slot != "times"] + left
 
 
-def _place(part: Part, drafts: list[Draft], rest: list[Part]) -> bool:
+def _place(part: Part, drafts: list[Draft]) -> bool:
     """Place a part beside the only run of its name, or in order when the counts agree."""
     if part.slot == "times" and any("log" in draft.parts for draft in drafts):
         return False  # its numbers are those of no log here
