@@ -50,6 +50,14 @@ def test_sizes_rates_and_fractions() -> None:
     assert hertz_from_text("1.2kHz") == 1200
     assert fraction_from_text("3%") == pytest.approx(0.03)
     assert fraction_from_text("0.03") == 0.03
+    assert fraction_from_text("300%") == 3
+
+
+@pytest.mark.parametrize("text", ["3", "1", " 2.5 "])
+def test_a_number_that_may_be_per_cent_or_not_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        fraction_from_text(text)
+    assert f"write {text.strip()}%" in str(caught.value)
 
 
 def test_numbers_are_written_in_the_unit_that_suits_them() -> None:

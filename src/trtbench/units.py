@@ -44,8 +44,11 @@ def hertz_from_text(text: str) -> float:
 
 
 def fraction_from_text(text: str) -> float:
-    """Read ``3%`` or ``0.03`` as the fraction 0.03."""
-    return _read(text, {"%": 0.01, "": 1.0}, example="3%", what="fraction")
+    """Read ``3%`` or ``0.03`` as the fraction 0.03; a bare 3 is refused, 3 % may be meant."""
+    value = _read(text, {"%": 0.01, "": 1.0}, example="3%", what="fraction")
+    if value >= 1 and "%" not in text:
+        raise UsageError(f"{text!r} has no unit", fix=f"write {text.strip()}%")
+    return value
 
 
 def _read(text: str, units: dict[str, float] | dict[str, int], *, example: str, what: str) -> float:

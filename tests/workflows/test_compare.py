@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from models import conv_model, tiny_model
+from trtbench.analysis.gate import rule_from_text
 from trtbench.cli import trtbench as cli
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, UsageError
@@ -19,6 +22,7 @@ from trtbench.workflows.bench import Conduct
 from trtbench.workflows.compare import Asked, compare, comparison_from_runs, csv_name
 from trtbench.workflows.config import Config
 from trtbench.workflows.duet import Duet, Sides, paired
+from trtbench.workflows.gate import gate
 from trtbench.workflows.progress import Event
 from trtbench.workflows.report import load_runs, write_report
 from trtbench.workflows.spec import run_spec
@@ -237,8 +241,6 @@ def test_gate_reads_the_ranges_kept_beside_a_model(
 def test_gate_without_rules_says_what_a_rule_looks_like(
     models: tuple[str, str], store: Store
 ) -> None:
-    from trtbench.workflows.gate import gate
-
     with pytest.raises(UsageError, match="no rules") as caught:
         gate(models[0], [], store=store, config=Config(store=str(store.root)))
     assert "--max-slowdown" in str(caught.value)
@@ -263,3 +265,23 @@ def test_names_of_tables_hold_no_unsafe_characters(
     tiny_model(odd)
     found = compare(str(odd), [str(odd)], store=store, config=config, asked=asked(launches=1))[0]
     assert csv_name(found.baseline, found.candidate) == "a_b_c_vs_a_b_c.csv"
+    spec = found.baseline.record.spec
+    long = msgspec.structs.replace(spec.model, path=str(tmp_path / f"{'ñ' * 120}.onnx"))
+    record = msgspec.structs.replace(
+        found.baseline.record, spec=msgspec.structs.replace(spec, model=long)
+    )
+    run = dataclasses.replace(found.baseline, record=record)
+    (tmp_path / csv_name(run, run)).touch()
+
+
+def test_a_gate_without_a_baseline_measures_as_often_as_it_is_told(
+    models: tuple[str, str], store: Store, config: Config
+) -> None:
+    found = gate(
+        models[0],
+        [rule_from_text("median<10s")],
+        store=store,
+        config=config,
+        asked=asked(alone=2),
+    )
+    assert len(found.candidate.record.launches) == 2

@@ -242,9 +242,7 @@ pair_options = stack(
         "--launches",
         type=click.IntRange(min=1),
         metavar="N",
-        default=10,
-        show_default=True,
-        help="Fresh launches of both sides.",
+        help="Fresh launches of both sides (default 10; of a model alone, in a gate: 5).",
     ),
     click.option(
         "--max-launches",

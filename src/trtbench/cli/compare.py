@@ -80,15 +80,17 @@ def command(baseline: str, candidates: tuple[str, ...], **flags: Any) -> None:
 def asked_from_flags(flags: dict[str, Any]) -> Asked:
     """Make what a comparison is asked to do."""
     from trtbench.units import fraction_from_text
-    from trtbench.workflows.compare import Asked
+    from trtbench.workflows.compare import LAUNCHES, Asked
 
+    launches = flags["launches"] or LAUNCHES
     names = ("batch", "warmup", "warmup_iterations", "until_steady", "duration", "iterations",
              "inputs", "seed", "threads", "device", "protocol", "rate", "arrivals", "cuda_graph",
              "transfers", "spin_wait", "streams", "gap", "profile_index",
              "precision")  # fmt: skip
     return Asked(
-        launches=flags["launches"],
-        most_launches=max(flags["launches"], flags["max_launches"]),
+        launches=launches,
+        most_launches=max(launches, flags["max_launches"]),
+        alone=flags["launches"],
         pairs=flags["pairs"],
         mode=flags["mode"],
         margin=fraction_from_text(flags["margin"]),

@@ -40,6 +40,7 @@ from trtbench.workflows.spec import pick, run_spec
 LAUNCHES = 10
 """Fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine."""
 MOST_LAUNCHES = 40
+MOST_STEM_BYTES = 100
 
 _UNSAFE = re.compile(r"[^\w.-]+")
 
@@ -72,6 +73,8 @@ class Asked:
     runtimes: Sequence[str | None] = (None,)
     """One for all sides, or one per side."""
     pythons: Sequence[str | None] = (None,)
+    alone: int | None = None
+    """Launches of a candidate that is measured alone, where somebody said."""
 
 
 def compare(
@@ -174,9 +177,10 @@ def write_comparison(compared: Compared, table: str, path: Path) -> Path:
 
 
 def csv_name(baseline: Run, candidate: Run) -> str:
-    """The file's name: both stems, unsafe characters replaced."""
+    """The file's name: both stems, unsafe characters replaced; a file system takes 255 bytes."""
     stems = [Path(run.record.spec.model.name).stem for run in (baseline, candidate)]
-    return f"{_UNSAFE.sub('_', stems[0])}_vs_{_UNSAFE.sub('_', stems[1])}.csv"
+    safe = (_UNSAFE.sub("_", stem).encode()[:MOST_STEM_BYTES] for stem in stems)
+    return "_vs_".join(stem.decode(errors="ignore") for stem in safe) + ".csv"
 
 
 def _compare_one(

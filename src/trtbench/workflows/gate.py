@@ -182,7 +182,8 @@ def _once(
 
 
 def _bench(candidate: str, config: Config, store: Store, asked: Asked, conduct: Conduct) -> Run:
-    flags = {"launches": ALONE_LAUNCHES, **{k: v for k, v in asked.flags.items() if v is not None}}
+    given = {key: value for key, value in asked.flags.items() if value is not None}
+    flags = {"launches": asked.alone or ALONE_LAUNCHES, **given}
     runtime = asked.runtimes[-1] if asked.runtimes else None
     spec = run_spec(candidate, config=config, runtime=runtime, profile=False, **flags)
     return run_bench(spec, store=store, conduct=conduct)
