@@ -10,13 +10,13 @@ from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.facts import headline_summary, headline_title
 from trtbench.report.labels import model_name, precision_name, shortened
+from trtbench.report.machine import facts_from_environment
 from trtbench.report.numbers import (
     common_unit,
     text_from_change,
     text_from_duration,
     unit_for_seconds,
 )
-from trtbench.report.sections.environment import facts_from_environment
 
 ORDER = 88
 
