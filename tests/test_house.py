@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,23 @@ def test_arrows_of_the_layers_point_down() -> None:
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+DOORS = {
+    # In a folder of plug-ins a file that is none begins with ``_``; these are called from above.
+    "trtbench.runtimes._duet", "trtbench.runtimes._infer", "trtbench.runtimes._stream",
+    "trtbench.tasks._contract", "trtbench.tasks._feed",
+    "trtbench.build.builders._prepare", "trtbench.build.builders._precision",
+}  # fmt: skip
+
+
+def test_private_modules_are_imported_from_their_own_folder_only() -> None:
+    source = ROOT / "src"
+    for path in sorted((source / "trtbench").rglob("*.py")):
+        folder = ".".join(path.relative_to(source).parent.parts)
+        for module in re.findall(r"from (trtbench[\w.]*\._[a-z]\w*) import", path.read_text()):
+            home = module.rpartition(".")[0]
+            assert folder.startswith(home) or module in DOORS, f"{path.name}: {module}"
 
 
 def test_public_names_are_these_and_can_be_imported() -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.errors import JobError, TrtbenchError
-from trtbench.executors._request import Partner, Request, Told
+from trtbench.executors import Partner, Request, Told
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.progress import Event

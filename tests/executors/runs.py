@@ -11,7 +11,7 @@ from pathlib import Path
 import models
 from trtbench.domain.result import Run
 from trtbench.domain.spec import RunSpec
-from trtbench.executors._request import Executor, Needs
+from trtbench.executors import Executor, Needs
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.config import Config

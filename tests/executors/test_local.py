@@ -14,9 +14,8 @@ from trtbench.cli import run as trtbench
 from trtbench.cli._executor import needs_from_flags
 from trtbench.domain.result import Gpu
 from trtbench.errors import InputError, UnavailableError, UsageError
-from trtbench.executors import _devices
+from trtbench.executors import Needs, Settings, _devices
 from trtbench.executors._folders import blob, keep_blob, pack, place_blob, unpack
-from trtbench.executors._request import Needs, Settings
 from trtbench.executors.local import open_executor
 from trtbench.host import gpu_names
 from trtbench.host.locks import hold

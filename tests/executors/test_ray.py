@@ -15,7 +15,7 @@ import runs
 
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UnavailableError
-from trtbench.executors._request import Needs, Settings
+from trtbench.executors import Needs, Settings
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 

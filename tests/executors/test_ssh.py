@@ -19,7 +19,7 @@ import pytest
 import runs
 
 from trtbench.errors import InputError, JobError, UnavailableError, UsageError
-from trtbench.executors._request import Needs, Settings
+from trtbench.executors import Needs, Settings
 from trtbench.executors.ssh import open_executor
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
@@ -144,7 +144,7 @@ def test_a_run_ends_with_whoever_asked_for_it(tmp_path, sshd, clocked):
     code = (
         "import sys; sys.path[:0] = sys.argv[3:]\n"
         "from pathlib import Path; import runs\n"
-        "from trtbench.executors._request import Settings\n"
+        "from trtbench.executors import Settings\n"
         "from trtbench.executors.ssh import open_executor\n"
         "folder = Path(sys.argv[1])\n"
         "spec = runs.quick_spec(folder, runtime='clocked', options={'sleep': '120'})\n"

@@ -13,7 +13,7 @@ from trtbench.cli._options import stack
 from trtbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from trtbench.executors._request import Executor, Needs
+    from trtbench.executors import Executor, Needs
 
 executor_options = stack(
     click.option(
@@ -55,7 +55,7 @@ def executor_from_flags(flags: dict[str, Any]) -> Iterator[Executor | None]:
                 raise UsageError(f"--{name} says nothing without an executor", fix=fix)
         yield None
         return
-    from trtbench.executors._request import Settings
+    from trtbench.executors import Settings
     from trtbench.workflows.elsewhere import open_executor
 
     settings = Settings(address=flags["address"], hosts=flags["hosts"], beside=flags["beside"])
@@ -70,7 +70,7 @@ def needs_from_flags(words: tuple[str, ...]) -> Needs | None:
     """Read ``gpu=H100``, ``memory=16GiB`` and amounts of anything else."""
     if not words:
         return None
-    from trtbench.executors._request import Needs
+    from trtbench.executors import Needs
     from trtbench.units import bytes_from_text
 
     known: dict[str, Any] = {}

@@ -6,6 +6,18 @@ in, a folder out.
 
 from __future__ import annotations
 
+from trtbench.executors._request import Executor, Needs, Partner, Request, Settings, Tell, Told
 from trtbench.registry import Registry
+
+__all__ = [
+    "EXECUTORS",
+    "Executor",
+    "Needs",
+    "Partner",
+    "Request",
+    "Settings",
+    "Tell",
+    "Told",
+]
 
 EXECUTORS = Registry("trtbench.executors", noun="executor")

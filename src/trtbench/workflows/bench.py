@@ -23,7 +23,7 @@ from trtbench.errors import (
     UsageError,
     write_error,
 )
-from trtbench.executors._request import Executor, Needs
+from trtbench.executors import Executor, Needs
 from trtbench.executors.local import check_interpreter, run_job
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment

@@ -15,8 +15,7 @@ import msgspec
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UnavailableError
-from trtbench.executors import EXECUTORS
-from trtbench.executors._request import Executor, Needs, Partner, Request, Settings
+from trtbench.executors import EXECUTORS, Executor, Needs, Partner, Request, Settings
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
