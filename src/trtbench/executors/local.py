@@ -15,6 +15,7 @@ from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
 from trtbench.errors import TrtbenchError, UnavailableError, write_error
 from trtbench.executors._request import Executor, Settings
+from trtbench.host.interpreters import environment_for, is_own
 from trtbench.host.process import Child, Exit, run_process, run_together, tail
 
 WORKER_NEEDS = ("msgspec", "numpy")
@@ -149,7 +150,7 @@ def _start(
         return Child(
             [*worker_command(assignment.python), *arguments],
             log=log,
-            env=worker_environment(),
+            env=worker_environment(assignment.python),
             memory_bytes=memory_bytes,
             pass_fds=() if channel is None else (channel,),
             on_line=on_line,
@@ -160,17 +161,20 @@ def _start(
         ) from None
 
 
-def worker_environment() -> dict[str, str]:
+def worker_environment(python: str | None = None) -> dict[str, str]:
     """What a worker inherits; files of the working folder must not shadow libraries."""
+    inherited = environment_for(python, os.environ)
     # GPUs in the driver's order: CUDA's own puts the fastest first, and NVML would mean another.
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    return {**order, **os.environ, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
+    return {**order, **inherited, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 
 
 def worker_command(python: str | None) -> list[str]:
     """The start of a worker's command line; another interpreter is lent this very package."""
-    own = python is None or Path(python).absolute() == Path(sys.executable).absolute()
-    if own and sys.version_info >= (3, 11):  # 3.10 would import from the working folder first
+    if is_own(python) and sys.version_info >= (
+        3,
+        11,
+    ):  # 3.10 would import from the working folder first
         return [sys.executable, "-m", "trtbench.worker"]
     package = Path(__file__).resolve().parents[1]
     code = _BOOTSTRAP.format(init=str(package / "__init__.py"), folder=str(package))
@@ -207,7 +211,7 @@ def _probe(python: str) -> tuple[tuple[int, ...], list[str]]:
         log = Path(folder) / "log.txt"
         try:
             command = [python, "-c", code]
-            run_process(command, log=log, timeout_s=PROBE_S, env=worker_environment())
+            run_process(command, log=log, timeout_s=PROBE_S, env=worker_environment(python))
             lines = tail(log)
         except OSError as problem:
             lines = (str(problem.strerror),)
