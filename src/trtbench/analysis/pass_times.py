@@ -11,6 +11,11 @@ from numpy.typing import NDArray
 from trtbench.domain.spec import Value
 
 PARTS = ("load", "preprocess", "inference", "model", "postprocess")
+"""Columns of ``times.npz`` beside ``items``: seconds, one row per batch.
+
+inference  inputs handed over, transfers, the network, outputs back: what a caller waits for
+model      the network alone, synchronised: GPU time where a session tells it, else the call
+"""
 
 
 class Part(Value, frozen=True, kw_only=True):

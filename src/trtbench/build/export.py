@@ -7,7 +7,7 @@ interpreter, which has ONNX Runtime, can compare.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,10 @@ import numpy as np
 from trtbench.build.export_write import Example, write_dynamo, write_legacy, write_program
 from trtbench.build.quantize_data import save_feeds
 from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape
+from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.host.torch_sources import Source, load_source
 from trtbench.host.versions import library_versions
-
-Stage = Callable[[str], None]
 
 INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
 OPEN_SIZE = 2

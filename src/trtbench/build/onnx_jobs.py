@@ -5,13 +5,10 @@ The interpreter of an export has PyTorch but maybe no ONNX Runtime, that of Mode
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from trtbench.domain.conversion import ExportOutcome, QuantOutcome, VerifyOutcome
-from trtbench.domain.job import ConversionJob, ExportJob, QuantizeJob
-
-Stage = Callable[[str], None]
+from trtbench.domain.job import ConversionJob, ExportJob, QuantizeJob, Stage
 
 
 def convert(

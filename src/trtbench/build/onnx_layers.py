@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +22,12 @@ from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
 from trtbench.build.onnx_read import input_specs, read_onnx
 from trtbench.domain.conversion import TensorDiff
 from trtbench.domain.feed import LayerDrift, LayersOutcome, LayersSpec
+from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-Stage = Callable[[str], None]
 Feed = dict[str, NDArray[np.generic]]
 
 MOST_TENSORS = 64

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from trtbench.build.onnx_file import check_onnx, load_onnx
 from trtbench.build.onnx_read import input_specs, spec_from_value
 from trtbench.build.quantize_data import Feed, FeedFile
 from trtbench.domain.conversion import VerifyOutcome, VerifySpec
+from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UnavailableError
 from trtbench.host.versions import library_versions
 
-Stage = Callable[[str], None]
 Outputs = dict[str, NDArray[np.generic]]
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trtbench.analysis.onnx_stamp import PREFIX
 from trtbench.build.onnx_file import check_onnx, load_onnx, save_onnx
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
+from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UsageError
 from trtbench.host.versions import library_versions
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-Stage = Callable[[str], None]
 
 STAND_IN = "stand-in.onnx"
 LIBRARIES = ("trtbench", "onnx", "onnxruntime", "numpy", "nvidia-modelopt", "torch")

@@ -20,9 +20,8 @@ from trtbench.build.onnx_rules import quantized_operators
 from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import FeedFile
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
+from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UnavailableError, UsageError
-
-Stage = Callable[[str], None]
 
 _METHODS = {"minmax": "max", "entropy": "entropy"}
 FIX = (

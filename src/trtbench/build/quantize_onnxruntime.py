@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +13,12 @@ from trtbench.build.onnx_rules import quantized_operators, refusals
 from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import Feed, FeedFile
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
+from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-Stage = Callable[[str], None]
 
 OPERATORS = (
     "Conv",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from trtbench.domain.conversion import ExportSpec, QuantSpec, VerifySpec
@@ -12,6 +13,9 @@ from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
 
 PROGRESS_MARK = "~"
 """Begins a line that is no stage but tells how far one has come: ``~0.420 Tactic timing``."""
+
+Stage = Callable[[str], None]
+"""Told the name of each stage of a job as it begins."""
 
 
 class BenchJob(Value, frozen=True, kw_only=True, tag="bench", tag_field="job"):

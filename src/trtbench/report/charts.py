@@ -14,6 +14,9 @@ Scale = Literal["linear", "log", "log2", "tail", "time"]
 
 ``time`` holds seconds since 1970 and shows dates."""
 
+TAILS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
+"""Quantiles that a ``tail`` axis names."""
+
 
 class Axis(Value, frozen=True, kw_only=True):
     """An axis of a figure; a range that is ``None`` follows the data."""

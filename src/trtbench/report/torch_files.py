@@ -10,14 +10,12 @@ import io
 from typing import Any
 
 import msgspec
-import numpy as np
 
+from trtbench.analysis.deltas import TOOLKIT_000_COLUMNS
+from trtbench.analysis.toolkits import TOOLKIT_000_COMPARED, toolkit_000_pt_metrics
 from trtbench.domain.result import Run
-from trtbench.domain.samples import Column
 
 CSV, JSON = "bench_pt_result.csv", "bench_pt_result.json"
-METRICS = ("host", "h2d", "gpu", "d2h")
-STATISTICS = ("min", "max", "mean", "median", "p90", "p95", "p99")
 
 
 def torch_files(run: Run) -> dict[str, bytes]:
@@ -26,26 +24,19 @@ def torch_files(run: Run) -> dict[str, bytes]:
     if run.record.spec.runtime != "torch" or host is None or not len(host):
         return {}
     metrics = {
-        name: _statistics(column)
-        for name in METRICS
+        name: toolkit_000_pt_metrics(column)
+        for name in TOOLKIT_000_COLUMNS
         if (column := getattr(run.times, name)) is not None
     }
     return {CSV: _csv(metrics), JSON: _json(run, metrics, float(host.sum()))}
 
 
-def _statistics(column: Column) -> dict[str, float]:
-    ms = column * 1e3
-    p90, p95, p99 = (float(value) for value in np.percentile(ms, (90, 95, 99)))
-    values = (ms.min(), ms.max(), ms.mean(), np.median(ms), p90, p95, p99)
-    return {name: float(value) for name, value in zip(STATISTICS, values, strict=True)}
-
-
 def _csv(metrics: dict[str, dict[str, float]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("metric", *STATISTICS))
+    writer.writerow(("metric", *TOOLKIT_000_COMPARED))
     for name, statistics in metrics.items():
-        writer.writerow((name, *(f"{statistics[each]:.6f}" for each in STATISTICS)))
+        writer.writerow((name, *(f"{statistics[each]:.6f}" for each in TOOLKIT_000_COMPARED)))
     return text.getvalue().encode()
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.steady import WarmupWatch
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import LaunchFacts
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import Length, RunSpec, Warmup
@@ -27,7 +27,6 @@ from trtbench.errors import InputError, TrtbenchError
 from trtbench.runtimes._session import (
     Session,
     Spans,
-    Stage,
     refuse_if_out_of_memory,
     resolve_inputs,
 )

@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.job import BenchOutcome, DuetJob
+from trtbench.domain.job import BenchOutcome, DuetJob, Stage
 from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, RunSpec
 from trtbench.errors import TrtbenchError
 from trtbench.runtimes._bench import Prepared, prepare, timed_loop, timer_floor_s, warm_up
-from trtbench.runtimes._session import Session, Stage
+from trtbench.runtimes._session import Session
 
 SOLO = 30
 """Iterations alone, against which interference is measured."""

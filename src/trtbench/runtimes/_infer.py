@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.job import Stage
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
-from trtbench.runtimes._session import Arrays, Session, Stage
+from trtbench.runtimes._session import Arrays, Session
 
 
 def infer(

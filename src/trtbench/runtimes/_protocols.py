@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from trtbench.analysis.steady import WarmupWatch
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import RunSpec
@@ -28,7 +28,7 @@ from trtbench.runtimes._bench import (
     watched,
 )
 from trtbench.runtimes._server import LEAD_NS, arrivals, load_evidence, open_loop
-from trtbench.runtimes._session import Session, Stage
+from trtbench.runtimes._session import Session
 
 SERIAL = ("serve", "server", "first")
 """Protocols that any session can do whose step is a complete query."""

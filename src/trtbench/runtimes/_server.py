@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +16,8 @@ from numpy.typing import NDArray
 from trtbench.analysis.distributions import t_quantile
 from trtbench.domain.result import Scalar
 from trtbench.domain.samples import Column
-from trtbench.domain.spec import Length
+from trtbench.domain.spec import Arrivals, Length
 
-Arrivals = Literal["poisson", "constant"]
 Nanoseconds = NDArray[np.int64]
 
 SPIN_NS = 200_000

@@ -19,8 +19,6 @@ from trtbench.host.arrays import read_arrays
 from trtbench.units import text_from_shape
 
 Arrays = Mapping[str, NDArray[np.generic]]
-Stage = Callable[[str], None]
-"""Told the name of each stage as it begins."""
 
 
 class Spans(Protocol):

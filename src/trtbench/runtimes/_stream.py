@@ -17,20 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import fixed_batch, has_rows
+from trtbench.analysis.pass_times import PARTS
 from trtbench.domain.feed import InferOutcome
+from trtbench.domain.job import Stage
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.chunks import ChunkWriter
 from trtbench.runtimes._bench import close_session
-from trtbench.runtimes._session import Arrays, Session, Stage, refuse_if_out_of_memory
+from trtbench.runtimes._session import Arrays, Session, refuse_if_out_of_memory
 
 TIMES = "times.npz"
-PARTS = ("load", "preprocess", "inference", "model", "postprocess")
-"""Columns of ``times.npz`` beside ``items``: seconds, one row per batch.
-
-inference  inputs handed over, transfers, the network, outputs back: what a caller waits for
-model      the network alone, synchronised: GPU time where a session tells it, else the call
-"""
 
 Outputs = dict[str, NDArray[np.generic]]
 Decode = Callable[[Arrays, Sequence[Any]], Arrays]

@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError, near_miss
 from trtbench.host.cuda import cuda_problem, open_cuda
 from trtbench.host.tensorrt import INSTALL, TITLES, Flavour
 from trtbench.runtimes._protocols import bench_session, check_protocol
-from trtbench.runtimes._session import Stage
 from trtbench.runtimes._trt_engine import Engine, load_engine
 from trtbench.runtimes._trt_session import TrtSession
 

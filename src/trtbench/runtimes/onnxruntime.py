@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.onnx_stamp import notes_from_metadata
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec, TensorSpec
@@ -32,7 +32,7 @@ from trtbench.runtimes._ort_providers import (
     short_name,
 )
 from trtbench.runtimes._protocols import SERIAL, bench_session
-from trtbench.runtimes._session import Arrays, Stage, refuse_if_out_of_memory
+from trtbench.runtimes._session import Arrays, refuse_if_out_of_memory
 
 FORMATS = ("onnx",)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec
 from trtbench.runtimes import _trt_bench
-from trtbench.runtimes._session import Stage
 from trtbench.runtimes._trt_session import TrtSession
 
 FORMATS = ("engine",)

@@ -6,14 +6,14 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
 from trtbench.host.cuda import index_of
 from trtbench.host.torch_models import INSTALL, LoadedModel, import_torch, load_model
 from trtbench.runtimes._protocols import SERIAL, bench_session, check_protocol
-from trtbench.runtimes._session import Stage, refuse_if_out_of_memory
+from trtbench.runtimes._session import refuse_if_out_of_memory
 from trtbench.runtimes._torch_session import CpuSession, CudaSession, Settings
 
 FORMATS = ("torch",)

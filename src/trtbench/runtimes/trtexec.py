@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Protocol, RunSpec
@@ -25,7 +25,6 @@ from trtbench.host.programs import (
     trtexec_binary,
 )
 from trtbench.host.tools import find_trtexec
-from trtbench.runtimes._session import Stage
 from trtbench.trtexec.command import (
     Abilities,
     abilities_from_help,

@@ -12,7 +12,7 @@ LAST_LINES = 20
 _LOOK_BYTES = 1 << 16
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
-_AFTERMATH = ("set-up-failed", "deserialize-failed")
+AFTERMATH = ("set-up-failed", "deserialize-failed")
 """What trtexec says after it has said what is wrong."""
 
 
@@ -53,5 +53,5 @@ def _cause(run: LogRun) -> LogMessage | None:
     """Give the error that explains most: the first one known, before what only follows from it."""
     errors = [each for each in run.messages if each.level in ("E", "F")]
     known = [each for each in errors if each.code is not None]
-    telling = [each for each in known if each.code not in _AFTERMATH]
+    telling = [each for each in known if each.code not in AFTERMATH]
     return next(iter(telling or errors), None)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from trtbench.analysis.onnx_stamp import RANDOM_DATA
 from trtbench.domain.result import Run
 from trtbench.errors import StoreError, TrtbenchError
 from trtbench.store.directory import new_id, now
@@ -30,9 +31,6 @@ from trtbench.workflows.sweep_steps import Workshop, do_step
 
 UNTOLD = ("onnxruntime", "trtexec")
 """Runtimes that take the precision from the file, and refuse to be told one."""
-
-RANDOM = "random data"
-"""What the note of a quantization says whose scales mean nothing for accuracy."""
 
 
 @dataclass(kw_only=True)
@@ -179,7 +177,7 @@ class _Work:
         try:
             made = do_step(step, self._input(step.source), self._shop)
             self._made[step.key] = made
-            if note := next((each for each in made.notes if RANDOM in each), None):
+            if note := next((each for each in made.notes if RANDOM_DATA in each), None):
                 self.remarks.update(dict.fromkeys(self._plan.dependants(step.key), note))
         except StoreError:
             raise

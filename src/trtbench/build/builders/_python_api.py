@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from trtbench.build.builders._precision import PrecisionPlan, precision_plan, qu
 from trtbench.build.builders._prepare import Prepared, made_ahead, prepare_model
 from trtbench.build.builders._report import LOG, describe, outcome
 from trtbench.build.builders._shapes import profiles_of
-from trtbench.domain.job import BuildOutcome
+from trtbench.domain.job import BuildOutcome, Stage
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import JobError, UnavailableError, UsageError
@@ -43,8 +43,6 @@ from trtbench.host.tensorrt_network import (
     parse_onnx,
 )
 from trtbench.host.tensorrt_timing import TimingCache
-
-Stage = Callable[[str], None]
 
 NEEDS_GPU = "TensorRT needs a GPU to build; TensorRT-RTX does not"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,7 @@ from trtbench.build.builders._precision import Step
 from trtbench.build.builders._prepare import Prepared
 from trtbench.build.builders._trtexec_types import ahead_of, told_spec, typed_spec, types_plan
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.job import BuildOutcome
+from trtbench.domain.job import BuildOutcome, Stage
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import InputError, ParseError, UsageError
@@ -42,8 +41,6 @@ from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.metadata import build_metadata_from_log
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.trtexec.written_for import target_from_options
-
-Stage = Callable[[str], None]
 
 OPTIONS = {
     "binary": "path of trtexec (default: on PATH, or where NVIDIA's packages put it)",

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from trtbench.report import style
-from trtbench.report.charts import Axis, Mark
+from trtbench.report.charts import TAILS, Axis, Mark
 from trtbench.report.renderers._glyphs import printable
 
 LEGEND_COLUMNS = 90
@@ -20,8 +20,6 @@ HANDLE = 9
 
 DAY_S = 86_400.0
 """matplotlib counts time in days since 1970."""
-
-TAILS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 
 def dress(axes: Any, axis: Axis, *, which: str, values: Iterable[float] = ()) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from trtbench.report import style
-from trtbench.report.charts import Axis, Mark, Span
+from trtbench.report.charts import TAILS, Axis, Mark, Span
 from trtbench.report.labels import shortened
 
 Spec = dict[str, Any]
@@ -17,7 +17,6 @@ Spec = dict[str, Any]
 NAME_LENGTH = 48
 DIGITS = 6
 """Significant digits of what is drawn: more than any screen shows."""
-TAILS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "dashdot": "dashdot"}
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from trtbench import __version__
+from trtbench.analysis.findings import SEVERITIES
 from trtbench.report import style
 from trtbench.report.document import Cell, Document, FindingList, Picture
 from trtbench.report.numbers import text_from_count, text_from_number
@@ -37,7 +38,6 @@ LONG_CELL = 40
 MOST_FINDINGS = 12
 PICTURE_PX = 1400
 LEVEL = 6
-SEVERITIES = ("error", "warning", "note")
 
 
 def render(document: Document, folder: Path) -> list[Path]:

@@ -20,6 +20,7 @@ from trtbench.domain.result import (
 )
 from trtbench.domain.samples import EngineGraph, IterationTimes
 from trtbench.domain.spec import ModelRef, TensorSpec
+from trtbench.trtexec.failure import AFTERMATH
 from trtbench.trtexec.log import LogRun, conditions_from_log
 from trtbench.trtexec.reported import tensors_from_log
 from trtbench.trtexec.times import TimesArray
@@ -41,8 +42,6 @@ from trtbench.workflows.importing.told import (
 _FAILED = "trtexec ended with FAILED and named no error"
 _OF_THE_BUILD = ("typing", "tf32", "precision")
 """Conditions that a loaded engine does not tell, and the log of its build does."""
-_AFTERMATH = ("set-up-failed", "deserialize-failed")
-"""What trtexec says after it has said what is wrong."""
 
 _VERSIONS = {
     "7.0": "7.0",
@@ -133,7 +132,7 @@ def failure_from_draft(draft: Draft, wishes: Wishes, *, run_id: str, created: st
 def failure_reason(run: LogRun) -> str:
     """Give the error that explains most: the first one known, before what only follows from it."""
     errors = [each for each in run.messages if each.level in ("E", "F")]
-    telling = [each for each in errors if each.code is not None and each.code not in _AFTERMATH]
+    telling = [each for each in errors if each.code is not None and each.code not in AFTERMATH]
     error = next(iter(telling or errors), None)
     if error is None:
         return "the log has no end: cut short or crashed" if run.outcome == "crashed" else _FAILED
