@@ -92,7 +92,15 @@ def test_unclear_says_how_many_launches_it_needs() -> None:
     verdict = verdict_from_effects(effects)
     assert verdict.interval is not None
     half = math.log(verdict.interval.high / verdict.interval.low) / 2
-    assert verdict.launches_needed == math.ceil(10 * (half / math.log(1.01)) ** 2)
+    spread = half / stats.t.ppf(0.995, df=10 - 2 * 2 - 1) * math.sqrt(10)
+    needed = verdict.launches_needed
+    assert needed is not None
+
+    def reach(count: int) -> float:
+        df = count - 2 * int(0.2 * count) - 1
+        return float(stats.t.ppf(0.995, df=df) * spread / math.sqrt(count))
+
+    assert reach(needed) <= math.log(1.01) < reach(int(needed * 0.94))
     assert (
         would_tell(verdict.launches_needed)
         == f"; about {verdict.launches_needed} launches would tell"

@@ -14,7 +14,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from trtbench.analysis.robust import LEVEL, Trimmed, detectable_effect, holm, trimmed
+from trtbench.analysis.distributions import t_quantile
+from trtbench.analysis.robust import LEVEL, Trimmed, detectable_effect, holm, trimmed, trimmed_count
 from trtbench.analysis.tails import (
     FEWEST_LAUNCHES,
     Pair,
@@ -91,7 +92,7 @@ def judge(
     kind, reason = decide(estimate.mean, low, high, better=better, gate=gate, margin=margin)
     needed = None
     if kind == "unclear":
-        needed = _needed(estimate, half=(high - low) / 2 - widen, gate=gate, widen=widen)
+        needed = _needed(estimate, gate=gate, widen=widen)
     return Verdict(
         metric=metric,
         kind=kind,
@@ -233,6 +234,7 @@ def correct_for_many(verdicts: Sequence[Verdict], *, level: float = LEVEL) -> li
 
 WORTH_WHILE = 1000
 """Launches beyond which nobody waits for an answer."""
+_FARTHEST = 10 * WORTH_WHILE
 
 
 def would_tell(needed: int | None) -> str:
@@ -264,10 +266,21 @@ def pair_effect(baseline: Column, candidate: Column, *, design: Design) -> float
     return math.log(float(np.median(candidate)) / float(np.median(baseline)))
 
 
-def _needed(estimate: Trimmed, *, half: float, gate: float, widen: float) -> int | None:
+def _needed(estimate: Trimmed, *, gate: float, widen: float) -> int | None:
+    """Launches with which the interval would reach no further than the change that counts.
+
+    The spread stays what it is; what shrinks is the error, and with few launches Student's factor.
+    """
     if widen:
         return None
-    return max(estimate.count + 1, math.ceil(estimate.count * (half / math.log1p(gate)) ** 2))
+    spread = estimate.error * math.sqrt(estimate.count)
+    goal, count = math.log1p(gate), estimate.count + 1
+    while count < _FARTHEST:
+        df = count - 2 * trimmed_count(count) - 1
+        if t_quantile((1 + LEVEL) / 2, df=df) * spread / math.sqrt(count) <= goal:
+            return count
+        count = max(count + 1, math.ceil(count * 1.05))
+    return _FARTHEST
 
 
 def _expm1(value: float) -> float:
