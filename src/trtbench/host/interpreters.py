@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
+
+from trtbench.host.process import run_process, tail
 
 ASK_S = 20.0
 """Patience with an interpreter that is asked for its version."""
@@ -45,18 +47,15 @@ def cache_tag(python: str) -> str | None:
     """Ask an interpreter for its tag, ``cpython-312``; ``None`` where it does not say."""
     code = "import sys; sys.stdout.write(sys.implementation.cache_tag)"
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
-    try:
-        told = subprocess.run(
-            [python, "-I", "-c", code],
-            capture_output=True,
-            text=True,
-            timeout=ASK_S,
-            check=False,
-            env=variables,
-        )
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        return None
-    return told.stdout if told.returncode == 0 and told.stdout.startswith("cpython-") else None
+    with tempfile.TemporaryDirectory(prefix="trtbench-tag-") as folder:
+        log = Path(folder) / "log.txt"
+        command = [python, "-I", "-c", code]
+        try:
+            end = run_process(command, log=log, timeout_s=ASK_S, env=variables, own_group=False)
+        except OSError:
+            return None
+        told = "".join(tail(log, lines=1))
+    return told if end.status == 0 and told.startswith("cpython-") else None
 
 
 def _fits(folder: str, tag: str) -> bool:
