@@ -12,12 +12,12 @@ from PIL import Image
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.chunks import Chunks, ChunkWriter
+from trtbench.host.images import read_image
 from trtbench.tasks import classification, depth, pose
 from trtbench.tasks._coco import Annotations
 from trtbench.tasks._contract import Predicted, completed, settings_from_text
 from trtbench.tasks._depth_images import DepthImages, read_truth
 from trtbench.tasks._image_folder import ImageFolder, read_classes
-from trtbench.tasks._images import read_image
 from trtbench.tasks._sequences import LabelledArrays
 
 COLOUR = (TensorSpec(name="images", dtype="float32", shape=("batch", 3, 16, 16)),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,11 @@ from numpy.typing import NDArray
 from trtbench.build.quantize_data import Items
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec, Value
-from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.errors import UsageError
+from trtbench.host.images import GREY, Pixels, find_images, read_image, scaled
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CROP = 224 / 256
 """Part of the resized image that a centre crop keeps, as in the usual ImageNet evaluation."""
-GREY = 114
-"""What letterboxing fills up with, as YOLO networks are trained."""
 
 
 class Preprocessing(Value, frozen=True, kw_only=True):
@@ -56,7 +50,7 @@ def image_items(
     tensor = _image_input(inputs)
     channels_last = _channels_last(tensor)
     channels, size = _geometry(tensor, how, channels_last=channels_last)
-    files = _files(folder)
+    files = find_images(folder)
     order = np.random.default_rng(seed).permutation(len(files))[:limit]
     images = [_load(files[index], channels, size, how) for index in order]
     batch = np.stack(images)
@@ -98,33 +92,13 @@ def _geometry(
     return int(channels), how.size
 
 
-def _files(folder: Path) -> list[Path]:
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    if not found:
-        raise InputError(
-            f"there are no images in {folder}", facts={"looked for": " ".join(SUFFIXES)}
-        )
-    return found
-
-
 def _load(
     path: Path, channels: int, size: tuple[int, int], how: Preprocessing
 ) -> NDArray[np.float32]:
     """Decode one image to [height, width, channels]."""
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError as problem:
-        raise UnavailableError(
-            "images need Pillow", facts={"reason": problem}, fix="pip install pillow"
-        ) from None
-    try:
-        with Image.open(path) as opened:
-            upright = ImageOps.exif_transpose(opened)
-            picture = upright.convert("L" if channels == 1 else "RGB")
-    except (UnidentifiedImageError, OSError) as problem:
-        raise InputError(f"{path} cannot be read as an image", facts={"reason": problem}) from None
-    pixels = np.asarray(_resized(picture, size, how.resize), np.float32) / 255
-    pixels = pixels.reshape(*size, channels)
+    pixels = (
+        _resized(read_image(path, channels=channels), size, how.resize).astype(np.float32) / 255
+    )
     for name, values in (("mean", how.mean), ("std", how.std)):
         if values and len(values) not in (1, channels):
             raise UsageError(f"--{name} has {len(values)} values, and images {channels} channels")
@@ -133,19 +107,16 @@ def _load(
     return normalised
 
 
-def _resized(picture: Image, size: tuple[int, int], how: str) -> Any:
-    from PIL import Image
-
-    height, width = size
+def _resized(pixels: Pixels, size: tuple[int, int], how: str) -> Pixels:
     if how == "stretch":
-        return picture.resize((width, height), Image.Resampling.BILINEAR)
-    scales = (width / picture.width, height / picture.height)
-    scale = min(scales) if how == "letterbox" else max(scales) / CROP
-    wide, high = (max(1, round(side * scale)) for side in picture.size)
-    scaled = picture.resize((wide, high), Image.Resampling.BILINEAR)
-    left, top = (wide - width) // 2, (high - height) // 2
+        return scaled(pixels, size)
+    parts = [want / have for want, have in zip(size, pixels.shape, strict=False)]
+    scale = min(parts) if how == "letterbox" else max(parts) / CROP
+    high, wide = (max(1, round(side * scale)) for side in pixels.shape[:2])
+    resized = scaled(pixels, (high, wide))
+    top, left = (high - size[0]) // 2, (wide - size[1]) // 2
     if how == "crop":
-        return scaled.crop((left, top, left + width, top + height))
-    canvas = Image.new(picture.mode, (width, height), GREY if picture.mode == "L" else (GREY,) * 3)
-    canvas.paste(scaled, (-left, -top))
+        return resized[top : top + size[0], left : left + size[1]]
+    canvas = np.full((*size, pixels.shape[2]), GREY, np.uint8)
+    canvas[-top : high - top, -left : wide - left] = resized
     return canvas

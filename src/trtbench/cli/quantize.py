@@ -152,7 +152,8 @@ _CALIBRATED_FLAGS = ("method", "percentile", "per_channel", "operators", "rest")
 
 
 def _data(flags: dict[str, Any]) -> Any:
-    from trtbench.build.quantize_images import IMAGENET, Preprocessing
+    from trtbench.build.quantize_images import Preprocessing
+    from trtbench.host.images import IMAGENET
     from trtbench.workflows.quantize import Data
 
     task = flags["task"]

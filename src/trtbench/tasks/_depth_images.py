@@ -11,18 +11,10 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.depth import DepthResult, DepthRules, to_depth
 from trtbench.errors import InputError, UsageError
+from trtbench.host.images import find_images, read_image, scaled
 from trtbench.tasks._contract import Arrays, Picture, Predicted, Settings, Source, Tensors
 from trtbench.tasks._drawing import grid, save, show
-from trtbench.tasks._images import (
-    Loaded,
-    find_images,
-    image_input,
-    names_below,
-    normalized,
-    noted,
-    read_image,
-    scaled,
-)
+from trtbench.tasks._images import Loaded, image_input, names_below, normalized, noted
 
 SIZE = 518
 WORST = 3

@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from trtbench.domain.result import Scalar
 from trtbench.errors import InputError, UsageError
+from trtbench.host.images import find_images, read_image
 from trtbench.tasks._contract import Arrays, Settings, Tensors
 from trtbench.tasks._images import (
     Loaded,
-    find_images,
     image_input,
     names_below,
     normalized,
     noted,
-    read_image,
     resize_and_crop,
 )
 

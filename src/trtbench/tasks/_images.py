@@ -12,18 +12,12 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.detection import Letterbox, letterbox_of
 from trtbench.domain.result import Scalar
-from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.errors import UsageError
+from trtbench.host.images import GREY, IMAGENET, Pixels, scaled
 from trtbench.tasks._contract import Flag, Tensors
 from trtbench.units import text_from_shape
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-GREY = 114
-"""What letterboxing fills up with, as YOLO networks are trained."""
-
 NORMALIZE = "imagenet, none, or MEAN/STD such as 0.5/0.5 or 0.4,0.4,0.4/0.2,0.2,0.2"
-
-Pixels = NDArray[np.uint8]
 
 
 @dataclass
@@ -83,16 +77,6 @@ def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:
     )
 
 
-def find_images(folder: Path) -> list[Path]:
-    """All images below a folder, in order."""
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    if not found:
-        raise InputError(
-            f"there are no images in {folder}", facts={"looked for": " ".join(SUFFIXES)}
-        )
-    return found
-
-
 def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
     """Names of images: their way below the folder, so that two of one name can be told apart."""
     return tuple(
@@ -103,45 +87,6 @@ def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
 def noted(what: str, names: Sequence[str]) -> str:
     """``3 images without ground truth: a.png, b.png, c.png``."""
     return f"{len(names)} {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
-
-
-def read_image(path: Path, *, channels: int) -> Pixels:
-    """Decode one image, upright, as grey or RGB."""
-    image = _pillow()
-    from PIL import ImageOps, UnidentifiedImageError
-
-    try:
-        with image.open(path) as opened:
-            upright = ImageOps.exif_transpose(opened)
-            picture = _in_bytes(upright, image).convert("L" if channels == 1 else "RGB")
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as problem:
-        raise InputError(
-            f"{path} cannot be read as an image",
-            facts={"reason": problem},
-            fix="repair it, or take it out of the folder",
-        ) from None
-    pixels = np.asarray(picture, np.uint8)
-    return pixels[:, :, None] if pixels.ndim == 2 else pixels
-
-
-def _in_bytes(picture: Any, image: Any) -> Any:
-    """Bring 16 bits to 8; Pillow would cut off whatever is above 255."""
-    if not picture.mode.startswith("I"):
-        return picture
-    values = np.asarray(picture)
-    return image.fromarray((np.clip(values, 0, 65535) >> 8).astype(np.uint8))
-
-
-def scaled(
-    pixels: Pixels, size: tuple[int, int], *, how: Literal["bilinear", "bicubic"] = "bilinear"
-) -> Pixels:
-    """Resize with antialiasing, as torchvision does with Pillow images."""
-    image = _pillow()
-    one = pixels.shape[2] == 1
-    picture = image.fromarray(pixels[:, :, 0] if one else pixels)
-    method = getattr(image.Resampling, how.upper())
-    resized = np.asarray(picture.resize((size[1], size[0]), method), np.uint8)
-    return resized[:, :, None] if one else resized
 
 
 def resize_and_crop(
@@ -204,15 +149,3 @@ def normalize_flag(default: str) -> Flag:
         name="normalize", default=default, help=f"How pixels are normalised: {NORMALIZE}.",
         preprocessing=True,
     )  # fmt: skip
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as problem:
-        raise UnavailableError(
-            "images need Pillow in the interpreter that runs the model",
-            facts={"reason": problem},
-            fix="pip install pillow",
-        ) from None
-    return Image

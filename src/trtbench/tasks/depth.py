@@ -32,9 +32,7 @@ from trtbench.tasks._contract import (
     Tensors,
 )
 from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
-from trtbench.tasks._images import (
-    normalize_flag,
-)
+from trtbench.tasks._images import normalize_flag
 
 KINDS = ("depth", "inverse", "disparity")
 

@@ -22,6 +22,7 @@ from trtbench.analysis.pose import (
 from trtbench.analysis.resample import statistic_interval
 from trtbench.domain.result import Score
 from trtbench.errors import InputError, UsageError
+from trtbench.host.images import find_images, read_image
 from trtbench.tasks._coco import Annotations, coco_metrics
 from trtbench.tasks._contract import (
     Arrays,
@@ -35,14 +36,12 @@ from trtbench.tasks._contract import (
 )
 from trtbench.tasks._images import (
     Loaded,
-    find_images,
     image_input,
     letterboxed,
     names_below,
     normalize_flag,
     normalized,
     noted,
-    read_image,
 )
 from trtbench.tasks._pose_pictures import SHOWN, draw_people
 from trtbench.tasks._yolo import people_from_outputs, people_from_row

@@ -23,7 +23,8 @@ def calibration_items(
         return random_items(inputs, count=count, seed=0, shapes=dict(shapes), limits=limits)
     if not Path(source).is_dir():
         return array_items(Path(source), inputs).part(0, count)
-    from trtbench.build.quantize_images import IMAGENET, Preprocessing, image_items
+    from trtbench.build.quantize_images import Preprocessing, image_items
+    from trtbench.host.images import IMAGENET
 
     imagenet = spec.options.get("normalize") == "imagenet"
     mean, std = IMAGENET if imagenet else ((), ())

@@ -1,0 +1,81 @@
+"""Files of images: found, decoded and resized with Pillow, as arrays of bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.errors import InputError, UnavailableError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""Mean and deviation of ImageNet's colours, from 0 to 1: what most networks are trained with."""
+GREY = 114
+"""What letterboxing fills up with, as YOLO networks are trained."""
+
+Pixels = NDArray[np.uint8]
+"""[height, width, channels]"""
+
+
+def find_images(folder: Path) -> list[Path]:
+    """All images below a folder, in order."""
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    if not found:
+        raise InputError(
+            f"there are no images in {folder}", facts={"looked for": " ".join(SUFFIXES)}
+        )
+    return found
+
+
+def read_image(path: Path, *, channels: int) -> Pixels:
+    """Decode one image, upright, as grey or RGB."""
+    image = _pillow()
+    from PIL import ImageOps, UnidentifiedImageError
+
+    try:
+        with image.open(path) as opened:
+            upright = ImageOps.exif_transpose(opened)
+            picture = _in_bytes(upright, image).convert("L" if channels == 1 else "RGB")
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as problem:
+        raise InputError(
+            f"{path} cannot be read as an image",
+            facts={"reason": problem},
+            fix="repair it, or take it out of the folder",
+        ) from None
+    pixels = np.asarray(picture, np.uint8)
+    return pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def _in_bytes(picture: Any, image: Any) -> Any:
+    """Bring 16 bits to 8; Pillow would cut off whatever is above 255."""
+    if not picture.mode.startswith("I"):
+        return picture
+    values = np.asarray(picture)
+    return image.fromarray((np.clip(values, 0, 65535) >> 8).astype(np.uint8))
+
+
+def scaled(
+    pixels: Pixels, size: tuple[int, int], *, how: Literal["bilinear", "bicubic"] = "bilinear"
+) -> Pixels:
+    """Resize with antialiasing, as torchvision does with Pillow images."""
+    image = _pillow()
+    one = pixels.shape[2] == 1
+    picture = image.fromarray(pixels[:, :, 0] if one else pixels)
+    method = getattr(image.Resampling, how.upper())
+    resized = np.asarray(picture.resize((size[1], size[0]), method), np.uint8)
+    return resized[:, :, None] if one else resized
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as problem:
+        raise UnavailableError(
+            "images need Pillow in the interpreter that runs the model",
+            facts={"reason": problem},
+            fix="pip install pillow",
+        ) from None
+    return Image
