@@ -1,10 +1,14 @@
-"""TensorRT-RTX for the tests of this folder; they skip with the reason where there is none."""
+"""TensorRT-RTX, which tests skip without, and digits to calibrate with."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from bindings.rtx import NoRtx, Rtx, find_rtx
+from trtbench.data import demo_file
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +25,16 @@ def rtx(found_rtx: Rtx, monkeypatch: pytest.MonkeyPatch) -> Rtx:
     for name, value in found_rtx.env.items():
         monkeypatch.setenv(name, value)
     return found_rtx
+
+
+@pytest.fixture(scope="module")
+def images() -> np.ndarray:
+    with np.load(demo_file("digits.npz")) as data:
+        return data["images"].astype(np.float32) / 255
+
+
+@pytest.fixture
+def calibration(tmp_path: Path, images: np.ndarray) -> Path:
+    path = tmp_path / "calibration.npz"
+    np.savez(path, image=images[:80])
+    return path

@@ -1,4 +1,4 @@
-"""Casts and quantizations: what comes out runs, is close, and is what TensorRT takes."""
+"""Quantizations: what comes out runs, is close, and is what TensorRT takes."""
 
 from __future__ import annotations
 
@@ -10,26 +10,16 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx_cases import control_flow, lookup, one_node
 
 import models
-from trtbench.analysis.numeric import tensor_diff, tensor_diffs
 from trtbench.analysis.onnx_stamp import notes_from_metadata
-from trtbench.build.cast import cast
-from trtbench.build.onnx_file import check_onnx, load_onnx, save_onnx, stored_bytes
+from trtbench.build.onnx_file import load_onnx, save_onnx, stored_bytes
 from trtbench.build.onnx_read import input_specs
 from trtbench.build.onnx_rules import refusals
-from trtbench.build.onnx_verify import run_all
-from trtbench.build.quantize_data import (
-    FeedFile,
-    array_items,
-    feeds_sha256,
-    random_items,
-    save_feeds,
-)
-from trtbench.build.quantize_images import Preprocessing, image_items
+from trtbench.build.quantize_data import feeds_sha256
 from trtbench.cli import run as run_command
 from trtbench.data import demo_file
-from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.tasks import classification
 from trtbench.workflows._conversion import read_sidecar
@@ -39,234 +29,6 @@ from typed_models import typed
 DIGITS = demo_file("digits.onnx")
 OLD_RUNTIME = tuple(int(part) for part in version("onnxruntime").split(".")[:2]) < (1, 24)
 """The newest for Python 3.10."""
-
-
-@pytest.fixture(scope="module")
-def images() -> np.ndarray:
-    with np.load(demo_file("digits.npz")) as data:
-        return data["images"].astype(np.float32) / 255
-
-
-@pytest.fixture
-def calibration(tmp_path: Path, images: np.ndarray) -> Path:
-    path = tmp_path / "calibration.npz"
-    np.savez(path, image=images[:80])
-    return path
-
-
-def outputs(path: Path, feeds: Path) -> dict[str, np.ndarray]:
-    return run_all(path, FeedFile(feeds))
-
-
-def saved(model: onnx.ModelProto, path: Path) -> Path:
-    save_onnx(model, path)
-    check_onnx(path)
-    return path
-
-
-def types_of(model: onnx.ModelProto) -> dict[str, int]:
-    values = (*model.graph.input, *model.graph.output)
-    return {value.name: value.type.tensor_type.elem_type for value in values}
-
-
-def one_node(tmp_path: Path, weights: np.ndarray, op: str = "Mul") -> Path:
-    graph = helper.make_graph(
-        [
-            helper.make_node(op, ["x", "w"], ["y"], name="first"),
-            helper.make_node("Relu", ["y"], ["z"], name="last"),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", len(weights)])],
-        [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["batch", len(weights)])],
-        [numpy_helper.from_array(weights.astype(np.float32), "w")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "one.onnx")
-    return tmp_path / "one.onnx"
-
-
-@pytest.mark.parametrize("keep_io", [False, True])
-def test_fp16_runs_on_onnx_runtime_and_is_close(
-    tmp_path: Path, images: np.ndarray, keep_io: bool
-) -> None:
-    made = cast(load_onnx(DIGITS), precision="fp16", keep_io=keep_io)
-    feeds = tmp_path / "feeds.npz"
-    save_feeds(feeds, [{"image": images[:8]}])
-    wanted = TensorProto.FLOAT if keep_io else TensorProto.FLOAT16
-    assert types_of(made.model) == {"image": wanted, "logits": wanted}
-    assert {t.data_type for t in made.model.graph.initializer} == {TensorProto.FLOAT16}
-    reference = outputs(DIGITS, feeds)
-    for model in (made.model, made.stand_in):
-        found = outputs(saved(model, tmp_path / "m.onnx"), feeds)
-        (diff,) = tensor_diffs(reference, found)
-        assert diff.sqnr_db is not None
-        assert 45 < diff.sqnr_db < 80
-
-
-def test_bf16_raises_the_opset_and_rounds_more_than_fp16(
-    tmp_path: Path, images: np.ndarray
-) -> None:
-    made = cast(load_onnx(DIGITS), precision="bf16")
-    assert made.model.opset_import[0].version == 22
-    assert types_of(made.model)["image"] == TensorProto.BFLOAT16
-    saved(made.model, tmp_path / "b.onnx")
-    feeds = tmp_path / "feeds.npz"
-    save_feeds(feeds, [{"image": images[:8]}])
-    found = outputs(saved(made.stand_in, tmp_path / "s.onnx"), feeds)
-    (diff,) = tensor_diffs(outputs(DIGITS, feeds), found)
-    assert diff.sqnr_db is not None
-    assert 30 < diff.sqnr_db < 55
-
-
-def test_the_stand_in_rounds_as_the_type_does(tmp_path: Path) -> None:
-    weights = np.array([1.0009765625 + 2**-12, 3.0], np.float32)
-    made = cast(load_onnx(one_node(tmp_path, weights)), precision="fp16")
-    feeds = tmp_path / "feeds.npz"
-    x = np.array([[1 / 3, 30000.0]], np.float32)
-    save_feeds(feeds, [{"x": x}])
-    found = outputs(saved(made.stand_in, tmp_path / "s.onnx"), feeds)["z"]
-    with np.errstate(over="ignore"):
-        wanted = (x.astype(np.float16) * weights.astype(np.float16)).astype(np.float32)
-    assert np.isinf(wanted[0, 1])  # 90000 is beyond FP16: the difference must show it
-    np.testing.assert_array_equal(found, wanted)
-
-
-def test_weights_beyond_fp16_keep_their_node_in_fp32(tmp_path: Path) -> None:
-    made = cast(load_onnx(one_node(tmp_path, np.array([1e6, 1.0]))), precision="fp16")
-    assert list(made.kept) == ["first"]
-    assert "65504" in made.kept["first"]
-    assert made.changed == {"Relu": 1}
-    (weight,) = made.model.graph.initializer
-    assert weight.data_type == TensorProto.FLOAT
-    saved(made.model, tmp_path / "m.onnx")
-
-
-def test_weights_that_become_zero_are_counted(tmp_path: Path) -> None:
-    path = one_node(tmp_path, np.array([1e-9, 1.0, 0.0]))
-    assert cast(load_onnx(path), precision="fp16").facts["weights_rounded_to_zero"] == 1
-    assert cast(load_onnx(path), precision="bf16").facts["weights_rounded_to_zero"] == 0
-
-
-def test_nodes_are_held_by_name_and_pattern(tmp_path: Path, images: np.ndarray) -> None:
-    made = cast(load_onnx(DIGITS), precision="fp16", keep=["/0/*"])
-    assert set(made.kept) == {"/0/0.0/Conv", "/0/0.2/Relu"}
-    casts = [node for node in made.model.graph.node if node.op_type == "Cast"]
-    assert len(casts) == 2  # one into the FP32 part, one out of it
-    saved(made.model, tmp_path / "m.onnx")
-    with pytest.raises(UsageError, match=r"did you mean /8/Gemm"):
-        cast(load_onnx(DIGITS), precision="fp16", keep=["/8/Gem"])
-
-
-def test_integer_inputs_masks_and_casts_keep_their_meaning(tmp_path: Path) -> None:
-    path = models.multi_input_model(tmp_path / "text.onnx")
-    made = cast(load_onnx(path), precision="fp16")
-    kinds = types_of(made.model)
-    assert kinds["input_ids"] == TensorProto.INT64
-    assert kinds["scale"] == TensorProto.FLOAT16
-    feeds = tmp_path / "feeds.npz"
-    ids = np.arange(6).reshape(2, 3)
-    save_feeds(
-        feeds,
-        [
-            {
-                "input_ids": ids,
-                "attention_mask": np.ones_like(ids),
-                "use_scale": np.array([True]),
-                "scale": np.full((2, 1), 0.5, np.float32),
-            }
-        ],
-    )
-    found = outputs(saved(made.model, tmp_path / "m.onnx"), feeds)
-    (diff,) = tensor_diffs(outputs(path, feeds), found)
-    assert diff.rel_l2 is not None
-    assert diff.rel_l2 < 1e-3
-
-
-def shape_arithmetic_model(path: Path) -> Path:
-    """Scale by the number of columns, computed in floating point from Shape."""
-    graph = helper.make_graph(
-        [
-            helper.make_node("Shape", ["x"], ["shape"], name="shape"),
-            helper.make_node("Cast", ["shape"], ["dims"], to=TensorProto.FLOAT, name="to_float"),
-            helper.make_node("Gather", ["dims", "one"], ["columns"], name="pick"),
-            helper.make_node("Sub", ["columns", "c"], ["rest"], name="rest"),
-            helper.make_node("Mul", ["x", "rest"], ["y"], name="scale"),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "n"])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, "n"])],
-        [
-            numpy_helper.from_array(np.array([1]), "one"),
-            numpy_helper.from_array(np.array([4095.0], np.float32), "c"),
-        ],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return path
-
-
-def test_arithmetic_with_dimensions_stays_exact(tmp_path: Path) -> None:
-    path = shape_arithmetic_model(tmp_path / "shape.onnx")
-    made = cast(load_onnx(path), precision="fp16")
-    assert {made.kept[name] for name in ("to_float", "pick", "rest")} == {"computes shapes"}
-    assert made.changed == {"Shape": 1, "Mul": 1}
-    feeds = tmp_path / "feeds.npz"
-    save_feeds(feeds, [{"x": np.ones((1, 4097), np.float32)}])
-    found = outputs(saved(made.model, tmp_path / "m.onnx"), feeds)["y"]
-    assert np.all(found == 2)  # in FP16, 4097 - 4095 would be 1 or 0
-
-
-@pytest.mark.skipif(
-    OLD_RUNTIME, reason="FP16 kernels of ONNX Runtime before 1.24 are 17 % off here"
-)
-def test_a_quantized_model_can_be_cast_too(tmp_path: Path, images: np.ndarray) -> None:
-    made = cast(load_onnx(demo_file("digits.int8.onnx")), precision="fp16")
-    path = saved(made.model, tmp_path / "m.onnx")
-    assert made.model.opset_import[0].version >= 19
-    feeds = tmp_path / "feeds.npz"
-    save_feeds(feeds, [{"image": images[:8]}])
-    (diff,) = tensor_diffs(outputs(DIGITS, feeds), outputs(path, feeds))
-    assert diff.sqnr_db is not None
-    assert diff.sqnr_db > 20
-
-
-def control_flow_model(path: Path) -> Path:
-    """An If whose branches read tensors from outside."""
-
-    def branch(name: str, op: str) -> onnx.GraphProto:
-        node = helper.make_node(op, ["twice", "w"], [name])
-        out = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"])
-        return helper.make_graph([node], name, [], [out])
-
-    graph = helper.make_graph(
-        [
-            helper.make_node("Add", ["x", "x"], ["twice"], name="double"),
-            helper.make_node(
-                "If", ["flag"], ["y"], name="choose",
-                then_branch=branch("a", "Add"), else_branch=branch("b", "Mul"),
-            ),
-        ],
-        "g",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"]),
-            helper.make_tensor_value_info("flag", TensorProto.BOOL, [1]),
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
-        [numpy_helper.from_array(np.array([3.0], np.float32), "w")],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return path
-
-
-def test_branches_get_what_they_read_in_fp32(tmp_path: Path) -> None:
-    made = cast(load_onnx(control_flow_model(tmp_path / "if.onnx")), precision="fp16")
-    assert "control flow" in made.kept["choose"]
-    path = saved(made.model, tmp_path / "m.onnx")
-    for flag, wanted in ((True, 7.0), (False, 12.0)):
-        feeds = tmp_path / "feeds.npz"
-        save_feeds(feeds, [{"x": np.array([2.0], np.float32), "flag": np.array([flag])}])
-        assert outputs(path, feeds)["y"].tolist() == [wanted]
 
 
 @pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
@@ -350,15 +112,6 @@ def test_random_calibration_is_stamped_everywhere(
     assert "random data" in capsys.readouterr().out
 
 
-def test_the_same_data_gives_the_same_hash_and_other_data_another(images: np.ndarray) -> None:
-    feeds = [{"image": images[:4]}, {"image": images[4:8]}]
-    assert feeds_sha256(feeds) == feeds_sha256([dict(feed) for feed in feeds])
-    assert feeds_sha256(feeds) != feeds_sha256(feeds[:1])
-    changed = images[:4].copy()
-    changed[0, 0, 0, 0] += 1
-    assert feeds_sha256(feeds) != feeds_sha256([{"image": changed}, feeds[1]])
-
-
 def test_calibrating_on_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for precision in ("int8", "fp8"):
         assert run_command(["quantize", str(DIGITS), "--precision", precision, "-o", "x.onnx"]) == 2
@@ -372,56 +125,6 @@ def test_fp8_without_modelopt_says_what_to_install(tmp_path: Path, calibration: 
     assert "nvidia-modelopt[onnx]" in (caught.value.fix or "")
     assert not (tmp_path / "m.onnx").exists()
     assert not list(tmp_path.glob("*.json"))
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"picture": np.zeros((4, 1, 32, 32), np.float32)}, "no array for the input 'image'"),
-        ({"image": np.zeros((4, 1, 32, 32))}, "wrong type"),
-        ({"image": np.zeros((4, 3, 32, 32), np.float32)}, "wrong shape"),
-        ({"image": np.zeros((0, 1, 32, 32), np.float32)}, "number of items"),
-    ],
-)
-def test_data_that_does_not_fit_is_refused(
-    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
-) -> None:
-    path = tmp_path / "data.npz"
-    np.savez(path, **arrays)  # type: ignore[arg-type]
-    tensor = TensorSpec(name="image", dtype="float32", shape=("batch", 1, 32, 32))
-    with pytest.raises(InputError, match=message):
-        array_items(path, [tensor])
-
-
-def test_inputs_without_a_batch_are_fed_as_they_are(tmp_path: Path) -> None:
-    tensors = [
-        TensorSpec(name="ids", dtype="int64", shape=("batch", 4)),
-        TensorSpec(name="flag", dtype="bool", shape=(1,)),
-    ]
-    items = random_items(tensors, count=6, seed=0, shapes={})
-    feeds = items.feeds(batch=4, fixed=False)
-    assert [feed["ids"].shape for feed in feeds] == [(4, 4), (2, 4)]
-    assert [feed["flag"].shape for feed in feeds] == [(1,), (1,)]
-    save_feeds(tmp_path / "f.npz", feeds)
-    again = list(FeedFile(tmp_path / "f.npz"))
-    assert feeds_sha256(again) == feeds_sha256(feeds)
-
-
-def test_images_are_cropped_scaled_and_normalised(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
-    pixels = np.zeros((40, 80, 3), np.uint8)
-    pixels[:, 20:60] = (255, 0, 51)  # the part that a centre crop keeps
-    image.fromarray(pixels).save(tmp_path / "a.png")
-    tensor = TensorSpec(name="x", dtype="float32", shape=("batch", 3, 16, 16))
-    how = Preprocessing(mean=(0.5,), std=(0.5, 0.5, 0.25))
-    (array,) = image_items(tmp_path, [tensor], how=how, limit=5).rows.values()
-    assert array.shape == (1, 3, 16, 16)
-    np.testing.assert_allclose(array[0, :, 8, 8], [1.0, -1.0, (0.2 - 0.5) / 0.25], atol=1e-6)
-    boxed = image_items(tmp_path, [tensor], how=Preprocessing(resize="letterbox"), limit=5).rows[
-        "x"
-    ]
-    np.testing.assert_allclose(boxed[0, :, 0, 8], 114 / 255)
-    np.testing.assert_allclose(boxed[0, :, 8, 8], [1.0, 0.0, 0.2], atol=1e-6)
 
 
 def test_a_task_prepares_images_as_it_does_for_judging(
@@ -455,61 +158,6 @@ def test_a_task_prepares_images_as_it_does_for_judging(
     assert "--mean and --task both say" in capsys.readouterr().err
 
 
-def test_a_folder_without_images_and_a_broken_image_are_refused(tmp_path: Path) -> None:
-    tensor = TensorSpec(name="x", dtype="float32", shape=(1, 3, 8, 8))
-    with pytest.raises(InputError, match="no images"):
-        image_items(tmp_path, [tensor], how=Preprocessing(), limit=5)
-    (tmp_path / "broken.jpg").write_bytes(b"no image at all")
-    with pytest.raises(InputError, match="cannot be read as an image"):
-        image_items(tmp_path, [tensor], how=Preprocessing(), limit=5)
-
-
-def control_flow(path: Path, op: str) -> Path:
-    """A product, an If or a Loop that reads it and a weight from outside, and another product."""
-
-    def value(name: str, kind: int = TensorProto.FLOAT, shape: tuple[object, ...] = ("n", 8)):
-        return helper.make_tensor_value_info(name, kind, shape)
-
-    flag, count = TensorProto.BOOL, TensorProto.INT64
-    if op == "If":
-        bodies = {
-            f"{word}_branch": helper.make_graph(
-                [helper.make_node(kind, ["h", "w"], [word])], word, [], [value(word)]
-            )
-            for word, kind in (("then", "MatMul"), ("else", "Add"))
-        }
-        node = helper.make_node("If", ["go"], ["o"], name="choose", **bodies)
-        inputs = [value("x"), value("go", flag, ())]
-    else:
-        steps = [
-            helper.make_node("Identity", ["on"], ["on_out"]),
-            helper.make_node("MatMul", ["state", "w"], ["state_out"]),
-        ]
-        body = helper.make_graph(
-            steps, "body",
-            [value("i", count, ()), value("on", flag, ()), value("state")],
-            [value("on_out", flag, ()), value("state_out")],
-        )  # fmt: skip
-        node = helper.make_node("Loop", ["trips", "", "h"], ["o"], name="again", body=body)
-        inputs = [value("x")]
-    weights = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32) / 3
-    graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "w"], ["h"]),
-            node,
-            helper.make_node("MatMul", ["o", "w"], ["y"]),
-        ],
-        "g",
-        inputs,
-        [value("y")],
-        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.int64(2), "trips")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-    return path
-
-
 @pytest.mark.parametrize("op", ["If", "Loop"])
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_control_flow_is_left_alone_and_the_rest_is_converted(
@@ -527,27 +175,6 @@ def test_control_flow_is_left_alone_and_the_rest_is_converted(
     (diff,) = sidecar.difference
     assert diff.sqnr_db is not None
     assert diff.sqnr_db > 20
-
-
-def lookup(path: Path, *, rows: int, through: str = "Cast") -> Path:
-    """A table of few rows, looked up by an input of integers."""
-    shape = ("n", 3)
-    nodes = [
-        helper.make_node(through, ["ids"], ["i"], **({"to": 7} if through == "Cast" else {})),
-        helper.make_node("Gather", ["table", "i"], ["e"]),
-        helper.make_node("MatMul", ["e", "w"], ["y"]),
-    ]
-    values = np.random.default_rng(0).normal(size=(rows, 4)).astype(np.float32)
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("ids", TensorProto.INT64, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (*shape, 4))],
-        [numpy_helper.from_array(values, "table"), numpy_helper.from_array(values[:4], "w")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return path
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
@@ -638,38 +265,3 @@ def test_external_data_is_read_and_one_file_written(tmp_path: Path) -> None:
     models.external_data_path(model).unlink()
     with pytest.raises(InputError, match="another file"):
         run_quantize(quant_spec(model, precision="bf16"))
-
-
-def test_differences_by_hand() -> None:
-    reference = np.array([1.0, -2.0, 2.0, 0.0])
-    diff = tensor_diff(reference, np.array([1.0, -2.0, 2.3, 0.0]), rtol=0.1, atol=0.0)
-    assert diff.close == 0.75
-    assert diff.max_abs == pytest.approx(0.3)
-    assert diff.max_at == (2,)
-    assert diff.mean_abs == pytest.approx(0.075)
-    assert diff.rel_l2 == pytest.approx(0.1)
-    assert diff.sqnr_db == pytest.approx(20.0)
-    assert diff.bias == pytest.approx(0.075 / 1.5)
-    assert diff.cosine == pytest.approx(9.6 / (3 * np.sqrt(1 + 4 + 2.3**2)))
-
-
-def test_the_reference_scales_the_tolerance() -> None:
-    """numpy scales by its second argument; swapping the two changes the verdict here."""
-    assert tensor_diff(np.array([1.0]), np.array([1.11]), rtol=0.1, atol=0).close == 0.0
-    assert tensor_diff(np.array([1.11]), np.array([1.0]), rtol=0.1, atol=0).close == 1.0
-
-
-def test_differences_at_the_edges() -> None:
-    same = tensor_diff(np.ones(3), np.ones(3))
-    assert (same.rel_l2, same.sqnr_db, same.cosine, same.close) == (0.0, None, 1.0, 1.0)
-    broken = tensor_diff(np.ones(3), np.array([1.0, np.nan, np.inf]))
-    assert broken.nonfinite == 2
-    assert broken.rel_l2 == 0.0
-    masked = tensor_diff(np.array([-np.inf, 1.0]), np.array([-np.inf, 1.0]))
-    assert (masked.nonfinite, masked.close) == (0, 1.0)
-    zeros = tensor_diff(np.zeros(2), np.ones(2))
-    assert (zeros.rel_l2, zeros.cosine) == (None, None)
-    assert "shapes differ" in (tensor_diff(np.ones(2), np.ones(3)).note or "")
-    missing = tensor_diffs({"a": np.ones(1)}, {"b": np.ones(1)})
-    assert [diff.name for diff in missing] == ["a", "b"]
-    assert all(diff.note for diff in missing)
