@@ -102,6 +102,20 @@ def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
     assert not list(Path("store").glob("runs/*")), "something was left behind"
 
 
+def test_layers_of_what_does_not_tell_them(say):
+    """The way out is one that leads out: not the command that was typed."""
+    assert bench(say, "tiny.onnx", "--batch", 1)[0] == 0
+    for name in ("tiny.onnx", "last"):
+        status, out, err = say("profile", name, "--batch", 1)
+        assert (status, out) == (2, "")
+        assert "fix: trtbench build" in err
+
+
+def test_numbers_of_a_run_have_their_units(say):
+    assert bench(say, "tiny.onnx", "--batch", 1)[0] == 0
+    assert "items/s" in say("inspect", "last")[1]
+
+
 def test_nothing_at_all_is_answered_with_the_help(say):
     assert say() == say("--help")
     assert say()[0] == 0
@@ -156,6 +170,18 @@ def test_inputs_that_no_memory_holds(say):
     assert "error: the measurement did not finish: out of memory" in err
     assert "Unable to allocate" in err
     assert err.splitlines()[-1].startswith("fix: a smaller --batch or --shape")
+
+
+@pytest.mark.parametrize("name", ["labels.npy", "data.npz", "cut.npz"])
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no archive", b"text"])
+def test_data_that_is_damaged(say, name, content):
+    np.savez("good.npz", images=np.zeros((4, 16), np.float32), labels=np.zeros(4, int))
+    Path(name).write_bytes(content)
+    data = ["--data", name] if name.endswith("z") else ["--data", "good.npz", "--labels", name]
+    status, out, err = say("eval", "tiny.onnx", "--task", "classification", *data)
+    assert (status, out) == (1, "")
+    assert f"error: {name}" in err
+    assert "pickle" not in err or name.endswith("npy")
 
 
 def test_models_that_cannot_be_loaded(say, tmp_path):

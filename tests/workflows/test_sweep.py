@@ -114,7 +114,9 @@ def test_yaml_means_the_same_as_toml_or_says_what_is_missing(tmp_path: Path) -> 
         ('model = ["a.onnx"]', "did you mean models"),
         ('models = ["a"]\n[options]\nthread = 2', "did you mean threads"),
         ('models = ["a"]\nbatch = [0]', "at least 1"),
-        ('models = ["a"]\nprecision = ["fp12"]', "fp12"),
+        ('models = ["a"]\nprecision = ["fp12"]', "'fp12' is no precision of a sweep"),
+        ('models = ["a"]\nprecision = ["fp12"]', "fp32, tf32, fp16"),
+        ('models = ["a"]\nengine = ["each"]', "static, dynamic"),
         ("models = [", "not TOML"),
         ('models = ["a"]\nprofile = [4, 2, 1]', "rise"),
     ],
@@ -451,3 +453,6 @@ def test_the_command_line_plans_sweeps_and_asks(
     assert cli(["sweep"]) == 2
     assert cli([*base, "--where", "p9<5ms", "-o", str(tmp_path / "b"), "--format", "none"]) == 2
     assert "did you mean p99" in capsys.readouterr().err
+    nothing = ["sweep", str(model), "-o", str(tmp_path / "c"), "--format", "none"]
+    assert cli(nothing) == 1, "the batch is open"
+    assert "no case of the sweep could be measured" in capsys.readouterr().err

@@ -53,7 +53,9 @@ def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Ins
                 "producer": model.producer,
                 "nodes": len(model.nodes),
                 "parameters": model.parameters,
-                "stored_as": ", ".join(f"{n} {t}" for t, n in model.weights_by_type.items())
+                "stored_as": ", ".join(
+                    f"{n:,} {t}".replace(",", " ") for t, n in model.weights_by_type.items()
+                )
                 or None,
                 "weight_bytes": model.weight_bytes,
                 "external_files": ", ".join(model.external_files) or None,

@@ -240,10 +240,11 @@ def facts_of(run: Run, summary: Summary) -> Iterable[str]:
     facts = run.record.launches[0] if run.record.launches else None
     if facts is not None and facts.first_s is not None:
         steady = {True: "steady", False: "not steady", None: "fixed length"}[facts.steady]
+        length = text_from_seconds(facts.warmup_s, digits=2)
+        warmup = "" if facts.warmup_s is None else f", warm-up {length} ({steady})"
         yield (
             f"before       load {text_from_seconds(facts.load_s, digits=3)}, first inference "
-            f"{text_from_seconds(facts.first_s, digits=3)}, warm-up "
-            f"{text_from_seconds(facts.warmup_s, digits=2)} ({steady})"
+            f"{text_from_seconds(facts.first_s, digits=3)}{warmup}"
         )
     yield from _telemetry(run)
     size_bytes = run.record.spec.model.size_bytes

@@ -126,6 +126,8 @@ def _rich_table(table: Table) -> Any:
 
 
 def _title(name: str) -> str:
+    if name.endswith("_per_s"):
+        return name.removesuffix("_per_s").replace("_", " ") + "/s"
     for ending in ("_bytes", "_s"):
         name = name.removesuffix(ending)
     return name.replace("_", " ")

@@ -18,7 +18,7 @@ from trtbench.cli._options import (
     shapes_from_flags,
     store_option,
 )
-from trtbench.errors import EXIT_BROKEN, UsageError
+from trtbench.errors import EXIT_BROKEN, JobError, UsageError
 
 if TYPE_CHECKING:
     from trtbench.analysis.sweep import Chosen
@@ -217,6 +217,8 @@ def _carry_out(
     say(f"sweep in {folder}: {len(paths)} files, {paths[0].name} first")
     if chosen is not None and not chosen.rows:
         context.exit(EXIT_BROKEN)
+    if not results.runs:
+        raise JobError("no case of the sweep could be measured", fix=f"see {paths[0]}")
 
 
 def _chosen(results: Results, flags: dict[str, Any]) -> Chosen:

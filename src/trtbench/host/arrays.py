@@ -19,7 +19,7 @@ from trtbench.units import text_from_shape
 
 RAW_SUFFIXES = (".bin", ".raw", ".dat")
 
-_DAMAGE = (
+DAMAGE = (
     ValueError,
     OSError,
     EOFError,
@@ -96,7 +96,7 @@ def _only(tensors: Sequence[TensorSpec], source: Path) -> TensorSpec:
 def _load(source: Path) -> NDArray[np.generic]:
     try:
         array = np.load(source, allow_pickle=False)
-    except _DAMAGE as problem:
+    except DAMAGE as problem:
         raise InputError(f"{source} cannot be read", facts={"reason": problem}) from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{source} does not hold one array", fix="name it .npz")
@@ -104,10 +104,7 @@ def _load(source: Path) -> NDArray[np.generic]:
 
 
 def _npz(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
-    if not zipfile.is_zipfile(source):
-        raise InputError(
-            f"{source} is not an .npz file, or cut short", fix="np.savez('inputs.npz', name=array)"
-        )
+    refuse_no_archive(source)
     try:
         with np.load(source, allow_pickle=False) as archive:
             names = list(archive.files)
@@ -115,8 +112,16 @@ def _npz(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.ge
                 if tensor.name not in names:
                     raise _missing(tensor.name, names, source)
             return {tensor.name: archive[tensor.name] for tensor in tensors}
-    except _DAMAGE as problem:
+    except DAMAGE as problem:
         raise InputError(f"{source} cannot be read", facts={"reason": problem}) from None
+
+
+def refuse_no_archive(source: Path) -> None:
+    """Say that an .npz is none: what numpy says then is about pickles."""
+    if source.suffix == ".npz" and not zipfile.is_zipfile(source):
+        raise InputError(
+            f"{source} is not an .npz file, or cut short", fix="np.savez('inputs.npz', name=array)"
+        )
 
 
 def _missing(name: str, names: list[str], source: Path) -> InputError:

@@ -100,9 +100,13 @@ def network_name(record: RunRecord | FailedRun) -> str:
     return _PRECISION.sub("", stem) or stem
 
 
+MOST_STEM = 100
+"""Characters of a name within the name of a file: file systems take 255, endings included."""
+
+
 def file_stem(name: str, *, taken: set[str]) -> str:
     """Make a name that every file system takes and no one has taken yet."""
-    safe = re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.") or "model"
+    safe = re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.")[:MOST_STEM] or "model"
     stem, number = safe, 2
     while stem in taken:
         stem, number = f"{safe}_{number}", number + 1

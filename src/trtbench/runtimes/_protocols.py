@@ -33,6 +33,9 @@ from trtbench.runtimes._session import Session
 SERIAL = ("serve", "server", "first")
 """Protocols that any session can do whose step is a complete query."""
 
+PROFILE_AN_ENGINE = "trtbench build MODEL.onnx, then trtbench profile MODEL.engine"
+"""What to do where a runtime does not tell the times of layers."""
+
 Result = tuple[BenchOutcome, IterationTimes]
 
 

@@ -11,7 +11,7 @@ import msgspec
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UnavailableError, UsageError, near_miss
 from trtbench.host.cuda import cuda_problem, open_cuda
 from trtbench.host.tensorrt import INSTALL, TITLES, Flavour
 from trtbench.runtimes._protocols import bench_session, check_protocol
@@ -66,7 +66,14 @@ def bench(
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
     """Load an engine with the options of a run; CUDA is asked first, TensorRT may crash without."""
     _check(spec, flavour)
-    cuda = open_cuda(spec.device, spin=spec.spin_wait)
+    try:
+        cuda = open_cuda(spec.device, spin=spec.spin_wait)
+    except UnavailableError:
+        if util.find_spec(flavour) is None:  # what to install first comes first
+            raise UnavailableError(
+                f"{TITLES[flavour]} is not installed here", fix=INSTALL[flavour]
+            ) from None
+        raise
     try:
         engine = load_engine(spec, cuda, flavour=flavour)
         return TrtSession(engine, cuda, spec, config=_config(engine, spec))

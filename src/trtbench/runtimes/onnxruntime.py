@@ -31,7 +31,7 @@ from trtbench.runtimes._ort_providers import (
     refuse_if_no_device,
     short_name,
 )
-from trtbench.runtimes._protocols import SERIAL, bench_session
+from trtbench.runtimes._protocols import PROFILE_AN_ENGINE, SERIAL, bench_session
 from trtbench.runtimes._session import Arrays, refuse_if_out_of_memory
 
 FORMATS = ("onnx",)
@@ -216,9 +216,11 @@ def _check(spec: RunSpec) -> None:
             "ONNX Runtime is measured one query at a time "
             f"(protocol {', '.join(SERIAL)}; one stream, no graph)",
             facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
+            fix=f"--protocol {SERIAL[0]}",
         )
+    if spec.profile:
+        raise UsageError("ONNX Runtime does not time single layers", fix=PROFILE_AN_ENGINE)
     refused = {
-        "--profile": spec.profile,
         "--no-transfers": not spec.transfers and not binds(spec),
         "--spin-wait": spec.spin_wait,
         "--precision": spec.precision is not None,

@@ -12,7 +12,12 @@ from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
 from trtbench.host.cuda import index_of
 from trtbench.host.torch_models import INSTALL, LoadedModel, import_torch, load_model
-from trtbench.runtimes._protocols import SERIAL, bench_session, check_protocol
+from trtbench.runtimes._protocols import (
+    PROFILE_AN_ENGINE,
+    SERIAL,
+    bench_session,
+    check_protocol,
+)
 from trtbench.runtimes._session import refuse_if_out_of_memory
 from trtbench.runtimes._torch_session import CpuSession, CudaSession, Settings
 
@@ -164,10 +169,12 @@ def _check(spec: RunSpec) -> None:
             f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}",
             fix="--precision fp16",
         )
-    if spec.protocol not in (*SERIAL, *ON_DEVICE) or spec.streams != 1 or spec.profile:
+    if spec.profile:
+        raise UsageError("PyTorch does not time single layers", fix=PROFILE_AN_ENGINE)
+    if spec.protocol not in (*SERIAL, *ON_DEVICE) or spec.streams != 1:
         raise UsageError(
-            "PyTorch is measured one query at a time, without layers",
-            facts={"protocol": spec.protocol, "streams": spec.streams, "profile": spec.profile},
+            "PyTorch is measured one query at a time",
+            facts={"protocol": spec.protocol, "streams": spec.streams},
             fix=f"--protocol {', '.join((*SERIAL, *ON_DEVICE))}",
         )
     on_cpu = device(spec) == "cpu"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
-from trtbench.host.arrays import refuse_missing
+from trtbench.host.arrays import DAMAGE, refuse_missing, refuse_no_archive
 from trtbench.tasks._contract import Arrays, Tensors
 
 LABELS = ("labels", "label", "targets", "y")
@@ -120,16 +120,17 @@ def read_labels(path: Path) -> NDArray[Any]:
             return np.asarray(np.load(path, allow_pickle=False))
         lines = path.read_text("utf-8").split()
         return np.array([int(line) for line in lines], np.int64)
-    except (ValueError, OSError) as problem:
+    except DAMAGE as problem:
         raise InputError(f"{path} holds no labels", facts={"reason": problem}) from None
 
 
 def _read(path: Path, tensors: Tensors) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None]:
     """Read an array for every input, and the labels where they are in the same file."""
     refuse_missing(path)
+    refuse_no_archive(path)
     try:
         loaded = np.load(path, allow_pickle=False, mmap_mode="r" if path.suffix == ".npy" else None)
-    except (ValueError, OSError, EOFError) as problem:
+    except DAMAGE as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem}) from None
     if isinstance(loaded, np.ndarray):
         if len(tensors) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -206,12 +207,16 @@ def _unknown(path: Path, kind: str) -> Inspection:
         raise InputError(
             f"{path.name} is nothing that can be looked into",
             facts={"known": "ONNX, engines, trtexec's JSON files, calibration caches, runs"},
+            fix=f"trtbench import --dry-run {shlex.quote(str(path))} knows a few kinds more",
         )
     return Inspection(
         kind=kind,
         path=str(path),
         facts={"size_bytes": path.stat().st_size},
-        notes=(f"trtbench import {path.name} makes a run of it",),
+        notes=(
+            f"trtbench import {shlex.quote(str(path))} makes a run of it, "
+            "if something was measured",
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,9 +52,18 @@ def _profiled(run: Run) -> Run:
         raise UsageError(
             f"the run {run.id} has no layer times",
             facts={"model": run.record.spec.model.name, "runtime": run.record.spec.runtime},
-            fix=f"trtbench profile {run.record.spec.model.path}",
+            fix=_way_to_layers(run),
         )
     return run
+
+
+def _way_to_layers(run: Run) -> str:
+    spec = run.record.spec
+    if run.record.provenance == "imported":
+        return "import the file of --exportProfile together with the others, with --again"
+    if spec.runtime in ("onnxruntime", "torch"):  # they do not time layers
+        return "trtbench build MODEL.onnx, then trtbench profile MODEL.engine"
+    return f"trtbench profile {shlex.quote(spec.model.path)} -r {spec.runtime}"
 
 
 def layer_rows(run: Run, *, top: int | None = None) -> list[LayerRow]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -264,8 +265,25 @@ def _placed(name: str, folder: Path) -> str:
     return str(folder / name)
 
 
+def _choices(hint: Any) -> list[str]:
+    """All words that a type allows, from within tuples and unions."""
+    if isinstance(hint, str):
+        return [hint]
+    return [word for part in get_args(hint) for word in _choices(part)]
+
+
 def _invalid(where: str, reason: str) -> UsageError:
     known = Matrix.__struct_fields__
+    wrong = re.match(r"Invalid enum value '(.*)' - at `\$\.(\w+)", reason)
+    if wrong:
+        value, axis = wrong.groups()
+        choices = _choices(get_type_hints(Matrix)[axis])
+        meant = near_miss(value, choices)
+        return UsageError(
+            f"{value!r} is no {axis} of a sweep",
+            facts={"known": ", ".join(choices), "from": where},
+            fix=f"did you mean {meant}?" if meant else None,
+        )
     guess = near_miss(reason.split("`")[1], known) if "unknown field" in reason else None
     return UsageError(
         f"{where} cannot be used as a sweep",
