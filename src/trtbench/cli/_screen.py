@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
 
     from rich.console import Console
+    from rich.live import Live
     from rich.progress import Progress
     from rich.table import Table
 
     from trtbench.analysis.summary import ColumnSummary, Summary
     from trtbench.domain.result import FailedRun, Finding, Run
     from trtbench.workflows.progress import Event
+
+D = TypeVar("D", bound="Drawing")
 
 PIPE_COLUMNS = 160
 """Width of tables that go to a file or a pipe, where nothing should be folded."""
@@ -58,31 +60,34 @@ def result_console() -> Console:
     return console
 
 
-class Talk:
-    """Progress on stderr: a bar on a terminal, plain lines elsewhere."""
+class Drawing:
+    """Something drawn on stderr while a block runs; nothing is where there is no terminal."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self) -> None:
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
-        self._title = title
-        self._spoke = -math.inf
-        self._bar = self._progress() if self._console.is_terminal else None
-        self._task = self._bar.add_task(title, total=1.0, stage="") if self._bar else None
+        self._drawn: Progress | Live | None = None
 
-    def __enter__(self) -> Talk:
-        if self._bar:
-            self._bar.start()
+    def __enter__(self: D) -> D:
+        if self._drawn:
+            self._drawn.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar:
-            self._bar.stop()
+    def __exit__(self, *_: object) -> None:
+        if self._drawn:
+            self._drawn.stop()
+
+
+class Talk(Drawing):
+    """Progress on stderr: a bar on a terminal, plain lines elsewhere."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+        self._spoke = -math.inf
+        self._drawn = self._bar = self._progress() if self._console.is_terminal else None
+        self._task = self._bar.add_task(title, total=1.0, stage="") if self._bar else None
 
     def __call__(self, event: Event) -> None:
         """Redraw on an event only: between events the terminal sleeps, as the parent does."""
@@ -93,8 +98,7 @@ class Talk:
             self._line(event)
             return
         if event.kind == "stage":
-            length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
-            self._bar.update(self._task, completed=event.done, stage=event.text + length)
+            self._bar.update(self._task, completed=event.done, stage=_stage(event))
         self._bar.refresh()
 
     def _line(self, event: Event) -> None:
@@ -102,10 +106,7 @@ class Talk:
         now = time.monotonic()
         if event.kind == "stage" and now - self._spoke >= PLAIN_S:
             self._spoke = now
-            length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
-            self._console.print(
-                f"{self._title}: {event.text}{length}", markup=False, soft_wrap=True
-            )
+            self._console.print(f"{self._title}: {_stage(event)}", markup=False, soft_wrap=True)
 
     def _progress(self) -> Progress:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -119,6 +120,11 @@ class Talk:
             auto_refresh=False,
             transient=True,
         )
+
+
+def _stage(event: Event) -> str:
+    length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
+    return event.text + length
 
 
 def say(text: str) -> None:

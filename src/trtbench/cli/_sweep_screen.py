@@ -6,12 +6,11 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from trtbench.cli._screen import result_console
+from trtbench.cli._screen import Drawing, result_console
 from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from rich.console import Group
     from rich.table import Table
@@ -27,34 +26,18 @@ _MARKS = {"waiting": "·", "now": "▶", "done": "✓", "failed": "✗"}
 _STYLES = {"waiting": "dim", "now": "bold", "done": "", "failed": "red"}
 
 
-class Board:
+class Board(Drawing):
     """The state of a sweep on stderr: a table on a terminal, a line for each case elsewhere."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.live import Live
 
-        self._console = Console(stderr=True, highlight=False)
-        self._live = (
-            Live(console=self._console, auto_refresh=False, transient=True)
-            if self._console.is_terminal
-            else None
+        super().__init__()
+        terminal = self._console.is_terminal
+        self._drawn = self._live = (
+            Live(console=self._console, auto_refresh=False, transient=True) if terminal else None
         )
         self._said: set[str] = set()
-
-    def __enter__(self) -> Board:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live:
-            self._live.stop()
 
     def __call__(self, progress: Progress) -> None:
         """Redraw between jobs only: while a child measures, this process sleeps."""
