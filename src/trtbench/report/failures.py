@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 from trtbench.domain.result import FailedRun
 from trtbench.report.document import Block, Code, Details, Heading, Section, table_from_rows
+from trtbench.report.headings import BATCH_HEADING, ID_HEADING, PRECISION_HEADING, RUNTIME_HEADING
 from trtbench.report.labels import model_name, precision_name
 
 HEADINGS = (
     Heading(key="model", title="Model"),
-    Heading(key="runtime", title="Runtime"),
-    Heading(key="precision", title="Precision"),
-    Heading(key="batch", title="Batch", align="right"),
+    RUNTIME_HEADING,
+    PRECISION_HEADING,
+    BATCH_HEADING,
     Heading(key="stage", title="Failed while"),
     Heading(key="reason", title="Reason"),
     Heading(key="ended_by", title="Ended by"),
-    Heading(key="id", title="Run"),
+    ID_HEADING,
 )
 
 

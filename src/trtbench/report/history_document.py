@@ -17,6 +17,7 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
+from trtbench.report.headings import CHANGE_HEADING
 from trtbench.report.labels import file_stem
 from trtbench.report.numbers import Unit, text_from_duration, unit_for_seconds
 from trtbench.units import text_from_fraction
@@ -26,7 +27,7 @@ MOST_SERIES = 60
 
 HEADINGS = (
     Heading(key="created", title="Since"),
-    Heading(key="change", title="Change", align="right"),
+    CHANGE_HEADING,
     Heading(key="before", title="Before", align="right"),
     Heading(key="after", title="After", align="right"),
     Heading(key="p", title="p", align="right"),

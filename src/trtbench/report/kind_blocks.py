@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import Block, Cell, Figure, Heading, table_from_rows
+from trtbench.report.headings import PRECISION_HEADING
 from trtbench.report.kinds import Share
 from trtbench.report.labels import shortened
 from trtbench.report.numbers import text_from_duration, text_from_share, unit_for_seconds
@@ -16,7 +17,7 @@ PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 
 HEADINGS = (
     Heading(key="kind", title="Kind"),
-    Heading(key="precision", title="Precision"),
+    PRECISION_HEADING,
     Heading(key="layers", title="Layers", align="right"),
     Heading(key="average_s", title="Time per inference", align="right"),
     Heading(key="share", title="Share", align="right"),

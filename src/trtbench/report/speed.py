@@ -12,6 +12,7 @@ from trtbench.report.charts import Box, Boxes
 from trtbench.report.document import Block, Cell, Figure, Heading, table_from_rows
 from trtbench.report.drawn import Drawn, words_beyond
 from trtbench.report.facts import headline_summary, overlapping, words_on_protocols
+from trtbench.report.headings import RUN_HEADING
 from trtbench.report.numbers import Unit, text_from_duration, text_from_number
 from trtbench.report.sampling import View, view_of
 
@@ -22,7 +23,7 @@ MOST_OUTLIERS = 60
 BOX_CAPTION = "Box: quartiles and median. Whiskers: last sample within 1.5 box lengths."
 
 HEADINGS = (
-    Heading(key="run", title="Run"),
+    RUN_HEADING,
     *(
         Heading(key=f"{key}_s", title=title, align="right")
         for key, title in (

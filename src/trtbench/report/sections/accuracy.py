@@ -12,6 +12,7 @@ from pathlib import Path
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, Picture, Section, Text, table_from_rows
 from trtbench.report.facts import headline_summary, joules_per_item
+from trtbench.report.headings import MEDIAN_HEADING, METRIC_HEADING, RUN_HEADING, SIZE_HEADING
 from trtbench.report.labels import file_stem, labels_from_runs
 from trtbench.report.numbers import (
     MISSING,
@@ -31,8 +32,8 @@ MOST_METRICS = 5
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
 
 HEADINGS = (
-    Heading(key="run", title="Run"),
-    Heading(key="metric", title="Metric"),
+    RUN_HEADING,
+    METRIC_HEADING,
     Heading(key="value", title="Value", align="right"),
     Heading(key="low", title="Low", align="right"),
     Heading(key="high", title="High", align="right"),
@@ -40,11 +41,11 @@ HEADINGS = (
 )
 
 COSTS = (
-    Heading(key="median_s", title="Median", align="right"),
+    MEDIAN_HEADING,
     Heading(key="host_memory_bytes", title="Host memory", align="right"),
     Heading(key="device_memory_bytes", title="Device memory", align="right"),
     Heading(key="energy_per_item_j", title="J per item", align="right"),
-    Heading(key="size_bytes", title="Size", align="right"),
+    SIZE_HEADING,
 )
 
 
@@ -84,7 +85,7 @@ def _same_bytes(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
     ]
     unit = common_unit(head.median for *_, head in judged)
     headings = (
-        Heading(key="run", title="Run"),
+        RUN_HEADING,
         Heading(key="sha256", title="SHA-256"),
         *(Heading(key=metric, title=metric, align="right") for metric in metrics),
         *COSTS,

@@ -19,6 +19,7 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
+from trtbench.report.headings import METRIC_HEADING
 from trtbench.report.labels import labels_from_runs, network_name, shortened_apart
 from trtbench.report.numbers import MISSING, text_from_number
 
@@ -101,7 +102,7 @@ def _table(pair: Pair, *, id: str) -> Table:
     before, baseline, after, candidate = pair
     titles = shortened_apart((before, after), length=48)
     headings = (
-        Heading(key="metric", title="Metric"),
+        METRIC_HEADING,
         Heading(key="pt", title=titles[0], align="right"),
         Heading(key="engine", title=titles[1], align="right"),
         Heading(key="engine_minus_pt", title="Difference", align="right"),

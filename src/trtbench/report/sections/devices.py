@@ -9,6 +9,7 @@ from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.facts import headline_summary, summary_of
 from trtbench.report.facts import joules_per_item as joules_per_item
+from trtbench.report.headings import NETWORK_HEADING
 from trtbench.report.labels import network_name, precision_name
 from trtbench.report.numbers import (
     MISSING,
@@ -25,7 +26,7 @@ MOST_DEVICES = 8
 """More columns than this are wider than a page; the first table lists all devices."""
 
 HEADINGS = (
-    Heading(key="network", title="Network"),
+    NETWORK_HEADING,
     Heading(key="device", title="Device"),
     Heading(key="items_per_s", title="Most items/s", align="right"),
     Heading(key="how", title="With"),
@@ -140,7 +141,7 @@ def _summary(points: Sequence[_Point]) -> Block:
 def _under_bounds(points: Sequence[_Point], devices: Sequence[str]) -> Block:
     """For each network and bound, the most items per second of each device."""
     headings = (
-        Heading(key="network", title="Network"),
+        NETWORK_HEADING,
         Heading(key="bound_s", title="Latency under", align="right"),
         *(
             Heading(key=f"device_{number}", title=device, align="right")

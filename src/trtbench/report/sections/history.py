@@ -9,6 +9,7 @@ from trtbench.domain.result import Run
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.facts import headline_summary, headline_title
+from trtbench.report.headings import CHANGE_HEADING, ID_HEADING, MEDIAN_HEADING
 from trtbench.report.labels import model_name, precision_name, shortened
 from trtbench.report.machine import facts_from_environment
 from trtbench.report.numbers import (
@@ -28,10 +29,10 @@ VOLATILE = ("Load before (1, 5, 15 min)",)
 HEADINGS = (
     Heading(key="series", title="Series"),
     Heading(key="created", title="When"),
-    Heading(key="median_s", title="Median", align="right"),
-    Heading(key="change", title="Change", align="right"),
+    MEDIAN_HEADING,
+    CHANGE_HEADING,
     Heading(key="changed", title="What changed around it"),
-    Heading(key="id", title="Run"),
+    ID_HEADING,
 )
 
 Key = tuple[object, ...]

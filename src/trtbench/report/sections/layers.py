@@ -17,6 +17,7 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
+from trtbench.report.headings import MEDIAN_HEADING
 from trtbench.report.kind_blocks import Name, kind_blocks
 from trtbench.report.kinds import shares
 from trtbench.report.labels import labels_from_runs, shortened
@@ -36,7 +37,7 @@ MOST_FIGURES = 6
 HEADINGS = (
     Heading(key="name", title="Layer"),
     Heading(key="average_s", title="Average", align="right"),
-    Heading(key="median_s", title="Median", align="right"),
+    MEDIAN_HEADING,
     Heading(key="share", title="Share", align="right"),
 )
 

@@ -27,6 +27,7 @@ from trtbench.report.facts import (
     summary_of,
     words_on_protocols,
 )
+from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import (
     MISSING,
@@ -46,7 +47,7 @@ WIDE = 20.0
 """Latencies that differ by more than this factor are drawn on a log scale."""
 
 HEADINGS = (
-    Heading(key="run", title="Run"),
+    RUN_HEADING,
     Heading(key="column", title="Time"),
     Heading(key="samples", title="Samples", align="right"),
     Heading(key="effective_samples", title="Effective", align="right"),

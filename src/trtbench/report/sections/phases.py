@@ -16,6 +16,7 @@ from trtbench.report.document import (
     table_from_rows,
 )
 from trtbench.report.facts import PHASES, overlapping, summary_of
+from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import Unit, common_unit, text_from_duration, unit_for_seconds
 
@@ -27,7 +28,7 @@ MOST_BARS = 24
 MEANS = "Means, because only means add up."
 
 HEADINGS = (
-    Heading(key="run", title="Run"),
+    RUN_HEADING,
     *(Heading(key=f"{name}_median_s", title=PHASES[name], align="right") for name in SHOWN),
 )
 

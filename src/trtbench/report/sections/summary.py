@@ -10,6 +10,15 @@ from trtbench.domain.result import Run
 from trtbench.report.document import Card, Cards, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.facts import PHASES, headline_summary, summary_of, words_on_protocols
 from trtbench.report.gathering import gather
+from trtbench.report.headings import (
+    BATCH_HEADING,
+    ID_HEADING,
+    ITEMS_HEADING,
+    MEDIAN_HEADING,
+    PRECISION_HEADING,
+    RUNTIME_HEADING,
+    SIZE_HEADING,
+)
 from trtbench.report.labels import labels_from_runs, model_name, precision_name, protocol_name
 from trtbench.report.numbers import (
     MISSING,
@@ -25,19 +34,19 @@ ORDER = 10
 
 HEADINGS = (
     Heading(key="model", title="Model"),
-    Heading(key="runtime", title="Runtime"),
-    Heading(key="precision", title="Precision"),
-    Heading(key="batch", title="Batch", align="right"),
+    RUNTIME_HEADING,
+    PRECISION_HEADING,
+    BATCH_HEADING,
     Heading(key="protocol", title="Protocol"),
     Heading(key="column", title="Time"),
-    Heading(key="median_s", title="Median", align="right"),
+    MEDIAN_HEADING,
     Heading(key="median_half_width", title="± (95 %)", align="right"),
     Heading(key="p99_s", title="p99", align="right"),
-    Heading(key="items_per_s", title="Items/s", align="right"),
+    ITEMS_HEADING,
     Heading(key="launches", title="Launches", align="right"),
     Heading(key="samples", title="Samples", align="right"),
-    Heading(key="size_bytes", title="Size", align="right"),
-    Heading(key="id", title="Run"),
+    SIZE_HEADING,
+    ID_HEADING,
 )
 
 

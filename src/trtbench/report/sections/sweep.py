@@ -16,6 +16,15 @@ from trtbench.report.facts import (
     summary_of,
     words_on_protocols,
 )
+from trtbench.report.headings import (
+    BATCH_HEADING,
+    ID_HEADING,
+    ITEMS_HEADING,
+    NETWORK_HEADING,
+    PRECISION_HEADING,
+    RUNTIME_HEADING,
+    SIZE_HEADING,
+)
 from trtbench.report.kind_blocks import PRECISIONS
 from trtbench.report.labels import (
     labels_from_runs,
@@ -45,21 +54,21 @@ TOP = {"prec_1": ("top-1", "top1", "prec@1"), "prec_5": ("top-5", "top5", "prec@
 """What the two accuracies are called, by those who take them."""
 
 HEADINGS = (
-    Heading(key="network", title="Network"),
-    Heading(key="batch", title="Batch", align="right"),
-    Heading(key="runtime", title="Runtime"),
-    Heading(key="precision", title="Precision"),
+    NETWORK_HEADING,
+    BATCH_HEADING,
+    RUNTIME_HEADING,
+    PRECISION_HEADING,
     Heading(key="protocol", title="Protocol"),
     Heading(key="latency_mean_s", title="Latency avg", align="right"),
     Heading(key="latency_max_s", title="Latency max", align="right"),
-    Heading(key="items_per_s", title="Items/s", align="right"),
+    ITEMS_HEADING,
     Heading(key="spread", title="95 % of samples", align="right"),
-    Heading(key="size_bytes", title="Size", align="right"),
+    SIZE_HEADING,
     Heading(key="prec_1", title="Prec@1", align="right"),
     Heading(key="prec_5", title="Prec@5", align="right"),
     Heading(key="layers", title="Layers", align="right"),
     Heading(key="parameters", title="Parameters", align="right"),
-    Heading(key="id", title="Run"),
+    ID_HEADING,
 )
 
 

@@ -11,6 +11,7 @@ from trtbench.domain.samples import TelemetrySample
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Block, Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.facts import joules_per_item
+from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import MISSING, text_from_number
 
@@ -111,7 +112,7 @@ def _panel(quantity: _Quantity, seen: Sequence[tuple[int, str, Run]]) -> Panel |
 def _table(seen: Sequence[tuple[int, str, Run]]) -> Block:
     quantities = [*UTILIZATION, *POWER]
     headings = (
-        Heading(key="run", title="Run"),
+        RUN_HEADING,
         Heading(key="looks", title="Looks", align="right"),
         *(
             Heading(key=f"{each.key}_mean", title=f"{each.title} ({each.unit})", align="right")

@@ -16,6 +16,7 @@ from trtbench.report.document import (
     table_from_rows,
 )
 from trtbench.report.facts import headline_summary, headline_title, summary_of
+from trtbench.report.headings import BATCH_HEADING, ID_HEADING, ITEMS_HEADING
 from trtbench.report.labels import (
     file_stem,
     model_name,
@@ -40,11 +41,11 @@ LABELLED_CURVES = 4
 
 HEADINGS = (
     Heading(key="series", title="Series"),
-    Heading(key="batch", title="Batch", align="right"),
-    Heading(key="items_per_s", title="Items/s", align="right"),
+    BATCH_HEADING,
+    ITEMS_HEADING,
     Heading(key="median_s", title="Median latency", align="right"),
     Heading(key="median_per_item_s", title="Latency per item", align="right"),
-    Heading(key="id", title="Run"),
+    ID_HEADING,
 )
 
 Key = tuple[str, ...]

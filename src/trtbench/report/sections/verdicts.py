@@ -19,6 +19,7 @@ from trtbench.report.document import (
     table_from_rows,
 )
 from trtbench.report.gathering import gather
+from trtbench.report.headings import CHANGE_HEADING, METRIC_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import text_from_change
 from trtbench.report.readings import readings_from_run
@@ -28,9 +29,9 @@ ORDER = 5
 HEADINGS = (
     Heading(key="candidate", title="Candidate"),
     Heading(key="baseline", title="Baseline"),
-    Heading(key="metric", title="Metric"),
+    METRIC_HEADING,
     Heading(key="verdict", title="Verdict"),
-    Heading(key="change", title="Change", align="right"),
+    CHANGE_HEADING,
     Heading(key="interval", title="99 % interval", align="right"),
     Heading(key="launches", title="Launches", align="right"),
     Heading(key="measured", title="Measured"),
