@@ -425,6 +425,13 @@ def test_severities(make: Callable[[], Evidence], code: str, expected: str | Non
     assert severity(make(), code) == expected
 
 
+def test_equal_outputs_may_be_a_constant_network() -> None:
+    found = findings_from_evidence(Evidence(outputs=OutputFacts(varies=False)))
+    [message] = [each.message for each in found if each.code == "H03"]
+    assert "nothing was computed" in message
+    assert "underflow to zero in FP16" in message
+
+
 def test_an_accepted_difference_is_a_note() -> None:
     sides = {"conditions": stated(tf32=True)}, {"conditions": stated(tf32=False)}
     assert severity(pair(*sides), "H27") == "error"

@@ -11,6 +11,7 @@ from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
 from trtbench.analysis.shape import Modes, modes, worst
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.samples import Column
+from trtbench.units import text_from_seconds
 
 TAILS = (0.9, 0.95, 0.99, 0.999)
 
@@ -167,8 +168,8 @@ def bimodal(e: Evidence, at: Limits) -> Iterator[Hit]:
         return
     clearest = max(found, key=lambda split: split.separation)
     yield Hit(
-        message=f"two kinds of iterations: {clearest.low * 1e3:.4g} ms and "
-        f"{clearest.high * 1e3:.4g} ms ({clearest.minor_share:.0%} in the rarer)",
+        message=f"two kinds of iterations: {text_from_seconds(clearest.low)} and "
+        f"{text_from_seconds(clearest.high)} ({clearest.minor_share * 100:.0f} % in the rarer)",
         evidence={
             "low_ms": rounded(clearest.low * 1e3),
             "high_ms": rounded(clearest.high * 1e3),

@@ -117,9 +117,11 @@ def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
         )
     if e.outputs.varies is False:
         yield Hit(
-            message="two different inputs gave bit-equal outputs: nothing was computed",
+            message="two different inputs gave bit-equal outputs: either nothing was computed, or "
+            "the network gives a constant (outputs that underflow to zero in FP16 do)",
             evidence={"outputs_vary": False},
-            remedy="check that inputs reach the device; trtbench check MODEL ENGINE",
+            remedy="trtbench check MODEL ENGINE tells which; with random weights, use real ones or "
+            "--precision fp32",
         )
     if e.outputs.checked is False:
         yield Hit(
