@@ -288,6 +288,7 @@ def test_looking_after_runs(say, tmp_path, monkeypatch):
     assert status == 0
     assert "tiny.onnx" in out
     assert say("runs", "path", "last")[1] == f"{tmp_path / 'outside' / 'mine'}\n"
+    assert "protocol" not in out, "all are of one protocol"
     assert "tiny.onnx" in say("runs", "show", "tag:first")[1]
     assert json.loads(say("runs", "show", "tag:first", "--json")[1])["run"]["tags"] == [
         "first",

@@ -8,11 +8,13 @@ import os
 import signal
 import time
 
+import msgspec
 import pytest
 import records
 import sqlalchemy as sa
 from writers import put_many, tag_many
 
+from trtbench.domain.result import Fact
 from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.store import index
 from trtbench.store.index import Index, entry_from_record
@@ -269,3 +271,9 @@ def test_an_entry_that_is_put_twice_is_there_once_with_the_newer_tags(world):
     for tags in (("x", "y"), ("y", "z"), ()):
         store.index.put(entry_from_record(records.record("r", tags=tags), path="runs/r"))
         assert [entry.tags for entry in store.index.find()] == [tags]
+
+
+def test_a_precision_that_is_only_known_from_conditions_is_listed():
+    known = {"precision": Fact(value="half")}
+    made = msgspec.structs.replace(records.record("r1"), conditions=known)
+    assert entry_from_record(made, path="runs/x").precision == "half"

@@ -276,6 +276,8 @@ def _telemetry(run: Run) -> Iterable[str]:
     if isinstance(joules, (int, float)):
         counted = run.record.facts.get("energy_counter_j") is not None
         source = "the energy counter" if counted else "the power seen"
+        if run.record.spec.protocol == "coldl2":
+            source += "; emptying the cache included"
         each = joules / run.record.items_per_query
         yield f"energy       {joules:.4g} J per batch, {each:.4g} J per item (from {source})"
 

@@ -161,7 +161,9 @@ def _table(entries: list[Entry], *, limit: int) -> None:
         say("no runs; measure one with: trtbench bench model.onnx")
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("run", "when", "model", "runtime", "precision"):
+    # Medians of different protocols mean different things; of one, its name says nothing.
+    mixed = len({entry.protocol for entry in entries}) > 1
+    for name in ("run", "when", "model", "runtime", "precision", *(["protocol"] * mixed)):
         table.add_column(name, no_wrap=name in ("run", "when"))
     for name in ("batch", "median", "throughput", "warnings"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -174,6 +176,7 @@ def _table(entries: list[Entry], *, limit: int) -> None:
             entry.model,
             entry.runtime,
             entry.precision or "",
+            *([entry.protocol or ""] * mixed),
             str(entry.batch or ""),
             "failed" if failed else _median(entry),
             "" if failed else text_from_rate(entry.items_per_s, what="items"),

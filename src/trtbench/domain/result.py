@@ -207,6 +207,14 @@ class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"
 Record = RunRecord | FailedRun
 
 
+def precision_of(record: Record) -> str | None:
+    """Give the precision that was asked for or, failing that, the one on record as a condition."""
+    if record.spec.precision:
+        return record.spec.precision
+    fact = record.conditions.get("precision") if isinstance(record, RunRecord) else None
+    return str(fact.value) if fact and fact.value is not None else None
+
+
 def gpu_number(record: Record) -> int:
     """Which of the machine's GPUs a run was on, as NVML counts; the first when nobody says."""
     seen = record.facts.get("gpu_index") if isinstance(record, RunRecord) else None

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from trtbench.domain.result import FailedRun, Run, RunRecord
+from trtbench.domain.result import FailedRun, Run, RunRecord, precision_of
 from trtbench.domain.spec import RunSpec
 from trtbench.units import text_from_rate, text_from_seconds
 
@@ -115,11 +115,8 @@ def file_stem(name: str, *, taken: set[str]) -> str:
 
 
 def precision_name(record: RunRecord | FailedRun) -> str | None:
-    """Give the precision that was asked for or, failing that, the one on record as a condition."""
-    if record.spec.precision:
-        return record.spec.precision
-    fact = record.conditions.get("precision") if isinstance(record, RunRecord) else None
-    return str(fact.value) if fact and fact.value is not None else None
+    """Give the precision as it is called: the one asked for or, failing that, the one known."""
+    return precision_of(record)
 
 
 def device_name(record: RunRecord) -> str | None:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
-from trtbench.domain.result import Record, RunRecord, gpu_of
+from trtbench.domain.result import Record, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 from trtbench.errors import StoreError
 from trtbench.store.database import Transaction, engine_from_url, lock_name
@@ -125,7 +125,7 @@ def entry_from_record(record: Record, *, path: str, cached: Cached | None = None
         runtime=spec.runtime,
         path=path,
         sha256=spec.model.sha256,
-        precision=spec.precision,
+        precision=precision_of(record),
         batch=record.items_per_query if isinstance(record, RunRecord) else spec.batch,
         protocol=spec.protocol,
         host=environment.host,
