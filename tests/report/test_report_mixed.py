@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 from made_runs import made_run, phased_times
 
-from trtbench.domain.result import Fact, Run
+from trtbench.domain.result import Environment, Fact, Run
 from trtbench.report.charts import Bars, Boxes, Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Document, Figure, Text
 from trtbench.report.labels import labels_from_runs, network_name, shortened_apart
+from trtbench.report.machine import facts_from_environment
 from trtbench.report.renderers._drawing import _height
 from trtbench.report.renderers._plots import spec_from_figure
 from trtbench.report.sections.against import pairs_from_runs
@@ -142,3 +143,21 @@ def test_boxes_are_named_apart() -> None:
     assert isinstance(chart, Boxes)
     ticks = spec_from_figure(figure(document_from_runs(day()), "speed_benchmark"))["layout"]
     assert len(set(ticks["yaxis"]["ticktext"])) == 7
+
+
+def test_facts_of_the_machine_have_names_and_units() -> None:
+    extra = {
+        "cpu_steal_fraction": 0.0125,
+        "memory_limit_bytes": 2**34,
+        "throttled_s": 0.25,
+        "gpu0_utilisation": 0.5,
+        "gpu0_mig": False,
+        "unheard_of_fraction": 0.5,
+    }
+    facts = facts_from_environment(Environment(host="h", os="Linux", extra=extra))
+    assert facts["CPU stolen"] == "1.25 %"
+    assert facts["Memory limit"] == "16.0 GiB"
+    assert facts["CPU throttled"] == "250.0 ms"
+    assert facts["GPU 0 load before"] == "50 %"
+    assert facts["GPU 0 in MIG mode"] == "no"
+    assert facts["Unheard of"] == "50 %"

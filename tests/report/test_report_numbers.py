@@ -26,7 +26,7 @@ def bounds(low: float, high: float) -> SimpleNamespace:
         (1234.56, 1100, 1400, "1 235"),
         (6.7, 5.0, 12.0, "6.7"),  # two digits are shown however wide the interval is
         (0.97123, 0.958, 0.981, "0.971"),
-        (5.0, 5.0, 5.0, "5.00000"),
+        (5.0, 5.0, 5.0, "5.000"),
     ],
 )
 def test_digits_follow_the_interval(value: float, low: float, high: float, shown: str) -> None:

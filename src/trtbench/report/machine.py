@@ -2,8 +2,32 @@
 
 from __future__ import annotations
 
+import re
+
 from trtbench.domain.result import Environment
-from trtbench.units import text_from_bytes
+from trtbench.units import text_from_bytes, text_from_seconds
+
+TITLES = {
+    "python_path": "Python path",
+    "smt": "SMT",
+    "allowed_cpus": "Allowed CPUs",
+    "cpu_steal_fraction_since_boot": "CPU stolen since boot",
+    "pressure_fraction_10s": "Waiting for a CPU, before",
+    "throttled_s_so_far": "CPU throttled, before",
+    "elapsed_s": "Time taken",
+    "cpu_busy_fraction": "CPU busy",
+    "cpu_steal_fraction": "CPU stolen",
+    "pressure_fraction": "Waiting for a CPU",
+    "throttled_s": "CPU throttled",
+}
+"""What the machine's own keys are called."""
+GPU_TITLES = {
+    "processes": "processes before",
+    "utilisation": "load before",
+    "display": "drives a display",
+    "mig": "in MIG mode",
+    "exclusive": "exclusive",
+}
 
 
 def facts_from_environment(environment: Environment) -> dict[str, str]:
@@ -24,7 +48,7 @@ def facts_from_environment(environment: Environment) -> dict[str, str]:
         "Python": e.python,
         **dict(sorted(e.versions.items())),
         "Git commit": e.git_commit,
-        **e.extra,
+        **{_title(key): _measure(key, value) for key, value in e.extra.items()},
     }
     return {name: _words(value) for name, value in known.items() if value is not None}
 
@@ -49,6 +73,30 @@ def _gpu_facts(environment: Environment) -> dict[str, object]:
             else f"{gpu.power_limit_w:g} W",
         }
     return facts
+
+
+def _title(key: str) -> str:
+    """Call a fact by what people call it; of one nobody knows here, by its key in words."""
+    if key in TITLES:
+        return TITLES[key]
+    gpu, _, rest = key.partition("_")
+    if gpu.startswith("gpu") and gpu[3:].isdigit() and rest in GPU_TITLES:
+        return f"GPU {gpu[3:]} {GPU_TITLES[rest]}"
+    words = re.sub(r"_(s|bytes|fraction)$", "", key).replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def _measure(key: str, value: object) -> object:
+    """Give a number the unit that its key tells."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    if "fraction" in key or key.endswith("_utilisation"):
+        return f"{value * 100:.3g} %"
+    if key.endswith("_bytes"):
+        return text_from_bytes(value)
+    if key.endswith(("_s", "_s_so_far")):
+        return text_from_seconds(value)
+    return value
 
 
 def _words(value: object) -> str:

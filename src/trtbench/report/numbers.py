@@ -17,6 +17,8 @@ UNSURE_DIGITS = 3
 """Significant digits of a number that nobody gave an interval."""
 MOST_DIGITS = 6
 """However narrow an interval is, no one reads more."""
+EQUAL_DIGITS = 4
+"""Of an interval without width: then it is the clock's step that leaves digits in doubt."""
 MISSING = "–"
 
 
@@ -54,7 +56,7 @@ def decimals(value: float, *, bounds: Bounds | None = None) -> int:
         return max(0, UNSURE_DIGITS - 1 - size)
     half = (bounds.high - bounds.low) / 2
     if half <= 0:
-        return max(0, MOST_DIGITS - 1 - size)
+        return max(0, EQUAL_DIGITS - 1 - size)
     place = math.floor(math.log10(half))
     wanted = -place + (1 if half / 10**place < 1.5 else 0)
     return max(0, 1 - size, min(wanted, MOST_DIGITS - 1 - size))

@@ -35,6 +35,8 @@ LEGEND_LETTERS = 120
 HANDLE = 8
 FREE_ROWS = 2
 """Rows of a legend that the frame has room for."""
+TITLE_LETTERS = 56
+"""Of a panel's title, which shares its line with words on what lies outside."""
 TITLE_PX = 24
 """Above the first panel, between its title and the legend."""
 
@@ -233,7 +235,7 @@ def _steps(group: Bins, chart: Histogram, *, y: str) -> Spec:
 def _titles(group: Bins, *, y: str, several: bool) -> list[Spec]:
     found = []
     if several:
-        text = f"<b>{words(group.name, length=40)}</b>"
+        text = f"<b>{words(group.name, length=TITLE_LETTERS)}</b>"
         found.append(panel_title(text, y=y, colour=ink(group.role)))
     if group.beyond:
         found.append(
