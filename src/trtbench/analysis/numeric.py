@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from trtbench.domain.conversion import TensorDiff
@@ -56,7 +57,7 @@ def tensor_diff(
     usable = finite & np.isfinite(found)
     if not usable.any():
         diff = _nothing(name, rtol, atol, elements=wanted.size, note="nothing finite to compare")
-        return _replace(diff, close=close, nonfinite=nonfinite)
+        return replace(diff, close=close, nonfinite=nonfinite)
     errors = np.abs(np.where(usable, found - np.where(usable, wanted, 0.0), 0.0))
     worst = np.unravel_index(int(np.argmax(errors)), errors.shape)
     return TensorDiff(
@@ -136,12 +137,6 @@ def _nothing(name: str, rtol: float, atol: float, *, elements: int, note: str) -
     return TensorDiff(
         name=name, elements=elements, nonfinite=0, rtol=rtol, atol=atol, note=note, **absent
     )
-
-
-def _replace(diff: TensorDiff, **changes: Any) -> TensorDiff:
-    from msgspec.structs import replace
-
-    return replace(diff, **changes)
 
 
 def _dims(shape: tuple[int, ...]) -> str:

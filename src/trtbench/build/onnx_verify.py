@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from trtbench.analysis.numeric import tensor_diffs
@@ -41,7 +42,7 @@ def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
     try:
         found = _run(path, feeds, spec)
     except CannotRunError as problem:
-        return _replace(outcome, problem=str(problem))
+        return replace(outcome, problem=str(problem))
     reference = Path(spec.reference)
     wanted = (
         joined(list(FeedFile(reference)))
@@ -49,7 +50,7 @@ def verify(spec: VerifySpec, *, folder: Path, stage: Stage) -> VerifyOutcome:
         else _run(reference, feeds, spec)
     )
     diffs = tensor_diffs(wanted, found, rtol=spec.rtol, atol=spec.atol)
-    return _replace(outcome, diffs=diffs)
+    return replace(outcome, diffs=diffs)
 
 
 def _run(path: Path, feeds: FeedFile, spec: VerifySpec) -> Outputs:
@@ -124,9 +125,3 @@ def _typed(array: NDArray[np.generic], wanted: str) -> NDArray[np.generic]:
     if wanted == "tensor(float)" and array.dtype == np.float16:
         return array.astype(np.float32)
     return array
-
-
-def _replace(outcome: VerifyOutcome, **changes: Any) -> VerifyOutcome:
-    from msgspec.structs import replace
-
-    return replace(outcome, **changes)

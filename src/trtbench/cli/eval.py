@@ -84,7 +84,7 @@ def _show(evaluation: Evaluation, flags: dict[str, Any]) -> None:
         click.echo(json_from_value(evaluation).decode(), nl=False)
         return
     from trtbench.cli._screen import result_console
-    from trtbench.workflows.evaluate_files import main_table, split_table
+    from trtbench.workflows.evaluate_files import main_table, split_table, text_from_cell
 
     console = result_console()
     console.print(f"{evaluation.task} · {evaluation.data}", style="bold", markup=False)
@@ -98,7 +98,7 @@ def _show(evaluation: Evaluation, flags: dict[str, Any]) -> None:
     _print_table(console, *split_table(evaluation))
     for table in evaluation.tables:
         console.print(f"\n{table.title}", style="bold", markup=False)
-        cells = [[_cell(value) for value in row] for row in table.rows[:SHOWN_ROWS]]
+        cells = [[text_from_cell(value) for value in row] for row in table.rows[:SHOWN_ROWS]]
         _print_table(console, table.headings, cells)
         if len(table.rows) > SHOWN_ROWS:
             console.print(f"{SHOWN_ROWS} of {len(table.rows)} rows; all are in eval.json")
@@ -129,9 +129,3 @@ def _print_table(console: Any, heads: Any, rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -48,6 +48,11 @@ def trtexec_binary(given: str | None) -> str:
     return str(path)
 
 
+def trtexec_missing() -> str | None:
+    """Say in a few words that there is no trtexec; ``None`` where there is one."""
+    return None if find_trtexec() else "trtexec is not on PATH nor where NVIDIA's packages put it"
+
+
 def help_text(binary: str, *, timeout_s: float = HELP_S) -> str:
     """Ask a program for its help."""
     with tempfile.TemporaryDirectory(prefix="trtbench-help-") as folder:

@@ -23,8 +23,8 @@ from trtbench.host.programs import (
     run_logged,
     status_of,
     trtexec_binary,
+    trtexec_missing,
 )
-from trtbench.host.tools import find_trtexec
 from trtbench.trtexec.command import (
     Abilities,
     abilities_from_help,
@@ -66,7 +66,7 @@ _OURS = ("version",)
 
 
 def available() -> str | None:
-    return None if find_trtexec() else "trtexec is not on PATH nor where NVIDIA's packages put it"
+    return trtexec_missing()
 
 
 def fix() -> str | None:

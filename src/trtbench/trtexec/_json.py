@@ -125,7 +125,7 @@ def _json_word(match: re.Match[str]) -> str:
 
 def _lenient(text: str, where: str) -> Iterator[object]:
     text = _LONE_SURROGATE.sub(r"\\ufffd", text)
-    position = _skip(text, 0)
+    position = after_space(text, 0)
     try:
         value_from_text(text, where=where, offset=position)
     except ParseError:
@@ -133,10 +133,11 @@ def _lenient(text: str, where: str) -> Iterator[object]:
     while position < len(text):
         value, position = value_from_text(text, where=where, offset=position)
         yield value
-        position = _skip(text, position)
+        position = after_space(text, position)
 
 
-def _skip(text: str, position: int) -> int:
+def after_space(text: str, position: int) -> int:
+    """Give the next place that is no white space."""
     match = _SPACE.match(text, position)
     return match.end() if match else position
 

@@ -16,6 +16,7 @@ import msgspec
 from trtbench.domain.samples import LayerProfile, LayerTime
 from trtbench.errors import ParseError
 from trtbench.trtexec._json import (
+    after_space,
     documents_from_json,
     number_from_value,
     parse_error,
@@ -34,7 +35,6 @@ _TIMES = re.compile(
     r'"\s*,\s*"timeMs" : (\S+?), "averageMs" : (\S+?)(?:, "medianMs" : (\S+?))?'
     r', "percentage" : ([^\s,}]+)((?:\s*,\s*"\w+" : [^\s,}]+)*)\s*\}'
 )
-_SPACE = re.compile(r"[\s\0]*")
 
 
 def profiles_from_json(data: bytes | str, *, where: str) -> tuple[LayerProfile, ...]:
@@ -74,13 +74,13 @@ def profile_from_json(data: bytes | str, *, where: str, array: int | None = None
 
 def _arrays(text: str, where: str) -> Iterator[tuple[int | None, list[Record]]]:
     """Walk over arrays in trtexec's own layout, record by record."""
-    position = _skip(text, 0)
+    position = after_space(text, 0)
     while position < len(text):
         if text[position] != "[":
             raise _broken(text, position, "'[' or the end of the file", where)
         count: int | None = None
         records: list[Record] = []
-        position = _skip(text, position + 1)
+        position = after_space(text, position + 1)
         while True:
             header = _COUNT.match(text, position)
             if header:
@@ -88,11 +88,11 @@ def _arrays(text: str, where: str) -> Iterator[tuple[int | None, list[Record]]]:
             elif text[position : position + 1] != "]" or count is not None:
                 record, position = _record(text, position, where)
                 records.append(record)
-            position = _skip(text, position)
+            position = after_space(text, position)
             mark = text[position : position + 1]
             if mark not in ("]", ","):
                 raise _broken(text, position, "',' or ']' after a layer", where)
-            position = _skip(text, position + 1)
+            position = after_space(text, position + 1)
             if mark == "]":
                 break
         yield count, records
@@ -126,11 +126,6 @@ def _number(token: str, text: str, position: int, where: str) -> float:
         return number_from_value(float(token.replace("(ind)", "")))
     except ValueError:
         raise _broken(text, position, f"a number, not {token!r}", where) from None
-
-
-def _skip(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    return match.end() if match else position
 
 
 def _broken(text: str, position: int, expected: str, where: str) -> ParseError:

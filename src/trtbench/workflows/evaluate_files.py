@@ -85,7 +85,7 @@ def markdown(evaluation: Evaluation) -> list[str]:
     lines += _table(heads, rows)
     for table in evaluation.tables:
         lines += ["", f"## {table.title}", ""]
-        cells = [[_cell(value) for value in row] for row in table.rows[:SHOWN_ROWS]]
+        cells = [[text_from_cell(value) for value in row] for row in table.rows[:SHOWN_ROWS]]
         lines += _table(table.headings, cells)
         if len(table.rows) > SHOWN_ROWS:
             lines += ["", f"{SHOWN_ROWS} of {len(table.rows)} rows; all are in {EVAL_JSON}."]
@@ -167,7 +167,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in cells]
 
 
-def _cell(value: Scalar) -> str:
+def text_from_cell(value: Scalar) -> str:
+    """Write a cell of a task's table."""
     if value is None:
         return "–"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
