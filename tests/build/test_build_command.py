@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,7 @@ def test_an_engine_from_the_command_line(
     facts = dict(line.split(maxsplit=1) for line in told.out.splitlines())
     assert facts["precision"] == "fp16"
     assert "cast the model to fp16" in told.err
+    assert re.search(r"from the model on 4 random inputs .*logits rel\. L2 .*, SQNR \d\d", told.err)
     metadata = json.loads(Path("out.engine.json").read_text())
     assert metadata["spec"]["targets"] == ["sm_86", "sm_89"]
 

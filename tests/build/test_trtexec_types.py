@@ -50,6 +50,7 @@ def test_a_strongly_typed_trtexec_gets_a_quantized_model(
     made = document(capsys, str(model), *words)
     assert outline_of(model.with_name("net.engine.int8.onnx")).carried == {"int8"}
     assert "quantized with random data: no evidence of accuracy" in made["notes"]
+    assert any("logits rel. L2" in note for note in made["notes"])
 
 
 def test_random_scales_are_said_of_every_run_of_the_engine(

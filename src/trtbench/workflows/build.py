@@ -38,6 +38,7 @@ from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.workflows._conversion import refuse_folder
 from trtbench.workflows.bench import TICK_S, Conduct
 from trtbench.workflows.build_ahead import modelopt_option, quantize_ahead
+from trtbench.workflows.build_difference import difference_note
 from trtbench.workflows.build_shapes import (
     InputShapes,
     Shapes,
@@ -175,7 +176,9 @@ def _carry_out(
         raise _failure(end, spec, folder)
     path = folder / "outcome.json"
     outcome = value_from_json(path.read_bytes(), BuildOutcome, where=str(path))
-    outcome = msgspec.structs.replace(outcome, notes=(*ahead, *outcome.notes))
+    apart = difference_note(spec, folder=folder, conduct=conduct)
+    notes = (*ahead, *outcome.notes, *([apart] if apart else []))
+    outcome = msgspec.structs.replace(outcome, notes=notes)
     end = msgspec.structs.replace(end, seconds=end.seconds + ahead_s)
     artefact = _artefact(spec, Path(inner.output), outcome, end, environment, folder)
     _put_in_place(spec, inner, outcome, folder)

@@ -48,7 +48,7 @@ def made_ahead(folder: Path) -> Path | None:
 def notes_of(spec: BuildSpec, step: Step, outcome: QuantOutcome) -> tuple[str, ...]:
     """What a reader of the engine's record must know of a step."""
     changed = sum(outcome.changed.values())
-    done = f"{step.text}; {changed} nodes changed, difference not measured (trtbench quantize does)"
+    done = f"{step.text}; {changed} nodes changed"
     random = spec.calibration == "random"
     notes = [done, *(["quantized with random data: no evidence of accuracy"] if random else [])]
     return (*notes, *outcome.notes)
