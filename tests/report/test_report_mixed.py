@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from made_runs import made_run, phased_times
 
-from trtbench.domain.result import Environment, Fact, Run
+from trtbench.domain.result import Comparison, Environment, Fact, Finding, Run, Verdict
 from trtbench.report.charts import Bars, Boxes, Lines
 from trtbench.report.compose import document_from_runs
-from trtbench.report.document import Document, Figure, Text
+from trtbench.report.document import Cards, Document, Figure, Text
 from trtbench.report.labels import labels_from_runs, network_name, shortened_apart
 from trtbench.report.machine import facts_from_environment
 from trtbench.report.renderers._drawing import _height
@@ -161,3 +161,33 @@ def test_facts_of_the_machine_have_names_and_units() -> None:
     assert facts["GPU 0 load before"] == "50 %"
     assert facts["GPU 0 in MIG mode"] == "no"
     assert facts["Unheard of"] == "50 %"
+
+
+WRONG = Finding(code="H03", severity="error", message="two inputs gave equal outputs")
+
+
+def wrong(run: Run) -> Run:
+    """Say of a run that its outputs were wrong."""
+    return replace(run, record=msgspec.structs.replace(run.record, findings=(WRONG,)))
+
+
+def test_a_verdict_says_that_a_side_was_wrong() -> None:
+    baseline, candidate = day()[0], wrong(day()[3])
+    verdict = Verdict(metric="host", kind="faster", ratio=0.5, interval=None, reason="", launches=8)
+    comparison = Comparison(baseline="t1", candidate="e1", design="launches", verdicts=(verdict,))
+    candidate.extra["comparisons"] = [comparison]
+    document = document_from_runs([baseline, candidate])
+    cards = next(block for block in document.sections[0].blocks if isinstance(block, Cards))
+    assert "H03 found in the candidate" in cards.items[0].detail
+
+
+def test_the_lowest_median_is_one_of_right_runs_of_one_network() -> None:
+    def said(runs: list[Run]) -> str:
+        section = document_from_runs(runs).section("summary")
+        assert section is not None
+        return next(block.text for block in section.blocks if isinstance(block, Text))
+
+    first, second = made("a", "net.onnx", "onnxruntime"), made("b", "net.engine", "tensorrt")
+    assert "lowest median" in said([first, second])
+    assert "lowest median" not in said([first, wrong(second)])
+    assert "lowest median" not in said([first, made("c", "other.engine", "tensorrt")])

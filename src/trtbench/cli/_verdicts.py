@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from trtbench.cli._screen import result_console, show_findings, show_statistics, title_of
 from trtbench.units import text_from_fraction, text_from_seconds
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from trtbench.domain.result import Verdict
+    from trtbench.domain.result import Finding, Verdict
     from trtbench.workflows.compare import Compared
 
 _STYLES = {"faster": "green", "slower": "red", "same": "cyan", "unclear": "yellow"}
@@ -33,16 +36,17 @@ def show_comparison(compared: Compared, *, selftest: bool = False) -> None:
         show_statistics(console, run, summary_from_run(run))
     comparison = compared.comparison
     console.print(
-        f"measured   {_DESIGNS.get(compared.mode, compared.mode)}, "
-        f"{_launches(compared)} launches a side",
+        f"measured   {_DESIGNS.get(compared.mode, compared.mode)}, {_launches(compared)} a side",
         markup=False,
     )
     if compared.interference:
         moved = " and ".join(text_from_fraction(p, signed=True) for p in compared.interference)
         console.print(f"in turns   {moved} against alone (baseline and candidate)", markup=False)
     _show_toolkit_numbers(console, compared)
+    told = None
     for verdict in comparison.verdicts:
-        console.print(verdict_line(verdict))
+        console.print(verdict_line(verdict, told=told))
+        told = verdict.reason
     if comparison.detectable is not None:
         size = text_from_fraction(comparison.detectable)
         console.print(f"sees       differences from {size} on, in 80 % of such comparisons")
@@ -50,19 +54,27 @@ def show_comparison(compared: Compared, *, selftest: bool = False) -> None:
         head = comparison.verdicts[0]
         word = "as it should be" if head.kind == "same" else "this machine misleads comparisons"
         console.print(f"selftest   the model against itself is {head.kind}: {word}")
-    show_findings(console, comparison.findings)
+    show_findings(console, (*_errors(compared), *comparison.findings))
 
 
-def _launches(compared: Compared) -> int:
+def _errors(compared: Compared) -> Iterator[Finding]:
+    """What makes the time of a side alone worthless: a wrong result has no speed."""
+    for side, run in (("baseline", compared.baseline), ("candidate", compared.candidate)):
+        for finding in run.findings:
+            if finding.severity == "error":
+                yield replace(finding, concerns=side)
+
+
+def _launches(compared: Compared) -> str:
     """Launches of the side that has fewer, also where no ratio was made of them."""
     judged = compared.comparison.verdicts[0].launches
-    return judged or min(
-        len(run.record.launches) for run in (compared.baseline, compared.candidate)
-    )
+    sides = (compared.baseline, compared.candidate)
+    count = judged or min(len(run.record.launches) for run in sides)
+    return "1 launch" if count == 1 else f"{count} launches"
 
 
-def verdict_line(verdict: Verdict) -> Text:
-    """One metric's verdict with ratio, interval and reason."""
+def verdict_line(verdict: Verdict, *, told: str | None = None) -> Text:
+    """One metric's verdict with ratio, interval and reason, unless that was just told."""
     from rich.text import Text
 
     from trtbench.analysis.verdict import would_tell
@@ -77,7 +89,8 @@ def verdict_line(verdict: Verdict) -> Text:
         line.append(f"  {verdict.interval.level:.0%}: {low} to {high}")
     if verdict.kind in ("unclear", "incomparable"):
         words = verdict.reason.partition("]: ")[2] if verdict.interval else verdict.reason
-        line.append(f"  {words or verdict.reason}", style="dim")
+        again = verdict.reason == told and verdict.kind == "incomparable"
+        line.append(f"  {'as above' if again else words or verdict.reason}", style="dim")
         line.append(would_tell(verdict.launches_needed), style="dim")
     return line
 

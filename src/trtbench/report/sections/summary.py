@@ -19,7 +19,13 @@ from trtbench.report.headings import (
     RUNTIME_HEADING,
     SIZE_HEADING,
 )
-from trtbench.report.labels import labels_from_runs, model_name, precision_name, protocol_name
+from trtbench.report.labels import (
+    labels_from_runs,
+    model_name,
+    network_name,
+    precision_name,
+    protocol_name,
+)
 from trtbench.report.numbers import (
     MISSING,
     Unit,
@@ -147,8 +153,12 @@ def _lowest(runs: Sequence[Run]) -> str | None:
         label: (head.median, head.median_interval)
         for label, run in zip(labels_from_runs(runs), runs, strict=True)
         if (head := headline_summary(run))
+        and not any(finding.severity == "error" for finding in run.findings)
     }
-    alike = {(run.record.spec.protocol, run.times.headline, run.record.batch) for run in runs}
+    alike = {
+        (network_name(r.record), r.record.spec.protocol, r.times.headline, r.record.batch)
+        for r in runs
+    }
     if len(medians) < 2 or len(alike) > 1:
         return None
     best = min(medians, key=lambda name: medians[name][0])

@@ -125,6 +125,8 @@ def _table(seen: Sequence[tuple[int, str, Run]]) -> Block:
         for _, label, run in seen
     ]
     caption = "Means over the looks; energy from the device's own counter, or the power seen."
+    if any(run.record.spec.protocol == "coldl2" for _, _, run in seen):
+        caption += " Of coldl2 it includes emptying the cache, which its times do not."
     return table_from_rows("telemetry", headings=headings, rows=rows, caption=caption)
 
 

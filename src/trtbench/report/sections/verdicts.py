@@ -97,7 +97,7 @@ def _card(names: tuple[str, str], comparison: Comparison, by_id: Mapping[str, Ru
     """Say what is faster, by how much, how sure that is, and whether it is still right."""
     verdict = comparison.verdicts[0]
     candidate, baseline = (by_id.get(each) for each in (comparison.candidate, comparison.baseline))
-    rightness = _rightness(candidate, baseline)
+    rightness = "; ".join((_rightness(candidate, baseline), *_errors(candidate, baseline)))
     title = f"{names[0]} against {names[1]}"
     if verdict.ratio is None or verdict.kind in ("unclear", "incomparable"):
         detail = "; ".join((verdict.reason, rightness))
@@ -126,6 +126,14 @@ def _sureness(comparison: Comparison) -> list[str]:
         words = " to ".join(text_from_change(end, digits=1) for end in ends)
         facts.insert(0, f"{verdict.interval.level * 100:g} % interval {words}")
     return facts
+
+
+def _errors(candidate: Run | None, baseline: Run | None) -> Iterator[str]:
+    """Name what makes the time of a side alone worthless: a wrong result has no speed."""
+    for side, run in (("candidate", candidate), ("baseline", baseline)):
+        codes = {each.code for each in run.findings if each.severity == "error"} if run else ()
+        if codes:
+            yield f"{' and '.join(sorted(codes))} found in the {side}: see findings"
 
 
 def _rightness(candidate: Run | None, baseline: Run | None) -> str:
