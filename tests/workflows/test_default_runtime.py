@@ -1,4 +1,4 @@
-"""What executes an engine when nobody says."""
+"""What executes an engine, and what builds one, when nobody says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from trtbench.domain.spec import ModelRef
+from trtbench.workflows import build as build_module
 from trtbench.workflows import spec as module
+from trtbench.workflows.build import default_builder
 from trtbench.workflows.config import Config, RuntimeSettings
 from trtbench.workflows.spec import default_runtime
 
@@ -53,3 +55,25 @@ def test_a_configured_interpreter_counts_as_there(
 
 def test_an_engine_of_rtx_goes_to_rtx(tmp_path: Path) -> None:
     assert default_runtime(engine(tmp_path / "a", b"vtrt"), Config(store="x")) == "tensorrt-rtx"
+
+
+@pytest.mark.parametrize(
+    ("tensorrt", "trtexec", "options", "chosen"),
+    [
+        (None, None, {}, "trtexec"),
+        (None, "not found", {}, "tensorrt"),
+        (None, "not found", {"binary": "/opt/trtexec"}, "trtexec"),
+        ("not installed", "not found", {}, "trtexec"),
+    ],
+)
+def test_an_engine_is_built_by_what_is_there(
+    tensorrt: str | None,
+    trtexec: str | None,
+    options: dict[str, str],
+    chosen: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problems = {"tensorrt": tensorrt, "trtexec": trtexec}
+    found = {name: SimpleNamespace(available=lambda p=p: p) for name, p in problems.items()}
+    monkeypatch.setattr(build_module, "BUILDERS", SimpleNamespace(load=found.__getitem__))
+    assert default_builder(Config(store="x"), options) == chosen

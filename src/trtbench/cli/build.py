@@ -39,7 +39,11 @@ def _shape_option(end: str, what: str) -> Any:
 
 build_options = stack(
     click.option(
-        "-r", "--runtime", "builder", metavar="NAME", help="What builds (default trtexec)."
+        "-r",
+        "--runtime",
+        "builder",
+        metavar="NAME",
+        help="What builds (default: trtexec, or tensorrt where only that is).",
     ),
     precision_option,
     _shape_option("min", "Least shape"),

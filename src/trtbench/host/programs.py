@@ -22,7 +22,7 @@ HELP_S = 60.0
 LOOK_S = 0.25
 """How often the log of a running program is looked at: rarely, because it is measuring."""
 
-INSTALL = "sudo apt install libnvinfer-bin, or --opt binary=PATH"
+INSTALL = "sudo apt install libnvinfer-bin, or --opt binary=PATH, or -r tensorrt"
 
 
 def trtexec_binary(given: str | None) -> str:

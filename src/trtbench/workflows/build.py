@@ -94,7 +94,7 @@ def build_spec(
     batch of 1 to 256.
     """
     reference = model_ref(Path(model))
-    name = builder or DEFAULT_BUILDER
+    name = builder or default_builder(config, options or {})
     module = BUILDERS.load(name)
     keeps_timings = getattr(module, "TIMING_CACHE", True)
     if reference.format not in ("onnx", "unknown"):
@@ -122,6 +122,15 @@ def build_spec(
         options={**known, **given},
         **{key: _anywhere(key, value) for key, value in rest.items() if value is not None},
     )
+
+
+def default_builder(config: Config, options: Mapping[str, str]) -> str:
+    """What builds when nobody says: trtexec, or TensorRT's Python API where only that is."""
+    trtexec, python_api = BUILDERS.load(DEFAULT_BUILDER), BUILDERS.load("tensorrt")
+    if "binary" in options or trtexec.available() is None:
+        return DEFAULT_BUILDER
+    usable = config.python_for("tensorrt") or python_api.available() is None
+    return "tensorrt" if usable else DEFAULT_BUILDER
 
 
 def _anywhere(key: str, value: Any) -> Any:
