@@ -1,0 +1,121 @@
+"""What a sweep plans: matrices from files and flags, steps, orders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sweeps import matrix
+
+from models import conv_model, tiny_model
+from trtbench.errors import UnavailableError, UsageError
+from trtbench.workflows.config import Config
+from trtbench.workflows.sweep import order_of
+from trtbench.workflows.sweep_matrix import (
+    matrix_from_file,
+    matrix_from_preset,
+    preset_names,
+    with_flags,
+)
+from trtbench.workflows.sweep_plan import plan_sweep
+
+
+def test_a_file_of_toml_gives_lists_and_single_values(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        'models = "net.onnx"\nbatch = [1, 8]\nprecision = ["fp32", "int8"]\nrounds = 3\n'
+        '[options]\nthreads = [1, 2]\nduration = "1s"\n[options.build]\noptimization_level = 3\n'
+        '[[exclude]]\nprecision = "int8"\nthreads = 2\n'
+    )
+    asked = matrix_from_file(file)
+    assert asked.models == (str(tmp_path / "net.onnx"),)
+    assert asked.options["build.optimization_level"] == (3,)
+    tiny_model(tmp_path / "net.onnx")
+    plan = plan_sweep(asked, config=Config(store=str(tmp_path)))
+    assert len(plan.cases) == 2 * 3  # of four kinds of options, one is excluded
+    assert {case.options["threads"] for case in plan.cases if case.precision == "int8"} == {1}
+    assert plan.cases[0].fixed["duration"] == "1s"
+
+
+def test_yaml_means_the_same_as_toml_or_says_what_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text("models: [net.onnx]\nbatch: 4\noptions:\n  threads: [1, 2]\n")
+    try:
+        import yaml  # noqa: F401
+    except ImportError:
+        with pytest.raises(UnavailableError, match="PyYAML"):
+            matrix_from_file(file)
+        return
+    asked = matrix_from_file(file)
+    assert asked.batch == (4,)
+    assert asked.options["threads"] == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('model = ["a.onnx"]', "did you mean models"),
+        ('models = ["a"]\n[options]\nthread = 2', "did you mean threads"),
+        ('models = ["a"]\nbatch = [0]', "at least 1"),
+        ('models = ["a"]\nprecision = ["fp12"]', "'fp12' is no precision of a sweep"),
+        ('models = ["a"]\nprecision = ["fp12"]', "fp32, tf32, fp16"),
+        ('models = ["a"]\nengine = ["each"]', "static, dynamic"),
+        ("models = [", "not TOML"),
+        ('models = ["a"]\nprofile = [4, 2, 1]', "rise"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        matrix_from_file(file)
+    assert said in str(caught.value)
+
+
+def test_flags_stand_above_the_file_and_presets_are_files(tmp_path: Path) -> None:
+    assert preset_names() == ["classification", "depth", "pose", "stgcn"]
+    for name in preset_names():
+        assert matrix_from_preset(name).rounds == 3
+    with pytest.raises(UsageError, match="no preset"):
+        matrix_from_preset("dept")
+    asked = with_flags(
+        matrix_from_preset("classification"),
+        {"models": ["x.onnx"], "runtime": ["onnxruntime"], "batch": [], "options": {"threads": 2}},
+    )
+    assert asked.models == ("x.onnx",)
+    assert asked.runtime == ("onnxruntime",)
+    assert asked.batch == (1, 32, 64, 128, 256)
+    assert asked.options["threads"] == (2,)
+    assert asked.options["protocol"] == ("serve",)
+
+
+def test_steps_are_shared_and_named_by_content(tmp_path: Path, config: Config) -> None:
+    model = tiny_model(tmp_path / "net.onnx")
+    asked = matrix(model, precision=["fp32", "int8"], batch=[1, 4], calibration="random")
+    plan = plan_sweep(asked, config=config)
+    assert [step.kind for step in plan.steps.values()] == ["quantize"]
+    assert [len(chain) for chain in plan.chains] == [0, 1, 0, 1]
+    again = plan_sweep(asked, config=config)
+    assert (again.keys, list(again.steps)) == (plan.keys, list(plan.steps))
+    conv_model(model)  # other bytes under the same name are another step and other cases
+    other = plan_sweep(asked, config=config)
+    assert not set(other.steps) & set(plan.steps)
+    assert not set(other.keys) & set(plan.keys)
+
+
+def test_an_unknown_runtime_is_an_error_and_in_a_preset_a_row(
+    tmp_path: Path, config: Config
+) -> None:
+    asked = matrix(tiny_model(tmp_path / "net.onnx"), runtime=["onnxruntim", "onnxruntime"])
+    with pytest.raises(UsageError, match="no runtime"):
+        plan_sweep(asked, config=config)
+    plan = plan_sweep(asked, config=config, lenient=True)
+    assert list(plan.refused) == [0]
+    assert "onnxruntim" in plan.refused[0]
+
+
+def test_orders_differ_by_round_and_repeat_by_seed() -> None:
+    rounds = [order_of(20, seed=7, number=number) for number in range(3)]
+    assert len({tuple(order) for order in rounds}) == 3
+    assert rounds == [order_of(20, seed=7, number=number) for number in range(3)]
+    assert all(sorted(order) == list(range(20)) for order in rounds)
