@@ -242,6 +242,29 @@ def test_an_output_folder_that_is_taken(say):
     assert "cannot be written" in err
 
 
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        (["check", "tiny.onnx", "tiny.onnx"], "-o"),
+        (["eval", "tiny.onnx", "--task", "classification", "--data", "x.npz"], "-o"),
+        (["gate", "tiny.onnx", "--metric", "median<1s"], "-o"),
+        (["compare", "tiny.onnx", "tiny.onnx"], "--output-dir"),
+    ],
+)
+def test_a_folder_for_results_is_tried_before_the_work(say, command, flag):
+    status, out, err = say(*command, flag, "tiny.onnx/below")
+    assert (status, out) == (1, "")
+    assert err.startswith("error: tiny.onnx/below cannot be written")
+    assert f"fix: give another place with {flag}" in err
+
+
+def test_looking_into_a_file_needs_no_store(say):
+    Path("file").touch()
+    status, out, err = say("inspect", "tiny.onnx", "--store", "file/below")
+    assert (status, err) == (0, "")
+    assert "opset" in out
+
+
 def test_a_store_of_a_newer_version_and_a_damaged_one(say):
     assert say("runs")[0] == 0
     with sqlite3.connect("store/index.sqlite") as connection:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from trtbench.errors import UsageError
+from trtbench.errors import StoreError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -306,6 +308,18 @@ def shapes_from_flags(flags: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
                 )
             shapes[match["name"]] = tuple(int(dim) for dim in match["dims"].split("x"))
     return shapes
+
+
+def refuse_unwritable(folder: Path, *, flag: str = "-o") -> None:
+    """Say before minutes of work that its result could not be written."""
+    place = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        return
+    raise StoreError(
+        f"{folder} cannot be written",
+        facts={"reason": f"{place} is {'read-only' if place.is_dir() else 'no folder'}"},
+        fix=f"give another place with {flag}",
+    )
 
 
 def pairs_from_flags(flags: tuple[str, ...]) -> dict[str, str]:

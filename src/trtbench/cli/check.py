@@ -12,6 +12,7 @@ import click
 from trtbench.cli._options import (
     json_option,
     pairs_from_flags,
+    refuse_unwritable,
     shapes_from_flags,
     stack,
     store_option,
@@ -113,6 +114,7 @@ def command(reference: str, candidates: tuple[str, ...], **flags: Any) -> None:
     rules = [rule_from_text(text) for text in flags["rules"]]
     asked = asked_from_flags(flags)
     store = open_store(config)
+    refuse_unwritable(flags["output"])
     with Talk("check") as talk:
         conduct = conduct_from_flags(flags, config.defaults.timeout, talk)
         checked = run_check(

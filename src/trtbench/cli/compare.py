@@ -15,6 +15,7 @@ from trtbench.cli._options import (
     json_option,
     pair_options,
     pairs_from_flags,
+    refuse_unwritable,
     shapes_from_flags,
     store_option,
 )
@@ -63,6 +64,7 @@ def command(baseline: str, candidates: tuple[str, ...], **flags: Any) -> None:
             "--selftest takes one model", fix=f"trtbench compare --selftest {baseline}"
         )
     asked = asked_from_flags(flags)
+    refuse_unwritable(flags["output_dir"], flag="--output-dir")
     with executor_from_flags(flags) as executor, Talk("compare") as talk:
         conduct = pair_conduct(flags, config, talk)
         conduct = replace(conduct, executor=executor, needs=needs_from_flags(flags["needs"]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtbench.cli._options import json_option, store_option
+from trtbench.cli._options import json_option, refuse_unwritable, store_option
 from trtbench.cli._task_flags import TaskCommand, settings_from_flags
 from trtbench.cli.check import conduct_from_flags, side_flags, side_options
 
@@ -63,6 +63,7 @@ def command(models: tuple[str, ...], **flags: Any) -> None:
         runtimes=flags["runtime"] or (None,),
         pythons=flags["python"] or (None,),
     )
+    refuse_unwritable(flags["output"])
     with Talk("eval") as talk:
         evaluation = run_evaluation(
             models, store=store, config=config, asked=asked, output=flags["output"],

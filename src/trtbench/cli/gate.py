@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from trtbench.cli._options import json_option, pair_options, store_option
+from trtbench.cli._options import json_option, pair_options, refuse_unwritable, store_option
 from trtbench.errors import EXIT_BROKEN, UsageError
 
 
@@ -78,6 +78,7 @@ def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
     store = open_store(config)
     asked = asked_from_flags(flags)
     against = _against(candidate, flags, store, config, asked)
+    refuse_unwritable(flags["output"])
     with Talk("gate") as talk:
         found = gate(
             candidate,

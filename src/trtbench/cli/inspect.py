@@ -53,9 +53,11 @@ def command(**flags: Any) -> None:
     if flags["as_csv"] and flags["as_json"]:
         raise UsageError("--csv and --json cannot be had at once")
     config = load_config(store=flags["store"])
+    # A file needs no store, which may be somebody else's or read-only.
+    store = None if Path(flags["file"]).exists() else open_store(config)
     found = inspect(
         flags["file"],
-        store=open_store(config),
+        store=store,
         shapes=shapes_from_flags(flags["shapes"]),
         batch=flags["batch"],
         onnx=flags["onnx"],
