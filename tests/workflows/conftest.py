@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from trtbench.store.store import Store
@@ -11,8 +9,9 @@ from trtbench.workflows.config import Config
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Apart from ``tmp_path``, so that what lies there is the test's alone."""
+    return Store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+"""Files that trtexec left behind become runs: what belongs together, and what is known of it."""
+
 from __future__ import annotations
 
 import csv
@@ -9,44 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from imports import bring, only, reasons, record, stored
 
 import leftovers
-from trtbench.domain.result import Fact, FailedRun, Run, RunRecord
+from trtbench.domain.result import Fact, FailedRun
 from trtbench.errors import InputError, UsageError
 from trtbench.store.store import Store
 from trtbench.trtexec.times import read_times
-from trtbench.workflows.import_ import Imported, ImportResult, import_artefacts
 from trtbench.workflows.importing.find import key_of
-
-
-@pytest.fixture
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-def bring(*paths: Path | str, store: Store, **options: object) -> ImportResult:
-    options = {"pictures": False, **options}
-    return import_artefacts(paths, store=store, **options)  # type: ignore[arg-type]
-
-
-def only(result: ImportResult) -> Imported:
-    assert len(result.runs) == 1, [each.files for each in result.runs]
-    return result.runs[0]
-
-
-def record(found: Imported) -> RunRecord:
-    assert isinstance(found.record, RunRecord)
-    return found.record
-
-
-def stored(found: Imported, store: Store) -> Run:
-    run = store.load(found.record.id)
-    assert isinstance(run, Run)
-    return run
-
-
-def reasons(result: ImportResult) -> dict[str, str]:
-    return {Path(each.path).name: each.reason for each in result.unused}
 
 
 @pytest.mark.parametrize(
@@ -139,21 +111,6 @@ def test_originals_are_kept_and_the_toolkits_files_written(tmp_path: Path, store
     assert summary["samples"] == 80
     metadata = json.loads((found.path / "profile.metadata.json").read_text())
     assert metadata["device_information"]["Application Compute Clock Rate"] == 1.98
-
-
-def test_a_folder_of_toolkit_000_is_one_run(tmp_path: Path, store: Store) -> None:
-    found = only(bring(leftovers.folder_000(tmp_path / "run"), store=store))
-    made = record(found)
-    assert len(found.files) == 7
-    assert made.spec.model.path == "/models/pose.engine"
-    assert made.spec.model.size_bytes == 1048576
-    assert made.facts["measured_at"] == "2025-09-18T10:11:12+08:00"
-    assert found.path is not None
-    config = json.loads((found.path / "run_config.json").read_text())
-    assert config["timestamp_iso"] == "2025-09-18T10:11:12+08:00"
-    assert (config["batch"], config["warmup"], config["avg_runs"]) == (4, 200, 10)
-    assert config["profile_enabled"] is True
-    assert config["separate_profile_run"] is True
 
 
 def test_the_users_batch_wins_with_a_warning(tmp_path: Path, store: Store) -> None:
@@ -343,94 +300,6 @@ def test_failed_runs_and_help_are_told_apart(tmp_path: Path, store: Store) -> No
     assert "nothing was measured" in reasons(result)["build.log"]
     assert store.index.find()[0].kind == "failed"
     assert only(bring(tmp_path, store=store)).known_as == only(result).record.id
-
-
-def test_our_own_metadata_speaks_for_its_log(tmp_path: Path, store: Store) -> None:
-    first = only(bring(leftovers.run_set(tmp_path / "set"), store=store))
-    assert first.path is not None
-    for name in ("build.metadata.json", "profile.metadata.json", "times.json", "graph.json"):
-        shutil.copy(first.path / name, tmp_path / f"net.{name}")
-    found = only(bring(*tmp_path.glob("net.*"), store=store))
-    made = record(found)
-    assert made.conditions == record(first).conditions
-    assert made.environment.versions == {"tensorrt": "8.6.1"}
-    assert made.environment.gpus == record(first).environment.gpus
-    assert made.reported["latency_p99_ms"] == record(first).reported["latency_p99_ms"]
-    assert found.samples == 80
-
-
-def test_a_folder_of_toolkit_004_is_one_run(tmp_path: Path, store: Store) -> None:
-    times = leftovers.times_text()
-    measured = leftovers.log_text(times, engine="x.engine")
-    built = leftovers.log_text(None, flags="--onnx=x.onnx --saveEngine=x.engine", options=False)
-    texts = {
-        "x.timing.json": times,
-        "x.graph.json": leftovers.graph_text(),
-        "x.profile.json": leftovers.profile_text(),
-        "x.profile.log": measured,
-        "x.build.log": built.replace("--loadEngine=net.engine ", ""),
-    }
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "x.engine").write_bytes(b"ftrt" + bytes(60))
-    result = bring(tmp_path, store=store)
-    made = record(only(result))
-    assert result.unused == ()
-    assert made.spec.model.name == "x.engine"
-    assert made.spec.model.sha256 is not None
-    assert made.conditions["typing"] == Fact(value="weak", source="implied")
-    path = only(result).path
-    assert path is not None
-    assert (path / "build.log").read_text() == (tmp_path / "x.build.log").read_text()
-
-
-def test_results_of_toolkit_000_alone(tmp_path: Path, store: Store) -> None:
-    values = [2.0, 2.5, 3.0, 0.05]
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    (tmp_path / "a" / "summary.json").write_text(json.dumps(leftovers.summary_000(values)))
-    (tmp_path / "b" / "latency_series.csv").write_text(leftovers.series_text(values))
-    result = bring(tmp_path, store=store)
-    by_parts = {each.parts: each for each in result.runs}
-    summary, series = by_parts[("summary",)], by_parts[("latency_series",)]
-    assert record(summary).reported["latency_p99.9_ms"] == 9.0
-    assert (summary.samples, summary.median_s) == (0, pytest.approx(2.25e-3))
-    assert (series.samples, series.median_s) == (4, pytest.approx(2.25e-3))
-    assert record(summary).spec.batch == 4
-
-
-def test_a_pytorch_result_of_toolkit_000(tmp_path: Path, store: Store) -> None:
-    (tmp_path / "bench_pt_result.json").write_text(json.dumps(leftovers.torch_result()))
-    (tmp_path / "bench_pt_result.csv").write_text(leftovers.torch_csv())
-    found = only(bring(tmp_path, store=store))
-    made = record(found)
-    assert (made.spec.runtime, made.spec.model.name, made.spec.protocol) == (
-        "torch",
-        "yolo.pt",
-        "serve",
-    )
-    assert made.conditions["tf32"] == Fact(value=False, source="stated")
-    assert found.median_s == pytest.approx(4.5e-3)
-    assert made.facts["items_per_s"] == 400.0
-
-
-def test_toolkit_files_go_where_they_are_asked_for(tmp_path: Path, store: Store) -> None:
-    folder = leftovers.folder_000(tmp_path / "run")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    result = bring(folder, store=store, output=folder)
-    names = {path.name for path in result.written}
-    assert {"summary.csv", "enqueue_series.csv", "per_layer_times.csv", "latency_hist.png"} <= names
-    assert {
-        path.name: path.read_bytes() for path in folder.iterdir() if path.name in before
-    } == before
-    assert only(bring(folder, store=store)).known_as == only(result).record.id
-
-
-def test_run_directories_of_our_own_are_left_alone(tmp_path: Path, store: Store) -> None:
-    bring(leftovers.run_set(tmp_path / "set"), store=store)
-    result = bring(store.root, store=store)
-    assert result.runs == ()
-    assert any("reindex" in each.reason for each in result.unused)
 
 
 def test_what_is_not_there_is_an_error_with_the_near_miss(tmp_path: Path, store: Store) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from imports import stored
 
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import Fact, FailedRun, Run, RunRecord
@@ -27,12 +28,6 @@ def everything(artefacts: Path, store: Store) -> ImportResult:
 
 def of(result: ImportResult, part: str) -> list[Imported]:
     return [each for each in result.runs if any(part in str(path) for path in each.files)]
-
-
-def load(found: Imported, store: Store) -> Run:
-    run = store.load(found.record.id)
-    assert isinstance(run, Run)
-    return run
 
 
 def test_no_file_is_dropped_without_a_word(artefacts: Path, everything: ImportResult) -> None:
@@ -64,7 +59,7 @@ def test_times_give_the_printed_numbers(
     everything: ImportResult, store: Store, part: str, rows: int, rate: float
 ) -> None:
     (found,) = of(everything, part)
-    run = load(found, store)
+    run = stored(found, store)
     printed = run.record.reported
     assert found.samples == len(run.times) == rows
     assert printed["throughput_qps"] == rate
@@ -81,7 +76,7 @@ def test_a_batch_sweep_in_one_log_is_sorted_out(everything: ImportResult, store:
     assert [each.record.spec.batch for each in found] == [1, 4, 8, 16, 32, 64, 128]
     assert [each.samples for each in found] == [958, 448, 265, 137, 75, 42, 14]
     for each in found:
-        run = load(each, store)
+        run = stored(each, store)
         rate = summary_from_run(run).items_per_s
         assert rate == pytest.approx(run.record.reported["throughput_qps"], rel=1e-4)
         assert run.layers is not None

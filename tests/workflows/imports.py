@@ -1,0 +1,34 @@
+"""Importing in a test, and what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trtbench.domain.result import Run, RunRecord
+from trtbench.store.store import Store
+from trtbench.workflows.import_ import Imported, ImportResult, import_artefacts
+
+
+def bring(*paths: Path | str, store: Store, **options: object) -> ImportResult:
+    options = {"pictures": False, **options}
+    return import_artefacts(paths, store=store, **options)  # type: ignore[arg-type]
+
+
+def only(result: ImportResult) -> Imported:
+    assert len(result.runs) == 1, [each.files for each in result.runs]
+    return result.runs[0]
+
+
+def record(found: Imported) -> RunRecord:
+    assert isinstance(found.record, RunRecord)
+    return found.record
+
+
+def stored(found: Imported, store: Store) -> Run:
+    run = store.load(found.record.id)
+    assert isinstance(run, Run)
+    return run
+
+
+def reasons(result: ImportResult) -> dict[str, str]:
+    return {Path(each.path).name: each.reason for each in result.unused}
