@@ -9,12 +9,13 @@ import msgspec
 from made_runs import made_run, phased_times
 
 from trtbench.domain.result import Comparison, Environment, Fact, Finding, Run, Verdict
-from trtbench.report.charts import Bars, Boxes, Lines
+from trtbench.report.charts import Axis, Bars, Boxes, Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Cards, Document, Figure, Text
 from trtbench.report.labels import labels_from_runs, network_name, shortened_apart
 from trtbench.report.machine import facts_from_environment
 from trtbench.report.renderers._drawing import _height
+from trtbench.report.renderers._plot_parts import axis_spec
 from trtbench.report.renderers._plots import spec_from_figure
 from trtbench.report.sections.against import pairs_from_runs
 
@@ -191,3 +192,13 @@ def test_the_lowest_median_is_one_of_right_runs_of_one_network() -> None:
     assert "lowest median" in said([first, second])
     assert "lowest median" not in said([first, wrong(second)])
     assert "lowest median" not in said([first, made("c", "other.engine", "tensorrt")])
+
+
+def test_words_on_a_log_axis_do_not_meet() -> None:
+    wide, narrow = (
+        axis_spec(Axis(title="t", scale="log", low=160.0, high=high))["tickvals"]
+        for high in (2000.0, 500.0)
+    )
+    assert {1000.0, 2000.0} <= set(wide)
+    assert 1500.0 not in wide
+    assert 150.0 in narrow

@@ -180,6 +180,7 @@ def _clocks(left: Gpu, right: Gpu) -> Iterator[Difference]:
     locked = bool(left.clocks_locked and right.clocks_locked)
     message = f"SM clocks differ: {one / 1e6:.0f} MHz against {other / 1e6:.0f} MHz"
     # Unlocked clocks read before a run say little about the run; locked ones decide it.
+    message += "" if locked else " (read before the runs, and free to rise)"
     yield _difference("clock", one, other, message, blocking=locked)
 
 

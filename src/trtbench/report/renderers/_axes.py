@@ -117,8 +117,10 @@ def panel_title(axes: Any, text: str | None, *, colour: str) -> None:
 
 def _log_steps(axis: Axis) -> tuple[float, ...]:
     """Choose more marks within a decade when there is hardly more than one."""
-    if axis.low and axis.high and axis.high / axis.low < 15:
+    if axis.low and axis.high and axis.high / axis.low < 6:
         return (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    if axis.low and axis.high and axis.high / axis.low < 15:
+        return (1.0, 2.0, 3.0, 5.0)
     return (1.0, 2.0, 5.0)
 
 

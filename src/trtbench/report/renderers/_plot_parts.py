@@ -120,9 +120,12 @@ def _log_ticks(axis: Axis, values: Iterable[float | None]) -> Spec:
     if not known:
         return {}
     low, high = math.log10(min(known)), math.log10(max(known))
-    steps = (1, 1.5, 2, 3, 5, 7) if high - low < 1.2 else (1, 2, 5) if high - low < 3 else (1,)
-    decades = range(math.floor(low) - 1, math.ceil(high) + 1)
-    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    steps: tuple[float, ...] = (1,)
+    for decades, closer in ((3.0, (1, 2, 5)), (1.2, (1, 2, 3, 5)), (0.8, (1, 1.5, 2, 3, 5, 7))):
+        if high - low < decades:
+            steps = closer
+    powers = range(math.floor(low) - 1, math.ceil(high) + 1)
+    ticks = [step * 10.0**power for power in powers for step in steps]
     return {"tickvals": ticks, "ticktext": [_plain(each) for each in ticks]}
 
 
