@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -119,6 +120,17 @@ def test_numbers_of_a_run_have_their_units(say):
 def test_nothing_at_all_is_answered_with_the_help(say):
     assert say() == say("--help")
     assert say()[0] == 0
+
+
+def test_a_terminal_that_has_only_ascii(say):
+    assert bench(say, "tiny.onnx", "--batch", 1)[0] == 0
+    shown = subprocess.run(
+        [sys.executable, "-m", "trtbench", "runs", "show", "last"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+    )
+    assert (shown.returncode, b"Traceback" in shown.stderr) == (0, False)
+    assert b"tiny.onnx ? onnxruntime" in shown.stdout
 
 
 def test_every_protocol_can_be_asked_for():
