@@ -177,7 +177,7 @@ def test_telemetry_is_drawn_as_far_as_it_was_told() -> None:
     assert chart.panels[0].lines[0].y[0] == pytest.approx(90)
     assert chart.panels[0].lines[0].x[0] == 0
     row = table(document, "telemetry")
-    assert column(row, "memory_used_mean") == [2.0]
+    assert column(row, "memory_used_mean_gib") == [2.0]
     assert column(row, "memory_util_mean") == [None]
 
 

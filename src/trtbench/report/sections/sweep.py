@@ -62,7 +62,7 @@ HEADINGS = (
     Heading(key="latency_mean_s", title="Latency avg", align="right"),
     Heading(key="latency_max_s", title="Latency max", align="right"),
     ITEMS_HEADING,
-    Heading(key="spread", title="95 % of samples", align="right"),
+    Heading(key="spread_s", title="95 % of samples", align="right"),
     SIZE_HEADING,
     Heading(key="prec_1", title="Prec@1", align="right"),
     Heading(key="prec_5", title="Prec@5", align="right"),

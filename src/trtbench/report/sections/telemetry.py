@@ -19,6 +19,8 @@ ORDER = 65
 
 MOST_CURVES = 6
 MOST_POINTS = 1200
+SUFFIXES = {"%": "percent", "GiB": "gib", "MHz": "mhz", "W": "w", "°C": "c"}
+"""Units as the names of columns end."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,11 @@ def _table(seen: Sequence[tuple[int, str, Run]]) -> Block:
         RUN_HEADING,
         Heading(key="looks", title="Looks", align="right"),
         *(
-            Heading(key=f"{each.key}_mean", title=f"{each.title} ({each.unit})", align="right")
+            Heading(
+                key=f"{each.key}_mean_{SUFFIXES[each.unit]}",
+                title=f"{each.title} ({each.unit})",
+                align="right",
+            )
             for each in quantities
         ),
         Heading(key="energy_per_item_j", title="Energy per item (J)", align="right"),
