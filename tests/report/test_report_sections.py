@@ -178,7 +178,7 @@ def test_telemetry_is_drawn_as_far_as_it_was_told() -> None:
     assert chart.panels[0].lines[0].x[0] == 0
     row = table(document, "telemetry")
     assert column(row, "memory_used_mean_gib") == [2.0]
-    assert column(row, "memory_util_mean") == [None]
+    assert column(row, "memory_util_mean_percent") == [None]
 
 
 def test_the_front_holds_what_nobody_beats() -> None:
