@@ -413,7 +413,7 @@ def severity(evidence: Evidence, code: str) -> str | None:
             "H36",
             "warning",
         ),
-        (lambda: pair({}, {}, comparison=verdict("slower"), cycles_kind="same"), "H06", "warning"),
+        (lambda: pair({}, {}, in_time="slower", in_cycles="same"), "H06", "warning"),
         (
             lambda: told({"spec": spec(cuda_graph="on"), "conditions": stated(cuda_graph=False)}),
             "H24",

@@ -25,6 +25,7 @@ from trtbench.analysis.verdict import (
     confirm_in_cycles,
     correct_for_many,
     duet_comparison,
+    kind_in_cycles,
     launch_effect,
     tail_verdict,
     throughput_effect,
@@ -125,9 +126,11 @@ def test_the_effect_of_a_launch_is_the_median_of_its_pairs() -> None:
 def test_a_clock_effect_is_withdrawn() -> None:
     effects = [0.05 + 0.001 * (-1) ** k for k in range(10)]
     verdict = verdict_from_effects(effects, metric="gpu")
-    slower_clock = [math.exp(-0.05)] * 10
-    assert confirm_in_cycles(verdict, effects, clock_ratios=slower_clock).kind == "unclear"
-    assert confirm_in_cycles(verdict, effects, clock_ratios=[1.0] * 10).kind == "slower"
+    assert kind_in_cycles(verdict, clock_ratio=math.exp(-0.05)) == "same"
+    withdrawn = confirm_in_cycles(verdict, clock_ratio=math.exp(-0.05))
+    assert withdrawn.kind == "unclear"
+    assert withdrawn.reason.endswith("counted in clock cycles it is same: a clock effect")
+    assert confirm_in_cycles(verdict, clock_ratio=1.0).kind == "slower"
 
 
 def test_holm_by_hand() -> None:

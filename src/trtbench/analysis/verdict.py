@@ -24,7 +24,7 @@ from trtbench.analysis.tails import (
     faster_share,
     shift_function,
 )
-from trtbench.domain.result import Comparison, Design, Interval, Verdict
+from trtbench.domain.result import Comparison, Design, Interval, Verdict, VerdictKind
 from trtbench.domain.samples import Column
 from trtbench.units import text_from_fraction
 
@@ -201,20 +201,21 @@ def tail_verdict(
     return judge(rough, metric=metric, design=design, gate=gate, margin=margin)
 
 
-def confirm_in_cycles(
-    verdict: Verdict, effects: Sequence[float], *, clock_ratios: Sequence[float]
-) -> Verdict:
-    """Withdraw a verdict that vanishes when times are counted in clock cycles.
+def kind_in_cycles(verdict: Verdict, *, clock_ratio: float) -> VerdictKind | None:
+    """Judge again with times counted in cycles of a clock, the candidate's over the baseline's."""
+    if verdict.ratio is None or verdict.interval is None:
+        return None
+    shift = math.log(clock_ratio)
+    ends = (math.log(end) + shift for end in (verdict.interval.low, verdict.interval.high))
+    return decide(math.log(verdict.ratio) + shift, *ends)[0]
 
-    ``clock_ratios`` are the candidate's SM clock over the baseline's, per launch.
-    """
-    if verdict.kind not in ("faster", "slower"):
+
+def confirm_in_cycles(verdict: Verdict, *, clock_ratio: float) -> Verdict:
+    """Withdraw a verdict that vanishes when times are counted in clock cycles."""
+    kind = kind_in_cycles(verdict, clock_ratio=clock_ratio)
+    if verdict.kind not in ("faster", "slower") or kind in (None, verdict.kind):
         return verdict
-    cycles = [e + math.log(ratio) for e, ratio in zip(effects, clock_ratios, strict=True)]
-    other = verdict_from_effects(cycles, metric=verdict.metric, design=verdict.design)
-    if other.kind == verdict.kind:
-        return verdict
-    reason = f"{verdict.reason}; counted in clock cycles it is {other.kind}: a clock effect"
+    reason = f"{verdict.reason}; counted in clock cycles it is {kind}: a clock effect"
     return msgspec.structs.replace(verdict, kind="unclear", reason=reason, launches_needed=None)
 
 

@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from trtbench.analysis.apart import compare_apart
 from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.deltas import TOOLKIT_000_HEADER, toolkit_000_rows
-from trtbench.analysis.findings import findings_from_evidence
-from trtbench.analysis.findings.evidence import Evidence, PairFacts
 from trtbench.analysis.verdict import (
     MARGIN,
     correct_for_many,
@@ -33,6 +30,7 @@ from trtbench.errors import InputError, UsageError, write_error
 from trtbench.host.torch_models import is_named
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
+from trtbench.workflows.compare_findings import with_findings
 from trtbench.workflows.config import Config
 from trtbench.workflows.duet import PAIRS, WARMUP, Duet, Mode, Sides, paired, pairs_of
 from trtbench.workflows.spec import pick, run_spec
@@ -113,7 +111,7 @@ def comparison_from_runs(
     design = paired(baseline, candidate)
     if design is None:
         comparison = compare_apart(baseline, candidate, accept=accept, margin=margin)
-        return _with_findings(comparison, baseline, candidate, accept, None)
+        return with_findings(comparison, baseline, candidate, accept, None)
     headline = baseline.times.headline
     reasons = blocking_reasons(
         differences(baseline.record, candidate.record, accept=accept), metric=headline
@@ -124,7 +122,7 @@ def comparison_from_runs(
         comparison = Comparison(
             baseline=baseline.id, candidate=candidate.id, design=design, verdicts=(refused,)
         )
-        return _with_findings(comparison, baseline, candidate, accept, interference)
+        return with_findings(comparison, baseline, candidate, accept, interference)
     pairs = pairs_of(baseline, candidate, headline)
     comparison = duet_comparison(
         pairs,
@@ -145,7 +143,7 @@ def comparison_from_runs(
         if name != headline and name in candidate.times.durations()
     )
     comparison = msgspec.structs.replace(comparison, verdicts=(*comparison.verdicts, *further))
-    return _with_findings(comparison, baseline, candidate, accept, interference)
+    return with_findings(comparison, baseline, candidate, accept, interference)
 
 
 def selftest(
@@ -321,46 +319,6 @@ def stored_run(name: str, store: Store) -> Run | None:
             f"the run {run.id} did not finish", facts={"reason": run.reason, "stage": run.stage}
         )
     return run
-
-
-def _with_findings(
-    comparison: Comparison,
-    baseline: Run,
-    candidate: Run,
-    accept: Collection[str],
-    interference: tuple[float, float] | None,
-) -> Comparison:
-    """Have the rules look at the pair."""
-    moved = dict(zip(("baseline", "candidate"), interference, strict=True)) if interference else {}
-    how = baseline.record.conditions.get("interleaved")
-    pair = PairFacts(
-        baseline=baseline.record,
-        candidate=candidate.record,
-        comparison=comparison,
-        accept=tuple(accept),
-        interference={side: 1 + part for side, part in moved.items()},
-        one_process=how is not None and how.value == "one process",
-        position_effects=position_effects(baseline, candidate),
-    )
-    return msgspec.structs.replace(comparison, findings=findings_from_evidence(Evidence(pair=pair)))
-
-
-def position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
-    """Per launch, ln of the time in second over first place of a pair, over both sides."""
-    found = [_position_effect(run) for run in (baseline, candidate)]
-    return tuple(sum(both) / 2 for both in zip(*found, strict=False))
-
-
-def _position_effect(run: Run) -> list[float]:
-    second, host, launch = run.times.stamps.get("second"), run.times.host, run.times.launch
-    if second is None or host is None or launch is None:
-        return []
-    effects = []
-    for number in np.unique(launch):
-        logs, late = np.log(host[launch == number]), second[launch == number] > 0
-        if late.any() and not late.all():
-            effects.append(float(np.median(logs[late]) - np.median(logs[~late])))
-    return effects
 
 
 def _corrected(found: list[Compared]) -> list[Compared]:

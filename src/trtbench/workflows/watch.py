@@ -7,6 +7,7 @@ own, in which the same engine is alone in memory.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,9 @@ from trtbench.store.directory import read_samples
 
 IDLE_LOOKS = 5
 """Looks before the pass: what the GPU draws with nothing to do."""
+
+SETTLE_S = 1.5
+"""Waited before those: the sensor's value is a mean over a second, and a launch has just ended."""
 
 _PART_TIME = re.compile(r"\bA100|\bH100|\bH200|\bGH200")
 """GPUs whose power sensor looks a quarter of the time (arXiv 2312.02741)."""
@@ -172,6 +176,7 @@ def _energy_facts(
 
 
 def _idle_power(source: Source, interval_s: float) -> float | None:
+    time.sleep(SETTLE_S)
     sampler = Sampler(source, interval_s=interval_s)
     sampler.start()
     sampler.wait(IDLE_LOOKS * interval_s)

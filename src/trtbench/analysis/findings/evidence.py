@@ -105,8 +105,9 @@ class PairFacts(Value, frozen=True, kw_only=True):
     baseline_clock_hz: float | None = None
     candidate_clock_hz: float | None = None
     """Median SM clocks while each side ran."""
-    cycles_kind: VerdictKind | None = None
-    """Verdict when times are counted in clock cycles."""
+    in_time: VerdictKind | None = None
+    in_cycles: VerdictKind | None = None
+    """Verdicts on GPU time, and on the same counted in clock cycles."""
     interference: dict[str, float] = {}
     """Per side, the median interleaved over the median alone."""
     one_process: bool = False

@@ -52,12 +52,11 @@ def clocks_differ(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy="lock the clock: sudo nvidia-smi -lgc MIN,MAX",
             concerns="gpu",
         )
-    comparison = e.pair.comparison
-    kind = comparison.verdicts[0].kind if comparison and comparison.verdicts else None
-    if e.pair.cycles_kind is not None and kind is not None and e.pair.cycles_kind != kind:
+    in_time, in_cycles = e.pair.in_time, e.pair.in_cycles
+    if in_time is not None and in_cycles is not None and in_time != in_cycles:
         yield Hit(
-            message=f"{kind} in time, {e.pair.cycles_kind} in clock cycles: a clock effect",
-            evidence={"in_time": kind, "in_cycles": e.pair.cycles_kind},
+            message=f"GPU time is {in_time} in seconds, {in_cycles} in cycles: a clock effect",
+            evidence={"in_time": in_time, "in_cycles": in_cycles},
             remedy="lock the clock: sudo nvidia-smi -lgc MIN,MAX",
             concerns="gpu",
         )

@@ -1,0 +1,83 @@
+"""What the rules say of a pair of runs, and what of its verdicts is only the clocks'."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.findings import findings_from_evidence
+from trtbench.analysis.findings.evidence import Evidence, PairFacts
+from trtbench.analysis.verdict import confirm_in_cycles, kind_in_cycles
+from trtbench.domain.result import Comparison, Run, RunRecord, VerdictKind
+
+
+def with_findings(
+    comparison: Comparison,
+    baseline: Run,
+    candidate: Run,
+    accept: Collection[str],
+    interference: tuple[float, float] | None,
+) -> Comparison:
+    """Have the rules look at the pair."""
+    moved = dict(zip(("baseline", "candidate"), interference, strict=True)) if interference else {}
+    how = baseline.record.conditions.get("interleaved")
+    clocks = _clock(baseline.record), _clock(candidate.record)
+    comparison, in_time, in_cycles = _by_clocks(comparison, clocks)
+    pair = PairFacts(
+        baseline=baseline.record,
+        candidate=candidate.record,
+        comparison=comparison,
+        baseline_clock_hz=clocks[0],
+        candidate_clock_hz=clocks[1],
+        in_time=in_time,
+        in_cycles=in_cycles,
+        accept=tuple(accept),
+        interference={side: 1 + part for side, part in moved.items()},
+        one_process=how is not None and how.value == "one process",
+        position_effects=position_effects(baseline, candidate),
+    )
+    return msgspec.structs.replace(comparison, findings=findings_from_evidence(Evidence(pair=pair)))
+
+
+def _clock(record: RunRecord) -> float | None:
+    """The SM clock while it was measured: the mean of what it was at the beginning and the end."""
+    ends = [record.facts.get(f"sm_clock_{end}_hz") for end in ("before", "after")]
+    known = [float(each) for each in ends if isinstance(each, (int, float)) and each]
+    return sum(known) / len(known) if known else None
+
+
+def _by_clocks(
+    comparison: Comparison, clocks: tuple[float | None, float | None]
+) -> tuple[Comparison, VerdictKind | None, VerdictKind | None]:
+    """Withdraw a verdict on GPU time that is one on clocks; give it in time and in cycles."""
+    one, other = clocks
+    told = next((each for each in comparison.verdicts if each.metric == "gpu"), None)
+    if not one or not other or told is None:
+        return comparison, None, None
+    ratio = other / one
+    verdicts = tuple(
+        confirm_in_cycles(each, clock_ratio=ratio) if each is told else each
+        for each in comparison.verdicts
+    )
+    judged = msgspec.structs.replace(comparison, verdicts=verdicts)
+    return judged, told.kind, kind_in_cycles(told, clock_ratio=ratio)
+
+
+def position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
+    """Per launch, ln of the time in second over first place of a pair, over both sides."""
+    found = [_position_effect(run) for run in (baseline, candidate)]
+    return tuple(sum(both) / 2 for both in zip(*found, strict=False))
+
+
+def _position_effect(run: Run) -> list[float]:
+    second, host, launch = run.times.stamps.get("second"), run.times.host, run.times.launch
+    if second is None or host is None or launch is None:
+        return []
+    effects = []
+    for number in np.unique(launch):
+        logs, late = np.log(host[launch == number]), second[launch == number] > 0
+        if late.any() and not late.all():
+            effects.append(float(np.median(logs[late]) - np.median(logs[~late])))
+    return effects

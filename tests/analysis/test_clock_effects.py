@@ -1,0 +1,43 @@
+"""A difference in GPU time that is one of clocks is not told as one of engines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from analysis_values import run
+
+from trtbench.domain.result import Comparison, Run
+from trtbench.domain.samples import IterationTimes
+from trtbench.workflows.compare import comparison_from_runs
+
+
+def measured(*, factor: float, clock_hz: float | None) -> Run:
+    """Six launches of GPU time, and the clock before and after."""
+    random = np.random.default_rng(3)
+    gpu = 1e-4 * factor * np.exp(random.normal(scale=1e-4, size=600))
+    launch = np.repeat(np.arange(6), 100)
+    facts = (
+        {} if clock_hz is None else {"sm_clock_before_hz": clock_hz, "sm_clock_after_hz": clock_hz}
+    )
+    return run(IterationTimes(gpu=gpu, host=gpu + 2e-5, launch=launch), facts=facts)
+
+
+def compared(candidate_clock_hz: float | None) -> Comparison:
+    baseline = measured(factor=1.0, clock_hz=1.98e9)
+    return comparison_from_runs(baseline, measured(factor=2.0, clock_hz=candidate_clock_hz))
+
+
+def test_a_slower_clock_explains_a_slower_engine() -> None:
+    found = compared(1.98e9 / 2)
+    verdict = found.verdict("gpu")
+    assert verdict.kind == "unclear"
+    assert "counted in clock cycles it is unclear: a clock effect" in verdict.reason
+    told = [each.message for each in found.findings if each.code == "H06"]
+    assert "GPU time is slower in seconds, unclear in cycles: a clock effect" in told
+
+
+@pytest.mark.parametrize("clock_hz", [1.98e9, None])
+def test_the_same_clock_or_none_leaves_the_verdict(clock_hz: float | None) -> None:
+    found = compared(clock_hz)
+    assert found.verdict("gpu").kind == "slower"
+    assert not [each for each in found.findings if "clock effect" in each.message]
