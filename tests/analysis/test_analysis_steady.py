@@ -49,15 +49,6 @@ def test_watch_without_steadiness_ends_at_the_floor() -> None:
     assert watch.done
 
 
-def test_watch_waits_for_the_clock() -> None:
-    watch = WarmupWatch()
-    watch.add_clock(1.2e9)
-    assert not watch.add(np.full(200, 0.01))
-    for clock in (1.97e9, 1.98e9, 1.98e9):
-        watch.add_clock(clock)
-    assert watch.steady
-
-
 @pytest.mark.parametrize("phi", [0.0, 0.3])
 @pytest.mark.parametrize("sd", [0.005, 0.02])
 def test_stationary_series_are_flat(phi: float, sd: float) -> None:

@@ -16,7 +16,6 @@ from trtbench.analysis.robust import (
     detectable_effect,
     detectable_factor,
     difference,
-    geometric_mean,
     holm,
     trimmed,
 )
@@ -145,11 +144,6 @@ def test_many_candidates_are_corrected() -> None:
     corrected = correct_for_many([shaky, sure, shaky])
     assert [verdict.kind for verdict in corrected] == ["unclear", "slower", "unclear"]
     assert "3 comparisons" in corrected[0].reason
-
-
-def test_geometric_mean_of_ratios() -> None:
-    mean = geometric_mean([[math.log(2.0)] * 6, [math.log(0.5)] * 6])
-    assert mean == pytest.approx((1.0, 1.0, 1.0))
 
 
 def test_detectable_effect_shrinks_with_launches() -> None:

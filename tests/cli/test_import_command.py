@@ -41,7 +41,7 @@ def test_a_folder_is_imported_and_explained(here: Path, capsys: pytest.CaptureFi
     assert "~batch 4" in out
     assert "?TF32" in out
     assert "not recognised" in out
-    assert "1 runs imported, 1 files not used" in err
+    assert "1 run imported, 1 file not used" in err
     assert run(["runs", "--tag", "nightly", "--json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)
     assert (entry["samples"], entry["provenance"]) == (80, "imported")

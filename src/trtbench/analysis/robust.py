@@ -103,19 +103,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         running = max(running, min(1.0, (len(p_values) - position) * p_values[index]))
         adjusted[index] = running
     return adjusted
-
-
-def geometric_mean(effects: Sequence[Sequence[float]]) -> tuple[float, float, float] | None:
-    """Give the geometric mean of ratios over models, with its 99 % interval.
-
-    ``effects`` holds, per model, the log-ratios of its launches.
-    """
-    parts = [part for part in map(trimmed, effects) if part is not None]
-    if not parts:
-        return None
-    middle = sum(part.mean for part in parts) / len(parts)
-    error = math.sqrt(sum(part.error**2 for part in parts)) / len(parts)
-    variances = [part.error**4 / part.df for part in parts]
-    df = (error * len(parts)) ** 4 / sum(variances) if sum(variances) > 0 else math.inf
-    half = t_quantile((1 + LEVEL) / 2, df=min(df, 1e6)) * error
-    return math.exp(middle), math.exp(middle - half), math.exp(middle + half)

@@ -19,9 +19,6 @@ WINDOW_S = 0.1
 """A window is long enough for both; two in a row are compared (pyperf's rule, tightened)."""
 MEDIAN_TOLERANCE = 0.01
 QUARTILE_TOLERANCE = 0.05
-CLOCK_SAMPLES = 3
-CLOCK_TOLERANCE = 0.02
-"""On a GPU the last three SM clocks lie within 2 %: boost takes about a second to settle."""
 
 MOST_BLOCKS = 500
 LEAST_BLOCKS = 20
@@ -60,7 +57,6 @@ class WarmupWatch:
         self._window: list[float] = []
         self._window_s = 0.0
         self._before: tuple[float, float, float] | None = None
-        self._clocks: list[float] = []
 
     def add(self, durations: Sequence[float] | Column | float) -> bool:
         """Take durations in seconds and tell whether the warm-up may end as steady."""
@@ -73,10 +69,6 @@ class WarmupWatch:
                 self._close_window()
         return self.steady
 
-    def add_clock(self, sm_clock_hz: float) -> None:
-        """Take one look at the GPU's SM clock."""
-        self._clocks = [*self._clocks, sm_clock_hz][-CLOCK_SAMPLES:]
-
     @property
     def floor_reached(self) -> bool:
         """Whether the least warm-up that was asked for is over."""
@@ -85,8 +77,8 @@ class WarmupWatch:
 
     @property
     def steady(self) -> bool:
-        """Whether the floor is reached and the last two windows (and the clocks) agree."""
-        return self.floor_reached and self.agreed and self._clocks_agree()
+        """Whether the floor is reached and the last two windows agree."""
+        return self.floor_reached and self.agreed
 
     @property
     def capped(self) -> bool:
@@ -105,12 +97,6 @@ class WarmupWatch:
         self.agreed = self._before is not None and _agree(self._before, (now[0], now[1], now[2]))
         self._before = (now[0], now[1], now[2])
         self._window, self._window_s = [], 0.0
-
-    def _clocks_agree(self) -> bool:
-        if not self._clocks:
-            return True
-        spread = max(self._clocks) - min(self._clocks)
-        return len(self._clocks) == CLOCK_SAMPLES and spread <= CLOCK_TOLERANCE * max(self._clocks)
 
 
 def _agree(before: tuple[float, float, float], now: tuple[float, float, float]) -> bool:

@@ -202,10 +202,12 @@ def _unused_table(result: ImportResult) -> Any:
 def _counts(result: ImportResult, *, dry_run: bool) -> str:
     known = sum(each.known_as is not None for each in result.runs)
     fresh = len(result.runs) - known
-    said = f"{fresh} runs would be imported" if dry_run else f"{fresh} runs imported"
+    runs = "run" if fresh == 1 else "runs"
+    said = f"{fresh} {runs} would be imported" if dry_run else f"{fresh} {runs} imported"
     if known:
         said += f", {known} known already (--again imports them once more)"
-    return f"{said}, {len(result.unused)} files not used"
+    count = len(result.unused)
+    return f"{said}, {count} {'file' if count == 1 else 'files'} not used"
 
 
 def _document(result: ImportResult) -> dict[str, object]:

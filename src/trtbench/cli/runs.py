@@ -51,9 +51,21 @@ def command(context: click.Context, /, store: str | None, as_json: bool, **filte
     _table(entries, limit=filters["limit"])
 
 
+def _keep_store(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    context.obj = context.obj if value is None else value
+
+
+own_store_option = click.option(
+    "--store", metavar="DIR|URL", expose_value=False, callback=_keep_store,
+    help="Folder or URL of the store (default: from configuration).",
+)  # fmt: skip
+"""Taken after the name of a sub-command as well as before it."""
+
+
 @command.command("show")
 @click.argument("name", default="last")
 @json_option
+@own_store_option
 @click.pass_context
 def show(context: click.Context, name: str, as_json: bool) -> None:
     """Show one run with its statistics and findings."""
@@ -78,6 +90,7 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("tags", nargs=-1, required=True)
 @click.option("--remove", is_flag=True, help="Take the tags away instead.")
+@own_store_option
 @click.pass_context
 def tag(context: click.Context, name: str, tags: tuple[str, ...], remove: bool) -> None:
     """Give a run one or more tags."""
@@ -91,6 +104,7 @@ def tag(context: click.Context, name: str, tags: tuple[str, ...], remove: bool) 
 @command.command("rm")
 @click.argument("names", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@own_store_option
 @click.pass_context
 def remove(context: click.Context, names: tuple[str, ...], yes: bool) -> None:
     """Delete runs, directories and all."""
@@ -108,6 +122,7 @@ def remove(context: click.Context, names: tuple[str, ...], yes: bool) -> None:
 
 @command.command("path")
 @click.argument("name", default="last")
+@own_store_option
 @click.pass_context
 def path(context: click.Context, name: str) -> None:
     """Print the folder of a run."""
@@ -116,6 +131,7 @@ def path(context: click.Context, name: str) -> None:
 
 @command.command("reindex")
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+@own_store_option
 @click.pass_context
 def reindex(context: click.Context, folders: tuple[Path, ...]) -> None:
     """Make the index anew from the run directories; FOLDERS elsewhere are taken in too."""

@@ -32,6 +32,7 @@ from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.compare_findings import with_findings
 from trtbench.workflows.config import Config
+from trtbench.workflows.drift import drift_remembered
 from trtbench.workflows.duet import PAIRS, WARMUP, Duet, Mode, Sides, paired, pairs_of
 from trtbench.workflows.spec import pick, run_spec
 
@@ -106,11 +107,17 @@ def comparison_from_runs(
     margin: float = MARGIN,
     accept: Collection[str] = (),
     interference: tuple[float, float] | None = None,
+    store: Store | None = None,
 ) -> Comparison:
-    """Judge two stored runs: as a duet when they were measured in turn, else as measured apart."""
+    """Judge two stored runs: as a duet when they were measured in turn, else as measured apart.
+
+    A store may remember how far such runs lie apart by themselves.
+    """
     design = paired(baseline, candidate)
     if design is None:
-        comparison = compare_apart(baseline, candidate, accept=accept, margin=margin)
+        records = (baseline.record, candidate.record)
+        drift = drift_remembered(store, *records) if store is not None else None
+        comparison = compare_apart(baseline, candidate, drift=drift, accept=accept, margin=margin)
         return with_findings(comparison, baseline, candidate, accept, None)
     headline = baseline.times.headline
     reasons = blocking_reasons(
@@ -193,7 +200,7 @@ def _compare_one(
 ) -> Compared:
     stored = [stored_run(name, store) for name in (baseline, candidate)]
     if stored[0] is not None and stored[1] is not None:
-        return _stored_comparison(stored[0], stored[1], asked)
+        return _stored_comparison(stored[0], stored[1], asked, store)
     runtimes = [pick(asked.runtimes, index, count, what="-r") for index in (0, number)]
     pythons = [pick(asked.pythons, index, count, what="--python") for index in (0, number)]
     if stored[0] is not None or stored[1] is not None:
@@ -276,8 +283,10 @@ def duet_spec(name: str, runtime: str | None, *, config: Config, asked: Asked) -
     return spec
 
 
-def _stored_comparison(baseline: Run, candidate: Run, asked: Asked) -> Compared:
-    comparison = comparison_from_runs(baseline, candidate, margin=asked.margin, accept=asked.accept)
+def _stored_comparison(baseline: Run, candidate: Run, asked: Asked, store: Store) -> Compared:
+    comparison = comparison_from_runs(
+        baseline, candidate, margin=asked.margin, accept=asked.accept, store=store
+    )
     return Compared(baseline=baseline, candidate=candidate, comparison=comparison)
 
 
@@ -303,7 +312,7 @@ def _against_stored(
     python = pythons[fresh] or config.python_for(spec.runtime)
     run = run_bench(spec, store=store, conduct=replace(conduct, python=python))
     runs = (run, known) if fresh == 0 else (known, run)
-    return _stored_comparison(runs[0], runs[1], asked)
+    return _stored_comparison(runs[0], runs[1], asked, store)
 
 
 def stored_run(name: str, store: Store) -> Run | None:
