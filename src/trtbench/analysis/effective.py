@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.domain.samples import Column
 
@@ -27,7 +28,7 @@ class Effective:
     tau: float
 
 
-def effective_samples(column: Column, *, order: np.ndarray | None = None) -> Effective:
+def effective_samples(column: Column, *, order: NDArray[np.integer] | None = None) -> Effective:
     """Count effective samples: n / tau, by Geyer's initial positive sequence on ranks.
 
     ``order`` is the column's argsort where the caller has it already.
@@ -65,7 +66,7 @@ def effective_samples_at(column: Column, threshold: float) -> float:
     return n / max(1.0, tau)
 
 
-def average_ranks(column: Column, *, order: np.ndarray | None = None) -> Column:
+def average_ranks(column: Column, *, order: NDArray[np.integer] | None = None) -> Column:
     """Rank a series from 0; equal values share the mean of their ranks.
 
     Ties in order of time would look like a trend, and clocks make many ties.

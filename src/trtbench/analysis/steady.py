@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.domain.samples import Column, IterationTimes
 from trtbench.domain.spec import Value, Warmup
@@ -196,7 +197,7 @@ def _search(blocks: Column, *, penalty: float) -> list[int]:
     return _walk_back(came_from, m)
 
 
-def _walk_back(came_from: np.ndarray, end: int) -> list[int]:
+def _walk_back(came_from: NDArray[np.integer], end: int) -> list[int]:
     cuts: list[int] = []
     while end > 0:
         end = int(came_from[end])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.build.export_write import Example, write_dynamo, write_legacy, write_program
 from trtbench.build.quantize_data import save_feeds
@@ -232,7 +233,7 @@ def _outputs(result: Any, torch: Any) -> dict[str, Any]:
     return {f"output{index}": tensor for index, tensor in enumerate(tensors)}
 
 
-def _array(tensor: Any) -> np.ndarray:
+def _array(tensor: Any) -> NDArray[np.generic]:
     value = tensor.detach().cpu()
     if str(value.dtype) == "torch.bfloat16":  # numpy has no such type
         value = value.float()

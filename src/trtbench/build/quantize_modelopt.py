@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.build.builders._precision import MAKE_MODELOPT
 from trtbench.build.onnx_file import load_onnx
@@ -98,7 +99,7 @@ def _library() -> Any:
     return quantize
 
 
-def _joined(feeds: FeedFile) -> dict[str, np.ndarray]:
+def _joined(feeds: FeedFile) -> dict[str, NDArray[np.generic]]:
     """ModelOpt takes all batches in one array and cuts them up again."""
     batches = [feed for feed in feeds if _rows(feed) == _rows(feeds[0])]
     return {name: np.concatenate([feed[name] for feed in batches]) for name in feeds[0]}

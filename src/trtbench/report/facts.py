@@ -68,7 +68,7 @@ def headline_column(run: Run) -> Column:
     column = run.times.durations().get(run.times.headline)
     if column is None:
         return np.empty(0)
-    return column[np.isfinite(column)]
+    return np.asarray(column[np.isfinite(column)])
 
 
 def measured(runs: Sequence[Run]) -> list[tuple[int, Run]]:

@@ -55,7 +55,7 @@ def bin_edges(columns: Sequence[Column], view: View) -> Column:
     span = float(np.log(view.high / view.low)) if view.log else view.high - view.low
     count = int(np.clip(span / width if width else 40, 20, 120))
     space = np.geomspace if view.log else np.linspace
-    return space(view.low, view.high, count + 1)
+    return np.asarray(space(view.low, view.high, count + 1), np.float64)
 
 
 def thin(column: Column, *, most: int = MOST_POINTS) -> NDArray[np.int64]:

@@ -211,7 +211,7 @@ def _latency(run: Run) -> tuple[str | None, Column]:
 
 
 def _finite(column: Column) -> Column:
-    return column[np.isfinite(column)]
+    return np.asarray(column[np.isfinite(column)])
 
 
 def _integer(text: str | None) -> int | None:

@@ -127,7 +127,9 @@ def matrix_from_rows(rows: bytes, layout: Layout) -> Column | None:
 def _gaps_agree(text: bytes, starts: NDArray[np.int64], layout: Layout) -> bool:
     """Compare the text before every number with the layout, whole words at a time."""
     width = layout.window
-    windows = np.ndarray((len(text) - width + 1,), f"V{width}", text, strides=(1,))
+    windows: NDArray[np.void] = np.ndarray(
+        (len(text) - width + 1,), f"V{width}", text, strides=(1,)
+    )
     found = windows[starts - width].view("<u8").reshape(-1, len(layout.mask))
     found &= layout.mask
     return np.array_equal(found, np.broadcast_to(layout.text, found.shape))
@@ -139,7 +141,7 @@ def _numbers(text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) ->
     An integer of at most eight digits divided by a power of ten is rounded once, so the result
     is the same double that any JSON reader gives.
     """
-    words = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
+    words: NDArray[np.uint64] = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
     first = words[starts]
     length = (ends - starts).view(np.uint64)
     whole = np.minimum(_first_dot(first), length)
@@ -168,7 +170,7 @@ def _first_dot(words: Words) -> Words:
     zero = (other - _ONES) & ~other & _HIGH
     lowest = zero & (~zero + _ONE)
     exponent = lowest.astype(np.float64).view(np.uint64) >> _B52
-    return (exponent - _BIAS) >> _B3  # type: ignore[no-any-return]
+    return (exponent - _BIAS) >> _B3  # type: ignore[no-any-return,unused-ignore]
 
 
 def _eight_digits(digits: Words) -> Words:
@@ -176,4 +178,4 @@ def _eight_digits(digits: Words) -> Words:
     pairs = digits * _TEN + (digits >> _B8)
     upper = (pairs & _PAIRS) * _UPPER
     lower = ((pairs >> _B16) & _PAIRS) * _LOWER
-    return (upper + lower) >> _B32  # type: ignore[no-any-return]
+    return (upper + lower) >> _B32  # type: ignore[no-any-return,unused-ignore]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
 
 from trtbench.report import style
 from trtbench.report.charts import TAILS, Axis, Mark
@@ -47,7 +48,7 @@ def dress(axes: Any, axis: Axis, *, which: str, values: Iterable[float] = ()) ->
         getattr(axes, f"set_{which}lim")(axis.low, axis.high)
 
 
-def positions(values: Iterable[float | None], axis: Axis) -> np.ndarray:
+def positions(values: Iterable[float | None], axis: Axis) -> NDArray[np.float64]:
     """Place values on an axis; a quantile lies at the number of nines it has."""
     numbers = np.array([math.nan if value is None else value for value in values], dtype=float)
     if axis.scale == "tail":

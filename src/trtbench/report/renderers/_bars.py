@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
+from numpy.typing import NDArray
 
 from trtbench.report import style
 from trtbench.report.charts import Bars, Box, Boxes
@@ -26,7 +27,7 @@ TABLE_LETTERS = 64
 def draw_bars(canvas: Canvas, chart: Bars) -> None:
     """Draw bars from top to bottom, several groups stacked or side by side."""
     axes = canvas.subplots()
-    places = np.arange(len(chart.categories))
+    places = np.arange(len(chart.categories), dtype=np.float64)
     _name_rows(axes, chart.categories)
     ends = _stack(axes, chart, places) if chart.stacked else _side_by_side(axes, chart, places)
     axes.set_ylabel(printable(chart.category_title))
@@ -40,7 +41,7 @@ def draw_bars(canvas: Canvas, chart: Bars) -> None:
         legend(axes, names=names, columns=LEGEND_COLUMNS - taken)
 
 
-def _stack(axes: Any, chart: Bars, places: np.ndarray) -> np.ndarray:
+def _stack(axes: Any, chart: Bars, places: NDArray[np.float64]) -> NDArray[np.float64]:
     ends = np.zeros(len(places))
     for group in chart.groups:
         values = np.array([value or 0.0 for value in group.values])
@@ -52,7 +53,7 @@ def _stack(axes: Any, chart: Bars, places: np.ndarray) -> np.ndarray:
     return ends
 
 
-def _side_by_side(axes: Any, chart: Bars, places: np.ndarray) -> np.ndarray:
+def _side_by_side(axes: Any, chart: Bars, places: NDArray[np.float64]) -> NDArray[np.float64]:
     height = 0.8 / len(chart.groups)
     longest = np.zeros(len(places))
     for number, group in enumerate(chart.groups):
@@ -66,7 +67,9 @@ def _side_by_side(axes: Any, chart: Bars, places: np.ndarray) -> np.ndarray:
     return longest
 
 
-def _label(axes: Any, places: np.ndarray, ends: np.ndarray, labels: Sequence[str]) -> None:
+def _label(
+    axes: Any, places: NDArray[np.float64], ends: NDArray[np.float64], labels: Sequence[str]
+) -> None:
     for place, end, words in zip(places, ends, labels, strict=True):
         axes.annotate(
             printable(words),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
+from numpy.typing import NDArray
 
 from trtbench.report import style
 from trtbench.report.charts import (
@@ -142,7 +143,7 @@ def _draw_line(axes: Any, line: Line, chart: Lines) -> None:
         axes.plot(x, y, linestyle=dashes, marker=marker, ms=9, zorder=3, **common)
 
 
-def _draw_ends(axes: Any, line: Line, x: np.ndarray, colour: str) -> None:
+def _draw_ends(axes: Any, line: Line, x: NDArray[np.float64], colour: str) -> None:
     for at, low, high in zip(x, line.low, line.high, strict=False):
         if low is not None and high is not None:
             axes.vlines(at, low, high, color=colour, linewidth=1.6, zorder=2)

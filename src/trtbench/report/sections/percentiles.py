@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.analysis.summary import QUANTILES, ColumnSummary, Quantile
 from trtbench.domain.result import Run
@@ -146,7 +147,7 @@ def _lines(run: Run, *, name: str, role: str, scale: float) -> list[Line]:
     unsure = ~sure
     if sure.any():
         unsure[np.flatnonzero(sure)[-1]] = True
-    parts: list[tuple[str | None, np.ndarray, str]] = [
+    parts: list[tuple[str | None, NDArray[np.bool_], str]] = [
         (name, sure, "line"),
         (None, unsure, "dotted"),
     ]

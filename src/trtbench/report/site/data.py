@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.analysis.comparability import BLOCKING_CONDITIONS
 from trtbench.analysis.history import Series
@@ -191,7 +192,7 @@ def _launches(run: Run) -> list[float]:
     return [float(np.median(part)) for part in run.times.by_launch(headline) if len(part)]
 
 
-def _thinned(column: np.ndarray) -> list[list[float]]:
+def _thinned(column: NDArray[np.float64]) -> list[list[float]]:
     """Keep the least and the largest of every stretch: what stands out must not be lost."""
     if len(column) <= MOST_POINTS:
         return [[float(k), float(value)] for k, value in enumerate(column)]
