@@ -146,8 +146,15 @@ def test_out_of_memory_under_a_limit_of_the_shell(world):
 
 
 @pytest.mark.parametrize("limit", ["1MiB", "60MiB"])
-def test_a_limit_too_small_to_start_is_a_failure_and_not_a_traceback(world, limit):
+def test_a_limit_too_small_to_start_is_refused(world, limit):
     result = world.bench(None, "--memory-limit", limit)
+    assert result.status == 2, result.err
+    assert "lets nothing start" in result.err
+    assert "fix: --memory-limit 8GiB" in result.err
+
+
+def test_a_limit_just_too_small_is_a_failure_and_not_a_traceback(world):
+    result = world.bench(None, "--memory-limit", "130MiB")
     assert result.status in (1, 4), result.err
     assert "error:" in result.err
 

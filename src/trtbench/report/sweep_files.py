@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
 from trtbench.analysis.sweep import SweepRow, quantities, quantities_of
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Score
+from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.numbers import text_from_number
 
 MIB = 2**20
@@ -39,26 +38,22 @@ def markdown_from_rows(rows: Sequence[SweepRow], *, title: str) -> str:
 def csv_from_rows(rows: Sequence[SweepRow]) -> str:
     """Write one line per case, in seconds, bytes and per cent."""
     names = quantities(rows)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     tail = ("interval_low", "interval_high", "launches", "on_front", "reason", "remark", "runs")
-    writer.writerow([*names, *tail])
-    for row in rows:
-        values = quantities_of(row)
-        interval = row.interval
-        writer.writerow(
-            [
-                *(values.get(name) for name in names),
-                interval.low if interval else None,
-                interval.high if interval else None,
-                row.summary.launches if row.summary else None,
-                int(row.on_front),
-                row.reason,
-                row.remark,
-                " ".join(row.runs),
-            ]
-        )
-    return text.getvalue()
+    return csv_from_lines([*names, *tail], (_line(row, names) for row in rows))
+
+
+def _line(row: SweepRow, names: Sequence[str]) -> list[object]:
+    values, interval = quantities_of(row), row.interval
+    return [
+        *(values.get(name) for name in names),
+        interval.low if interval else None,
+        interval.high if interval else None,
+        row.summary.launches if row.summary else None,
+        int(row.on_front),
+        row.reason,
+        row.remark,
+        " ".join(row.runs),
+    ]
 
 
 def json_from_rows(rows: Sequence[SweepRow], *, title: str) -> str:

@@ -7,9 +7,7 @@ its average per inference.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +16,7 @@ from trtbench.analysis.toolkits import toolkit_000_block, toolkit_000_throughput
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Run
 from trtbench.domain.samples import Column, LayerProfile
+from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.facts import summary_of
 from trtbench.report.labels import model_name
 
@@ -105,19 +104,19 @@ def summary(run: Run) -> dict[str, object]:
 def summary_csv(run: Run) -> str:
     """Make ``summary.csv``: the summary in one row under dotted names."""
     flat = dict(_flattened(summary(run)))
-    return _csv(list(flat), [list(flat.values())])
+    return csv_from_lines(list(flat), [list(flat.values())])
 
 
 def series_csv(column: Column, *, name: str) -> str:
     """Make a ``*_series.csv``: one column in milliseconds, a row per sample."""
-    return _csv([name], ([value] for value in (column * 1e3).tolist()))
+    return csv_from_lines([name], ([value] for value in (column * 1e3).tolist()))
 
 
 def percentiles_csv(latency: Column) -> str:
     """Make ``latency_percentiles.csv``; percentiles are interpolated as in the summary."""
     percentiles = toolkit_000_block(latency).get("percentiles_ms", {})
     rows = ([name[1:].replace("_", "."), value] for name, value in percentiles.items())
-    return _csv(["percentile", "latency_ms"], rows)
+    return csv_from_lines(["percentile", "latency_ms"], rows)
 
 
 def layer_rows(profile: LayerProfile) -> list[dict[str, object]]:
@@ -139,7 +138,7 @@ def layer_rows(profile: LayerProfile) -> list[dict[str, object]]:
 def per_layer_csv(profile: LayerProfile) -> str:
     """Make ``per_layer_times.csv``: averages per inference."""
     rows = layer_rows(profile)
-    return _csv(list(rows[0]), (list(row.values()) for row in rows))
+    return csv_from_lines(list(rows[0]), (list(row.values()) for row in rows))
 
 
 def engine_metadata(run: Run) -> dict[str, object]:
@@ -224,11 +223,3 @@ def _flattened(value: object, prefix: str = "") -> Iterable[tuple[str, object]]:
         return
     for key, each in value.items():
         yield from _flattened(each, f"{prefix}.{key}" if prefix else str(key))
-
-
-def _csv(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(rows)
-    return buffer.getvalue()

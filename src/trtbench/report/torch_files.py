@@ -5,8 +5,6 @@ Milliseconds, linear interpolation between samples, and batches (not items) per 
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 import msgspec
@@ -14,6 +12,7 @@ import msgspec
 from trtbench.analysis.deltas import TOOLKIT_000_COLUMNS
 from trtbench.analysis.toolkits import TOOLKIT_000_COMPARED, toolkit_000_pt_metrics
 from trtbench.domain.result import Run
+from trtbench.report.csv_lines import csv_from_lines
 
 CSV, JSON = "bench_pt_result.csv", "bench_pt_result.json"
 
@@ -32,12 +31,11 @@ def torch_files(run: Run) -> dict[str, bytes]:
 
 
 def _csv(metrics: dict[str, dict[str, float]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("metric", *TOOLKIT_000_COMPARED))
-    for name, statistics in metrics.items():
-        writer.writerow((name, *(f"{statistics[each]:.6f}" for each in TOOLKIT_000_COMPARED)))
-    return text.getvalue().encode()
+    lines = (
+        (name, *(f"{statistics[each]:.6f}" for each in TOOLKIT_000_COMPARED))
+        for name, statistics in metrics.items()
+    )
+    return csv_from_lines(("metric", *TOOLKIT_000_COMPARED), lines).encode()
 
 
 def _json(run: Run, metrics: dict[str, dict[str, float]], total_s: float) -> bytes:

@@ -42,6 +42,7 @@ from trtbench.store.directory import (
 )
 from trtbench.store.index import Cached
 from trtbench.store.store import Store
+from trtbench.units import text_from_bytes
 from trtbench.workflows.evidence import evidence_of_launches
 from trtbench.workflows.failure import failed_run, job_error, leave_trace, raise_told
 from trtbench.workflows.files import write_run_files
@@ -51,6 +52,9 @@ from trtbench.workflows.watch import Watch, watching
 
 PATIENCE_S = 600.0
 """Added to the expected length of a launch before it counts as hung."""
+
+LEAST_MEMORY_BYTES = 128 << 20
+"""Address space in which an interpreter with numpy does not even start."""
 
 TICK_S = 5.0
 """Sign of life on long work; the parent sleeps otherwise."""
@@ -90,8 +94,12 @@ class Conduct:
     def __post_init__(self) -> None:
         if self.timeout_s is not None and self.timeout_s <= 0:
             raise UsageError("a timeout of 0 s lets nothing be measured", fix="--timeout 10min")
-        if self.memory_bytes is not None and self.memory_bytes <= 0:
-            raise UsageError("a memory limit of 0 B lets nothing start", fix="--memory-limit 8GiB")
+        if self.memory_bytes is not None and self.memory_bytes < LEAST_MEMORY_BYTES:
+            raise UsageError(
+                f"a memory limit of {text_from_bytes(self.memory_bytes)} lets nothing start",
+                facts={"least": text_from_bytes(LEAST_MEMORY_BYTES)},
+                fix="--memory-limit 8GiB",
+            )
 
 
 def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) -> Run:

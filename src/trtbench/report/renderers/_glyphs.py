@@ -26,9 +26,9 @@ def families_for(text: str) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Replace letters no font here has by a box."""
+    """Replace letters no font here has, and what is no letter, by a box."""
     known = _glyphs()
-    return "".join(c if ord(c) in known or c == "\n" else UNKNOWN for c in text)
+    return "".join(c if c == "\n" or (c >= " " and ord(c) in known) else UNKNOWN for c in text)
 
 
 @lru_cache(maxsize=1)

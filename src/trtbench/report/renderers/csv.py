@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
+from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.document import Cell, Document, Table
 
 FOLDER = "tables"
@@ -24,11 +23,8 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 def csv_text(table: Table) -> str:
     """Write one table; headings are keys with units, missing values are empty."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([heading.key for heading in table.headings])
-    writer.writerows([_value(cell) for cell in row] for row in table.rows)
-    return buffer.getvalue()
+    names = [heading.key for heading in table.headings]
+    return csv_from_lines(names, ([_value(cell) for cell in row] for row in table.rows))
 
 
 def _value(cell: Cell) -> object:

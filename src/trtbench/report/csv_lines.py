@@ -1,0 +1,23 @@
+"""Tables as lines of comma separated values, the same in every version of Python."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+NOTHING = "\N{REPLACEMENT CHARACTER}"
+"""Stands for the character 0, which Python before 3.11 cannot write."""
+
+
+def csv_from_lines(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
+    """Write names and lines; what is ``None`` is left empty."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([_writable(name) for name in names])
+    writer.writerows([_writable(value) for value in line] for line in lines)
+    return buffer.getvalue()
+
+
+def _writable(value: object) -> object:
+    return value.replace("\0", NOTHING) if isinstance(value, str) else value
