@@ -170,7 +170,8 @@ def workers(folder: Path) -> list[int]:
     for process in psutil.process_iter():
         try:
             line = process.cmdline()
-            if "trtbench.worker" in line and any(str(folder / "a") in word for word in line):
+            words = "\n".join(line)  # Python 3.10 names the worker within a line of code
+            if "trtbench.worker" in words and str(folder / "a") in words:
                 found.append(process.pid)
         except psutil.Error:
             continue
