@@ -41,3 +41,14 @@ def test_the_same_clock_or_none_leaves_the_verdict(clock_hz: float | None) -> No
     found = compared(clock_hz)
     assert found.verdict("gpu").kind == "slower"
     assert not [each for each in found.findings if "clock effect" in each.message]
+
+
+def test_clocks_as_near_as_clocks_ever_are_say_nothing() -> None:
+    """One launch a side is unclear by itself; counted in cycles it must not become a finding."""
+    single = [
+        run(IterationTimes(gpu=np.full(50, 1e-4), host=np.full(50, 1.2e-4)), facts=facts)
+        for facts in ({"sm_clock_after_hz": 1.98e9}, {"sm_clock_after_hz": 1.975e9})
+    ]
+    found = comparison_from_runs(*single)
+    assert found.verdict("gpu").kind == "unclear"
+    assert "H06" not in [each.code for each in found.findings]

@@ -96,10 +96,8 @@ def compare_apart(
         if reason is not None:
             verdicts.append(incomparable(metric, reason=reason))
             continue
-        told = drift is not None and metric in (baseline.times.headline, "throughput")
-        bound = (drift if told else None) or drift_from_records(
-            baseline.record, candidate.record, metric=metric
-        )
+        known = drift if metric in (baseline.times.headline, "throughput") else None
+        bound = known or drift_from_records(baseline.record, candidate.record, metric=metric)
         sides = _launch_values(baseline, metric), _launch_values(candidate, metric)
         better: Better = "high" if metric == "throughput" else "low"
         verdict = verdict_apart(

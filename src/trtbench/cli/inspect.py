@@ -74,16 +74,11 @@ def command(**flags: Any) -> None:
 
 def _csv(table: Table | None) -> str:
     """Plain numbers: seconds and bytes, as the names of the columns say."""
-    import csv
-    import io
+    from trtbench.report.csv_lines import csv_from_lines
 
     if table is None:
         raise UsageError("there is no table in this file", fix="--json shows what there is")
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
-    return text.getvalue()
+    return csv_from_lines(table.columns, table.rows)
 
 
 def _show(found: Inspection, *, layers: bool) -> None:

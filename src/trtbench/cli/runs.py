@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtbench.cli._options import json_option, store_option
+from trtbench.cli._options import json_option, store_option, store_words
 
 if TYPE_CHECKING:
     from trtbench.store.index import Entry
@@ -55,10 +55,7 @@ def _keep_store(context: click.Context, parameter: click.Parameter, value: str |
     context.obj = context.obj if value is None else value
 
 
-own_store_option = click.option(
-    "--store", metavar="DIR|URL", expose_value=False, callback=_keep_store,
-    help="Folder or URL of the store (default: from configuration).",
-)  # fmt: skip
+own_store_option = click.option("--store", expose_value=False, callback=_keep_store, **store_words)
 """Taken after the name of a sub-command as well as before it."""
 
 

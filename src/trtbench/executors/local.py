@@ -171,10 +171,8 @@ def worker_environment(python: str | None = None) -> dict[str, str]:
 
 def worker_command(python: str | None) -> list[str]:
     """The start of a worker's command line; another interpreter is lent this very package."""
-    if is_own(python) and sys.version_info >= (
-        3,
-        11,
-    ):  # 3.10 would import from the working folder first
+    # Python 3.10 would import from the working folder first.
+    if is_own(python) and sys.version_info >= (3, 11):
         return [sys.executable, "-m", "trtbench.worker"]
     package = Path(__file__).resolve().parents[1]
     code = _BOOTSTRAP.format(init=str(package / "__init__.py"), folder=str(package))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +26,7 @@ from trtbench.domain.result import Comparison, FailedRun, Run, Verdict
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError, write_error
 from trtbench.host.torch_models import is_named
+from trtbench.report.csv_lines import csv_from_lines
 from trtbench.store.store import Store
 from trtbench.workflows.bench import Conduct, run_bench
 from trtbench.workflows.compare_findings import with_findings
@@ -162,12 +161,8 @@ def selftest(
 
 def compare_csv(baseline: Run, candidate: Run) -> str:
     """The table toolkit 000 wrote."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(TOOLKIT_000_HEADER)
-    for row in toolkit_000_rows(baseline, candidate):
-        writer.writerow(row.cells())
-    return text.getvalue()
+    rows = toolkit_000_rows(baseline, candidate)
+    return csv_from_lines(TOOLKIT_000_HEADER, (row.cells() for row in rows))
 
 
 def write_comparison(compared: Compared, table: str, path: Path) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import msgspec
 import numpy as np
 
+from trtbench.analysis.comparability import CLOCK_TOLERANCE
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import Evidence, PairFacts
 from trtbench.analysis.verdict import confirm_in_cycles, kind_in_cycles
@@ -54,15 +55,14 @@ def _by_clocks(
     """Withdraw a verdict on GPU time that is one on clocks; give it in time and in cycles."""
     one, other = clocks
     told = next((each for each in comparison.verdicts if each.metric == "gpu"), None)
-    if not one or not other or told is None:
+    if not one or not other or told is None or abs(other / one - 1) <= CLOCK_TOLERANCE:
         return comparison, None, None
-    ratio = other / one
-    verdicts = tuple(
-        confirm_in_cycles(each, clock_ratio=ratio) if each is told else each
-        for each in comparison.verdicts
-    )
-    judged = msgspec.structs.replace(comparison, verdicts=verdicts)
-    return judged, told.kind, kind_in_cycles(told, clock_ratio=ratio)
+    judged = confirm_in_cycles(told, clock_ratio=other / one)
+    if judged is told:
+        return comparison, None, None
+    verdicts = tuple(judged if each is told else each for each in comparison.verdicts)
+    in_cycles = kind_in_cycles(told, clock_ratio=other / one)
+    return msgspec.structs.replace(comparison, verdicts=verdicts), told.kind, in_cycles
 
 
 def position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
