@@ -1,0 +1,54 @@
+"""The one check of everything that comes from outside: names, paths, owners, texts and sizes.
+
+Knows errors and the file system's own facts only. Every room that reads something which another
+person, machine or file wrote asks here first.
+"""
+
+from __future__ import annotations
+
+from trtbench.boundary.files import (
+    check_archive,
+    check_file,
+    check_nesting,
+    check_parts,
+    read_bytes,
+    read_text,
+)
+from trtbench.boundary.names import (
+    check_id,
+    check_name,
+    check_tag,
+    check_title,
+    file_name_from_text,
+    inside,
+    is_inside,
+)
+from trtbench.boundary.owners import stranger, user_name
+from trtbench.boundary.secrets import mask, mask_values, mask_words
+from trtbench.boundary.texts import clean_line, clean_text, csv_cell, shown, xml_text
+
+__all__ = [
+    "check_archive",
+    "check_file",
+    "check_id",
+    "check_name",
+    "check_nesting",
+    "check_parts",
+    "check_tag",
+    "check_title",
+    "clean_line",
+    "clean_text",
+    "csv_cell",
+    "file_name_from_text",
+    "inside",
+    "is_inside",
+    "mask",
+    "mask_values",
+    "mask_words",
+    "read_bytes",
+    "read_text",
+    "shown",
+    "stranger",
+    "user_name",
+    "xml_text",
+]

@@ -1,0 +1,158 @@
+"""Files read whole: only ordinary ones, of bounded size and depth."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from trtbench.boundary.texts import clean_line
+from trtbench.errors import InputError
+
+MOST_BYTES = 2**30
+"""A file that is read as a whole is refused beyond this; models and arrays are read in pieces."""
+
+MOST_TEXT_BYTES = 2**20
+"""Files that people write by hand: settings, sweeps, lists of hosts."""
+
+MOST_DEPTH = 64
+"""Brackets within brackets; files of trtexec and of ours stay below ten."""
+
+MOST_PARTS = 10**6
+"""Values within values, counted as often as they are repeated."""
+
+MOST_UNPACKED_BYTES = 2**33
+"""What an archive may say that it unpacks to, unless the caller knows better."""
+
+
+def check_file(path: Path, *, most: int | None = None) -> os.stat_result:
+    """Refuse what is no ordinary file, before anything waits for it: pipes, devices, sockets."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {clean_line(str(path))}") from None
+    except (OSError, ValueError) as problem:
+        raise InputError(
+            f"{clean_line(str(path))} cannot be read",
+            facts={"reason": getattr(problem, "strerror", None) or problem},
+        ) from None
+    _check_facts(path, facts, most)
+    return facts
+
+
+def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
+    """Read an ordinary file of bounded size; a pipe or device is refused and never waited for.
+
+    What the system says of a file that is not there, or not allowed, is raised as it is.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        _check_facts(path, os.fstat(descriptor), most)
+        data = file.read(most + 1)
+    if len(data) > most:  # it grew, or is one of the system's files, whose size is not told
+        raise _too_large(path, len(data), most)
+    return data
+
+
+def read_text(path: Path, *, most: int = MOST_TEXT_BYTES) -> str:
+    """Read a text that people write by hand."""
+    return read_bytes(path, most=most).decode("utf-8")
+
+
+def check_archive(path: Path, *, most: int = MOST_UNPACKED_BYTES) -> None:
+    """Refuse a zip file that unpacks to more than it may, by what its directory says.
+
+    A reader gets no more of a member than the directory says, whatever is packed in it.
+    """
+    check_file(path)
+    with zipfile.ZipFile(path) as archive:
+        total = sum(member.file_size for member in archive.infolist())
+    if total > most:
+        raise InputError(
+            f"{clean_line(str(path))} unpacks to more than is allowed",
+            facts={"bytes": total, "at most": most},
+        )
+
+
+def check_nesting(data: bytes | str, *, where: str, most: int = MOST_DEPTH) -> None:
+    """Refuse JSON-like text whose brackets are nested deeper than any real file's.
+
+    Brackets within quoted texts do not count.
+    """
+    text = data if isinstance(data, str) else data.decode("latin-1")
+    if text.count("[") + text.count("{") <= most:
+        return
+    depth, quoted = 0, False
+    for mark in _MARKS.finditer(text):
+        if mark[0] == '"':
+            quoted = not quoted
+        elif not quoted and mark[0] in "[{":
+            depth += 1
+            if depth > most:
+                raise _too_deep(where, most)
+        elif not quoted and mark[0] in "]}":
+            depth -= 1
+
+
+_MARKS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
+
+
+def check_parts(
+    value: object, *, where: str, deep: int = MOST_DEPTH, many: int = MOST_PARTS
+) -> None:
+    """Refuse a decoded value that is nested too deeply, contains itself, or repeats itself.
+
+    Parts that stand in several places count as often: anchors of YAML make billions of few lines.
+    """
+    known: dict[int, tuple[int, int]] = {}
+
+    def measure(part: object, left: int) -> tuple[int, int]:
+        if not isinstance(part, (Mapping, list, tuple)):
+            return 1, 0
+        if left == 0:
+            raise _too_deep(where, deep)
+        if id(part) not in known:
+            inner = part.values() if isinstance(part, Mapping) else part
+            sizes = [measure(each, left - 1) for each in inner]
+            known[id(part)] = (
+                1 + sum(size for size, _ in sizes),
+                1 + max((height for _, height in sizes), default=0),
+            )
+        size, height = known[id(part)]
+        if height > left or size > many:
+            raise _too_deep(where, deep)
+        return size, height
+
+    measure(value, deep)
+
+
+def _check_facts(path: Path, facts: os.stat_result, most: int | None) -> None:
+    mode = facts.st_mode
+    if not stat.S_ISREG(mode):
+        kinds = (
+            (stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"),
+            (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device"),
+        )  # fmt: skip
+        kind = next((name for test, name in kinds if test(mode)), "thing of another kind")
+        raise InputError(
+            f"{clean_line(str(path))} is a {kind}, not a file", fix="give an ordinary file"
+        )
+    if most is not None and facts.st_size > most:
+        raise _too_large(path, facts.st_size, most)
+
+
+def _too_large(path: Path, size: int, most: int) -> InputError:
+    return InputError(
+        f"{clean_line(str(path))} is too large to be read as a whole",
+        facts={"bytes": size, "at most": most},
+    )
+
+
+def _too_deep(where: str, most: int) -> InputError:
+    return InputError(
+        f"{clean_line(where)} is nested too deeply, or repeats itself without end",
+        facts={"levels": f"more than {most}"},
+    )

@@ -1,0 +1,59 @@
+"""Passwords, tokens and credentials, hidden wherever a text is kept or shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+SECRET = "***"
+
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][\w+.-]*://)(?P<user>[^\s/@:'\"]*):(?!\d+(?:/|\s|$))[^\s'\"]+@"
+)
+"""To the last @ of the word: a password may hold one. Digits and a slash are a port."""
+_USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*://)[^\s/@:'\"]{20,}@")
+"""A user's name that is this long is a token."""
+_WORD = (
+    r"(?:[\w-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key|credentials?|signature)|(?:[\w-]*[_-])?(?:pwd|sig|auth))"
+)
+_VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s&;,'\"]+)"
+_FLAG = re.compile(rf"(?P<name>(?<!\S)-{{1,2}}{_WORD})(?P<gap>=|\s+)(?!-){_VALUE}", re.I)
+_ASSIGNED = re.compile(rf"(?P<name>(?<![\w-]){_WORD})(?P<gap>\s*[=:]\s*){_VALUE}", re.I)
+_BEARER = re.compile(r"(?P<name>\b(?:bearer|basic))(?P<gap>\s+)(?P<value>[\w.~+/=-]{8,})", re.I)
+_KNOWN = re.compile(
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bhf_\w{20,}"
+    r"|\bglpat-[\w-]{16,}|\bsk-[\w-]{20,}|\bxox[abp]-[\w-]{10,}|\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
+)
+
+
+def mask(text: str) -> str:
+    """Hide passwords, tokens and credentials of URLs in a command or any other text."""
+    # Of a user with a password the name is no secret.
+    text = _URL.sub(lambda found: f"{found['scheme']}{found['user']}:{SECRET}@", text)
+    text = _USER.sub(lambda found: f"{found['scheme']}{SECRET}@", text)
+    for pattern in (_FLAG, _ASSIGNED, _BEARER):
+        text = pattern.sub(_masked_value, text)
+    return _KNOWN.sub(SECRET, text)
+
+
+def mask_words(words: Sequence[str]) -> list[str]:
+    """Hide secrets in the words of a command, where a value stands alone behind its flag."""
+    found: list[str] = []
+    for place, word in enumerate(words):
+        before = words[place - 1] if place else ""
+        alone = before.startswith("-") and "=" not in before and not word.startswith("-")
+        is_secret = alone and re.fullmatch(rf"-{{1,2}}{_WORD}", before, re.I) is not None
+        found.append(SECRET if is_secret else mask(word))
+    return found
+
+
+def mask_values(values: Mapping[str, str]) -> dict[str, str]:
+    """Hide the values of names that say they are secret, and secrets within the others."""
+    is_secret = re.compile(_WORD, re.I).fullmatch
+    return {name: SECRET if is_secret(name) else mask(value) for name, value in values.items()}
+
+
+def _masked_value(found: re.Match[str]) -> str:
+    quote = found["value"][0] if found["value"][0] in "'\"" else ""
+    return f"{found['name']}{found['gap']}{quote}{SECRET}{quote}"

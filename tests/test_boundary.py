@@ -1,0 +1,303 @@
+"""What comes from outside is refused in words, or made harmless, before anything uses it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from trtbench import boundary
+from trtbench.errors import InputError
+
+
+@pytest.mark.parametrize("text", ["20261115-101112-abcdef", "a", "run.7_b-1", "A" * 128])
+def test_ids_that_are_one_folder_are_taken(text: str) -> None:
+    assert boundary.check_id(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ".", "..", ".hidden", "-rf", "a/b", "../x", "/etc", "a\\b", "a b", "a\n", "a..b", "ä",
+     "\x1b[31m", "A" * 129, "a\0b", "~root", "C:x"],
+)  # fmt: skip
+def test_ids_that_could_lead_elsewhere_are_refused_without_repeating_escapes(text: str) -> None:
+    with pytest.raises(InputError) as found:
+        boundary.check_id(text, where="run.json")
+    assert "\x1b" not in str(found.value)
+    assert found.value.fix
+
+
+@pytest.mark.parametrize("text", ["nightly", "sweep:a b-1f", "größe", "team/x=1", "v1.2, late"])
+def test_tags_of_people_are_taken(text: str) -> None:
+    assert boundary.check_tag(text) == text
+
+
+@pytest.mark.parametrize("text", ["", " x", "-x", "a\nb", "a\x1b[2J", "a\u202eb", "x" * 201])
+def test_tags_that_are_no_line_of_text_are_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        boundary.check_tag(text)
+
+
+def test_a_title_is_one_printable_line() -> None:
+    assert boundary.check_title("My model, 2×: ok") == "My model, 2×: ok"
+    for text in ("", "  ", "a\nb", "\x1b]0;x\x07", "t" * 201):
+        with pytest.raises(InputError):
+            boundary.check_title(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("../../etc/x", "etc-x"), ("a b", "a-b"), ("...", "unnamed"), ("-rf", "rf"),
+     ("naïve/é", "naïve-é"), ("a\0b", "a-b"), ("x..y", "x.y"), ("resnet18", "resnet18")],
+)  # fmt: skip
+def test_any_text_becomes_the_name_of_one_file(text: str, name: str) -> None:
+    assert boundary.file_name_from_text(text) == name
+
+
+def test_a_very_long_text_becomes_a_name_that_file_systems_take(tmp_path: Path) -> None:
+    name = boundary.file_name_from_text("ü" * 5000)
+    (tmp_path / f"{name}.html").touch()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "/etc/passwd", "..", "../x", "a/../../x", "a\0b", "..\\x", "C:\\x", "~/.bashrc", "."],
+)
+def test_names_that_lead_out_of_a_folder_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="leads out"):
+        boundary.check_name(name)
+
+
+def test_a_name_below_a_folder_is_found_and_one_through_a_link_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "parts" / "w.bin").write_bytes(b"x")
+    assert boundary.inside(folder, "parts/w.bin") == folder / "parts" / "w.bin"
+    (tmp_path / "secret").mkdir()
+    (folder / "door").symlink_to(tmp_path / "secret")
+    (folder / "key").symlink_to(tmp_path / "secret" / "id_rsa")
+    for name in ("door/id_rsa", "key"):
+        with pytest.raises(InputError, match="link"):
+            boundary.inside(folder, name)
+
+
+def test_what_is_inside_is_told_with_links_followed(tmp_path: Path) -> None:
+    store, other = tmp_path / "store", tmp_path / "other"
+    (store / "a").mkdir(parents=True)
+    other.mkdir()
+    (store / "out").symlink_to(other)
+    assert boundary.is_inside(store, store / "a")
+    assert not boundary.is_inside(store, store)
+    assert not boundary.is_inside(store, store / "out")
+    assert not boundary.is_inside(store, store / ".." / "other")
+
+
+def test_a_file_that_everyone_can_write_does_not_steer(tmp_path: Path) -> None:
+    file = tmp_path / "trtbench.toml"
+    file.write_text("")
+    assert boundary.stranger(file) is None
+    file.chmod(0o666)
+    assert "everyone" in (boundary.stranger(file) or "")
+    file.chmod(0o644)
+    tmp_path.chmod(0o777)
+    assert str(tmp_path) in (boundary.stranger(file) or "")
+    tmp_path.chmod(0o1777)
+    assert boundary.stranger(file) is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_a_file_of_another_user_does_not_steer_unless_sudo_was_called_by_that_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "trtbench.toml"
+    file.write_text("")
+    os.chown(file, 12345, 12345)
+    assert "12345" in (boundary.stranger(file) or "")
+    monkeypatch.setenv("SUDO_UID", "12345")
+    assert boundary.stranger(file) is None
+    monkeypatch.delenv("SUDO_UID")
+    os.chown(file, 0, 0)
+    os.chown(tmp_path, 12345, 12345)
+    assert "belongs to" in (boundary.stranger(file) or "")
+
+
+def test_a_link_laid_by_another_user_does_not_steer(tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can give links away")
+    (tmp_path / "own.toml").write_text("")
+    link = tmp_path / "trtbench.toml"
+    link.symlink_to(tmp_path / "own.toml")
+    os.lchown(link, 12345, 12345)
+    assert boundary.stranger(link) is not None
+
+
+def test_escapes_become_visible_and_ordinary_text_stays() -> None:
+    for text in ("plain", "größe × 2 – ok", "👩‍🔬", "two\nlines\tand tabs"):
+        assert boundary.clean_text(text) == text
+    assert boundary.clean_text("\x1b]0;owned\x07\x9b2J") == "\\x1b]0;owned\\x07\\x9b2J"
+    assert boundary.clean_text("a\u202eb") == "a\\u202eb"
+    assert boundary.clean_text(os.fsdecode(b"caf\xe9.onnx")) == "caf\\xe9.onnx"
+    assert boundary.clean_line("a\nb\r") == "a\\x0ab\\x0d"
+
+
+def test_every_cleaned_text_can_be_written_as_utf8_and_as_xml() -> None:
+    from xml.etree import ElementTree
+
+    text = "".join(map(chr, (*range(0x300), 0xD800, 0xDCFF, 0xFFFE, 0xFFFF, 0x1F600, 0x202E)))
+    clean = boundary.xml_text(text)
+    clean.encode()
+    element = ElementTree.Element("a", {"b": clean})
+    element.text = clean
+    read = ElementTree.fromstring(ElementTree.tostring(element, "utf-8"))
+    assert read.text == clean
+    assert "\x1b" not in clean
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd|'/c calc'!A0", "@SUM(A1)", "-x", "\t=1", "\r=1"])
+def test_cells_that_begin_a_formula_are_quoted(text: str) -> None:
+    assert boundary.csv_cell(text) == "'" + text
+
+
+@pytest.mark.parametrize("value", ["-3.5", "+1e-3", "a=b", "", 5, -2.5, None, "-inf"])
+def test_cells_that_are_numbers_or_text_stay(value: object) -> None:
+    assert boundary.csv_cell(value) == value
+
+
+SECRET = "hunter2-and-more"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"trtbench bench m.onnx --store postgresql://bench:{SECRET}@db/x",
+        f"trtbench bench m.onnx --store postgresql://bench:p@{SECRET}@db/x",
+        f"postgresql://db/x?user=a&password={SECRET}&sslmode=require",
+        f"--db-password {SECRET} m.onnx",
+        f"--db-password={SECRET}",
+        f"--token '{SECRET}'",
+        f"HF_TOKEN={SECRET} trtbench",
+        f"AWS_SECRET_ACCESS_KEY={SECRET}",
+        f'Authorization: "Bearer {SECRET}"',
+        f"authorization: bearer {SECRET}",
+        f"https://x/?X-Amz-Signature={SECRET}",
+        f"--opt api_key={SECRET}",
+        f"https://{SECRET}{SECRET}@host/x",
+        "s3://b?key=AKIA" + "ABCDEFGHIJKLMNOP",
+    ],
+)
+def test_secrets_are_masked(text: str) -> None:
+    masked = boundary.mask(text)
+    assert SECRET not in masked
+    assert "AKIAABC" not in masked
+    assert "***" in masked
+    assert boundary.mask(masked) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trtbench bench m.onnx --batch 8 --opt max_tokens=128 --duration 3s",
+        "http://tracking:5000/runs",
+        "http://tracking:5000/pkg@1.2",
+        "postgresql://bench@db.example/bench",
+        "--model resnet18@v2 --tag a:b --tokenizer fast",
+        "user@192.168.1.20:2222",
+        "sig 0.05, author: me",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert boundary.mask(text) == text
+
+
+def test_a_secret_that_is_a_word_of_its_own_is_masked() -> None:
+    words = ["x", "--password", "two words", "--verbose", "--token=abc", "plain"]
+    assert boundary.mask_words(words) == [
+        "x",
+        "--password",
+        "***",
+        "--verbose",
+        "--token=***",
+        "plain",
+    ]
+    assert boundary.mask_values({"PGPASSWORD": "x y", "PATH": "/bin"}) == {
+        "PGPASSWORD": "***", "PATH": "/bin",
+    }  # fmt: skip
+
+
+def test_a_pipe_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "model.onnx"
+    os.mkfifo(pipe)
+    done = threading.Event()
+    problems: list[InputError] = []
+
+    def read() -> None:
+        for work in (boundary.read_bytes, boundary.check_file):
+            try:
+                work(pipe)
+            except InputError as problem:
+                problems.append(problem)
+        done.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    assert done.wait(20)
+    assert [problem.message.split()[-4:] for problem in problems] == [
+        ["pipe,", "not", "a", "file"]
+    ] * 2
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/random"])
+def test_devices_are_refused(device: str) -> None:
+    assert stat.S_ISCHR(Path(device).stat().st_mode)
+    for work in (boundary.read_bytes, boundary.check_file):
+        with pytest.raises(InputError, match="device"):
+            work(Path(device))
+
+
+def test_files_beyond_a_size_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    with open(large, "wb") as file:
+        file.truncate(2**40)  # takes no space
+    with pytest.raises(InputError, match="too large"):
+        boundary.read_bytes(large)
+    small = tmp_path / "small"
+    small.write_bytes(b"abc")
+    assert boundary.read_bytes(small, most=3) == b"abc"
+    assert boundary.read_bytes(Path("/proc/self/stat")).startswith(b"%d " % os.getpid())
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", b"\0" * 2**22)
+    assert bomb.stat().st_size < 2**14
+    boundary.check_archive(bomb)
+    with pytest.raises(InputError, match="unpacks"):
+        boundary.check_archive(bomb, most=2**20)
+
+
+def test_deep_brackets_are_refused_and_those_in_texts_do_not_count() -> None:
+    boundary.check_nesting('{"a": [1, {"b": "%s"}]}' % ("[" * 500), where="x")
+    boundary.check_nesting("[]" * 5000, where="x")
+    boundary.check_nesting('["\\"' + "[" * 500 + '"]', where="x")
+    for text in ("[" * 65, '{"a":' * 100000, b"[" * 10**6):
+        with pytest.raises(InputError, match="deeply"):
+            boundary.check_nesting(text, where="x.json")
+
+
+def test_values_that_repeat_or_contain_themselves_are_refused() -> None:
+    boundary.check_parts({"a": [1, [2, {"b": ()}]]}, where="x")
+    circle: list[object] = []
+    circle += [circle] * 1000
+    laughs: list[object] = ["lol"]
+    for _ in range(12):
+        laughs = [laughs] * 10
+    deep: object = 1
+    for _ in range(100):
+        deep = {"a": deep}
+    for value in (circle, laughs, deep):
+        with pytest.raises(InputError, match="deeply"):
+            boundary.check_parts(value, where="sweep.yaml")
