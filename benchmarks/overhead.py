@@ -20,7 +20,7 @@ import numpy as np
 
 from _models import conv_chain
 from trtbench.domain.spec import Length, RunSpec
-from trtbench.host.models import model_ref
+from trtbench.models.identity import model_ref
 from trtbench.runtimes._bench import timed_loop
 from trtbench.runtimes._session import resolve_inputs
 from trtbench.runtimes.onnxruntime import open_session

@@ -19,7 +19,7 @@ import numpy as np
 from trtbench.domain.result import Environment, Finding, LaunchFacts, Run, RunRecord
 from trtbench.domain.samples import times_from_columns
 from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.workflows.report import write_report
+from trtbench.workflows.stored.report import write_report
 
 FINDING = Finding(
     code="H14",

@@ -24,8 +24,9 @@ from pathlib import Path
 
 from _models import conv_chain
 from trtbench.store.store import Store
-from trtbench.workflows.compare import Asked, compare
-from trtbench.workflows.config import load_config
+from trtbench.workflows.compare.compare import compare
+from trtbench.workflows.compare.sides import Asked
+from trtbench.workflows.request.config import load_config
 
 
 @dataclass(frozen=True)

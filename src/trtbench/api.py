@@ -13,29 +13,31 @@ from trtbench.domain.result import Comparison, FailedRun, Run
 from trtbench.store.index import Entry
 from trtbench.store.store import Store
 from trtbench.units import fraction_from_text
-from trtbench.workflows.bench import Conduct, run_bench
-from trtbench.workflows.check import Asked as ToCheck
-from trtbench.workflows.check import Checked, Inputs, run_check
-from trtbench.workflows.check_files import join_checks, write_check
-from trtbench.workflows.compare import Asked
-from trtbench.workflows.compare import compare as compare_sides
-from trtbench.workflows.config import Config, load_config, open_store
-from trtbench.workflows.doctor import Diagnosis, diagnose
-from trtbench.workflows.evaluate import Asked as ToEvaluate
-from trtbench.workflows.evaluate import Evaluation, run_evaluation
-from trtbench.workflows.evaluate_files import join, write_evaluation
-from trtbench.workflows.gate import Gate
-from trtbench.workflows.gate import gate as hold_to_rules
-from trtbench.workflows.import_ import ImportResult
-from trtbench.workflows.import_ import import_artefacts as import_files
-from trtbench.workflows.report import FORMATS, load_runs, write_report
-from trtbench.workflows.runs import list_runs
-from trtbench.workflows.spec import Duration, run_spec, seconds
-from trtbench.workflows.sweep import carry_out, start_sweep
-from trtbench.workflows.sweep_journal import SWEEP
-from trtbench.workflows.sweep_matrix import matrix_from_file, matrix_from_table
-from trtbench.workflows.sweep_plan import plan_sweep
-from trtbench.workflows.sweep_result import Results, results_from_sweep
+from trtbench.workflows.check.check import run_check
+from trtbench.workflows.check.check_files import join_checks, write_check
+from trtbench.workflows.check.evaluate import Asked as ToEvaluate
+from trtbench.workflows.check.evaluate import Evaluation, run_evaluation
+from trtbench.workflows.check.evaluate_files import join, write_evaluation
+from trtbench.workflows.check.values import Asked as ToCheck
+from trtbench.workflows.check.values import Checked, Inputs
+from trtbench.workflows.compare.compare import compare as compare_sides
+from trtbench.workflows.compare.gate import Gate
+from trtbench.workflows.compare.gate import gate as hold_to_rules
+from trtbench.workflows.compare.sides import Asked
+from trtbench.workflows.importing.run import ImportResult
+from trtbench.workflows.importing.run import import_artefacts as import_files
+from trtbench.workflows.look.doctor import Diagnosis, diagnose
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config, load_config, open_store
+from trtbench.workflows.request.spec import Duration, run_spec, seconds
+from trtbench.workflows.stored.report import FORMATS, load_runs, write_report
+from trtbench.workflows.stored.runs import list_runs
+from trtbench.workflows.sweep.journal import SWEEP
+from trtbench.workflows.sweep.matrix import matrix_from_file, matrix_from_table
+from trtbench.workflows.sweep.plan import plan_sweep
+from trtbench.workflows.sweep.result import Results, results_from_sweep
+from trtbench.workflows.sweep.run import carry_out, start_sweep
 
 Model = str | Path
 

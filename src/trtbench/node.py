@@ -22,11 +22,12 @@ from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.errors import JobError, TrtbenchError
 from trtbench.executors import Partner, Request, Told
 from trtbench.store.store import Store
-from trtbench.workflows.bench import Conduct, run_bench
-from trtbench.workflows.progress import Event
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.progress import Event
 
 if TYPE_CHECKING:
-    from trtbench.workflows.duet import Mode
+    from trtbench.workflows.compare.sides import Mode
 
 RUN, ERROR = "run", "error.json"
 EXIT_TOLD = 3
@@ -83,8 +84,8 @@ def _compare(
     request: Request, partner: Partner, target: Path, store: Store, conduct: Conduct
 ) -> None:
     """Measure two sides in turn; the second folder is moved last."""
-    from trtbench.workflows.compare import Asked, play_sides
-    from trtbench.workflows.duet import Sides
+    from trtbench.workflows.compare.compare import play_sides
+    from trtbench.workflows.compare.sides import Asked, Sides
 
     sides = Sides(
         baseline=request.spec, candidate=partner.spec, pythons=(request.python, partner.python)

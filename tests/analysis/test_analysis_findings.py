@@ -30,7 +30,7 @@ from trtbench.analysis.findings.evidence import (
     Peaks,
     Work,
 )
-from trtbench.analysis.shape import modes, worst
+from trtbench.analysis.modes import modes, worst
 from trtbench.analysis.summary import summarize
 from trtbench.domain.result import Comparison, Fact, LaunchFacts, RunRecord, Verdict
 from trtbench.domain.samples import (

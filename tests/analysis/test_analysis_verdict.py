@@ -10,7 +10,6 @@ import pytest
 from analysis_values import GPU, duet, environment, launches_of, record, run, spec, stated
 from scipy import stats
 
-from trtbench.analysis.apart import compare_apart, drift_from_history, drift_from_records
 from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.robust import (
     detectable_effect,
@@ -18,6 +17,11 @@ from trtbench.analysis.robust import (
     difference,
     holm,
     trimmed,
+)
+from trtbench.analysis.stored_comparison import (
+    compare_apart,
+    drift_from_history,
+    drift_from_records,
 )
 from trtbench.analysis.tails import cliffs_delta, faster_share, shift_function
 from trtbench.analysis.verdict import (

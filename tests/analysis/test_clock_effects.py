@@ -8,7 +8,7 @@ from analysis_values import run
 
 from trtbench.domain.result import Comparison, Run
 from trtbench.domain.samples import IterationTimes
-from trtbench.workflows.compare import comparison_from_runs
+from trtbench.workflows.compare.compare import comparison_from_runs
 
 
 def measured(*, factor: float, clock_hz: float | None) -> Run:

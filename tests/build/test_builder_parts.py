@@ -17,7 +17,7 @@ from trtbench.host.tensorrt import abilities_of_version
 from trtbench.host.tensorrt_calibrate import CacheKey, CalibrationData, ScaleCache
 from trtbench.host.tensorrt_listen import Heard, LogProgress, PhaseTree
 from trtbench.host.tensorrt_timing import TimingCache
-from trtbench.workflows.build_shapes import all_profiles, spans_of_batches
+from trtbench.workflows.make.build_shapes import all_profiles, spans_of_batches
 
 IMAGE = TensorSpec(name="image", dtype="float32", shape=(None, 3, 8, 8))
 OLD = abilities_of_version("8.6.1", flavour="tensorrt")

@@ -21,11 +21,11 @@ from trtbench.cli import run as run_command
 from trtbench.cli._shapes import joined_dims
 from trtbench.domain.conversion import InputShape, Sidecar
 from trtbench.errors import InputError, UnavailableError, UsageError
-from trtbench.host.torch_pickle import archive_kind, modules_named
-from trtbench.host.torch_sources import _library
-from trtbench.workflows._conversion import read_sidecar
-from trtbench.workflows.bench import Conduct
-from trtbench.workflows.export import export_spec, input_shapes, run_export
+from trtbench.models.torch_pickle import archive_kind, modules_named
+from trtbench.models.torch_sources import _library
+from trtbench.workflows.make.conversion import read_sidecar
+from trtbench.workflows.make.export import export_spec, input_shapes, run_export
+from trtbench.workflows.request.conduct import Conduct
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -24,11 +24,11 @@ from trtbench.domain.result import Fact, Gpu
 from trtbench.domain.samples import EngineGraph, LayerInfo
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import InputError
-from trtbench.host.models import model_ref
+from trtbench.models.identity import model_ref
 from trtbench.trtexec.plan import PlanHeader
-from trtbench.workflows._inspect_engine import would_load
-from trtbench.workflows.inspect import inspect, parsers_of
-from trtbench.workflows.quantize import quant_spec, run_quantize
+from trtbench.workflows.look.engine import would_load
+from trtbench.workflows.look.inspect import inspect, parsers_of
+from trtbench.workflows.make.quantize import quant_spec, run_quantize
 
 
 def test_the_screen_json_and_csv_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ from trtbench.build.builders._plan import plan_lines
 from trtbench.build.builders._precision import Asked, PrecisionPlan, precision_plan
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import InputError, UnavailableError, UsageError
-from trtbench.host.models import model_ref
 from trtbench.host.tensorrt import Abilities, abilities_of_version
+from trtbench.models.identity import model_ref
 from typed_models import quantized, typed
 
 OLD, TEN, ELEVEN = (

@@ -22,8 +22,8 @@ from trtbench.cli import run as run_command
 from trtbench.data import demo_file
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.tasks import classification
-from trtbench.workflows._conversion import read_sidecar
-from trtbench.workflows.quantize import Data, quant_spec, run_quantize
+from trtbench.workflows.make.conversion import read_sidecar
+from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
 from typed_models import typed
 
 DIGITS = demo_file("digits.onnx")

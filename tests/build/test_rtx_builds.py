@@ -24,15 +24,15 @@ from trtbench.domain.job import BuildJob, BuildOutcome
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableError, UsageError
 from trtbench.executors.local import Assignment, run_jobs, worker_command, worker_environment
-from trtbench.host.models import sha256_of
 from trtbench.host.process import Child
 from trtbench.host.tensorrt_device import driver_problem
+from trtbench.models.identity import sha256_of
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import plan_from_bytes
-from trtbench.workflows.bench import Conduct
-from trtbench.workflows.build import build_spec, run_build
-from trtbench.workflows.config import load_config
-from trtbench.workflows.progress import Event
+from trtbench.workflows.make.build import build_spec, run_build
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import load_config
+from trtbench.workflows.request.progress import Event
 from typed_models import quantized, typed
 
 pytestmark = pytest.mark.xdist_group("rtx")

@@ -12,7 +12,7 @@ import pytest
 import models
 from trtbench.build.builders._outline import outline_of
 from trtbench.cli import run as trtbench
-from trtbench.workflows.quantize import Data, quant_spec, run_quantize
+from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
 
 
 @pytest.fixture

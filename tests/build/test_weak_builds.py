@@ -15,8 +15,8 @@ from trtbench.domain.job import BuildOutcome
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import InputError, JobError, UsageError
 from trtbench.host import tensorrt_calibrate
-from trtbench.host.models import model_ref
 from trtbench.host.tensorrt import abilities_of
+from trtbench.models.identity import model_ref
 
 SPAN = ShapeProfile(min=(1, 3, 8, 8), opt=(4, 3, 8, 8), max=(8, 3, 8, 8))
 

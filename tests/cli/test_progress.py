@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trtbench.cli._screen import Talk
-from trtbench.workflows.progress import Event
+from trtbench.workflows.request.progress import Event
 
 
 def test_a_bar_on_a_terminal(

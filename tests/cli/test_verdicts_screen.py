@@ -19,7 +19,7 @@ from trtbench.domain.result import (
 )
 from trtbench.domain.samples import times_from_columns
 from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.workflows.compare import Compared
+from trtbench.workflows.compare.compare import Compared
 
 UNKNOWN: dict[str, Any] = {"ratio": None, "interval": None, "launches": 0}
 

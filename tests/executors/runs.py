@@ -13,10 +13,11 @@ from trtbench.domain.result import Run
 from trtbench.domain.spec import RunSpec
 from trtbench.executors import Executor, Needs
 from trtbench.store.store import Store
-from trtbench.workflows.bench import Conduct, run_bench
-from trtbench.workflows.config import Config
-from trtbench.workflows.elsewhere import needs_of
-from trtbench.workflows.spec import run_spec
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.remote import needs_of
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import run_spec
 
 
 def quick_spec(folder: Path, **flags: object) -> RunSpec:

@@ -20,9 +20,11 @@ from trtbench.executors.local import open_executor
 from trtbench.host import gpu_names
 from trtbench.host.locks import hold
 from trtbench.store.store import Store
-from trtbench.workflows.bench import Conduct, run_bench
-from trtbench.workflows.compare import Asked, compare
-from trtbench.workflows.config import Config
+from trtbench.workflows.compare.compare import compare
+from trtbench.workflows.compare.sides import Asked
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
 
 GPUS = (
     Gpu(name="NVIDIA H100", uuid="GPU-aaaa", memory_bytes=80 << 30),

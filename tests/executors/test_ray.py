@@ -17,7 +17,8 @@ from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UnavailableError
 from trtbench.executors import Needs, Settings
 from trtbench.store.store import Store
-from trtbench.workflows.bench import Conduct, run_bench
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")

@@ -22,7 +22,8 @@ from trtbench.errors import InputError, JobError, UnavailableError, UsageError
 from trtbench.executors import Needs, Settings
 from trtbench.executors.ssh import open_executor
 from trtbench.store.store import Store
-from trtbench.workflows.bench import Conduct, run_bench
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 

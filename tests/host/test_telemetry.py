@@ -24,7 +24,7 @@ from trtbench.host.telemetry import (
     visible_index,
 )
 from trtbench.host.telemetry_values import Counters
-from trtbench.workflows.watch import Pass, Watch
+from trtbench.workflows.measure.watch import Pass, Watch
 
 
 class NVMLError_NoPermission(NVMLError):

@@ -14,7 +14,7 @@ from trtbench.errors import InputError, UsageError
 from trtbench.report.trtexec_files import profile_json
 from trtbench.store.directory import write_record, write_samples
 from trtbench.store.store import Store
-from trtbench.workflows.report import load_runs, with_files, write_report
+from trtbench.workflows.stored.report import load_runs, with_files, write_report
 
 
 def stored(folder: Path, run: Run) -> Path:

@@ -31,9 +31,9 @@ from trtbench.report.document import (
     Picture,
     Table,
 )
-from trtbench.report.gathering import gather
-from trtbench.report.kinds import shares
+from trtbench.report.finding_list import gather
 from trtbench.report.labels import file_stem, labels_from_runs, network_name
+from trtbench.report.layer_kinds import shares
 from trtbench.report.sections.pareto import front
 
 

@@ -18,7 +18,7 @@ from trtbench.domain.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
 from trtbench.errors import UsageError
 from trtbench.runtimes._protocols import bench_session
 from trtbench.runtimes._server import arrivals, load_evidence, open_loop, queue_grows
-from trtbench.workflows.evidence import evidence_of_launches
+from trtbench.workflows.measure.launches import evidence_of_launches
 
 SERVICE_S = 2e-3
 

@@ -16,7 +16,7 @@ from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Fact, FailedRun, RunRecord
 from trtbench.domain.spec import BuildSpec, ModelRef
-from trtbench.host.models import sha256_of
+from trtbench.models.identity import sha256_of
 from trtbench.store.directory import read_record, read_run
 
 pytestmark = pytest.mark.process

@@ -13,7 +13,7 @@ from trtbench.domain.job import BenchOutcome
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.errors import ProgramError, UnavailableError, UsageError
-from trtbench.host.models import model_ref
+from trtbench.models.identity import model_ref
 from trtbench.runtimes import trtexec as runtime
 from trtbench.trtexec.profile import profile_from_json
 from trtbench.trtexec.statistics import text_from_number, trtexec_statistics

@@ -16,7 +16,7 @@ from trtbench.cli import run as cli
 from trtbench.errors import UsageError
 from trtbench.report.site.pages import file_names, script_from_data
 from trtbench.store.store import Store
-from trtbench.workflows.site import write_site
+from trtbench.workflows.stored.site import write_site
 
 COUNT = 1000
 CHROMIUM = Path("/usr/bin/chromium")

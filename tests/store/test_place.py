@@ -8,7 +8,7 @@ from trtbench.errors import StoreError, UnavailableError, UsageError
 from trtbench.store import database
 from trtbench.store.place import place_from_text, without_password
 from trtbench.store.store import Store
-from trtbench.workflows.config import load_config, open_store
+from trtbench.workflows.request.config import load_config, open_store
 
 
 def test_a_folder_in_three_spellings(tmp_path):

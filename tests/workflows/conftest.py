@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trtbench.store.store import Store
-from trtbench.workflows.config import Config
+from trtbench.workflows.request.config import Config
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trtbench.domain.result import Run, RunRecord
 from trtbench.store.store import Store
-from trtbench.workflows.import_ import Imported, ImportResult, import_artefacts
+from trtbench.workflows.importing.run import Imported, ImportResult, import_artefacts
 
 
 def bring(*paths: Path | str, store: Store, **options: object) -> ImportResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trtbench.workflows.sweep_matrix import (
+from trtbench.workflows.sweep.matrix import (
     Matrix,
     matrix_from_table,
 )

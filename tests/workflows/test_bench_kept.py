@@ -9,10 +9,11 @@ from trtbench.domain.result import Run
 from trtbench.errors import StoreError
 from trtbench.store.directory import read_run, run_directories
 from trtbench.store.store import Store
-from trtbench.workflows import bench
-from trtbench.workflows.bench import cached_from_run, run_bench
-from trtbench.workflows.config import Config
-from trtbench.workflows.spec import run_spec
+from trtbench.workflows.measure import bench
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.launches import cached_from_run
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import run_spec
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import InputError, JobError, UsageError
-from trtbench.host.models import sha256_of
+from trtbench.models.identity import sha256_of
 from trtbench.trtexec.layers import graph_from_json
-from trtbench.workflows.bench import Conduct
-from trtbench.workflows.build import build_spec, profiles_from_shapes, run_build
-from trtbench.workflows.config import load_config
-from trtbench.workflows.progress import Event
+from trtbench.workflows.make.build import build_spec, profiles_from_shapes, run_build
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import load_config
+from trtbench.workflows.request.progress import Event
 
 VERSIONS = ("8.6.1", "10.9.0", "11.1.0")
 BESIDE = [".build.log", ".build.metadata.json", ".graph.json", ".json", ".timing.cache"]
@@ -68,8 +68,8 @@ def test_a_build_leaves_the_engine_and_what_belongs_to_it(version: str, trtexec:
 
 def test_an_engine_that_was_built_can_be_measured(trtexec: Any) -> None:
     from trtbench.store.store import Store
-    from trtbench.workflows.bench import run_bench
-    from trtbench.workflows.spec import run_spec
+    from trtbench.workflows.measure.bench import run_bench
+    from trtbench.workflows.request.spec import run_spec
 
     artefact = build(trtexec)
     spec = run_spec(artefact.path, config=load_config(), warmup=0.05, duration=0.05)

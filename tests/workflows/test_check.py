@@ -18,13 +18,15 @@ from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed
-from trtbench.workflows.bench import Conduct, run_bench
-from trtbench.workflows.check import Asked, Checked, Inputs, run_check
-from trtbench.workflows.check_files import join_checks
-from trtbench.workflows.check_layers import run_layers
-from trtbench.workflows.config import Config
-from trtbench.workflows.report import load_runs
-from trtbench.workflows.spec import run_spec
+from trtbench.workflows.check.check import run_check
+from trtbench.workflows.check.check_files import join_checks
+from trtbench.workflows.check.layers import run_layers
+from trtbench.workflows.check.values import Asked, Checked, Inputs
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.stored.report import load_runs
 
 
 def changed(source: Path, target: Path, *, name: str, by: float) -> Path:

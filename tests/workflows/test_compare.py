@@ -18,14 +18,15 @@ from trtbench.cli import trtbench as cli
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, UsageError
 from trtbench.store.store import Store
-from trtbench.workflows.bench import Conduct
-from trtbench.workflows.compare import Asked, compare, comparison_from_runs, csv_name
-from trtbench.workflows.config import Config
-from trtbench.workflows.duet import Duet, Sides, paired
-from trtbench.workflows.gate import gate
-from trtbench.workflows.progress import Event
-from trtbench.workflows.report import load_runs, write_report
-from trtbench.workflows.spec import run_spec
+from trtbench.workflows.compare.compare import compare, comparison_from_runs, csv_name
+from trtbench.workflows.compare.duet import Duet, paired
+from trtbench.workflows.compare.gate import gate
+from trtbench.workflows.compare.sides import Asked, Sides
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.progress import Event
+from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.stored.report import load_runs, write_report
 
 QUICK = {"batch": 1, "threads": 1}
 
@@ -137,7 +138,7 @@ def test_a_side_that_breaks_is_named_and_recorded(
 def test_sides_that_disturb_each_other_are_taken_apart(
     models: tuple[str, str], store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import trtbench.workflows.duet as module
+    import trtbench.workflows.compare.duet as module
 
     heard: list[Event] = []
     monkeypatch.setattr(module, "INTERFERENCE_LIMIT", -1.0)
@@ -154,7 +155,7 @@ def test_sides_that_disturb_each_other_are_taken_apart(
 def test_stored_runs_are_compared_as_measured_apart(
     models: tuple[str, str], store: Store, config: Config
 ) -> None:
-    from trtbench.workflows.bench import run_bench
+    from trtbench.workflows.measure.bench import run_bench
 
     runs = [
         run_bench(run_spec(name, config=config, duration=0.2, **QUICK), store=store)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from trtbench.errors import UsageError
-from trtbench.workflows import config
-from trtbench.workflows.config import load_config
+from trtbench.workflows.request import config
+from trtbench.workflows.request.config import load_config
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from trtbench.domain.spec import ModelRef
-from trtbench.workflows import build as build_module
-from trtbench.workflows import spec as module
-from trtbench.workflows.build import default_builder
-from trtbench.workflows.config import Config, RuntimeSettings
-from trtbench.workflows.spec import default_runtime
+from trtbench.workflows.make import build as build_module
+from trtbench.workflows.make.build import default_builder
+from trtbench.workflows.request import spec as module
+from trtbench.workflows.request.config import Config, RuntimeSettings
+from trtbench.workflows.request.spec import default_runtime
 
 
 def engine(path: Path, head: bytes = b"ftrt") -> ModelRef:

@@ -13,9 +13,9 @@ from trtbench.cli.doctor import command
 from trtbench.domain.result import Gpu
 from trtbench.errors import UsageError
 from trtbench.host import nvml, tools, versions
-from trtbench.workflows import doctor
-from trtbench.workflows.doctor import diagnose
-from trtbench.workflows.probe import probe
+from trtbench.workflows.look import doctor
+from trtbench.workflows.look.doctor import diagnose
+from trtbench.workflows.look.probe import probe
 
 
 class Config:
@@ -52,7 +52,7 @@ def plugin(tmp_path, monkeypatch):
 @pytest.fixture
 def no_config(monkeypatch):
     """The command loads the configuration itself; here it finds an empty one."""
-    stand_in = types.ModuleType("trtbench.workflows.config")
+    stand_in = types.ModuleType("trtbench.workflows.request.config")
     stand_in.load_config = Config
     monkeypatch.setitem(sys.modules, stand_in.__name__, stand_in)
     return stand_in

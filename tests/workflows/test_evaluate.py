@@ -30,12 +30,12 @@ from trtbench.cli import run
 from trtbench.data import demo_file
 from trtbench.errors import InputError
 from trtbench.store.store import Store
-from trtbench.workflows.bench import run_bench
-from trtbench.workflows.config import Config
-from trtbench.workflows.evaluate import Asked, Evaluation, run_evaluation
-from trtbench.workflows.evaluate_files import join, markdown, write_evaluation
-from trtbench.workflows.report import load_runs, write_report
-from trtbench.workflows.spec import run_spec
+from trtbench.workflows.check.evaluate import Asked, Evaluation, run_evaluation
+from trtbench.workflows.check.evaluate_files import join, markdown, write_evaluation
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.stored.report import load_runs, write_report
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from trtbench.cli import run as cli
 from trtbench.domain.samples import Column
 from trtbench.errors import UsageError
 from trtbench.store.store import Store
-from trtbench.workflows.compare import Asked
-from trtbench.workflows.config import Config, load_config
-from trtbench.workflows.history import baseline_run, read_history, write_history
+from trtbench.workflows.compare.sides import Asked
+from trtbench.workflows.request.config import Config, load_config
+from trtbench.workflows.stored.history import baseline_run, read_history, write_history
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import Fact, FailedRun, Run, RunRecord
 from trtbench.store.store import Store
 from trtbench.trtexec.statistics import text_from_number
-from trtbench.workflows.import_ import Imported, ImportResult, import_artefacts
+from trtbench.workflows.importing.run import Imported, ImportResult, import_artefacts
 
 
 @pytest.fixture(scope="module")

@@ -21,24 +21,24 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_data import depth_data, depth_network
 
+from trtbench.analysis.conditions import condition_from_text
 from trtbench.analysis.sweep import choose, quantities, quantities_of
-from trtbench.analysis.where import condition_from_text
 from trtbench.cli import run as cli
 from trtbench.errors import UnavailableError, UsageError
 from trtbench.store.store import Store
-from trtbench.workflows.bench import Conduct
-from trtbench.workflows.config import Config, load_config
-from trtbench.workflows.sweep import Progress, Sweep, carry_out, start_sweep
-from trtbench.workflows.sweep_cache import Cache
-from trtbench.workflows.sweep_estimate import estimate
-from trtbench.workflows.sweep_journal import JOURNAL, Journal
-from trtbench.workflows.sweep_matrix import (
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config, load_config
+from trtbench.workflows.sweep.cache import Cache
+from trtbench.workflows.sweep.estimate import estimate
+from trtbench.workflows.sweep.journal import JOURNAL, Journal
+from trtbench.workflows.sweep.matrix import (
     Matrix,
     matrix_from_file,
     matrix_from_table,
 )
-from trtbench.workflows.sweep_plan import plan_sweep
-from trtbench.workflows.sweep_result import Results, results_from_sweep, write_results
+from trtbench.workflows.sweep.plan import plan_sweep
+from trtbench.workflows.sweep.result import Results, results_from_sweep, write_results
+from trtbench.workflows.sweep.run import Progress, Sweep, carry_out, start_sweep
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def test_tensorrt_11_gets_a_typed_file_first(trtexec: Any, tmp_path: Path) -> No
          "precision": ["fp32", "fp16"], "batch": [1]},
         where="test",
     )  # fmt: skip
-    from trtbench.workflows import sweep_plan
+    from trtbench.workflows.sweep import plan as sweep_plan
 
     sweep_plan._inverted.cache_clear()
     plan = plan_sweep(asked, config=load_config())

@@ -9,15 +9,15 @@ from sweeps import matrix
 
 from models import conv_model, tiny_model
 from trtbench.errors import UnavailableError, UsageError
-from trtbench.workflows.config import Config
-from trtbench.workflows.sweep import order_of
-from trtbench.workflows.sweep_matrix import (
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.sweep.matrix import (
     matrix_from_file,
     matrix_from_preset,
     preset_names,
     with_flags,
 )
-from trtbench.workflows.sweep_plan import plan_sweep
+from trtbench.workflows.sweep.plan import plan_sweep
+from trtbench.workflows.sweep.run import order_of
 
 
 def test_a_file_of_toml_gives_lists_and_single_values(tmp_path: Path) -> None:

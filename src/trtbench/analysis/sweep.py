@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from trtbench.analysis.conditions import Condition, Content, holds, unknown_names
 from trtbench.analysis.pareto import Better, pareto_front
 from trtbench.analysis.scores import less_is_better
 from trtbench.analysis.summary import ColumnSummary, Summary
-from trtbench.analysis.where import Condition, Content, holds, unknown_names
 from trtbench.domain.result import Interval, Scalar, Score
 from trtbench.domain.spec import Value
 

@@ -19,8 +19,8 @@ from trtbench.build.quantize_data import save_feeds
 from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape
 from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UnavailableError, UsageError
-from trtbench.host.torch_sources import Source, load_source
 from trtbench.host.versions import library_versions
+from trtbench.models.torch_sources import Source, load_source
 
 INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
 OPEN_SIZE = 2

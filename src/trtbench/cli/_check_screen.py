@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from trtbench.analysis.check import OutputCheck
     from trtbench.analysis.check_worst import WorstItem
-    from trtbench.workflows.check import Candidate, Checked
-    from trtbench.workflows.check_layers import LayersChecked
+    from trtbench.workflows.check.layers import LayersChecked
+    from trtbench.workflows.check.values import Candidate, Checked
 
 SHOWN_LAYERS = 12
 SWEEP = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)

@@ -27,7 +27,7 @@ conduct_options = stack(
 def conduct_from_flags(flags: dict[str, Any], config: Any, *, runtime: str, listen: Any) -> Any:
     """How the job is carried out; ``runtime`` names the interpreter in the configuration."""
     from trtbench.units import seconds_from_text
-    from trtbench.workflows.bench import Conduct
+    from trtbench.workflows.request.conduct import Conduct
 
     return Conduct(
         python=flags["python"] or config.python_for(runtime),

@@ -56,7 +56,7 @@ def executor_from_flags(flags: dict[str, Any]) -> Iterator[Executor | None]:
         yield None
         return
     from trtbench.executors import Settings
-    from trtbench.workflows.elsewhere import open_executor
+    from trtbench.workflows.measure.remote import open_executor
 
     settings = Settings(address=flags["address"], hosts=flags["hosts"], beside=flags["beside"])
     executor = open_executor(flags["executor"], settings)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trtbench.analysis.summary import ColumnSummary, Summary
     from trtbench.domain.result import FailedRun, Finding, Run
-    from trtbench.workflows.progress import Event
+    from trtbench.workflows.request.progress import Event
 
 D = TypeVar("D", bound="Drawing")
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from trtbench.analysis.sweep import Chosen, SweepRow
-    from trtbench.workflows.sweep import Progress
-    from trtbench.workflows.sweep_estimate import KindEstimate
-    from trtbench.workflows.sweep_plan import Plan
+    from trtbench.workflows.sweep.estimate import KindEstimate
+    from trtbench.workflows.sweep.plan import Plan
+    from trtbench.workflows.sweep.run import Progress
 
 MOST_ROWS = 24
 """Rows of the live table; more would scroll off the screen."""

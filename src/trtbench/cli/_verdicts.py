@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from trtbench.domain.result import Finding, Verdict
-    from trtbench.workflows.compare import Compared
+    from trtbench.workflows.compare.compare import Compared
 
 _STYLES = {"faster": "green", "slower": "red", "same": "cyan", "unclear": "yellow"}
 _DESIGNS = {

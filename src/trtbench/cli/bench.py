@@ -80,8 +80,8 @@ def command(**flags: Any) -> None:
       trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
       trtbench bench model.onnx --executor ssh --hosts hosts.toml --need gpu=Orin
     """
-    from trtbench.workflows.bench import run_bench
-    from trtbench.workflows.config import load_config, open_store
+    from trtbench.workflows.measure.bench import run_bench
+    from trtbench.workflows.request.config import load_config, open_store
 
     config = load_config(store=flags["store"])
     spec = spec_from_flags(flags, config)
@@ -105,7 +105,7 @@ def command(**flags: Any) -> None:
 def spec_from_flags(flags: dict[str, Any], config: Any) -> Any:
     """Make the spec of a run from the flags of a measuring command."""
     from trtbench.runtimes import RUNTIMES
-    from trtbench.workflows.spec import run_spec
+    from trtbench.workflows.request.spec import run_spec
 
     if flags["runtime"] is not None:
         RUNTIMES.load(flags["runtime"])  # a wrong name is said before a missing file is
@@ -129,7 +129,7 @@ def spec_from_flags(flags: dict[str, Any], config: Any) -> Any:
 def conduct_from_flags(flags: dict[str, Any], config: Any, spec: Any, talk: Any) -> Any:
     """Make, from the same flags, how the job is carried out."""
     from trtbench.units import bytes_from_text, seconds_from_text
-    from trtbench.workflows.bench import Conduct
+    from trtbench.workflows.request.conduct import Conduct
 
     timeout = flags["timeout"] or config.defaults.timeout
     limit = flags["memory_limit"]

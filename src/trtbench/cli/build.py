@@ -23,8 +23,8 @@ from trtbench.cli._shapes import InputShapeCommand, input_shape_from_text
 if TYPE_CHECKING:
     from trtbench.domain.artefact import Artefact
     from trtbench.domain.spec import BuildSpec
-    from trtbench.workflows.bench import Conduct
-    from trtbench.workflows.progress import Listener
+    from trtbench.workflows.request.conduct import Conduct
+    from trtbench.workflows.request.progress import Listener
 
 
 def _shape_option(end: str, what: str) -> Any:
@@ -137,7 +137,7 @@ def command(**flags: Any) -> None:
       trtbench build model.onnx --workspace 4GiB --dry-run
       trtbench build model.onnx -r tensorrt-rtx --target sm_86,sm_89
     """
-    from trtbench.workflows.build import run_build
+    from trtbench.workflows.make.build import run_build
 
     spec, config = _spec(flags)
     if flags["dry_run"]:
@@ -154,8 +154,8 @@ def command(**flags: Any) -> None:
 
 def _spec(flags: dict[str, Any]) -> tuple[BuildSpec, Any]:
     from trtbench.units import bytes_from_text
-    from trtbench.workflows.build import build_spec
-    from trtbench.workflows.config import load_config
+    from trtbench.workflows.make.build import build_spec
+    from trtbench.workflows.request.config import load_config
 
     config = load_config()
     spec = build_spec(
@@ -191,7 +191,7 @@ def _profiles(texts: tuple[str, ...]) -> list[dict[str, tuple[int, ...]]]:
 
 def _conduct(flags: dict[str, Any], config: Any, spec: BuildSpec, talk: Listener) -> Conduct:
     from trtbench.units import seconds_from_text
-    from trtbench.workflows.bench import Conduct
+    from trtbench.workflows.request.conduct import Conduct
 
     return Conduct(
         python=flags["python"] or config.python_for(spec.runtime),

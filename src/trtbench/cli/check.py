@@ -21,9 +21,9 @@ from trtbench.cli._task_flags import TaskCommand, settings_from_flags
 from trtbench.errors import BrokenRuleError, UsageError
 
 if TYPE_CHECKING:
-    from trtbench.workflows.bench import Conduct
-    from trtbench.workflows.check import Asked, Checked
-    from trtbench.workflows.check_layers import LayersChecked
+    from trtbench.workflows.check.layers import LayersChecked
+    from trtbench.workflows.check.values import Asked, Checked
+    from trtbench.workflows.request.conduct import Conduct
 
 
 IMAGES_TASK = "classification"
@@ -105,10 +105,10 @@ def command(reference: str, candidates: tuple[str, ...], **flags: Any) -> None:
     """
     from trtbench.analysis.check_rules import rule_from_text
     from trtbench.cli._screen import Talk, say
-    from trtbench.workflows.check import run_check
-    from trtbench.workflows.check_files import join_checks, write_check
-    from trtbench.workflows.config import load_config, open_store
-    from trtbench.workflows.failure import refuse_failed
+    from trtbench.workflows.check.check import run_check
+    from trtbench.workflows.check.check_files import join_checks, write_check
+    from trtbench.workflows.measure.failure import refuse_failed
+    from trtbench.workflows.request.config import load_config, open_store
 
     config = load_config(store=flags["store"])
     rules = [rule_from_text(text) for text in flags["rules"]]
@@ -135,7 +135,7 @@ def command(reference: str, candidates: tuple[str, ...], **flags: Any) -> None:
 
 def asked_from_flags(flags: dict[str, Any]) -> Asked:
     """Make what a check is asked to do."""
-    from trtbench.workflows.check import Asked, Inputs
+    from trtbench.workflows.check.values import Asked, Inputs
 
     if flags["inputs"] and flags["images"]:
         raise UsageError("--inputs and --images exclude each other")
@@ -177,7 +177,7 @@ def side_flags(flags: dict[str, Any]) -> dict[str, Any]:
 def conduct_from_flags(flags: dict[str, Any], timeout: str | None, talk: Any) -> Conduct:
     """Make how the jobs are carried out."""
     from trtbench.units import seconds_from_text
-    from trtbench.workflows.bench import Conduct
+    from trtbench.workflows.request.conduct import Conduct
 
     text = flags["timeout"] or timeout
     return Conduct(
@@ -207,7 +207,7 @@ def _layers(
 ) -> list[LayersChecked]:  # fmt: skip
     if not flags["layers"]:
         return []
-    from trtbench.workflows.check_layers import run_layers
+    from trtbench.workflows.check.layers import run_layers
 
     return [
         run_layers(

@@ -22,8 +22,9 @@ from trtbench.cli._options import (
 from trtbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from trtbench.workflows.compare import Asked, Compared
-    from trtbench.workflows.config import Config
+    from trtbench.workflows.compare.compare import Compared
+    from trtbench.workflows.compare.sides import Asked
+    from trtbench.workflows.request.config import Config
 
 
 @click.command("compare", short_help="Which of two is faster, and how sure is that.")
@@ -54,8 +55,8 @@ def command(baseline: str, candidates: tuple[str, ...], **flags: Any) -> None:
       trtbench compare --selftest model.onnx
     """
     from trtbench.cli._screen import Talk
-    from trtbench.workflows.compare import compare, selftest
-    from trtbench.workflows.config import load_config, open_store
+    from trtbench.workflows.compare.compare import compare, selftest
+    from trtbench.workflows.request.config import load_config, open_store
 
     config = load_config(store=flags["store"])
     store = open_store(config)
@@ -82,7 +83,7 @@ def command(baseline: str, candidates: tuple[str, ...], **flags: Any) -> None:
 def asked_from_flags(flags: dict[str, Any]) -> Asked:
     """Make what a comparison is asked to do."""
     from trtbench.units import fraction_from_text
-    from trtbench.workflows.compare import LAUNCHES, Asked
+    from trtbench.workflows.compare.sides import LAUNCHES, Asked
 
     launches = flags["launches"] or LAUNCHES
     names = ("batch", "warmup", "warmup_iterations", "until_steady", "duration", "iterations",
@@ -110,7 +111,7 @@ def asked_from_flags(flags: dict[str, Any]) -> Asked:
 def pair_conduct(flags: dict[str, Any], config: Config, talk: Any) -> Any:
     """Make how the jobs of a comparison are carried out."""
     from trtbench.units import seconds_from_text
-    from trtbench.workflows.bench import Conduct
+    from trtbench.workflows.request.conduct import Conduct
 
     timeout = flags["timeout"] or config.defaults.timeout
     return Conduct(
@@ -143,7 +144,7 @@ def _show(found: list[Compared], flags: dict[str, Any]) -> None:
 
 def _write(found: list[Compared], flags: dict[str, Any]) -> None:
     from trtbench.cli._screen import say
-    from trtbench.workflows.compare import compare_csv, csv_name, write_comparison
+    from trtbench.workflows.compare.compare import compare_csv, csv_name, write_comparison
 
     if flags["selftest"]:
         return

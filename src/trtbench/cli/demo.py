@@ -35,9 +35,9 @@ def command(output: Path, as_json: bool) -> None:
       trtbench demo -o /tmp/first-look
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.workflows.bench import Conduct
-    from trtbench.workflows.config import load_config, open_store
     from trtbench.workflows.demo import run_demo
+    from trtbench.workflows.request.conduct import Conduct
+    from trtbench.workflows.request.config import load_config, open_store
 
     config = load_config(store=str(output.absolute() / "store"))
     command_line = shlex.join(["trtbench", *sys.argv[1:]])

@@ -11,7 +11,7 @@ from trtbench.errors import EXIT_UNAVAILABLE
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from trtbench.workflows.doctor import Diagnosis, Group
+    from trtbench.workflows.look.doctor import Diagnosis, Group
 
 _STYLES = {"ok": "green", "missing": "yellow", "broken": "red", "info": "dim"}
 _PIPE_COLUMNS = 200
@@ -33,7 +33,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
     from rich.console import Console
 
     from trtbench.domain.codec import json_from_value
-    from trtbench.workflows.doctor import diagnose
+    from trtbench.workflows.look.doctor import diagnose
 
     with Console(stderr=True).status("looking around"):
         diagnosis = diagnose()

@@ -12,7 +12,7 @@ from trtbench.cli._task_flags import TaskCommand, settings_from_flags
 from trtbench.cli.check import conduct_from_flags, side_flags, side_options
 
 if TYPE_CHECKING:
-    from trtbench.workflows.evaluate import Evaluation
+    from trtbench.workflows.check.evaluate import Evaluation
 
 SHOWN_ROWS = 10
 
@@ -47,10 +47,10 @@ def command(models: tuple[str, ...], **flags: Any) -> None:
     """
     from trtbench.cli._screen import Talk, say
     from trtbench.units import fraction_from_text
-    from trtbench.workflows.config import load_config, open_store
-    from trtbench.workflows.evaluate import Asked, run_evaluation
-    from trtbench.workflows.evaluate_files import join, write_evaluation
-    from trtbench.workflows.failure import refuse_failed
+    from trtbench.workflows.check.evaluate import Asked, run_evaluation
+    from trtbench.workflows.check.evaluate_files import join, write_evaluation
+    from trtbench.workflows.measure.failure import refuse_failed
+    from trtbench.workflows.request.config import load_config, open_store
 
     config = load_config(store=flags["store"])
     store = open_store(config)
@@ -85,7 +85,7 @@ def _show(evaluation: Evaluation, flags: dict[str, Any]) -> None:
         click.echo(json_from_value(evaluation).decode(), nl=False)
         return
     from trtbench.cli._screen import result_console
-    from trtbench.workflows.evaluate_files import main_table, split_table, text_from_cell
+    from trtbench.workflows.check.evaluate_files import main_table, split_table, text_from_cell
 
     console = result_console()
     console.print(f"{evaluation.task} · {evaluation.data}", style="bold", markup=False)

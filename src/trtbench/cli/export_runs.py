@@ -56,9 +56,9 @@ def command(
       trtbench export-runs --to mlflow -o sqlite:///mlflow.db last
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.workflows.config import load_config, open_store
-    from trtbench.workflows.export_runs import export_runs
-    from trtbench.workflows.runs import list_runs
+    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.stored.export import export_runs
+    from trtbench.workflows.stored.runs import list_runs
 
     opened = open_store(load_config(store=store))
     entries = [opened.entry(name) for name in names] if names else list_runs(opened, **filters)

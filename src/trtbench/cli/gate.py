@@ -66,8 +66,13 @@ def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
     from trtbench.cli._screen import Talk
     from trtbench.cli.compare import asked_from_flags, pair_conduct
     from trtbench.units import fraction_from_text, seconds_from_text
-    from trtbench.workflows.config import load_config, open_store
-    from trtbench.workflows.gate import append_summary, gate, rules_from_file, write_gate_files
+    from trtbench.workflows.compare.gate import (
+        append_summary,
+        gate,
+        rules_from_file,
+        write_gate_files,
+    )
+    from trtbench.workflows.request.config import load_config, open_store
 
     rules = [rule_from_text(text) for text in flags["metrics"]]
     if flags["max_slowdown"]:
@@ -106,7 +111,7 @@ def _against(candidate: str, flags: dict[str, Any], store: Any, config: Any, ask
     if flags["against"] is not None:
         raise UsageError("--against and --baseline both name the baseline", fix="give one of them")
     from trtbench.cli._screen import say
-    from trtbench.workflows.history import baseline_run
+    from trtbench.workflows.stored.history import baseline_run
 
     chosen = baseline_run(flags["baseline"], candidate, store=store, config=config, asked=asked)
     say(f"baseline {flags['baseline']}: run {chosen}")

@@ -51,8 +51,8 @@ def command(model: str | None, **flags: Any) -> None:
     """
     from trtbench.cli._screen import say
     from trtbench.domain.codec import json_from_value
-    from trtbench.workflows.config import load_config, open_store
-    from trtbench.workflows.history import History, read_history, write_history
+    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.stored.history import History, read_history, write_history
 
     store = open_store(load_config(store=flags["store"]))
     names = ("runtime", "tag", "since", "until", "reference", "least")

@@ -12,7 +12,7 @@ from trtbench.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
     from trtbench.domain.result import RunRecord
-    from trtbench.workflows.import_ import Imported, ImportResult
+    from trtbench.workflows.importing.run import Imported, ImportResult
 
 MOST_SHOWN = 200
 """Unused files that are listed one by one; the rest are counted, and --json lists them all."""
@@ -65,8 +65,8 @@ def command(context: click.Context, /, **flags: Any) -> None:
     from trtbench.cli._screen import Talk, say
     from trtbench.store.place import is_url
     from trtbench.units import seconds_from_text
-    from trtbench.workflows.config import load_config, open_store
-    from trtbench.workflows.import_ import import_artefacts
+    from trtbench.workflows.importing.run import import_artefacts
+    from trtbench.workflows.request.config import load_config, open_store
 
     warmup = flags["warmup"]
     warmup_s = seconds_from_text(warmup) if warmup else None

@@ -14,7 +14,7 @@ from trtbench.errors import UsageError
 
 if TYPE_CHECKING:
     from trtbench.domain.result import Run
-    from trtbench.workflows.profile import LayerRow
+    from trtbench.workflows.measure.profile import LayerRow
 
 
 @click.command("profile", short_help="Time the layers of a model, or show those of a run.")
@@ -45,8 +45,8 @@ def command(**flags: Any) -> None:
       trtbench profile model.engine --top 10 --csv > layers.csv
       trtbench profile last --json
     """
-    from trtbench.workflows.config import load_config, open_store
-    from trtbench.workflows.profile import is_model_file, profile_model, stored_profile
+    from trtbench.workflows.measure.profile import is_model_file, profile_model, stored_profile
+    from trtbench.workflows.request.config import load_config, open_store
 
     config = load_config(store=flags["store"])
     if not is_model_file(flags["model"]) and not _looks_like_file(flags["model"]):
@@ -73,13 +73,13 @@ def command(**flags: Any) -> None:
 
 def _looks_like_file(name: str) -> bool:
     """A name with a model's ending is a file that is missing, not a run."""
-    from trtbench.host.models import SUFFIXES
+    from trtbench.models.identity import SUFFIXES
 
     return Path(name).suffix.lower() in SUFFIXES
 
 
 def _show(run: Run, flags: dict[str, Any]) -> None:
-    from trtbench.workflows.profile import layer_rows
+    from trtbench.workflows.measure.profile import layer_rows
 
     rows = layer_rows(run)
     if flags["as_json"]:

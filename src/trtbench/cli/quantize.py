@@ -121,8 +121,8 @@ def command(**flags: Any) -> None:
       trtbench quantize model.onnx --precision int8 --calibration photos/ --task classification
       trtbench quantize model.onnx --precision fp8 --calibration data.npz --python PATH
     """
-    from trtbench.workflows.config import load_config
-    from trtbench.workflows.quantize import quant_spec, run_quantize
+    from trtbench.workflows.make.quantize import quant_spec, run_quantize
+    from trtbench.workflows.request.config import load_config
 
     calibrated = flags["precision"] in ("int8", "fp8")
     spec = quant_spec(
@@ -154,7 +154,7 @@ _CALIBRATED_FLAGS = ("method", "percentile", "per_channel", "operators", "rest")
 def _data(flags: dict[str, Any]) -> Any:
     from trtbench.build.quantize_images import Preprocessing
     from trtbench.host.images import IMAGENET
-    from trtbench.workflows.quantize import Data
+    from trtbench.workflows.make.quantize import Data
 
     task = flags["task"]
     if task is not None:

@@ -42,7 +42,7 @@ def command(context: click.Context, /, store: str | None, as_json: bool, **filte
     context.obj = store
     if context.invoked_subcommand is not None:
         return
-    from trtbench.workflows.runs import list_runs
+    from trtbench.workflows.stored.runs import list_runs
 
     entries = list_runs(_store(store), **filters)
     if as_json:
@@ -133,7 +133,7 @@ def path(context: click.Context, name: str) -> None:
 def reindex(context: click.Context, folders: tuple[Path, ...]) -> None:
     """Make the index anew from the run directories; FOLDERS elsewhere are taken in too."""
     from trtbench.cli._screen import say
-    from trtbench.workflows.runs import reindex_store
+    from trtbench.workflows.stored.runs import reindex_store
 
     found, gone, problems = reindex_store(_store(context.obj), folders)
     say(f"{found} runs indexed, {gone} entries without a directory dropped")
@@ -144,7 +144,7 @@ def reindex(context: click.Context, folders: tuple[Path, ...]) -> None:
 
 
 def _store(folder: str | None) -> Store:
-    from trtbench.workflows.config import load_config, open_store
+    from trtbench.workflows.request.config import load_config, open_store
 
     return open_store(load_config(store=folder))
 

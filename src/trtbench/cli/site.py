@@ -27,9 +27,9 @@ def command(output: Path, title: str, store: str | None) -> None:
       trtbench site -o public --title "Vision models"
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.workflows.config import load_config, open_store
-    from trtbench.workflows.progress import Event
-    from trtbench.workflows.site import write_site
+    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.progress import Event
+    from trtbench.workflows.stored.site import write_site
 
     opened = open_store(load_config(store=store))
     with Talk("site") as talk:

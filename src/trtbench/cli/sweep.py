@@ -22,9 +22,9 @@ from trtbench.errors import EXIT_BROKEN, JobError, UsageError
 
 if TYPE_CHECKING:
     from trtbench.analysis.sweep import Chosen
-    from trtbench.workflows.config import Config
-    from trtbench.workflows.sweep_matrix import Matrix
-    from trtbench.workflows.sweep_result import Results
+    from trtbench.workflows.request.config import Config
+    from trtbench.workflows.sweep.matrix import Matrix
+    from trtbench.workflows.sweep.result import Results
 
 FILES = (".toml", ".yaml", ".yml")
 
@@ -90,7 +90,7 @@ def command(context: click.Context, /, models: tuple[str, ...], **flags: Any) ->
       trtbench sweep --resume sweeps/resnet18-20261115-120000
       trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
     """
-    from trtbench.workflows.config import load_config, open_store
+    from trtbench.workflows.request.config import load_config, open_store
 
     config = load_config(store=flags["store"])
     if flags["resume"] is not None:
@@ -103,8 +103,8 @@ def command(context: click.Context, /, models: tuple[str, ...], **flags: Any) ->
     if flags["dry_run"]:
         _show_plan(matrix, store, config, lenient=lenient, as_json=flags["as_json"])
         return
-    from trtbench.workflows.sweep import start_sweep
-    from trtbench.workflows.sweep_plan import plan_sweep
+    from trtbench.workflows.sweep.plan import plan_sweep
+    from trtbench.workflows.sweep.run import start_sweep
 
     plan_sweep(matrix, config=config, lenient=lenient)  # what has no meaning leaves no folder
     folder = flags["output"] or _folder(matrix)
@@ -113,7 +113,7 @@ def command(context: click.Context, /, models: tuple[str, ...], **flags: Any) ->
 
 
 def _matrix(models: tuple[str, ...], flags: dict[str, Any]) -> Matrix:
-    from trtbench.workflows.sweep_matrix import (
+    from trtbench.workflows.sweep.matrix import (
         Matrix,
         matrix_from_file,
         matrix_from_preset,
@@ -182,9 +182,9 @@ def _carry_out(
     from trtbench.cli._screen import say
     from trtbench.cli._sweep_screen import Board, show_chosen, show_results
     from trtbench.units import bytes_from_text, seconds_from_text
-    from trtbench.workflows.bench import Conduct
-    from trtbench.workflows.sweep import carry_out
-    from trtbench.workflows.sweep_result import results_from_sweep, write_results
+    from trtbench.workflows.request.conduct import Conduct
+    from trtbench.workflows.sweep.result import results_from_sweep, write_results
+    from trtbench.workflows.sweep.run import carry_out
 
     conduct = Conduct(
         command=shlex.join(["trtbench", *sys.argv[1:]]),
@@ -222,8 +222,8 @@ def _carry_out(
 
 
 def _chosen(results: Results, flags: dict[str, Any]) -> Chosen:
+    from trtbench.analysis.conditions import condition_from_text
     from trtbench.analysis.sweep import TIMES, choose, quantities
-    from trtbench.analysis.where import condition_from_text
 
     names = quantities(results.rows)
     if flags["best"] not in names:
@@ -251,8 +251,8 @@ def _json(results: Results, folder: Path, chosen: Chosen | None) -> str:
 def _show_plan(matrix: Matrix, store: Any, config: Config, *, lenient: bool, as_json: bool) -> None:
     from trtbench.cli._sweep_screen import show_plan
     from trtbench.domain.codec import json_from_value
-    from trtbench.workflows.sweep_estimate import estimate
-    from trtbench.workflows.sweep_plan import plan_sweep
+    from trtbench.workflows.sweep.estimate import estimate
+    from trtbench.workflows.sweep.plan import plan_sweep
 
     plan = plan_sweep(matrix, config=config, lenient=lenient)
     kinds = estimate(plan, store=store, config=config)

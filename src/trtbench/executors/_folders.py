@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from trtbench.errors import StoreError
-from trtbench.host.models import sha256_of
+from trtbench.models.identity import sha256_of
 
 CACHE_VARIABLE = "TRTBENCH_CACHE"
 """Names the folder where a machine keeps the models that it was sent."""

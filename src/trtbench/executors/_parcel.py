@@ -11,7 +11,7 @@ from trtbench.domain.spec import RunSpec, Value
 from trtbench.errors import InputError
 from trtbench.executors._folders import place_blob
 from trtbench.executors._request import Request
-from trtbench.host.models import sha256_of
+from trtbench.models.identity import sha256_of
 
 MODEL, OTHER, INPUTS = "model", "other", "inputs"
 

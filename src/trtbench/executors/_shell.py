@@ -58,7 +58,7 @@ class Shell:
 
     def far(self, *words: str, source: Path | None = None, target: Path | None = None) -> str:
         """Have a small service done there; gives what it printed."""
-        command = self._python("-m", "trtbench.executors._far", *words)
+        command = self._python("-m", "trtbench.executors._ssh_services", *words)
         limit_s = COPY_S if source or target else COMMAND_S
         return self._run(command, source=source, target=target, limit_s=limit_s)
 

@@ -12,9 +12,9 @@ from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.errors import UsageError
 from trtbench.registry import Registry
 from trtbench.report.document import Document, Section
-from trtbench.report.facts import summarize_all
 from trtbench.report.failures import section_from_failures
 from trtbench.report.labels import model_name
+from trtbench.report.run_facts import summarize_all
 from trtbench.report.toolkit_files import report
 
 SECTIONS = Registry("trtbench.report.sections", noun="section")

@@ -17,8 +17,8 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Run
 from trtbench.domain.samples import Column, LayerProfile
 from trtbench.report.csv_lines import csv_from_lines
-from trtbench.report.facts import summary_of
 from trtbench.report.labels import model_name
+from trtbench.report.run_facts import summary_of
 
 TOP_LAYERS = 10
 

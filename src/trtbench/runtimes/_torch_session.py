@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.errors import InputError
-from trtbench.host.torch_models import LoadedModel
+from trtbench.models.torch_models import LoadedModel
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery
 from trtbench.runtimes._session import Arrays, Spans
 

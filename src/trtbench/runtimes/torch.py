@@ -11,7 +11,7 @@ from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
 from trtbench.host.cuda import index_of
-from trtbench.host.torch_models import INSTALL, LoadedModel, import_torch, load_model
+from trtbench.models.torch_models import INSTALL, LoadedModel, import_torch, load_model
 from trtbench.runtimes._protocols import (
     PROFILE_AN_ENGINE,
     SERIAL,

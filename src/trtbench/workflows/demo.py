@@ -14,13 +14,15 @@ from trtbench.data import demo_file
 from trtbench.domain.result import Comparison, Fact, Run, RunRecord, Score, Scores
 from trtbench.domain.spec import RunSpec
 from trtbench.store.store import Store
-from trtbench.workflows.bench import Conduct, run_bench
-from trtbench.workflows.compare import Asked, Compared, compare
-from trtbench.workflows.config import Config
-from trtbench.workflows.infer import infer, write_scores
-from trtbench.workflows.progress import Event
-from trtbench.workflows.report import write_report
-from trtbench.workflows.spec import run_spec
+from trtbench.workflows.compare.compare import Compared, compare
+from trtbench.workflows.compare.sides import Asked
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.infer import infer, write_scores
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.progress import Event
+from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.stored.report import write_report
 
 MODELS = {"fp32": "digits.onnx", "int8": "digits.int8.onnx"}
 BATCHES = (1, 16)

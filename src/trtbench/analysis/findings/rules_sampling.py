@@ -8,7 +8,7 @@ import numpy as np
 
 from trtbench.analysis.findings.evidence import Evidence, known
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
-from trtbench.analysis.shape import Modes, modes, worst
+from trtbench.analysis.modes import Modes, modes, worst
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.samples import Column
 from trtbench.units import text_from_seconds

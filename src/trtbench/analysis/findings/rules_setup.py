@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
-from trtbench.analysis.shape import quantum
+from trtbench.analysis.modes import quantum
 from trtbench.domain.samples import EngineGraph
 
 SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}

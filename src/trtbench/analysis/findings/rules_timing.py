@@ -8,7 +8,7 @@ import numpy as np
 
 from trtbench.analysis.findings.evidence import Evidence, known
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
-from trtbench.analysis.shape import quantum
+from trtbench.analysis.modes import quantum
 
 
 @rule(

@@ -11,7 +11,6 @@ from trtbench.build.builders._shapes import Ranges
 from trtbench.build.quantize_data import RANDOM
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import InputError, UsageError
-from trtbench.host.models import sha256_of
 from trtbench.host.tensorrt_calibrate import (
     CacheKey,
     CalibrationData,
@@ -20,6 +19,7 @@ from trtbench.host.tensorrt_calibrate import (
 )
 from trtbench.host.tensorrt_config import make_profile
 from trtbench.host.tensorrt_network import inputs_of
+from trtbench.models.identity import sha256_of
 
 if TYPE_CHECKING:
     from trtbench.build.builders._python_api import Work

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, Picture, Section, Text, table_from_rows
-from trtbench.report.facts import headline_summary, joules_per_item
 from trtbench.report.headings import MEDIAN_HEADING, METRIC_HEADING, RUN_HEADING, SIZE_HEADING
 from trtbench.report.labels import file_stem, labels_from_runs
 from trtbench.report.numbers import (
@@ -21,7 +20,8 @@ from trtbench.report.numbers import (
     text_from_duration,
     text_from_number,
 )
-from trtbench.report.readings import Reading, readings_from_run
+from trtbench.report.run_facts import headline_summary, joules_per_item
+from trtbench.report.run_scores import Reading, readings_from_run
 from trtbench.units import text_from_bytes
 
 ORDER = 80

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
-from trtbench.report.facts import headline_summary, summary_of
-from trtbench.report.facts import joules_per_item as joules_per_item
 from trtbench.report.headings import NETWORK_HEADING
 from trtbench.report.labels import network_name, precision_name
 from trtbench.report.numbers import (
@@ -17,6 +15,8 @@ from trtbench.report.numbers import (
     text_from_duration,
     text_from_number,
 )
+from trtbench.report.run_facts import headline_summary, summary_of
+from trtbench.report.run_facts import joules_per_item as joules_per_item
 
 ORDER = 77
 

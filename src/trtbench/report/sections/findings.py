@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trtbench.domain.result import Run
 from trtbench.report.document import Section
-from trtbench.report.gathering import gather
+from trtbench.report.finding_list import gather
 from trtbench.report.labels import labels_from_runs
 
 ORDER = 20

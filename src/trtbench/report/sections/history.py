@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 from trtbench.domain.result import Run
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
-from trtbench.report.facts import headline_summary, headline_title
 from trtbench.report.headings import CHANGE_HEADING, ID_HEADING, MEDIAN_HEADING
 from trtbench.report.labels import model_name, precision_name, shortened
 from trtbench.report.machine import facts_from_environment
@@ -18,6 +17,7 @@ from trtbench.report.numbers import (
     text_from_duration,
     unit_for_seconds,
 )
+from trtbench.report.run_facts import headline_summary, headline_title
 
 ORDER = 88
 

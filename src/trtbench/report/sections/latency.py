@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtbench.domain.result import Run
+from trtbench.report.box_plots import MOST_BOXES, speed_blocks
 from trtbench.report.charts import (
     Axis,
     Bins,
@@ -17,11 +18,10 @@ from trtbench.report.charts import (
     Panel,
 )
 from trtbench.report.document import Block, Figure, Section, Text
-from trtbench.report.drawn import Drawn, drawn_from_runs, words_beyond
-from trtbench.report.facts import headline_summary, headline_title, measured, words_on_protocols
 from trtbench.report.numbers import text_from_duration
+from trtbench.report.picture_runs import Drawn, drawn_from_runs, words_beyond
+from trtbench.report.run_facts import headline_summary, headline_title, measured, words_on_protocols
 from trtbench.report.sampling import bin_edges, ecdf, view_of
-from trtbench.report.speed import MOST_BOXES, speed_blocks
 from trtbench.report.timeline import panel_from_run
 
 ORDER = 30

@@ -18,9 +18,9 @@ from trtbench.report.document import (
     table_from_rows,
 )
 from trtbench.report.headings import MEDIAN_HEADING
-from trtbench.report.kind_blocks import Name, kind_blocks
-from trtbench.report.kinds import shares
 from trtbench.report.labels import labels_from_runs, shortened
+from trtbench.report.layer_kind_blocks import Name, kind_blocks
+from trtbench.report.layer_kinds import shares
 from trtbench.report.numbers import (
     Unit,
     text_from_count,

@@ -8,8 +8,8 @@ from trtbench.analysis.summary import LEVEL
 from trtbench.domain.result import Run, RunRecord
 from trtbench.domain.spec import Length
 from trtbench.report.document import Section, Text
-from trtbench.report.facts import summary_of
 from trtbench.report.numbers import text_from_count
+from trtbench.report.run_facts import summary_of
 from trtbench.units import text_from_seconds
 
 ORDER = 95

@@ -10,10 +10,10 @@ from trtbench.analysis.scores import less_is_better
 from trtbench.domain.result import Run
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Figure, Section
-from trtbench.report.facts import headline_summary, headline_title
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import unit_for_seconds
-from trtbench.report.readings import Reading, readings_from_run
+from trtbench.report.run_facts import headline_summary, headline_title
+from trtbench.report.run_scores import Reading, readings_from_run
 from trtbench.units import text_from_bytes
 
 ORDER = 78

@@ -19,15 +19,6 @@ from trtbench.report.document import (
     Section,
     table_from_rows,
 )
-from trtbench.report.facts import (
-    PHASES,
-    headline_column,
-    headline_summary,
-    headline_title,
-    measured,
-    summary_of,
-    words_on_protocols,
-)
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import (
@@ -37,6 +28,15 @@ from trtbench.report.numbers import (
     text_from_count,
     text_from_duration,
     unit_for_seconds,
+)
+from trtbench.report.run_facts import (
+    PHASES,
+    headline_column,
+    headline_summary,
+    headline_title,
+    measured,
+    summary_of,
+    words_on_protocols,
 )
 
 ORDER = 40

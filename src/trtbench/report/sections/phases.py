@@ -15,10 +15,10 @@ from trtbench.report.document import (
     Section,
     table_from_rows,
 )
-from trtbench.report.facts import PHASES, overlapping, summary_of
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import Unit, common_unit, text_from_duration, unit_for_seconds
+from trtbench.report.run_facts import PHASES, overlapping, summary_of
 
 ORDER = 50
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.result import Run
 from trtbench.report.document import Card, Cards, Cell, Heading, Section, Text, table_from_rows
-from trtbench.report.facts import PHASES, headline_summary, summary_of, words_on_protocols
-from trtbench.report.gathering import gather
+from trtbench.report.finding_list import gather
 from trtbench.report.headings import (
     BATCH_HEADING,
     ID_HEADING,
@@ -34,6 +33,7 @@ from trtbench.report.numbers import (
     text_from_duration,
     text_from_number,
 )
+from trtbench.report.run_facts import PHASES, headline_summary, summary_of, words_on_protocols
 from trtbench.units import text_from_bytes
 
 ORDER = 10

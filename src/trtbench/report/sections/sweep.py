@@ -9,13 +9,6 @@ import numpy as np
 from trtbench.domain.result import Run
 from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
-from trtbench.report.facts import (
-    headline_column,
-    headline_summary,
-    headline_title,
-    summary_of,
-    words_on_protocols,
-)
 from trtbench.report.headings import (
     BATCH_HEADING,
     ID_HEADING,
@@ -25,7 +18,6 @@ from trtbench.report.headings import (
     RUNTIME_HEADING,
     SIZE_HEADING,
 )
-from trtbench.report.kind_blocks import PRECISIONS
 from trtbench.report.labels import (
     labels_from_runs,
     network_name,
@@ -33,6 +25,7 @@ from trtbench.report.labels import (
     protocol_name,
     shortened,
 )
+from trtbench.report.layer_kind_blocks import PRECISIONS
 from trtbench.report.numbers import (
     MISSING,
     Unit,
@@ -42,7 +35,14 @@ from trtbench.report.numbers import (
     text_from_number,
     unit_for_seconds,
 )
-from trtbench.report.readings import readings_from_run
+from trtbench.report.run_facts import (
+    headline_column,
+    headline_summary,
+    headline_title,
+    summary_of,
+    words_on_protocols,
+)
+from trtbench.report.run_scores import readings_from_run
 from trtbench.units import text_from_bytes
 
 ORDER = 75

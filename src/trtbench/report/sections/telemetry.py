@@ -10,10 +10,10 @@ from trtbench.domain.result import Run
 from trtbench.domain.samples import TelemetrySample
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Block, Cell, Figure, Heading, Section, table_from_rows
-from trtbench.report.facts import joules_per_item
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import MISSING, text_from_number
+from trtbench.report.run_facts import joules_per_item
 
 ORDER = 65
 

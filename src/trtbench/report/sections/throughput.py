@@ -15,7 +15,6 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
-from trtbench.report.facts import headline_summary, headline_title, summary_of
 from trtbench.report.headings import BATCH_HEADING, ID_HEADING, ITEMS_HEADING
 from trtbench.report.labels import (
     file_stem,
@@ -31,6 +30,7 @@ from trtbench.report.numbers import (
     text_from_number,
     unit_for_seconds,
 )
+from trtbench.report.run_facts import headline_summary, headline_title, summary_of
 
 ORDER = 70
 

@@ -18,11 +18,11 @@ from trtbench.report.document import (
     Tone,
     table_from_rows,
 )
-from trtbench.report.gathering import gather
+from trtbench.report.finding_list import gather
 from trtbench.report.headings import CHANGE_HEADING, METRIC_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.numbers import text_from_change
-from trtbench.report.readings import readings_from_run
+from trtbench.report.run_scores import readings_from_run
 
 ORDER = 5
 

@@ -13,10 +13,10 @@ from trtbench.analysis.comparability import BLOCKING_CONDITIONS
 from trtbench.analysis.history import Series
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scalar, gpu_of
-from trtbench.report.facts import PHASES, headline_column, summary_of
 from trtbench.report.labels import model_name, network_name, precision_name
 from trtbench.report.machine import facts_from_environment
-from trtbench.report.readings import readings_from_run
+from trtbench.report.run_facts import PHASES, headline_column, summary_of
+from trtbench.report.run_scores import readings_from_run
 
 MOST_POINTS = 400
 """Of a series of samples: as many as a screen has room for."""

@@ -18,12 +18,12 @@ from trtbench.domain.spec import (
     Warmup,
     batch_from_shapes,
 )
-from trtbench.host.models import SUFFIXES, model_ref
+from trtbench.models.identity import SUFFIXES, model_ref
 from trtbench.trtexec.log import LogRun
 from trtbench.workflows.importing.agree import warmup_ms_of
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import Draft
-from trtbench.workflows.importing.told import first, number
+from trtbench.workflows.importing.metadata import first, number
 
 _MODEL_FLAGS = ("--loadEngine", "--onnx", "--deploy", "--model", "--uff", "--saveEngine")
 _MODEL_OPTIONS = ("Load engine", "Model", "Prototxt", "Uff", "loadEngine", "onnx", "deploy", "uff")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, near_miss
-from trtbench.host.models import sha256_of
+from trtbench.models.identity import sha256_of
 from trtbench.store.directory import RECORD
 from trtbench.trtexec.sniff import HEAD_BYTES, kind_of
 

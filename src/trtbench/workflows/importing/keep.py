@@ -22,7 +22,7 @@ from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import Part, data_of
 from trtbench.workflows.importing.match import Draft
-from trtbench.workflows.runs import describe_run
+from trtbench.workflows.stored.runs import describe_run
 
 ORIGIN = "import.json"
 """Where a run came from: its files with their hashes, by which it is known again."""

@@ -21,7 +21,7 @@ from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.trtexec.profile import profiles_from_json
 from trtbench.trtexec.times import TimesFile, read_times
 from trtbench.workflows.importing.find import Found, plain
-from trtbench.workflows.importing.told import log_from_metadata
+from trtbench.workflows.importing.metadata import log_from_metadata
 
 MOST_TEXT_BYTES = 512 * 2**20
 """A log or a JSON document above this is refused; times files are read piece by piece."""

@@ -29,8 +29,7 @@ from trtbench.workflows.importing.asked import batch_of, spec_from_told
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import Draft
 from trtbench.workflows.importing.measured import edge_tensors, graph_of, layers_of, times_of
-from trtbench.workflows.importing.printed import numbers_of
-from trtbench.workflows.importing.told import (
+from trtbench.workflows.importing.metadata import (
     first,
     gpu_from_device,
     gpu_from_log,
@@ -38,6 +37,7 @@ from trtbench.workflows.importing.told import (
     log_from_config,
     log_from_metadata,
 )
+from trtbench.workflows.importing.printed import numbers_of
 
 _FAILED = "trtexec ended with FAILED and named no error"
 _OF_THE_BUILD = ("typing", "tf32", "precision")

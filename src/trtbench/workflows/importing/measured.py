@@ -26,7 +26,7 @@ from trtbench.workflows.importing.agree import warmup_ms_of
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import data_of, series_of
 from trtbench.workflows.importing.match import Draft
-from trtbench.workflows.importing.told import number
+from trtbench.workflows.importing.metadata import number
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _SERIES = {"latency": "latency", "enqueue": "enqueue", "compute": "gpu", "end_to_end": "end_to_end"}

@@ -8,7 +8,7 @@ from typing import Any
 from trtbench.domain.result import Scalar
 from trtbench.trtexec.reported import reported_from_log
 from trtbench.workflows.importing.match import Draft
-from trtbench.workflows.importing.told import number
+from trtbench.workflows.importing.metadata import number
 
 _TOOLKIT_COLUMNS = {
     "latency": "latency",

@@ -1,0 +1,55 @@
+"""Serve a machine that was reached by ssh: ``python -m trtbench.executors._ssh_services``.
+
+``missing SHA...`` prints the contents that are not here, ``keep SHA`` takes one from standard
+input, ``place FOLDER`` a request, ``pack FOLDER`` writes a folder to standard output, and
+``remove FOLDER`` deletes one. The working folder is the one this machine keeps things in.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from trtbench.domain.codec import json_from_value
+from trtbench.executors._folders import blob, keep_blob, pack
+from trtbench.executors._parcel import parcel_from_bytes, place_parcel
+
+_CHUNK = 1 << 20
+
+
+def main(arguments: list[str]) -> int:
+    """Do one service."""
+    verb, *names = arguments
+    here = Path.cwd()
+    if verb == "missing":
+        gone = [name for name in names if not blob(here, name).is_file()]
+        sys.stdout.write("".join(f"{name}\n" for name in gone))
+    elif verb == "keep":
+        keep_blob(here, names[0], iter(lambda: sys.stdin.buffer.read(_CHUNK), b""))
+    elif verb == "place":
+        folder = here / names[0]
+        request = place_parcel(
+            parcel_from_bytes(sys.stdin.buffer.read()), cache=here, folder=folder
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "request.json").write_bytes(json_from_value(request))
+    elif verb == "pack":
+        folder = here / names[0]
+        left = folder / "left"
+        left.mkdir()
+        for name in ("run", "error.json"):
+            if (folder / name).exists():
+                (folder / name).rename(left / name)
+        pack(left, folder / "left.tar")
+        with open(folder / "left.tar", "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+    elif verb == "remove":
+        shutil.rmtree(here / names[0], ignore_errors=True)
+    else:
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

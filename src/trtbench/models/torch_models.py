@@ -1,0 +1,128 @@
+"""PyTorch models ready to be called, from the same sources that exporting knows."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from trtbench.domain.conversion import ExportSpec
+from trtbench.domain.spec import TensorSpec
+from trtbench.errors import TrtbenchError, UnavailableError
+from trtbench.models.torch_sources import ZOOS, Source, load_source
+
+INSTALL = "pip install torch torchvision, or --python PATH of an interpreter that has it"
+
+_NAMED = re.compile(rf"({'|'.join(ZOOS)}):(.+)")
+_FLAGS = {
+    "--trust": "--opt trust=on",
+    "--factory ": "--opt factory=",
+    "--weights ": "--opt weights=",
+}
+"""Flags of export as one writes them where they are options of a runtime."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A module in evaluation mode, on the CPU, and what is known about its inputs."""
+
+    module: Any
+    kind: str
+    """``torchvision``, ``TorchScript``, ``ExportedProgram``, ``state dict``, ..."""
+    inputs: tuple[TensorSpec, ...]
+    """Shapes are empty where nothing tells them."""
+    notes: tuple[str, ...] = ()
+
+
+def is_named(source: str) -> bool:
+    """Tell a model of a library (``torchvision:resnet18``) from a file."""
+    return _NAMED.fullmatch(source) is not None
+
+
+def import_torch() -> Any:
+    """Import PyTorch, or say how to get it."""
+    try:
+        return importlib.import_module("torch")
+    except ModuleNotFoundError:
+        raise UnavailableError("PyTorch is not installed here", fix=INSTALL) from None
+    except Exception as problem:  # a broken installation fails in many ways
+        raise UnavailableError(
+            "PyTorch is installed and cannot be imported", facts={"reason": problem}, fix=INSTALL
+        ) from None
+
+
+def load_model(
+    source: str,
+    *,
+    weights: str = "default",
+    trust: bool = False,
+    factory: str | None = None,
+    folder: str | None = None,
+) -> LoadedModel:
+    """Load what export would load under the same name."""
+    torch = import_torch()
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)  # last, so that nothing installed is shadowed
+    spec = ExportSpec(source=source, output="", weights=weights, trust=trust, factory=factory)
+    try:
+        found = load_source(spec, torch=torch)
+    except TrtbenchError as problem:
+        problem.fix = _in_options(problem.fix)
+        raise
+    module = found.model if found.program is not None else found.model.eval()
+    return LoadedModel(
+        module=module, kind=found.kind, inputs=_inputs(found, module), notes=found.notes
+    )
+
+
+def _in_options(fix: str | None) -> str | None:
+    for flag, option in _FLAGS.items():
+        fix = fix.replace(flag, option) if fix else fix
+    return fix
+
+
+def _inputs(found: Source, module: Any) -> tuple[TensorSpec, ...]:
+    if found.program is not None:
+        return _program_inputs(found.program)
+    names = _names(found, module)
+    if found.inputs:
+        return tuple(
+            TensorSpec(
+                name=each.name or name,
+                dtype=each.dtype or "float32",
+                shape=tuple("batch" if dim < 0 else dim for dim in each.shape),
+            )
+            for name, each in zip(names, found.inputs, strict=False)
+        )
+    return tuple(TensorSpec(name=name, dtype="float32", shape=()) for name in names)
+
+
+def _program_inputs(program: Any) -> tuple[TensorSpec, ...]:
+    values = {
+        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
+    }
+    return tuple(
+        TensorSpec(
+            name=name,
+            dtype=str(values[name].dtype).removeprefix("torch."),
+            shape=tuple(dim if isinstance(dim, int) else str(dim) for dim in values[name].shape),
+        )
+        for name in program.graph_signature.user_inputs
+        if values.get(name) is not None
+    )
+
+
+def _names(found: Source, module: Any) -> list[str]:
+    """Name the arguments that a call must give."""
+    if found.kind == "TorchScript":  # which numbers names that repeat: x.1 is the caller's x
+        return [value.debugName().split(".")[0] for value in list(module.graph.inputs())[1:]]
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):
+        return ["input"]
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in plain and p.default is inspect.Parameter.empty]
+    return names or ["input"]

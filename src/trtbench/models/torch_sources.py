@@ -1,0 +1,317 @@
+"""PyTorch models by name or by file, loaded without running strangers' code unasked."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import sys
+import urllib.error
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trtbench.domain.conversion import ExportSpec, InputShape
+from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError, near_miss
+from trtbench.host.versions import library_versions
+from trtbench.models.identity import sha256_of
+from trtbench.models.torch_pickle import archive_kind, modules_named
+
+DOWNLOAD_WORDS = (
+    "urlopen",
+    "HTTP Error",
+    "Name or service",
+    "resolve",
+    "Connection",
+    "huggingface",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A model that was loaded, and what is known of it."""
+
+    kind: str
+    model: Any
+    program: Any = None
+    """The ExportedProgram it came from."""
+    inputs: tuple[InputShape, ...] = ()
+    """Shapes to export with when nobody says."""
+    sha256: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> int | None:
+        parameters = getattr(self.model, "parameters", None)
+        return sum(int(p.numel()) for p in parameters()) if parameters else None
+
+
+def load_source(spec: ExportSpec, *, torch: Any) -> Source:
+    """Load what ``spec.source`` names."""
+    zoo, colon, name = spec.source.partition(":")
+    if colon and zoo in ZOOS:
+        return ZOOS[zoo](name, spec, torch)
+    if colon and not Path(spec.source).exists() and "/" not in zoo and len(zoo) > 1:
+        guess = near_miss(zoo, ZOOS)
+        raise UsageError(
+            f"there is no source of models called {zoo!r}",
+            facts={"known": ", ".join(ZOOS)},
+            fix=f"did you mean {guess}:{name}?" if guess else None,
+        )
+    return _checkpoint(Path(spec.source), spec, torch)
+
+
+def _torchvision(name: str, spec: ExportSpec, torch: Any) -> Source:
+    models = _library("torchvision.models", "torchvision")
+    weights = "DEFAULT" if spec.weights == "default" else None
+    try:
+        model = _downloaded(spec, lambda: models.get_model(name, weights=weights))
+    except (ValueError, KeyError):
+        raise _unknown_model(name, models.list_models()) from None
+    size = _crop(models, name)
+    shape = InputShape(name=None, shape=(-1, 3, size, size))
+    return Source(kind="torchvision", model=_with_weights(model, spec, torch), inputs=(shape,))
+
+
+def _crop(models: Any, name: str) -> int:
+    """The size a network was trained for, from the transforms of its weights."""
+    try:
+        weights = models.get_model_weights(name).DEFAULT
+        crop = weights.transforms.keywords["crop_size"]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return 224
+    return int(crop[0] if isinstance(crop, (list, tuple)) else crop)
+
+
+def _timm(name: str, spec: ExportSpec, torch: Any) -> Source:
+    timm = _library("timm", "timm")
+    if not timm.is_model(name.partition(".")[0]):
+        raise _unknown_model(name, timm.list_models())
+    model = _downloaded(spec, lambda: timm.create_model(name, pretrained=spec.weights == "default"))
+    size = tuple(getattr(model, "pretrained_cfg", {}).get("input_size") or (3, 224, 224))
+    shape = InputShape(name=None, shape=(-1, *size))
+    return Source(kind="timm", model=_with_weights(model, spec, torch), inputs=(shape,))
+
+
+def _ultralytics(name: str, spec: ExportSpec, torch: Any) -> Source:
+    if spec.weights == "none":
+        name = name.removesuffix(".pt") + ".yaml"
+    else:
+        name = name if name.endswith(".pt") else f"{name}.pt"
+        _demand_trust(spec, name, {"ultralytics"})
+    path = spec.weights if spec.weights not in ("default", "none") else name
+    return _yolo(path, spec)
+
+
+def _yolo(path: str, spec: ExportSpec) -> Source:
+    ultralytics = _library("ultralytics", "ultralytics")
+    try:
+        model = _downloaded(spec, lambda: ultralytics.YOLO(path).model)
+    except FileNotFoundError as problem:
+        raise InputError(f"Ultralytics has no model {path}", facts={"reason": problem}) from None
+    model = model.float().eval()
+    if hasattr(model, "fuse"):
+        model = model.fuse(verbose=False)
+    for part in model.modules():  # heads give one tensor instead of what training needs
+        if hasattr(part, "export") and hasattr(part, "format"):
+            part.export, part.format = True, "onnx"
+            part.dynamic = True
+    size = int(getattr(model, "args", {}).get("imgsz", 640) if _has_args(model) else 640)
+    channels = int(
+        getattr(model, "yaml", {}).get("channels", getattr(model, "yaml", {}).get("ch", 3))
+    )
+    shape = InputShape(name="images", shape=(-1, channels, size, size))
+    file = Path(path)
+    return Source(
+        kind="ultralytics",
+        model=model,
+        inputs=(shape,),
+        sha256=sha256_of(file) if file.is_file() else None,
+        notes=() if path.endswith(".yaml") else (f"{path} is a pickle and was trusted",),
+    )
+
+
+def _has_args(model: Any) -> bool:
+    return isinstance(getattr(model, "args", None), dict)
+
+
+ZOOS: dict[str, Callable[[str, ExportSpec, Any], Source]] = {
+    "torchvision": _torchvision,
+    "timm": _timm,
+    "ultralytics": _ultralytics,
+}
+"""Sources that are written ``name:model``."""
+
+
+def _checkpoint(path: Path, spec: ExportSpec, torch: Any) -> Source:
+    if not path.is_file():
+        raise InputError(
+            f"there is no file {path}",
+            fix="a model by name is written torchvision:resnet18, timm:... or ultralytics:...",
+        )
+    kind = archive_kind(path)
+    digest = sha256_of(path)
+    if kind == "ExportedProgram":
+        program = torch.export.load(str(path))
+        return Source(kind=kind, model=program.module(), program=program, sha256=digest)
+    if kind == "TorchScript":
+        return Source(kind=kind, model=torch.jit.load(str(path), "cpu"), sha256=digest)
+    weights = _weights_only(path, torch)
+    if weights is not None:
+        model = _from_factory(spec, weights, path)
+        return Source(kind="state dict", model=model, sha256=digest)
+    return _pickled(path, spec, torch, digest)
+
+
+def _pickled(path: Path, spec: ExportSpec, torch: Any, digest: str) -> Source:
+    """Load a whole module, which runs whatever code the file names."""
+    named = modules_named(path)
+    _demand_trust(spec, path.name, named)
+    if "ultralytics" in named:
+        return _yolo(str(path), spec)
+    try:
+        loaded = torch.load(str(path), map_location="cpu", weights_only=False)
+    except (ImportError, AttributeError) as problem:
+        raise InputError(
+            f"{path.name} needs code that is not here",
+            facts={"reason": problem, "names": ", ".join(sorted(named))},
+            fix="run where the module's code can be imported",
+        ) from None
+    except Exception as problem:  # a damaged pickle may raise anything
+        raise InputError(
+            f"{path.name} is not a PyTorch file, or it is damaged", facts={"reason": problem}
+        ) from None
+    if isinstance(loaded, dict):
+        loaded = next((loaded[key] for key in ("ema", "model") if loaded.get(key)), loaded)
+    if not isinstance(loaded, torch.nn.Module):
+        raise InputError(f"{path.name} holds no module", facts={"it holds": type(loaded).__name__})
+    note = f"{path.name} is a pickle and was trusted"
+    return Source(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
+
+
+def _demand_trust(spec: ExportSpec, name: str, named: set[str]) -> None:
+    if spec.trust:
+        return
+    raise UsageError(
+        f"{name} is a pickle: loading it can run any code",
+        facts={"it names": ", ".join(sorted(named)) or "nothing that can be told"},
+        fix="--trust, if you know where it comes from; or save a state dict and give --factory",
+    )
+
+
+def _weights_only(path: Path, torch: Any) -> dict[str, Any] | None:
+    """Read tensors and nothing else; ``None`` when the file holds anything more."""
+    try:
+        loaded = torch.load(str(path), map_location="cpu", weights_only=True)
+    except Exception:  # the caller finds out what else it is
+        return None
+    for key in ("state_dict", "model_state_dict", "model"):
+        if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
+            loaded = loaded[key]
+    if not isinstance(loaded, dict) or not loaded:
+        return None
+    if not all(isinstance(value, torch.Tensor) for value in loaded.values()):
+        return None
+    return {str(key).removeprefix("module."): value for key, value in loaded.items()}
+
+
+def _from_factory(spec: ExportSpec, weights: dict[str, Any], path: Path) -> Any:
+    if spec.factory is None:
+        raise UsageError(
+            f"{path.name} holds weights without the module they belong to",
+            facts={"tensors": len(weights), "first": next(iter(weights))},
+            fix="--factory package.module:function names what makes the module",
+        )
+    module_name, colon, function = spec.factory.partition(":")
+    if not colon:
+        raise UsageError("--factory is written package.module:function")
+    try:
+        make = getattr(importlib.import_module(module_name), function)
+    except (ImportError, AttributeError) as problem:
+        raise UsageError(
+            f"--factory {spec.factory} cannot be imported", facts={"reason": problem}
+        ) from None
+    return _loaded(make(), weights, path)
+
+
+def _with_weights(model: Any, spec: ExportSpec, torch: Any) -> Any:
+    """Put the user's own weights into a model known by name."""
+    if spec.weights in ("default", "none"):
+        return model
+    path = Path(spec.weights)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}", fix="--weights default, none or a file")
+    weights = _weights_only(path, torch)
+    if weights is None:
+        raise InputError(
+            f"{path.name} is not a state dict",
+            fix="torch.save(model.state_dict(), 'weights.pt')",
+        )
+    return _loaded(model, weights, path)
+
+
+def _loaded(model: Any, weights: dict[str, Any], path: Path) -> Any:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as problem:
+        lines = [line.strip() for line in str(problem).splitlines()]
+        raise InputError(
+            f"{path.name} does not fit the model",
+            facts={"reason": lines[1] if len(lines) > 1 else lines[0]},
+        ) from None
+    return model
+
+
+def _downloaded(spec: ExportSpec, make: Callable[[], Any]) -> Any:
+    """Make a model, and say so when its weights cannot be had."""
+    try:
+        return make()
+    except (TrtbenchError, ValueError, KeyError, FileNotFoundError):
+        raise
+    except (urllib.error.URLError, OSError, RuntimeError, ConnectionError) as problem:
+        if spec.weights == "none" or not _is_download(problem):
+            raise
+        raise InputError(
+            "the weights cannot be downloaded",
+            facts={"source": spec.source, "reason": str(problem).strip().splitlines()[0]},
+            fix="--weights none exports with random weights; --weights FILE takes your own",
+        ) from None
+
+
+def _is_download(problem: BaseException) -> bool:
+    text = f"{type(problem).__name__} {problem}".lower()
+    return isinstance(problem, urllib.error.URLError) or any(
+        word.lower() in text for word in DOWNLOAD_WORDS
+    )
+
+
+def _library(module: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except (ImportError, RuntimeError, OSError) as problem:
+        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        if "torchvision::" in reason:  # its operators did not load: built for another PyTorch
+            raise _mismatch(reason) from None
+        raise UnavailableError(
+            f"{package} cannot be imported in this interpreter",
+            facts={"interpreter": sys.executable, "reason": reason},
+            fix=f"{shlex.quote(sys.executable)} -m pip install {package}",
+        ) from None
+
+
+def _mismatch(reason: str) -> UnavailableError:
+    """Two packages that must be of one release are not: neither is missing."""
+    found = library_versions(("torch", "torchvision"))
+    return UnavailableError(
+        "torchvision was built for another PyTorch than the one that is installed",
+        facts={"interpreter": sys.executable, **found, "reason": reason},
+        fix=f"{shlex.quote(sys.executable)} -m pip install --force-reinstall torch torchvision, "
+        "both from one index",
+    )
+
+
+def _unknown_model(name: str, known: list[str]) -> UsageError:
+    guess = near_miss(name, known)
+    return UsageError(
+        f"there is no model called {name!r}", fix=f"did you mean {guess}?" if guess else None
+    )

@@ -1,0 +1,44 @@
+"""What is known of an artefact's bytes beside its runs: scores and checks, by hash, in the store.
+
+Runs of the same bytes that are measured after an evaluation find it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trtbench.domain.result import Run, Scores
+from trtbench.errors import write_error
+from trtbench.store.directory import SCORES
+from trtbench.store.sidecar import kept_value
+from trtbench.store.store import Store
+
+FOLDER = "judged"
+
+
+def judged_folder(store: Store, sha256: str) -> Path:
+    """Where the store keeps what was found out about these bytes; made when it is not there."""
+    folder = store.root / FOLDER / sha256
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+    return folder
+
+
+def known_folders(run: Run, store: Store) -> Sequence[Path]:
+    """Where to look for what is known of a run's bytes: beside it, then by their hash."""
+    sha256 = run.record.spec.model.sha256
+    by_hash = store.root / FOLDER / sha256 if sha256 else None
+    return [each for each in (run.path, by_hash) if each is not None and each.is_dir()]
+
+
+def known_scores(run: Run, store: Store) -> dict[str, object]:
+    """Scores that were taken of a run's bytes before it was measured; none of other bytes."""
+    sha256 = run.record.spec.model.sha256
+    path = store.root / FOLDER / (sha256 or "none") / SCORES
+    kept = kept_value(path, Scores)
+    if kept is None or kept.sha256 != sha256:
+        return {}
+    return {score.metric: score for score in kept.scores}

@@ -1,0 +1,161 @@
+"""What a check leaves on disk: its numbers, its tables, the worst inputs, and rows for reports."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trtbench.domain.codec import json_from_value
+from trtbench.errors import write_error
+from trtbench.store.judged import judged_folder
+from trtbench.store.store import Store
+from trtbench.tasks._feed import open_feed
+
+if TYPE_CHECKING:
+    from trtbench.workflows.check.values import Candidate, Checked, Ran
+
+CHECK_JSON, CHECK_MD = "check.json", "check.md"
+BESIDE = "checks.json"
+"""In the directory of a run: what its report shows as numeric checks."""
+
+TELLING = (
+    "close", "max_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "argmax_match",
+    "top5_agreement", "kl", "nan", "inf",
+)  # fmt: skip
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+def write_worst(
+    first: Ran, other: Ran, candidate: Candidate, folder: Path, *, number: int
+) -> list[Path]:
+    """Save the inputs a candidate is worst on, with what both sides made of them."""
+    items: dict[int, str] = {}
+    for check in candidate.checks:
+        items |= {worst.item: worst.name for worst in check.worst}
+    if not items:
+        return []
+    source = open_feed(first.feed, first.outcome.inputs, spec=first.spec)
+    paths = []
+    stem = _UNSAFE.sub("_", Path(candidate.side.model.name).stem)
+    target = folder / "worst"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for item, name in items.items():
+            path = target / f"{stem}-{number}-{_UNSAFE.sub('_', name)[-80:]}.npz"
+            arrays = {f"input/{k}": v for k, v in source.prepare(source.load(item)).items()}
+            for side, ran in (("reference", first), ("candidate", other)):
+                rows = ran.chunks.rows(item, item + 1)
+                arrays |= {f"{side}/{key}": value[0] for key, value in rows.items()}
+            np.savez(path, **arrays)  # type: ignore[arg-type]
+            paths.append(path)
+    except OSError as problem:
+        raise write_error(target, problem) from None
+    return paths
+
+
+def write_check(checked: Checked, folder: Path) -> list[Path]:
+    """Write everything as JSON, and the tables toolkit 002 printed as Markdown."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / CHECK_JSON, folder / CHECK_MD]
+        paths[0].write_bytes(json_from_value(checked))
+        paths[1].write_text("\n".join(markdown(checked)) + "\n")
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+    return paths
+
+
+def markdown(checked: Checked) -> list[str]:
+    """The tables of a check."""
+    lines = [f"# Check against {checked.reference.model.name}", "", f"On {checked.inputs}.", ""]
+    head = ("Candidate", "Output", "Equality %", "Max abs", "Mean abs", "RMSE", "Rel. L2",
+            "SQNR dB", "Cosine", "NaN", "Inf", "Argmax match %")  # fmt: skip
+    lines += [_row(head), _row(["---"] * len(head))]
+    for candidate in checked.candidates:
+        for check in candidate.checks:
+            match = check.classes.argmax_match if check.classes else None
+            numbers = (check.max_abs, check.mean_abs, check.rmse, check.rel_l2, check.sqnr_db)
+            lines.append(_row([
+                candidate.side.model.name, check.output, _percent(check.close),
+                *(_number(each) for each in numbers), _number(check.cosine, digits=6),
+                str(check.nan), str(check.inf), _percent(match),
+            ]))  # fmt: skip
+    first = next((check for each in checked.candidates for check in each.checks), None)
+    if first is not None:
+        lines += ["", f"Equality: share of all elements with |t - r| <= {first.atol:g} + "
+                  f"{first.rtol:g} |r|; r is the reference."]  # fmt: skip
+    lines += ["", *(f"- {each.model} could not be run: {each.reason}" for each in checked.failed)]
+    for candidate in checked.candidates:
+        for check in candidate.checks:
+            if check.classes is not None:
+                lines += ["", f"## {candidate.side.model.name}, {check.output}", ""]
+                lines += _ranks(check.classes.ranks)
+    return lines
+
+
+def join_checks(checked: Checked, store: Store) -> list[str]:
+    """Put each candidate's numbers beside every stored run of the same bytes; gives their ids.
+
+    They are kept by hash too, for runs that are measured later.
+    """
+    joined = []
+    for candidate in checked.candidates:
+        sha256 = candidate.side.model.sha256
+        rows = [
+            {
+                "output": check.output,
+                "reference": checked.reference.model.name,
+                **_ordered(check.numbers()),
+                **({"note": check.note} if check.note else {}),
+            }
+            for check in candidate.checks
+        ]
+        if sha256 is None:
+            continue
+        with contextlib.suppress(OSError):
+            (judged_folder(store, sha256) / BESIDE).write_bytes(json_from_value(rows))
+        for entry in store.index.find(kind="run"):
+            if entry.sha256 != sha256:
+                continue
+            with contextlib.suppress(OSError):  # a run on a disk that is gone is no reason to fail
+                (store.path(entry) / BESIDE).write_bytes(json_from_value(rows))
+                joined.append(entry.id)
+    return joined
+
+
+def _ordered(numbers: Mapping[str, float | int | None]) -> dict[str, float | int]:
+    """What is known, the most telling first: tables end before the rest."""
+    names = [*TELLING, *(name for name in numbers if name not in TELLING)]
+    known = {name: numbers.get(name) for name in names if name not in ("equality", "nonfinite")}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _ranks(rows: Sequence[object]) -> list[str]:
+    from trtbench.analysis.check_classes import RankRow
+
+    head = ("Rank", "MAE", "MAE sorted", "Disagreement %", "Disagreement, clear places %")
+    lines = [_row(head), _row(["---"] * len(head))]
+    for row in rows:
+        assert isinstance(row, RankRow)
+        lines.append(_row([
+            str(row.rank), _number(row.mae), _number(row.mae_sorted), _percent(row.disagree),
+            _percent(row.disagree_clear),
+        ]))  # fmt: skip
+    return lines
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.4g}"
+
+
+def _number(value: float | None, *, digits: int = 4) -> str:
+    return "–" if value is None else f"{value:.{digits}g}"

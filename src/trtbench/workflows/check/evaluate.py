@@ -1,0 +1,328 @@
+"""How right are models, and how fast on the same data in the same pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.pass_times import Split, split_from_columns
+from trtbench.domain.feed import Feed, InferOutcome
+from trtbench.domain.result import FailedRun, Scalar, Score, Scores
+from trtbench.domain.spec import ModelRef, RunSpec, Value
+from trtbench.errors import InputError, UsageError
+from trtbench.executors.local import check_interpreter
+from trtbench.host.chunks import Chunks
+from trtbench.runtimes._stream import TIMES
+from trtbench.store.directory import read_record
+from trtbench.store.store import Store
+from trtbench.tasks import TASKS
+from trtbench.tasks._contract import Judgement, Predicted, completed
+from trtbench.tasks._feed import open_feed
+from trtbench.workflows.check.check import side_spec
+from trtbench.workflows.measure.failure import Failed, Failures
+from trtbench.workflows.measure.infer import stream
+from trtbench.workflows.measure.model_notes import stamps_of_engine
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.progress import Event
+from trtbench.workflows.request.spec import pick
+
+WARMUP = 0.1
+"""Part of the batches, at the start, whose times do not count; their accuracy does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What an evaluation is asked to do, beyond its models."""
+
+    task: str
+    settings: Mapping[str, Scalar]
+    limit: int | None = None
+    open_batch: int | None = None
+    """Batch for models that leave theirs open, where ``flags`` ask for none."""
+    warmup: float = WARMUP
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    """Of all models, as ``run_spec`` takes them."""
+    runtimes: Sequence[str | None] = (None,)
+    pythons: Sequence[str | None] = (None,)
+
+
+class Evaluated(Value, frozen=True, kw_only=True):
+    """One model: how right, how fast, how large."""
+
+    label: str
+    model: ModelRef
+    runtime: str
+    scores: tuple[Score, ...]
+    split: Split
+    items: int
+    batch: int
+    load_s: float
+    layers: int | None = None
+    parameters: int | None = None
+    versions: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+    def score(self, metric: str) -> Score | None:
+        return next((each for each in self.scores if each.metric == metric), None)
+
+
+class TableValue(Value, frozen=True, kw_only=True):
+    """A table of a task, as JSON has it."""
+
+    id: str
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Scalar, ...], ...]
+
+
+class PictureValue(Value, frozen=True, kw_only=True):
+    """A picture of the worst cases."""
+
+    path: str
+    title: str
+    model: int | None = None
+
+
+class Evaluation(Value, frozen=True, kw_only=True):
+    """What an evaluation found."""
+
+    task: str
+    data: str
+    method: str
+    models: tuple[Evaluated, ...]
+    inputs_sha256: str
+    tables: tuple[TableValue, ...] = ()
+    pictures: tuple[PictureValue, ...] = ()
+    notes: tuple[str, ...] = ()
+    joined: dict[str, tuple[str, ...]] = {}
+    """Runs of the same bytes that now carry the scores, by model."""
+    failed: tuple[Failed, ...] = ()
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Everything worth saying, once: what is true of the data, then what of single models."""
+        own = [
+            note if note in self.notes or len(self.models) == 1 else f"{model.label}: {note}"
+            for model in self.models
+            for note in model.notes
+        ]
+        return tuple(dict.fromkeys([*self.notes, *own]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passed:
+    """One model's pass over the data."""
+
+    spec: RunSpec
+    label: str
+    outcome: InferOutcome
+    chunks: Chunks
+    split: Split
+
+
+def run_evaluation(
+    names: Sequence[str],
+    *,
+    store: Store,
+    config: Config,
+    asked: Asked,
+    output: Path,
+    conduct: Conduct | None = None,
+    runs: Sequence[str] = (),
+) -> Evaluation:
+    """Run every model over the data and judge them all.
+
+    Runs that shall be joined later must be of the same bytes: that is looked at first.
+    """
+    conduct = conduct or Conduct()
+    if not names:
+        raise UsageError("an evaluation needs a model", fix="trtbench eval MODEL --task NAME")
+    task = TASKS.load(asked.task)
+    asked = replace(asked, settings=completed(task.FLAGS, asked.settings))
+    feed = Feed(
+        kind="task",
+        task=asked.task,
+        settings=dict(asked.settings),
+        count=asked.limit,
+        open_batch=asked.open_batch,
+    )
+    specs = _specs(names, config=config, asked=asked)
+    refuse_other_bytes(runs, [spec.model for spec, _ in specs], store=store)
+    with store.scratch() as folder:
+        passes, failed = [], Failures(len(specs))
+        for number, (spec, python) in enumerate(specs):
+            with failed.collecting(names[number]):
+                passes.append(
+                    _pass(spec, python, number, len(specs), feed, folder, store, asked, conduct)
+                )
+        passes = _labelled(passes)
+        source = open_feed(feed, passes[0].outcome.inputs, spec=passes[0].spec)
+        models = [
+            Predicted(label=each.label, chunks=each.chunks, latency_s=each.split.item_s)
+            for each in passes
+        ]
+        judgement: Judgement = task.judge(source, models, asked.settings, folder=output)
+    evaluation = _evaluation(passes, judgement, asked)
+    return msgspec.structs.replace(evaluation, failed=tuple(failed.told))
+
+
+def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
+    """The scores of one model as runs keep them, with the hash of its bytes."""
+    count = f"{model.items} items of {Path(evaluation.data).name}, {evaluation.task}"
+    return Scores(sha256=model.model.sha256, scores=model.scores, data=count)
+
+
+def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store: Store) -> None:
+    """Refuse to join runs that measured other bytes than are evaluated."""
+    known = {model.sha256 for model in models}
+    for name in runs:
+        record = read_record(store.resolve(name))
+        if isinstance(record, FailedRun):
+            raise InputError(f"the run {record.id} did not finish", facts={"reason": record.reason})
+        if record.spec.model.sha256 not in known:
+            raise InputError(
+                "the run measured other bytes than are evaluated: they are not joined",
+                facts={
+                    "run": f"{record.spec.model.name}, sha256 {record.spec.model.sha256}",
+                    **{f"model {model.name}": f"sha256 {model.sha256}" for model in models},
+                },
+                fix="evaluate the file that was measured; a rebuilt engine is another one",
+            )
+
+
+def _specs(
+    names: Sequence[str], *, config: Config, asked: Asked
+) -> list[tuple[RunSpec, str | None]]:
+    found = []
+    for index, name in enumerate(names):
+        runtime = pick(asked.runtimes, index, len(names), what="-r")
+        spec = side_spec(name, runtime, config=config, flags=asked.flags)
+        python = pick(asked.pythons, index, len(names), what="--python")
+        python = python or config.python_for(spec.runtime)
+        if python is not None:
+            check_interpreter(python)
+        found.append((spec, python))
+    return found
+
+
+def _pass(
+    spec: RunSpec,
+    python: str | None,
+    number: int,
+    count: int,
+    feed: Feed,
+    folder: Path,
+    store: Store,
+    asked: Asked,
+    conduct: Conduct,
+) -> Passed:
+    def tell(done: float, text: str) -> None:
+        part = (number + done) / count
+        conduct.listen(Event(kind="stage", text=f"{spec.model.name}: {text}", done=part))
+
+    work = folder / f"model-{number}"
+    outcome = stream(
+        spec, feed, folder=work, store=store, decode=True,
+        conduct=replace(conduct, python=python), on_progress=tell,
+    )  # fmt: skip
+    with np.load(work / TIMES) as times:
+        columns = {name: times[name] for name in times.files}
+    return Passed(
+        spec=spec,
+        label=spec.model.name,
+        outcome=outcome,
+        chunks=Chunks(work),
+        split=split_from_columns(columns, warmup=asked.warmup),
+    )
+
+
+def _labelled(passes: list[Passed]) -> list[Passed]:
+    """Tell models of the same name apart by their runtime, else by their number."""
+    names = [each.label for each in passes]
+    if len(set(names)) == len(names):
+        return passes
+    fuller = [f"{each.label} ({each.spec.runtime})" for each in passes]
+    if len(set(fuller)) < len(fuller):
+        fuller = [f"{name} {place}" for place, name in enumerate(fuller, start=1)]
+    return [replace(each, label=name) for each, name in zip(passes, fuller, strict=True)]
+
+
+def _evaluation(passes: Sequence[Passed], judgement: Judgement, asked: Asked) -> Evaluation:
+    hashes = {each.outcome.inputs_sha256 for each in passes}
+    notes = list(judgement.notes)
+    if len(hashes) > 1:
+        notes.append(
+            "the models saw different tensors: their input sizes, or the libraries that prepare "
+            "images, differ"
+        )
+    sizes = {each.label: each.outcome.batch for each in passes}
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{label} {size}" for label, size in sizes.items())
+        notes.append(f"batches differ, so latencies per batch do not compare: {told}")
+    return Evaluation(
+        task=asked.task,
+        data=str(asked.settings.get("data")),
+        method=judgement.method,
+        models=tuple(
+            _evaluated(each, scores) for each, scores in zip(passes, judgement.scores, strict=True)
+        ),
+        inputs_sha256=passes[0].outcome.inputs_sha256,
+        tables=tuple(
+            TableValue(id=each.id, title=each.title, headings=each.headings, rows=each.rows)
+            for each in judgement.tables
+        ),
+        pictures=tuple(
+            PictureValue(path=str(each.path), title=each.title, model=each.model)
+            for each in judgement.pictures
+        ),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _evaluated(each: Passed, scores: tuple[Score, ...]) -> Evaluated:
+    layers, parameters = size_of(each.spec.model)
+    return Evaluated(
+        label=each.label,
+        model=each.spec.model,
+        runtime=each.spec.runtime,
+        scores=scores,
+        split=each.split,
+        items=each.outcome.items,
+        batch=each.outcome.batch,
+        load_s=each.outcome.load_s,
+        layers=layers,
+        parameters=parameters,
+        versions=each.outcome.versions,
+        notes=(*each.outcome.notes, *stamps_of_engine(each.spec.model)),
+    )
+
+
+def size_of(model: ModelRef) -> tuple[int | None, int | None]:
+    """Layers and parameters, as an ONNX file or the record beside an engine tells; else unknown."""
+    path = Path(model.path)
+    if model.format == "onnx":
+        from trtbench.build.onnx_read import read_onnx
+
+        try:
+            known = read_onnx(path)
+        except InputError:
+            return None, None
+        return len(known.nodes), known.parameters
+    try:
+        told = msgspec.json.decode((path.with_name(f"{path.name}.json")).read_bytes())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None, None
+    facts = told.get("facts", {}) if isinstance(told, dict) else {}
+    if not isinstance(facts, dict) or told.get("sha256") != model.sha256:
+        return None, None
+    layers, parameters = facts.get("layers"), facts.get("parameters")
+    return (
+        layers if isinstance(layers, int) else None,
+        parameters if isinstance(parameters, int) else None,
+    )

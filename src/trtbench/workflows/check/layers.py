@@ -1,0 +1,228 @@
+"""Where does it go wrong? The intermediate tensors of two ONNX files, ranked and drawn."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trtbench.analysis.inputs import has_rows
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.feed import LayerDrift, LayersOutcome, LayersSpec
+from trtbench.domain.job import PROGRESS_MARK, LayersJob
+from trtbench.domain.spec import RunSpec, TensorSpec, Value
+from trtbench.errors import InputError, JobError, UsageError, write_error
+from trtbench.executors.local import run_job
+from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
+from trtbench.report.document import Figure
+from trtbench.report.renderers.png import png_bytes
+from trtbench.store.store import Store
+from trtbench.tasks._feed import open_feed
+from trtbench.workflows.check.check import feed_of
+from trtbench.workflows.check.values import Asked
+from trtbench.workflows.measure.failure import raise_told
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.progress import Event
+from trtbench.workflows.request.spec import run_spec
+
+ITEMS = 8
+"""Inputs to look at layers with: drift hardly varies between inputs, tensors are large."""
+MOST_KEPT = 10
+KEEP_PART = 0.1
+"""A node is worth keeping when it adds at least this part of what the worst one adds."""
+PATIENCE_S = 24 * 3600.0
+NO_DRIFT = 1e-12
+"""Drawn in place of zero, which a logarithmic axis cannot show."""
+
+
+class LayersChecked(Value, frozen=True, kw_only=True):
+    """Drift along a network, and what to do about it."""
+
+    reference: str
+    candidate: str
+    outcome: LayersOutcome
+    keep: tuple[str, ...]
+    """Nodes worth keeping in FP32, the one that gains most first."""
+    files: tuple[str, ...] = ()
+
+    @property
+    def keep_flags(self) -> str:
+        """Ready to paste into ``trtbench quantize``."""
+        return " ".join(f"--keep {shlex.quote(name)}" for name in self.keep)
+
+
+def run_layers(
+    reference: str, candidate: str, *, store: Store, config: Config, output: Path, asked: Asked,
+    conduct: Conduct, number: int = 0, sides: Sequence[str] = (),
+) -> LayersChecked:  # fmt: skip
+    """Compare all tensors two ONNX files share, rank the drift, and draw it.
+
+    ``sides`` are all models of the check, one of which may record the range of its inputs.
+    """
+    for path in (reference, candidate):
+        if Path(path).suffix.lower() != ".onnx":
+            raise UsageError(
+                "--layers looks into ONNX files", facts={"given": path}, fix="leave --layers out"
+            )
+    spec = run_spec(reference, config=config, runtime="onnxruntime", **_flags(asked))
+    with store.scratch() as folder:
+        inputs = _write_inputs(spec, asked, folder, sides or (reference, candidate))
+        job = LayersSpec(
+            reference=str(Path(reference).absolute()),
+            candidate=str(Path(candidate).absolute()),
+            inputs=str(inputs),
+        )
+        outcome = _run(job, folder / "layers", conduct)
+    keep = worth_keeping(outcome.drifts)
+    files = _write(outcome, reference, candidate, output, keep, number=number)
+    return LayersChecked(
+        reference=reference,
+        candidate=candidate,
+        outcome=outcome,
+        keep=keep,
+        files=tuple(str(path) for path in files),
+    )
+
+
+def worth_keeping(drifts: Sequence[LayerDrift]) -> tuple[str, ...]:
+    """Nodes that add most drift of their own; those that lose finite values come first."""
+    broken = [each for each in drifts if each.diff.nonfinite]
+    first = min(broken, key=lambda each: each.position, default=None)
+    added = _added_by_owner(drifts)
+    least = KEEP_PART * max(added.values(), default=0.0)
+    chosen = sorted((name for name in added if added[name] >= least > 0), key=lambda n: -added[n])
+    if first is not None:
+        chosen.insert(0, first.owner or first.node)
+    return tuple(dict.fromkeys(chosen))[:MOST_KEPT]
+
+
+def _added_by_owner(drifts: Sequence[LayerDrift]) -> dict[str, float]:
+    """What each node and those computed with it added: the drift behind them less that before."""
+    before: dict[str, float] = {}
+    behind: dict[str, float] = {}
+    for each in drifts:
+        owner = each.owner or each.node
+        before.setdefault(owner, each.before or 0.0)
+        behind[owner] = max(behind.get(owner, 0.0), each.diff.rel_l2 or 0.0)
+    return {name: math.sqrt(max(0.0, behind[name] ** 2 - before[name] ** 2)) for name in behind}
+
+
+def _flags(asked: Asked) -> dict[str, Any]:
+    """Only what shapes the inputs matters: the graphs run on ONNX Runtime's CPU as written."""
+    return {key: asked.flags[key] for key in ("shapes", "batch") if key in asked.flags}
+
+
+def _write_inputs(spec: RunSpec, asked: Asked, folder: Path, sides: Sequence[str]) -> Path:
+    """Make the first few items of the check, all sides' inputs by the reference's names."""
+    from trtbench.build.onnx_file import load_onnx
+    from trtbench.build.onnx_read import input_specs
+
+    path = Path(spec.model.path)
+    tensors: tuple[TensorSpec, ...] = input_specs(load_onnx(path, weights=False))
+    feed, spec = feed_of(asked, [Path(side) for side in sides], spec)
+    source = open_feed(feed, tensors, spec=spec)
+    first = tensors[0].shape[0] if tensors[0].shape else None
+    size = first if isinstance(first, int) and first > 0 else 1
+    count = max(size, min(ITEMS, len(source.names)) // size * size)
+    if len(source.names) < count:
+        raise InputError(f"the model takes batches of {size}, and there are fewer inputs")
+    items = [source.prepare(source.load(index)) for index in range(count)]
+    arrays = {
+        t.name: np.stack([item[t.name] for item in items])
+        if has_rows(t, tensors)
+        else items[0][t.name]
+        for t in tensors
+    }
+    target = folder / "inputs.npz"
+    np.savez(target, **arrays)  # type: ignore[arg-type]
+    return target
+
+
+def _run(spec: LayersSpec, folder: Path, conduct: Conduct) -> LayersOutcome:
+    def hear(line: str) -> None:
+        if line.startswith(PROGRESS_MARK):
+            done, _, text = line.removeprefix(PROGRESS_MARK).partition(" ")
+            conduct.listen(Event(kind="stage", text=f"layers: {text}", done=float(done)))
+
+    end = run_job(
+        LayersJob(spec=spec),
+        folder=folder,
+        timeout_s=conduct.timeout_s or PATIENCE_S,
+        memory_bytes=conduct.memory_bytes,
+        on_stage=hear,
+    )
+    if not end.ok:
+        raise_told(end)
+        error = JobError(
+            "the layers could not be compared",
+            facts={"reason": end.error.message if end.error else end.signal or end.exit_status},
+        )
+        error.log_tail = end.log_tail
+        raise error
+    path = folder / "outcome.json"
+    return value_from_json(path.read_bytes(), LayersOutcome, where=str(path))
+
+
+def _write(
+    outcome: LayersOutcome,
+    reference: str,
+    candidate: str,
+    folder: Path,
+    keep: Sequence[str],
+    *,
+    number: int,
+) -> list[Path]:
+    stem = f"layers-{number}" if number else "layers"
+    figure = drift_figure(outcome, Path(reference).name, Path(candidate).name, keep, id=stem)
+    paths = [folder / f"{stem}.json", folder / f"{stem}.png", folder / f"{stem}-keep.txt"]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths[0].write_bytes(json_from_value(outcome))
+        paths[1].write_bytes(png_bytes(figure))
+        paths[2].write_text("".join(f"{name}\n" for name in keep))
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+    return paths
+
+
+def drift_figure(
+    outcome: LayersOutcome, reference: str, candidate: str, keep: Sequence[str], *, id: str
+) -> Figure:
+    """Drift along the network, and what every node added to it."""
+    usable = [each for each in outcome.drifts if each.diff.rel_l2 is not None]
+    x = tuple(float(each.position) for each in usable)
+    own = tuple(max(each.diff.rel_l2 or 0.0, NO_DRIFT) for each in usable)
+    kept = [each for each in usable if (each.owner or each.node) in keep and each.added]
+    added = Line(
+        name="added by a node worth keeping in FP32",
+        role="error",
+        x=tuple(float(each.position) for each in kept),
+        y=tuple(max(each.added or 0.0, NO_DRIFT) for each in kept),
+        style="both",
+    )
+    marks = tuple(
+        Mark(at=float(each.position), text=each.node)
+        for each in sorted(kept, key=lambda e: -(e.added or 0.0))[:3]
+    )
+    panel = Panel(
+        lines=(Line(name="drift", role="d2h", x=x, y=own, style="both"), added), marks=marks
+    )
+    caption = (
+        f"{len(outcome.drifts)} tensors of {reference} that {candidate} has too, "
+        f"{outcome.items} inputs, ONNX Runtime on the CPU without optimizations."
+    )
+    return Figure(
+        id=id,
+        title=f"Drift along the network: {candidate} against {reference}",
+        chart=Lines(
+            x=Axis(title="node of the reference"),
+            y=Axis(title="relative L2 difference", scale="log"),
+            panels=(panel,),
+        ),
+        caption=caption,
+    )

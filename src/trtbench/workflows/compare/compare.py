@@ -1,0 +1,322 @@
+"""Compare models, engines and stored runs, with a verdict that knows how sure it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from trtbench.analysis.comparability import blocking_reasons, differences
+from trtbench.analysis.deltas import TOOLKIT_000_HEADER, toolkit_000_rows
+from trtbench.analysis.stored_comparison import compare_apart
+from trtbench.analysis.verdict import (
+    MARGIN,
+    correct_for_many,
+    duet_comparison,
+    incomparable,
+    pair_effect,
+    verdict_from_effects,
+)
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.result import Comparison, FailedRun, Run, Verdict
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import InputError, UsageError, write_error
+from trtbench.models.torch_models import is_named
+from trtbench.report.csv_lines import csv_from_lines
+from trtbench.store.store import Store
+from trtbench.workflows.compare.drift import drift_remembered
+from trtbench.workflows.compare.duet import Duet, paired, pairs_of
+from trtbench.workflows.compare.findings import with_findings
+from trtbench.workflows.compare.sides import WARMUP, Asked, Sides
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import pick, run_spec
+
+MOST_STEM_BYTES = 100
+
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A comparison with the runs it rests on."""
+
+    baseline: Run
+    candidate: Run
+    comparison: Comparison
+    interference: tuple[float, float] | None = None
+    """How much slower each side was in turns than alone."""
+    mode: str = "stored runs"
+
+
+def compare(
+    baseline: str,
+    candidates: Sequence[str],
+    *,
+    store: Store,
+    config: Config,
+    asked: Asked | None = None,
+    conduct: Conduct | None = None,
+) -> list[Compared]:
+    """Compare each candidate with the baseline; many candidates are corrected for."""
+    asked, conduct = asked or Asked(), conduct or Conduct()
+    if not candidates:
+        raise UsageError(
+            "a comparison needs a candidate", fix="trtbench compare BASELINE CANDIDATE"
+        )
+    found = [
+        _compare_one(
+            baseline, candidate, number, len(candidates) + 1, store, config, asked, conduct
+        )
+        for number, candidate in enumerate(candidates, start=1)
+    ]
+    return _corrected(found)
+
+
+def comparison_from_runs(
+    baseline: Run,
+    candidate: Run,
+    *,
+    margin: float = MARGIN,
+    accept: Collection[str] = (),
+    interference: tuple[float, float] | None = None,
+    store: Store | None = None,
+) -> Comparison:
+    """Judge two stored runs: as a duet when they were measured in turn, else as measured apart.
+
+    A store may remember how far such runs lie apart by themselves.
+    """
+    design = paired(baseline, candidate)
+    if design is None:
+        records = (baseline.record, candidate.record)
+        drift = drift_remembered(store, *records) if store is not None else None
+        comparison = compare_apart(baseline, candidate, drift=drift, accept=accept, margin=margin)
+        return with_findings(comparison, baseline, candidate, accept, None)
+    headline = baseline.times.headline
+    reasons = blocking_reasons(
+        differences(baseline.record, candidate.record, accept=accept), metric=headline
+    )
+    if reasons or candidate.times.headline != headline:
+        reason = reasons or f"{headline} was not measured on both sides"
+        refused = incomparable(headline, reason=reason, design=design)
+        comparison = Comparison(
+            baseline=baseline.id, candidate=candidate.id, design=design, verdicts=(refused,)
+        )
+        return with_findings(comparison, baseline, candidate, accept, interference)
+    pairs = pairs_of(baseline, candidate, headline)
+    comparison = duet_comparison(
+        pairs,
+        baseline=baseline.id,
+        candidate=candidate.id,
+        metric=headline,
+        design=design,
+        margin=margin,
+    )
+    further = tuple(
+        verdict_from_effects(
+            [pair_effect(a, b, design=design) for a, b in pairs_of(baseline, candidate, name)],
+            metric=name,
+            design=design,
+            margin=margin,
+        )
+        for name in baseline.times.durations()
+        if name != headline and name in candidate.times.durations()
+    )
+    comparison = msgspec.structs.replace(comparison, verdicts=(*comparison.verdicts, *further))
+    return with_findings(comparison, baseline, candidate, accept, interference)
+
+
+def selftest(
+    model: str, *, store: Store, config: Config, asked: Asked, conduct: Conduct
+) -> Compared:
+    """Compare a model with itself: what it calls a difference here is the machine's."""
+    return _compare_one(model, model, 1, 2, store, config, asked, conduct)
+
+
+def compare_csv(baseline: Run, candidate: Run) -> str:
+    """The table toolkit 000 wrote."""
+    rows = toolkit_000_rows(baseline, candidate)
+    return csv_from_lines(TOOLKIT_000_HEADER, (row.cells() for row in rows))
+
+
+def write_comparison(compared: Compared, table: str, path: Path) -> Path:
+    """Write the table, and beside it the comparison with all its verdicts as JSON."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(table)
+        path.with_suffix(".json").write_bytes(json_from_value(compared.comparison))
+    except OSError as problem:
+        raise write_error(path, problem) from None
+    return path
+
+
+def csv_name(baseline: Run, candidate: Run) -> str:
+    """The file's name: both stems, unsafe characters replaced; a file system takes 255 bytes."""
+    stems = [Path(run.record.spec.model.name).stem for run in (baseline, candidate)]
+    safe = (_UNSAFE.sub("_", stem).encode()[:MOST_STEM_BYTES] for stem in stems)
+    return "_vs_".join(stem.decode(errors="ignore") for stem in safe) + ".csv"
+
+
+def _compare_one(
+    baseline: str,
+    candidate: str,
+    number: int,
+    count: int,
+    store: Store,
+    config: Config,
+    asked: Asked,
+    conduct: Conduct,
+) -> Compared:
+    stored = [stored_run(name, store) for name in (baseline, candidate)]
+    if stored[0] is not None and stored[1] is not None:
+        return _stored_comparison(stored[0], stored[1], asked, store)
+    runtimes = [pick(asked.runtimes, index, count, what="-r") for index in (0, number)]
+    pythons = [pick(asked.pythons, index, count, what="--python") for index in (0, number)]
+    if stored[0] is not None or stored[1] is not None:
+        return _against_stored(
+            (baseline, candidate), stored, runtimes, pythons, store, config, asked, conduct
+        )
+    specs = [
+        duet_spec(name, runtime, config=config, asked=asked)
+        for name, runtime in zip((baseline, candidate), runtimes, strict=True)
+    ]
+    interpreters = [
+        python or config.python_for(spec.runtime)
+        for python, spec in zip(pythons, specs, strict=True)
+    ]
+    sides = Sides(baseline=specs[0], candidate=specs[1], pythons=(interpreters[0], interpreters[1]))
+    return play_sides(sides, store=store, asked=asked, conduct=conduct)
+
+
+def play_sides(sides: Sides, *, store: Store, asked: Asked, conduct: Conduct) -> Compared:
+    """Measure two sides in turn until the answer is clear, here or where an executor says."""
+    if conduct.executor is None:
+        duet = make_duet(sides, store=store, asked=asked, conduct=conduct)
+        return _play_until_clear(duet, asked)
+    from trtbench.workflows.compare.remote import pair_elsewhere
+
+    first, second = pair_elsewhere(sides, store=store, asked=asked, conduct=conduct)
+    comparison = comparison_from_runs(first, second, margin=asked.margin, accept=asked.accept)
+    return Compared(baseline=first, candidate=second, comparison=comparison, mode=asked.mode)
+
+
+def make_duet(sides: Sides, *, store: Store, asked: Asked, conduct: Conduct) -> Duet:
+    """Prepare the launches of two sides, as asked."""
+    return Duet(
+        sides,
+        store=store,
+        conduct=conduct,
+        mode=asked.mode,
+        pairs=asked.pairs,
+        seed=asked.flags.get("seed", 0),
+    )
+
+
+def _play_until_clear(duet: Duet, asked: Asked) -> Compared:
+    """Measure, and double the launches while the answer is unclear and more are allowed."""
+    duet.play(asked.launches)
+    while duet.launches < asked.most_launches:
+        if headline_verdict(duet, margin=asked.margin).kind != "unclear":
+            break
+        duet.play(min(duet.launches, asked.most_launches - duet.launches))
+    return compared_from_duet(duet, asked)
+
+
+def headline_verdict(duet: Duet, *, margin: float = MARGIN) -> Verdict:
+    """Judge what has been measured so far."""
+    pairs = duet.columns(duet.headline)
+    effects = [pair_effect(a, b, design=duet.design) for a, b in pairs]
+    return verdict_from_effects(effects, metric=duet.headline, design=duet.design, margin=margin)
+
+
+def compared_from_duet(duet: Duet, asked: Asked) -> Compared:
+    """Keep both sides as runs and judge them."""
+    first, second = duet.keep()
+    comparison = comparison_from_runs(
+        first, second, margin=asked.margin, accept=asked.accept, interference=duet.interference()
+    )
+    return Compared(
+        baseline=first,
+        candidate=second,
+        comparison=comparison,
+        interference=duet.interference(),
+        mode=duet.mode,
+    )
+
+
+def duet_spec(name: str, runtime: str | None, *, config: Config, asked: Asked) -> RunSpec:
+    """Settle one side; without a word about warm-up it is short and fixed."""
+    spec = run_spec(name, config=config, runtime=runtime, profile=False, **asked.flags)
+    if asked.flags.get("warmup") is None and asked.flags.get("warmup_iterations") is None:
+        spec = msgspec.structs.replace(spec, warmup=WARMUP)
+    return spec
+
+
+def _stored_comparison(baseline: Run, candidate: Run, asked: Asked, store: Store) -> Compared:
+    comparison = comparison_from_runs(
+        baseline, candidate, margin=asked.margin, accept=asked.accept, store=store
+    )
+    return Compared(baseline=baseline, candidate=candidate, comparison=comparison)
+
+
+def _against_stored(
+    names: tuple[str, str],
+    stored: list[Run | None],
+    runtimes: list[str | None],
+    pythons: list[str | None],
+    store: Store,
+    config: Config,
+    asked: Asked,
+    conduct: Conduct,
+) -> Compared:
+    """Measure the side that is a file as the other one was, then compare runs measured apart."""
+    fresh = 0 if stored[0] is None else 1
+    known = stored[1 - fresh]
+    assert known is not None
+    flags = {**asked.flags, "launches": asked.launches}
+    if known.record.spec.batch is not None and flags.get("batch") is None:
+        flags["batch"] = known.record.spec.batch
+    runtime = runtimes[fresh]
+    spec = run_spec(names[fresh], config=config, runtime=runtime, profile=False, **flags)
+    python = pythons[fresh] or config.python_for(spec.runtime)
+    run = run_bench(spec, store=store, conduct=replace(conduct, python=python))
+    runs = (run, known) if fresh == 0 else (known, run)
+    return _stored_comparison(runs[0], runs[1], asked, store)
+
+
+def stored_run(name: str, store: Store) -> Run | None:
+    """Read a stored run when the name is one; a file of that name comes first."""
+    path = Path(name)
+    if is_named(name) or path.is_file() or (path.suffix and not path.is_dir() and "/" in name):
+        return None
+    if path.suffix and not path.exists():
+        return None
+    run = store.load(name)
+    if isinstance(run, FailedRun):
+        raise InputError(
+            f"the run {run.id} did not finish", facts={"reason": run.reason, "stage": run.stage}
+        )
+    return run
+
+
+def _corrected(found: list[Compared]) -> list[Compared]:
+    """Hold every candidate's headline to the stricter bar that several comparisons need."""
+    if len(found) < 2:
+        return found
+    heads = correct_for_many([each.comparison.verdicts[0] for each in found])
+    return [
+        Compared(
+            baseline=each.baseline,
+            candidate=each.candidate,
+            comparison=msgspec.structs.replace(
+                each.comparison, verdicts=(head, *each.comparison.verdicts[1:])
+            ),
+            interference=each.interference,
+            mode=each.mode,
+        )
+        for each, head in zip(found, heads, strict=True)
+    ]

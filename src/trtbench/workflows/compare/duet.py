@@ -1,0 +1,312 @@
+"""Measure two sides in turn, launch by launch, and keep each as an ordinary run."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.findings import findings_from_run
+from trtbench.domain.codec import value_from_json
+from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
+from trtbench.domain.result import DuetRef, Environment, Run, Scalar
+from trtbench.domain.samples import Column, join_launches
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import UsageError
+from trtbench.executors.local import Assignment, check_interpreter, run_jobs
+from trtbench.host.contention import counters_between, read_counters
+from trtbench.host.environment import read_environment
+from trtbench.runtimes import RUNTIMES
+from trtbench.store.directory import new_id, read_samples, write_record, write_samples
+from trtbench.store.store import Store
+from trtbench.workflows.compare.sides import PAIRS, Mode, PairDesign, Sides
+from trtbench.workflows.measure.failure import fail_job
+from trtbench.workflows.measure.launches import (
+    Launch,
+    cached_from_run,
+    hold_device,
+    record_from_launches,
+)
+from trtbench.workflows.measure.run_files import write_run_files
+from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
+from trtbench.workflows.request.progress import Event
+
+INTERFERENCE_LIMIT = 0.05
+"""How far taking turns may move a side from its time alone before the design is changed."""
+
+
+class Duet:
+    """Launches of two sides, measured in turn; more can be added until the answer is clear."""
+
+    def __init__(
+        self,
+        sides: Sides,
+        *,
+        store: Store,
+        conduct: Conduct,
+        mode: Mode = "auto",
+        pairs: int = PAIRS,
+        seed: int = 0,
+    ) -> None:
+        for python in sides.pythons:
+            if python is not None:
+                check_interpreter(python)
+        self.sides = sides
+        self.mode = _settled(mode, sides)
+        self.asked = mode
+        self._store, self._conduct = store, conduct
+        self._pairs, self._seed = pairs, seed
+        self._launches: tuple[list[Launch], list[Launch]] = ([], [])
+        self._played = 0
+        self._environment: Environment | None = None
+        self._contention: dict[str, Scalar] = {}
+
+    @property
+    def design(self) -> PairDesign:
+        return "launches" if self.mode == "launches" else "duet"
+
+    @property
+    def headline(self) -> str:
+        return self._launches[0][0].times.headline
+
+    @property
+    def launches(self) -> int:
+        return len(self._launches[0])
+
+    def columns(self, name: str = "host") -> list[tuple[Column, Column]]:
+        """The pairs of one column, launch by launch."""
+        first, second = self._launches
+        return [
+            (getattr(a.times, name), getattr(b.times, name))
+            for a, b in zip(first, second, strict=True)
+        ]
+
+    def play(self, launches: int) -> None:
+        """Measure so many more launches of both sides."""
+        specs = self.sides.both
+        devices = {RUNTIMES.load(spec.runtime).device(spec): spec for spec in specs}
+        with ExitStack() as held:
+            for _, spec in sorted(devices.items()):  # one order for all: no deadlock
+                held.enter_context(hold_device(spec, self._conduct))
+            if self._environment is None:
+                self._environment = read_environment(
+                    command=self._conduct.command, folder=Path.cwd()
+                )
+            before = read_counters()
+            goal = self.launches + launches
+            while self.launches < goal:
+                self._tell(goal)
+                self._play_once()
+                self._reconsider()
+            self._contention = counters_between(before, read_counters())
+
+    def interference(self) -> tuple[float, float] | None:
+        """How much slower each side is in turns than alone, as fractions; ``None`` if not known."""
+        if self.mode == "launches" or not self.launches:
+            return None
+        found = []
+        for launches in self._launches:
+            ratios = [
+                float(np.median(each.times.host)) / each.outcome.facts.solo_median_s - 1
+                for each in launches
+                if each.times.host is not None and each.outcome.facts.solo_median_s
+            ]
+            found.append(float(np.median(ratios)) if ratios else 0.0)
+        return (found[0], found[1])
+
+    def keep(self) -> tuple[Run, Run]:
+        """Store each side as a run of its own; the two name their duet."""
+        name = secrets.token_hex(6)
+        first = self._keep_side(0, name)
+        second = self._keep_side(1, name)
+        return first, second
+
+    def _play_once(self) -> None:
+        number = self._played
+        self._played += 1
+        with self._store.scratch() as folder:
+            if self.mode == "launches":
+                # A B, then B A: whatever drifts steadily hits both alike.
+                order = (0, 1) if number % 2 == 0 else (1, 0)
+                found = {side: self._alone(side, number, folder / str(side)) for side in order}
+            elif self.mode == "one-process":
+                job = DuetJob(
+                    sides=self.sides.both, pairs=self._pairs, seed=self._seed, launch=number
+                )
+                self._run([Assignment(job=job, folder=folder, python=self.sides.pythons[0])])
+                found = {side: _collect(folder / f"side-{side}") for side in (0, 1)}
+            else:
+                found = self._lock_step(number, folder)
+        for side in (0, 1):
+            self._launches[side].append(found[side])
+
+    def _alone(self, side: int, number: int, folder: Path) -> Launch:
+        job = BenchJob(spec=self.sides.both[side], launch=number)
+        self._run([Assignment(job=job, folder=folder, python=self.sides.pythons[side])])
+        return _collect(folder)
+
+    def _lock_step(self, number: int, folder: Path) -> dict[int, Launch]:
+        ends = socket.socketpair()
+        try:
+            self._run(
+                [
+                    Assignment(
+                        job=DuetJob(
+                            sides=self.sides.both,
+                            mine=side,
+                            pairs=self._pairs,
+                            seed=self._seed,
+                            launch=number,
+                        ),
+                        folder=folder / str(side),
+                        python=self.sides.pythons[side],
+                        channel=ends[side].fileno(),
+                    )
+                    for side in (0, 1)
+                ]
+            )
+        finally:
+            for end in ends:
+                end.close()
+        return {side: _collect(folder / str(side) / f"side-{side}") for side in (0, 1)}
+
+    def _run(self, assignments: list[Assignment]) -> None:
+        longest = max(expected_s(spec) for spec in self.sides.both)
+        ends = run_jobs(
+            assignments,
+            timeout_s=self._conduct.timeout_s or longest + PATIENCE_S,
+            memory_bytes=self._conduct.memory_bytes,
+            tick_s=TICK_S,
+            on_tick=lambda: self._conduct.listen(Event(kind="tick", text="")),
+        )
+        for end, each in _gravest_first(ends, assignments):
+            if not end.ok:
+                environment = self._environment
+                assert environment is not None
+                fail_job(end, _spec_of(each.job), environment, store=self._store,
+                         conduct=self._conduct, log=each.folder / "log.txt")  # fmt: skip
+
+    def _reconsider(self) -> None:
+        """Leave one process when the two disturb each other there."""
+        if self.asked != "auto" or self.mode != "one-process" or self.launches != 1:
+            return
+        moved = self.interference()
+        if moved is None or max(abs(part) for part in moved) <= INTERFERENCE_LIMIT:
+            return
+        self._conduct.listen(
+            Event(
+                kind="note",
+                text=f"in one process the sides disturb each other by {max(moved, key=abs):+.0%}: "
+                "going on in two",
+            )
+        )
+        self.mode = "lock-step"
+        for launches in self._launches:
+            launches.clear()
+
+    def _keep_side(self, side: Literal[0, 1], duet: str) -> Run:
+        launches = self._launches[side]
+        spec = msgspec.structs.replace(self.sides.both[side], launches=len(launches))
+        assert self._environment is not None
+        run_id = new_id()
+        record = record_from_launches(
+            spec, run_id, self._environment, self._contention, self._conduct, launches
+        )
+        reference = DuetRef(id=duet, side=side, design=self.design)
+        record = msgspec.structs.replace(record, duet=reference)
+        times = join_launches([each.times for each in launches])
+        findings = findings_from_run(Run(record=record, times=times))
+        run = Run(record=msgspec.structs.replace(record, findings=findings), times=times)
+        with self._store.new_run(run_id) as folder:
+            write_samples(folder, times)
+            write_run_files(run, folder)
+            write_record(folder, run.record)
+        target = self._store.directory(run_id)
+        self._store.add(run.record, path=target, cached=cached_from_run(run))
+        return Run(record=run.record, times=times, path=target)
+
+    def _tell(self, goal: int) -> None:
+        text = f"launch {self.launches + 1}/{goal} of both sides"
+        done = self.launches / goal
+        self._conduct.listen(Event(kind="stage", text=text, done=done))
+
+
+def _settled(mode: Mode, sides: Sides) -> Mode:
+    """Choose how the sides take turns, by what their runtimes can do."""
+    modules = [RUNTIMES.load(spec.runtime) for spec in sides.both]
+    if not all(hasattr(module, "open_session") for module in modules):
+        return "launches"
+    if not all(_takes_turns(spec) for spec in sides.both):
+        if mode in ("auto", "launches"):
+            return "launches"
+        raise UsageError(
+            "only single queries, back to back, can take turns: protocol serve, one stream, no gap",
+            facts={"mode": mode, "protocol": sides.baseline.protocol},
+            fix="--mode launches",
+        )
+    if mode != "auto":
+        return mode
+    devices = {module.device(spec) for module, spec in zip(modules, sides.both, strict=True)}
+    alike = sides.baseline.runtime == sides.candidate.runtime
+    same_python = sides.pythons[0] == sides.pythons[1]
+    if alike and same_python and devices == {"cpu"}:
+        return "one-process"
+    return "lock-step" if devices == {"cpu"} else "launches"
+
+
+def _takes_turns(spec: RunSpec) -> bool:
+    """Whether a pair of queries in turn is what was asked for; other protocols own their loop."""
+    return spec.protocol == "serve" and spec.streams == 1 and not spec.gap_s
+
+
+def _collect(folder: Path) -> Launch:
+    path = folder / "outcome.json"
+    launch = Launch(
+        outcome=value_from_json(path.read_bytes(), BenchOutcome, where=str(path)),
+        times=read_samples(folder),
+    )
+    shutil.rmtree(folder)
+    return launch
+
+
+def _gravest_first(
+    ends: list[JobEnd], assignments: list[Assignment]
+) -> list[tuple[JobEnd, Assignment]]:
+    """A side that only lost its partner, or was ended with it, comes after the one that failed."""
+    both = list(zip(ends, assignments, strict=True))
+    return sorted(both, key=lambda each: _is_bystander(each[0]))
+
+
+def _is_bystander(end: JobEnd) -> bool:
+    if end.error is not None:
+        return end.error.kind == "PartnerLost"
+    return end.signal == "SIGTERM" and not end.timed_out
+
+
+def _spec_of(job: Job) -> RunSpec:
+    if isinstance(job, DuetJob):
+        return job.sides[job.mine or 0]
+    if isinstance(job, BenchJob):
+        return job.spec
+    raise TypeError(f"a {type(job).__name__} is no side of a duet")
+
+
+def paired(baseline: Run, candidate: Run) -> PairDesign | None:
+    """Tell whether two stored runs were measured in turn with each other."""
+    first, second = baseline.record.duet, candidate.record.duet
+    if first is None or second is None or first.id != second.id or first.side == second.side:
+        return None
+    return first.design
+
+
+def pairs_of(baseline: Run, candidate: Run, column: str) -> list[tuple[Column, Column]]:
+    """Put the launches of two runs of one duet side by side."""
+    return list(
+        zip(baseline.times.by_launch(column), candidate.times.by_launch(column), strict=True)
+    )

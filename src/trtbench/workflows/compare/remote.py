@@ -1,0 +1,71 @@
+"""Have two sides measured in turn on another machine, and keep both as runs."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from trtbench.domain.result import Run
+from trtbench.domain.spec import RunSpec
+from trtbench.executors import Partner
+from trtbench.store.directory import new_id, read_record, read_run, write_record
+from trtbench.store.store import Store
+from trtbench.workflows.compare.sides import Asked, Sides
+from trtbench.workflows.measure.launches import cached_from_run
+from trtbench.workflows.measure.remote import companions_of, needs_of, request_from_spec, with_spec
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.progress import Event
+
+
+def pair_elsewhere(
+    sides: Sides, *, store: Store, asked: Asked, conduct: Conduct
+) -> tuple[Run, Run]:
+    """Have two sides measured in turn on one machine, and store both."""
+    assert conduct.executor is not None
+    request = request_from_spec(sides.baseline, new_id(), replace(conduct, python=sides.pythons[0]))
+    gpu = request.needs.gpu or needs_of(sides.candidate).gpu
+    request = msgspec.structs.replace(
+        request,
+        partner=_partner(sides, asked),
+        limit_s=None,  # a hung launch ends by itself; their number is not known before
+        needs=msgspec.structs.replace(request.needs, gpu=gpu),
+    )
+
+    def tell(text: str) -> None:
+        conduct.listen(Event(kind="stage", text=text))
+
+    with store.scratch() as folder:
+        conduct.executor.run(request, folder=folder, tell=tell)
+        first = _keep_side(folder / "0", sides.baseline, store)
+        return first, _keep_side(folder / "1", sides.candidate, store)
+
+
+def _partner(sides: Sides, asked: Asked) -> Partner:
+    """Describe the second side, and how often the two take turns."""
+    return Partner(
+        spec=sides.candidate,
+        files=companions_of(sides.candidate),
+        python=sides.pythons[1],
+        launches=asked.launches,
+        most_launches=asked.most_launches,
+        pairs=asked.pairs,
+        mode=asked.mode,
+        margin=asked.margin,
+        seed=asked.flags.get("seed", 0),
+    )
+
+
+def _keep_side(source: Path, spec: RunSpec, store: Store) -> Run:
+    record = read_record(source)
+    ours = msgspec.structs.replace(spec, launches=record.spec.launches)
+    with store.new_run(record.id) as folder:
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        write_record(folder, with_spec(record, ours))
+    target = store.directory(record.id)
+    kept = read_run(target)
+    assert isinstance(kept, Run)
+    store.add(kept.record, path=target, cached=cached_from_run(kept))
+    return kept

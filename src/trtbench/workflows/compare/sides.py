@@ -1,0 +1,63 @@
+"""What a comparison is of and how it is asked for: two sides, launches, pairs, turns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trtbench.analysis.verdict import MARGIN
+from trtbench.domain.spec import Length, RunSpec, Warmup
+
+Mode = Literal["auto", "one-process", "lock-step", "launches"]
+
+
+PairDesign = Literal["duet", "launches"]
+
+
+PAIRS = 100
+"""Pairs per launch: more iterations in one launch hardly help, more launches do."""
+
+
+WARMUP = Warmup(floor=Length(seconds=0.06), until_steady=False)
+"""Short and fixed: what drifts, drifts for both sides."""
+
+
+LAUNCHES = 10
+"""Fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine."""
+
+
+MOST_LAUNCHES = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """A baseline and a candidate, and the interpreters they run in."""
+
+    baseline: RunSpec
+    candidate: RunSpec
+    pythons: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def both(self) -> tuple[RunSpec, RunSpec]:
+        return (self.baseline, self.candidate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a comparison is asked to do, beyond its sides."""
+
+    launches: int = LAUNCHES
+    most_launches: int = MOST_LAUNCHES
+    pairs: int = PAIRS
+    mode: Mode = "auto"
+    margin: float = MARGIN
+    accept: Collection[str] = ()
+    """Differences that shall not make the sides incomparable, by key: ``tf32``, ``runtime``."""
+    flags: dict[str, Any] = field(default_factory=dict)
+    """Of both sides, as ``run_spec`` takes them."""
+    runtimes: Sequence[str | None] = (None,)
+    """One for all sides, or one per side."""
+    pythons: Sequence[str | None] = (None,)
+    alone: int | None = None
+    """Launches of a candidate that is measured alone, where somebody said."""

@@ -1,0 +1,277 @@
+"""Import what trtexec and the toolkits around it left behind, as ordinary runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.analysis.reported import reported_headline
+from trtbench.domain.result import FailedRun, Run, RunRecord
+from trtbench.domain.spec import ModelRef
+from trtbench.errors import InputError, UsageError
+from trtbench.models.identity import model_ref
+from trtbench.store.directory import now
+from trtbench.store.store import Store
+from trtbench.workflows.importing.asked import recorded_batch
+from trtbench.workflows.importing.find import (
+    Found,
+    Unused,
+    files_from_paths,
+    found_from_path,
+    plain,
+)
+from trtbench.workflows.importing.keep import (
+    free_id,
+    identities_in,
+    identity_of,
+    keep_failure,
+    keep_run,
+    write_toolkit_folder,
+)
+from trtbench.workflows.importing.look import Part, TimesShelf, parts_from_file
+from trtbench.workflows.importing.make import Wishes, failure_from_draft, run_from_draft
+from trtbench.workflows.importing.match import Draft, drafts_from_parts
+from trtbench.workflows.importing.reasons import KINDS, reason_of
+from trtbench.workflows.request.progress import Event, Listener, silent
+
+LOOKING = 0.4
+"""Part of the work that looking into files is, as against making runs."""
+
+NOT_KEPT = "(not kept)"
+"""Stands for the id of a run that a dry run would make."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """One run that came of the files; its samples are on disk."""
+
+    record: RunRecord | FailedRun
+    files: tuple[Path, ...]
+    parts: tuple[str, ...]
+    """What the files gave: ``log``, ``times``, ``profile``, ..."""
+    samples: int = 0
+    median_s: float | None = None
+    median_of: str | None = None
+    """The column of the median, or ``latency, reported`` when it was only printed."""
+    path: Path | None = None
+    known_as: str | None = None
+    """The run that was made of the same files before; nothing was made this time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportResult:
+    """What became of every file."""
+
+    runs: tuple[Imported, ...]
+    unused: tuple[Unused, ...]
+    """Files that became no part of any run, each with the reason."""
+    warnings: tuple[str, ...] = ()
+    written: tuple[Path, ...] = ()
+    """Files of toolkit 000, where they were asked for."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file that was named became part of a run."""
+        return not any(each.named for each in self.unused)
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """What is under way."""
+
+    store: Store | None
+    wishes: Wishes
+    again: bool
+    pictures: bool
+    output: Path | None
+    listen: Listener
+    known: dict[str, str] = field(default_factory=dict)
+    unused: list[Unused] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    written: list[Path] = field(default_factory=list)
+
+
+def import_artefacts(
+    paths: Iterable[str | Path],
+    *,
+    store: Store | None,
+    batch: int | None = None,
+    engine: str | Path | None = None,
+    warmup_s: float | None = None,
+    tags: Iterable[str] = (),
+    again: bool = False,
+    dry_run: bool = False,
+    output: Path | None = None,
+    pictures: bool = True,
+    listen: Listener = silent,
+) -> ImportResult:
+    """Make runs of files, folders and globs; a dry run makes them and keeps nothing.
+
+    Every file is accounted for: as part of a run, or among the unused with its reason. The same
+    files are not imported twice unless ``again`` says so. ``output`` takes the files that
+    toolkit 000 writes about a single run.
+    """
+    if store is None and not dry_run:
+        raise UsageError("importing needs a store", fix="give one, or make it a dry run")
+    ref: ModelRef | None = model_ref(Path(engine)) if engine is not None else None
+    work = _Work(
+        store=None if dry_run else store,
+        wishes=Wishes(batch=batch, engine=ref, warmup_s=warmup_s, tags=tuple(tags)),
+        again=again,
+        pictures=pictures,
+        output=None if dry_run else output,
+        listen=listen,
+        known=identities_in(store) if store is not None and not again else {},
+    )
+    drafts = _drafts([str(path) for path in paths], work)
+    ready = [draft for draft in drafts if draft.measured or draft.failed]
+    _check_single(len(ready), engine=ref is not None, output=output is not None)
+    made = tuple(_made(ready, work))
+    _account_for_rest(drafts, ready, work)
+    return ImportResult(
+        runs=made,
+        unused=tuple(sorted(work.unused, key=lambda each: each.path)),
+        warnings=tuple(dict.fromkeys(work.warnings)),
+        written=tuple(work.written),
+    )
+
+
+def _drafts(paths: list[str], work: _Work) -> list[Draft]:
+    """Look into every file and group what belongs together; a damaged file stops nothing."""
+    files, left = files_from_paths(paths)
+    work.unused += left
+    shelf = TimesShelf()
+    parts: list[Part] = []
+    for number, (path, named) in enumerate(files):
+        done = LOOKING * number / len(files)
+        work.listen(Event(kind="stage", text=f"looking at {plain(path.name)}", done=done))
+        kind = "unknown"
+        try:
+            found = found_from_path(path, named=named)
+            kind = found.kind
+            inside = parts_from_file(found, shelf)
+        except (InputError, OSError) as problem:
+            work.unused.append(_broken(path, kind, problem, named=named))
+            continue
+        if not inside:
+            work.unused.append(_unrecognised(found))
+        parts += inside
+    work.listen(Event(kind="stage", text="finding what belongs together", done=LOOKING))
+    drafts = drafts_from_parts(parts, shelf)
+    shelf.clear()
+    return drafts
+
+
+def _made(ready: list[Draft], work: _Work) -> Iterator[Imported]:
+    for number, draft in enumerate(ready):
+        done = LOOKING + (1 - LOOKING) * number / len(ready)
+        name = next(iter(draft.parts.values())).what
+        work.listen(Event(kind="stage", text=f"importing {name}", done=done))
+        try:
+            yield _make(draft, work)
+        except (InputError, OSError) as problem:
+            for part in draft.parts.values():
+                file = part.file
+                work.unused.append(_broken(file.path, file.kind, problem, named=file.named))
+
+
+def _make(draft: Draft, work: _Work) -> Imported:
+    """Make one run and keep it, unless it is known already."""
+    identity = identity_of(draft)
+    known = work.known.get(identity)
+    _warn(draft, work)
+    keep = work.store is not None and known is None
+    run_id = free_id(work.store) if work.store is not None and keep else NOT_KEPT
+    if draft.failed:
+        failed = failure_from_draft(draft, work.wishes, run_id=run_id, created=now())
+        path = keep_failure(failed, draft, store=work.store) if work.store and keep else None
+        found = Imported(
+            record=failed, files=_files(draft), parts=tuple(draft.parts), path=path, known_as=known
+        )
+    else:
+        run = run_from_draft(draft, work.wishes, run_id=run_id, created=now())
+        if work.store is not None and keep:
+            run = keep_run(run, draft, store=work.store, pictures=work.pictures)
+        if work.output is not None:
+            work.written += write_toolkit_folder(run, draft, work.output)
+        found = _imported(run, draft, known)
+    if keep:
+        work.known[identity] = run_id
+    return found
+
+
+def _imported(run: Run, draft: Draft, known: str | None) -> Imported:
+    column = run.times.durations().get(run.times.headline)
+    median: float | None = None
+    of = None
+    if column is not None and len(column):
+        median, of = float(np.median(column)), run.times.headline
+    elif (printed := reported_headline(run.record)) and printed.statistic == "median":
+        median, of = printed.seconds, f"{printed.column}, reported"
+    return Imported(
+        record=run.record,
+        files=_files(draft),
+        parts=tuple(draft.parts),
+        samples=len(run.times),
+        median_s=median,
+        median_of=of,
+        path=run.path,
+        known_as=known,
+    )
+
+
+def _warn(draft: Draft, work: _Work) -> None:
+    """Say when the user's batch is not the recorded one; the user's is used."""
+    asked = work.wishes.batch
+    recorded = recorded_batch(draft)
+    if asked is not None and recorded is not None and recorded != asked:
+        name = plain(next(iter(draft.parts.values())).file.path)
+        work.warnings.append(
+            f"{name}: batch {recorded} is on record; --batch {asked} is used instead"
+        )
+
+
+def _check_single(count: int, *, engine: bool, output: bool) -> None:
+    for flag, given in (("--engine", engine), ("-o", output)):
+        if given and count != 1:
+            raise UsageError(
+                f"{flag} is about one run, and {count} were found",
+                fix="name the files of one run, or leave the flag out",
+            )
+
+
+def _account_for_rest(drafts: list[Draft], ready: list[Draft], work: _Work) -> None:
+    """List every part that no run took, so that nothing vanishes without a word."""
+    used = {(p.file.path, p.index) for draft in ready for p in draft.parts.values()}
+    used_files = {path for path, _ in used}
+    for draft in drafts:
+        for part in draft.parts.values() if draft not in ready else ():
+            file = part.file
+            if (file.path, part.index) in used:
+                continue
+            name = (
+                str(file.path) if part.of == 1 else f"{file.path} ({part.index + 1} of {part.of})"
+            )
+            reason = reason_of(part, draft, ready)
+            named = file.named and file.path not in used_files
+            work.unused.append(Unused(path=name, kind=file.kind, reason=reason, named=named))
+
+
+def _files(draft: Draft) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(part.file.path for part in draft.parts.values()))
+
+
+def _broken(path: Path, kind: str, problem: InputError | OSError, *, named: bool) -> Unused:
+    reason = str(problem) if isinstance(problem, InputError) else f"{problem.strerror or problem}"
+    lines = [" ".join(line.split()) for line in reason.splitlines()]
+    said = "; ".join(line for line in lines if line != f"file {path}")
+    said = said.removeprefix(f"{path} ").removeprefix(f"{plain(path)} ")
+    return Unused(path=plain(path), kind=kind, reason=said, named=named, broken=True)
+
+
+def _unrecognised(found: Found) -> Unused:
+    reason = KINDS.get(found.kind, KINDS["unknown"])
+    return Unused(path=plain(found.path), kind=found.kind, reason=reason, named=found.named)

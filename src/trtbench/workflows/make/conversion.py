@@ -1,0 +1,162 @@
+"""What exporting and quantizing share: a job, a comparison, a sidecar, and files put in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trtbench import __version__
+from trtbench.analysis.numeric import TOLERANCES
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.conversion import Sidecar, VerifyOutcome, VerifySpec
+from trtbench.domain.job import ConversionJob, JobEnd, VerifyJob
+from trtbench.errors import (
+    ERROR_KINDS,
+    JobError,
+    TrtbenchError,
+    UsageError,
+    write_error,
+)
+from trtbench.executors.local import check_interpreter, run_job
+from trtbench.store.directory import remove_abandoned, scratch_directory
+from trtbench.store.sidecar import kept_value
+from trtbench.workflows.measure.failure import reason_from_end
+from trtbench.workflows.request.conduct import TICK_S, Conduct
+from trtbench.workflows.request.progress import Event
+
+PATIENCE_S = 2 * 3600.0
+"""Calibrating a large network on a CPU takes long; longer than this counts as hung."""
+
+_STAGE_TEXT = {
+    "load": "loading",
+    "export": "exporting",
+    "cast": "casting",
+    "calibrate": "calibrating",
+    "compare": "comparing",
+    "save": "saving",
+}
+_STAGE_PART = {"load": 0.05, "export": 0.2, "cast": 0.2, "calibrate": 0.2, "save": 0.7}
+_UNTOLD = {"bug", "memory", "StoreError", "ProgramError"}
+
+
+@contextmanager
+def conversion_folder(output: Path) -> Iterator[Path]:
+    """A scratch folder beside the output, so that files can be moved without being copied."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(output.parent)
+        with scratch_directory(output.parent) as folder:
+            yield folder
+    except OSError as problem:
+        raise write_error(output, problem) from None
+
+
+def run_conversion(
+    job: ConversionJob, *, folder: Path, conduct: Conduct, python: str | None = None
+) -> JobEnd:
+    """Do one conversion in a child process; whatever goes wrong is raised."""
+    if python is not None:
+        check_interpreter(python)
+    end = run_job(
+        job,
+        folder=folder,
+        python=python,
+        timeout_s=conduct.timeout_s or PATIENCE_S,
+        memory_bytes=conduct.memory_bytes,
+        on_stage=lambda stage: conduct.listen(_event(stage, job)),
+        tick_s=TICK_S,
+        on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
+    )
+    if not end.ok:
+        raise _failure(end)
+    return end
+
+
+def verify(
+    model: Path,
+    *,
+    reference: Path,
+    inputs: Path,
+    precision: str,
+    folder: Path,
+    conduct: Conduct,
+) -> VerifyOutcome:
+    """Check a model and compare it with its source, in this interpreter."""
+    rtol, atol = TOLERANCES[precision]
+    spec = VerifySpec(
+        model=str(model), reference=str(reference), inputs=str(inputs), rtol=rtol, atol=atol
+    )
+    run_conversion(VerifyJob(spec=spec), folder=folder, conduct=conduct)
+    path = folder / "outcome.json"
+    return value_from_json(path.read_bytes(), VerifyOutcome, where=str(path))
+
+
+def refuse_overwriting(source: Path, output: Path) -> None:
+    """A conversion never writes over what it is made from."""
+    if output.absolute() == source.absolute():
+        raise UsageError("the result would overwrite its source", fix="give another name with -o")
+
+
+def refuse_folder(output: Path, *, name: str) -> None:
+    """Say before the work that a file cannot be called like a folder that is there."""
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder, not a file to write", fix=f"-o {output / name}")
+
+
+def put_in_place(made: Path, output: Path) -> None:
+    """Move a model, and its data file first, to where they belong."""
+    data = made.with_name(made.name + ".data")
+    try:
+        if data.is_file():
+            data.replace(output.with_name(output.name + ".data"))
+        made.replace(output)
+    except OSError as problem:
+        raise write_error(output, problem) from None
+
+
+def made_by() -> str:
+    return f"trtbench {__version__}"
+
+
+def sidecar_path(model: Path) -> Path:
+    """Where the sidecar of a model goes: ``model.json``, unless that is somebody else's."""
+    plain = model.with_suffix(".json")
+    if not plain.exists() or kept_value(plain, Sidecar) is not None:
+        return plain
+    return model.with_name(model.name + ".json")
+
+
+def write_sidecar(sidecar: Sidecar, model: Path) -> Path:
+    """Keep beside a model how it was made."""
+    path = sidecar_path(model)
+    try:
+        path.write_bytes(json_from_value(sidecar))
+    except OSError as problem:
+        raise write_error(path, problem) from None
+    return path
+
+
+def read_sidecar(model: Path) -> Sidecar | None:
+    """What is kept beside a model, if it is about this very file name."""
+    for path in (model.with_suffix(".json"), model.with_name(model.name + ".json")):
+        found = kept_value(path, Sidecar)
+        if found is not None and found.file == model.name:
+            return found
+    return None
+
+
+def _event(stage: str, job: ConversionJob) -> Event:
+    done = 0.8 if isinstance(job, VerifyJob) else _STAGE_PART.get(stage, 0.0)
+    return Event(kind="stage", text=_STAGE_TEXT.get(stage, stage), done=done)
+
+
+def _failure(end: JobEnd) -> TrtbenchError:
+    """Pass on what the worker put in words; anything else comes with the end of its log."""
+    told = end.error
+    if told is not None and told.kind not in _UNTOLD:
+        kind = ERROR_KINDS.get(told.kind, TrtbenchError)
+        return kind(told.message, facts=told.facts, fix=told.fix)
+    error = JobError(f"the work did not finish: {reason_from_end(end)}", facts={"stage": end.stage})
+    error.log_tail = end.log_tail
+    return error

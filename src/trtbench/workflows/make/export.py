@@ -1,0 +1,197 @@
+"""Export a PyTorch model to ONNX, compare the two, and keep how it was made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from trtbench.build.export import INPUTS, OUTPUTS
+from trtbench.build.onnx_file import load_onnx
+from trtbench.domain.codec import value_from_json
+from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape, Sidecar, VerifyOutcome
+from trtbench.domain.job import ExportJob
+from trtbench.domain.spec import Precision
+from trtbench.errors import InputError, UsageError, near_miss
+from trtbench.models.identity import sha256_of
+from trtbench.store.directory import now
+from trtbench.workflows.make.conversion import (
+    conversion_folder,
+    made_by,
+    put_in_place,
+    refuse_folder,
+    refuse_overwriting,
+    run_conversion,
+    verify,
+    write_sidecar,
+)
+from trtbench.workflows.request.conduct import Conduct
+
+TARGETS: Mapping[str, int] = {
+    "tensorrt-8.6": 17,
+    "tensorrt-10": 20,
+    "tensorrt-10.15": 24,
+    "tensorrt-11": 24,
+    "tensorrt-rtx": 24,
+}
+"""The newest opset that the ONNX parser of each takes."""
+
+OLDEST_DYNAMO = 18
+"""The dynamo exporter makes nothing older, and says nothing when asked for it."""
+
+_SHAPE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<dims>-?\d+(?:x-?\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
+
+
+def export_spec(
+    source: str | Path,
+    *,
+    output: str | Path | None = None,
+    target: str | None = None,
+    opset: int | None = None,
+    exporter: Literal["dynamo", "legacy"] | None = None,
+    inputs: Sequence[InputShape] = (),
+    weights: str = "default",
+    **rest: Any,
+) -> ExportSpec:
+    """Settle an export, with the exporter and opset that suit the target."""
+    limit = _limit(target)
+    if limit is not None and opset is not None and opset > limit:
+        raise UsageError(
+            f"the ONNX parser of {target} takes opset {limit} at most, not {opset}",
+            fix=f"--opset {limit}",
+        )
+    wanted = opset or (limit if limit is not None and limit < OLDEST_DYNAMO else None)
+    old = wanted is not None and wanted < OLDEST_DYNAMO
+    if old and exporter == "dynamo":
+        raise UsageError(
+            f"the dynamo exporter makes opset {OLDEST_DYNAMO} and later, not {wanted}",
+            fix="--exporter legacy",
+        )
+    name = str(source)
+    path = Path(output) if output else Path(f"{Path(name.rpartition(':')[2]).stem}.onnx")
+    refuse_folder(path, name=f"{Path(name.rpartition(':')[2]).stem}.onnx")
+    if ":" not in name:
+        refuse_overwriting(Path(name), path)
+        name = str(Path(name).absolute())
+    if weights not in ("default", "none"):
+        weights = str(Path(weights).absolute())
+    return ExportSpec(
+        source=name,
+        output=str(path.absolute()),
+        weights=weights,
+        inputs=tuple(inputs),
+        opset=wanted,
+        exporter=exporter or ("legacy" if old else "dynamo"),
+        folder=str(Path.cwd()),
+        **rest,
+    )
+
+
+def input_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
+    """Read ``-1x3x224x224``, ``images:-1x3x224x224`` or ``ids:-1x128:int64``."""
+    found = []
+    for text in texts:
+        match = _SHAPE.fullmatch(text.strip().replace(" ", "x").replace(",", "x"))
+        if not match:
+            raise UsageError(
+                f"--input-shape {text} cannot be read",
+                fix="write it like -1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64",
+            )
+        dims = tuple(int(dim) for dim in match["dims"].split("x"))
+        if any(dim == 0 or dim < -1 for dim in dims):
+            raise UsageError(f"--input-shape {text}: a dimension is above 0, or -1 for open")
+        found.append(InputShape(name=match["name"], shape=dims, dtype=match["dtype"]))
+    return tuple(found)
+
+
+def run_export(
+    spec: ExportSpec, *, target: str | None = None, conduct: Conduct | None = None
+) -> Sidecar:
+    """Make the ONNX file and its sidecar; neither is there when anything fails."""
+    conduct = conduct or Conduct()
+    output = Path(spec.output)
+    with conversion_folder(output) as folder:
+        work = folder / "work"
+        work.mkdir()
+        inner = msgspec.structs.replace(spec, output=str(work / output.name))
+        end = run_conversion(
+            ExportJob(spec=inner), folder=work, conduct=conduct, python=conduct.python
+        )
+        path = work / "outcome.json"
+        outcome = value_from_json(path.read_bytes(), ExportOutcome, where=str(path))
+        made = Path(inner.output)
+        _refuse_new_opset(made, target)
+        verified = verify(
+            made,
+            reference=work / OUTPUTS,
+            inputs=work / INPUTS,
+            precision=_precision(spec),
+            folder=folder / "verify",
+            conduct=conduct,
+        )
+        sidecar = msgspec.structs.replace(
+            _sidecar(spec, made, outcome, verified),
+            seconds=end.seconds,
+            command=conduct.command,
+        )
+        put_in_place(made, output)
+    write_sidecar(sidecar, output)
+    return sidecar
+
+
+def _sidecar(
+    spec: ExportSpec, made: Path, outcome: ExportOutcome, verified: VerifyOutcome
+) -> Sidecar:
+    return Sidecar(
+        made_by=made_by(),
+        step="export",
+        file=made.name,
+        sha256=sha256_of(made),
+        created=now(),
+        source=spec.source,
+        source_sha256=outcome.source_sha256,
+        precision=_precision(spec),
+        method=outcome.kind,
+        exporter=outcome.exporter,
+        opset=_opset(made),
+        facts={"parameters": outcome.parameters, "weights": spec.weights, "seed": spec.seed},
+        versions={**outcome.versions, **verified.versions},
+        difference=verified.diffs,
+        compared_on="one call with random inputs, ONNX Runtime against PyTorch",
+        unverified=verified.problem,
+        notes=outcome.notes,
+    )
+
+
+def _precision(spec: ExportSpec) -> Precision:
+    return "fp16" if spec.half else "fp32"
+
+
+def _limit(target: str | None) -> int | None:
+    if target is None:
+        return None
+    if target not in TARGETS:
+        guess = near_miss(target, TARGETS)
+        raise UsageError(
+            f"nothing is known of {target!r}",
+            facts={"known": ", ".join(TARGETS)},
+            fix=f"--for {guess}" if guess else None,
+        )
+    return TARGETS[target]
+
+
+def _refuse_new_opset(made: Path, target: str | None) -> None:
+    limit, have = _limit(target), _opset(made)
+    if limit is not None and have is not None and have > limit:
+        raise InputError(
+            f"the exporter made opset {have}; the ONNX parser of {target} takes {limit} at most",
+            fix=f"--opset {limit}",
+        )
+
+
+def _opset(path: Path) -> int | None:
+    entries = load_onnx(path, weights=False).opset_import
+    return next((entry.version for entry in entries if not entry.domain), None)

@@ -1,0 +1,325 @@
+"""Cast or quantize an ONNX file, compare it with its source, and keep how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.analysis.inputs import fixed_batch
+from trtbench.analysis.onnx_stamp import random_note
+from trtbench.build.onnx_file import load_onnx
+from trtbench.build.onnx_ranges import index_limits
+from trtbench.build.onnx_read import input_specs
+from trtbench.build.quantize_data import (
+    HELD_OUT_SEED,
+    RANDOM,
+    Items,
+    array_items,
+    batch_of,
+    feeds_sha256,
+    random_items,
+    save_feeds,
+)
+from trtbench.build.quantize_images import Preprocessing, image_items
+from trtbench.domain.codec import value_from_json
+from trtbench.domain.conversion import (
+    CalibrationRef,
+    QuantOutcome,
+    QuantSpec,
+    Sidecar,
+    VerifyOutcome,
+)
+from trtbench.domain.job import QuantizeJob
+from trtbench.domain.result import Scalar
+from trtbench.domain.spec import Precision, TensorSpec
+from trtbench.errors import InputError, UsageError
+from trtbench.models.identity import model_ref, sha256_of
+from trtbench.store.directory import now
+from trtbench.workflows.make.calibration_images import task_facts, task_items
+from trtbench.workflows.make.conversion import (
+    conversion_folder,
+    made_by,
+    put_in_place,
+    refuse_folder,
+    refuse_overwriting,
+    run_conversion,
+    verify,
+    write_sidecar,
+)
+from trtbench.workflows.request.conduct import Conduct
+
+VIA: Mapping[str, str] = {
+    "fp16": "cast",
+    "bf16": "cast",
+    "int8": "onnxruntime",
+    "fp8": "modelopt",
+}
+"""What makes a precision when nobody says."""
+
+ITEMS = 256
+"""More calibration data hardly moves the scales, and every item costs a run of the network."""
+HELD_OUT = 32
+COMPARED = 16
+"""Random items a difference is taken on where there is no data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Where arrays come from, for calibrating and for comparing."""
+
+    calibration: str | None = None
+    """A folder of images, an ``.npz``, an ``.npy`` or ``random``."""
+    inputs: str | None = None
+    """What to take the difference on; by default held-out items of the calibration data."""
+    items: int = ITEMS
+    batch: int | None = None
+    seed: int = 0
+    preprocessing: Preprocessing = field(default_factory=Preprocessing)
+    """Of images, unless a task prepares them."""
+    task: str | None = None
+    """Prepares the calibration data as it does for judging: ``classification``, ``depth``, ..."""
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    """Of the task."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def quant_spec(
+    model: str | Path,
+    *,
+    precision: Precision,
+    output: str | Path | None = None,
+    via: str | None = None,
+    **rest: Any,
+) -> QuantSpec:
+    """Settle a conversion; ``rest`` are fields of ``QuantSpec``."""
+    path = Path(model)
+    if precision not in VIA:
+        raise UsageError(
+            f"an ONNX file cannot be made {precision}", facts={"precisions": ", ".join(VIA)}
+        )
+    means = via or VIA[precision]
+    if (means == "cast") != (VIA[precision] == "cast"):
+        raise UsageError(f"{precision} is not made with {means}", fix="leave --via out")
+    if means == "modelopt" and rest.get("method") == "percentile":
+        raise UsageError("ModelOpt calibrates by minmax or entropy", fix="--method entropy")
+    target = Path(output) if output else path.with_suffix(f".{precision}.onnx")
+    refuse_overwriting(path, target)
+    refuse_folder(target, name=path.with_suffix(f".{precision}.onnx").name)
+    return QuantSpec(
+        model=model_ref(path),
+        output=str(target.absolute()),
+        precision=precision,
+        via=means,  # type: ignore[arg-type]
+        **{key: value for key, value in rest.items() if value is not None},
+    )
+
+
+def run_quantize(
+    spec: QuantSpec, *, data: Data | None = None, conduct: Conduct | None = None
+) -> Sidecar:
+    """Make the file and its sidecar; neither is there when anything fails."""
+    data, conduct = data or Data(), conduct or Conduct()
+    output = Path(spec.output)
+    source = Path(spec.model.path)
+    model = load_onnx(source, weights=False)
+    inputs = input_specs(model)
+    calibrated, held_out, compared_on = _prepare(spec, data, inputs, index_limits(model))
+    with conversion_folder(output) as folder:
+        work = folder / "work"
+        work.mkdir()
+        calibration = _reference(data, inputs, calibrated, work)
+        inner = msgspec.structs.replace(
+            spec, output=str(work / output.name), calibration=calibration
+        )
+        batch = batch_of(inputs, asked=None, default=data.batch or 8)
+        save_feeds(
+            folder / "held-out.npz", held_out.feeds(batch=batch, fixed=bool(fixed_batch(inputs)))
+        )
+        end = run_conversion(
+            QuantizeJob(spec=inner), folder=work, conduct=conduct, python=conduct.python
+        )
+        path = work / "outcome.json"
+        outcome = value_from_json(path.read_bytes(), QuantOutcome, where=str(path))
+        verified = _compare(inner, outcome, folder, conduct)
+        made = Path(inner.output)
+        sidecar = _sidecar(inner, outcome, verified, compared_on, end.seconds, conduct)
+        put_in_place(made, output)
+    write_sidecar(sidecar, output)
+    return sidecar
+
+
+def _prepare(
+    spec: QuantSpec, data: Data, inputs: Sequence[TensorSpec], limits: Mapping[str, int]
+) -> tuple[Items | None, Items, str]:
+    """Calibration items, items held out of them, and what those are, in words."""
+    batch = batch_of(inputs, asked=data.batch)
+    shapes = dict(data.shapes)
+    random = random_items(
+        inputs, count=max(COMPARED, batch), seed=data.seed + HELD_OUT_SEED, shapes=shapes,
+        limits=limits,
+    ) if data.inputs is None and data.calibration in (None, RANDOM) else None  # fmt: skip
+    given = array_items(Path(data.inputs), inputs) if data.inputs is not None else None
+    other = (given, f"items of {data.inputs}") if given else (random, "random inputs")
+    if spec.via == "cast":
+        if data.calibration is not None:
+            raise UsageError("a cast needs no calibration", fix="--inputs for the comparison")
+        assert other[0] is not None
+        return None, other[0], other[1]
+    if data.calibration is None:
+        raise UsageError(
+            f"{spec.precision} needs data to calibrate with",
+            fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
+        )
+    items = _items(data, inputs, shapes, limits)
+    if other[0] is not None:
+        return items, other[0], other[1]
+    # Only a fixed batch must be filled; else a fifth is a fifth, however few items there are.
+    return _split(items, batch if fixed_batch(inputs) else 1, most=data.items)
+
+
+def _items(
+    data: Data,
+    inputs: Sequence[TensorSpec],
+    shapes: dict[str, tuple[int, ...]],
+    limits: Mapping[str, int],
+) -> Items:
+    assert data.calibration is not None
+    if data.calibration == RANDOM:
+        return random_items(inputs, count=data.items, seed=data.seed, shapes=shapes, limits=limits)
+    source = Path(data.calibration)
+    limit = data.items + HELD_OUT
+    if data.task is not None:
+        return task_items(
+            data.calibration, inputs, task=data.task, settings=data.settings, limit=limit,
+            seed=data.seed,
+        )  # fmt: skip
+    if source.is_dir():
+        return image_items(source, inputs, how=data.preprocessing, limit=limit, seed=data.seed)
+    return array_items(source, inputs).part(0, limit)
+
+
+def _split(items: Items, batch: int, *, most: int) -> tuple[Items, Items, str]:
+    """Hold out the last items, a fifth at most, whole batches of them; calibrate with the first."""
+    count = min(HELD_OUT, len(items) // 5) // batch * batch or min(batch, len(items) // 2)
+    if not count:
+        raise InputError(
+            "there is too little calibration data to hold any out",
+            facts={"items": len(items), "batch": batch},
+            fix="--inputs data.npz for the comparison, a smaller --batch, or more data",
+        )
+    cut = len(items) - count
+    words = f"{count} items held out of the calibration data"
+    return items.part(0, min(cut, most)), items.part(cut, len(items)), words
+
+
+def _reference(
+    data: Data, inputs: Sequence[TensorSpec], items: Items | None, folder: Path
+) -> CalibrationRef | None:
+    """Write the calibration batches, and say what they are."""
+    if items is None or data.calibration is None:
+        return None
+    batch = batch_of(inputs, asked=data.batch)
+    feeds = items.feeds(batch=batch, fixed=bool(fixed_batch(inputs)))
+    if not feeds:
+        raise InputError(
+            "there is not one full batch of calibration data",
+            facts={"items": len(items), "batch": batch},
+        )
+    file = folder / "calibration.npz"
+    save_feeds(file, feeds)
+    images = Path(data.calibration).is_dir() and data.calibration != RANDOM
+    return CalibrationRef(
+        source=data.calibration,
+        kind="random" if data.calibration == RANDOM else ("images" if images else "arrays"),
+        items=len(items),
+        batch=batch,
+        sha256=feeds_sha256(feeds),
+        seed=data.seed,
+        preprocessing=_prepared(data) if images else {},
+        file=str(file),
+    )
+
+
+def _prepared(data: Data) -> dict[str, Scalar]:
+    if data.task is not None:
+        return task_facts(data.task, data.settings)
+    return data.preprocessing.facts()
+
+
+def _compare(
+    spec: QuantSpec, outcome: QuantOutcome, folder: Path, conduct: Conduct
+) -> VerifyOutcome:
+    """Take the difference; a stand-in shows what a cast costs where the file cannot be run."""
+    source, made = Path(spec.model.path), Path(spec.output)
+    inputs = folder / "held-out.npz"
+    model = made.parent / outcome.stand_in if outcome.stand_in else made
+    found = verify(
+        model, reference=source, inputs=inputs, precision=spec.precision,
+        folder=folder / "verify", conduct=conduct,
+    )  # fmt: skip
+    if outcome.stand_in is None or spec.precision != "fp16":
+        return found
+    itself = verify(
+        made, reference=source, inputs=inputs, precision=spec.precision,
+        folder=folder / "verify-file", conduct=conduct,
+    )  # fmt: skip
+    return msgspec.structs.replace(found, problem=itself.problem)
+
+
+def _sidecar(
+    spec: QuantSpec,
+    outcome: QuantOutcome,
+    verified: VerifyOutcome,
+    compared_on: str,
+    seconds: float,
+    conduct: Conduct,
+) -> Sidecar:
+    made = Path(spec.output)
+    opsets = {entry.domain: entry.version for entry in load_onnx(made, weights=False).opset_import}
+    calibration = spec.calibration
+    if calibration is not None:
+        calibration = msgspec.structs.replace(calibration, file=None)
+    rounding = " (every tensor rounded, sums in FP32)" if outcome.stand_in else ""
+    return Sidecar(
+        made_by=made_by(),
+        step="cast" if spec.via == "cast" else "quantize",
+        file=made.name,
+        sha256=sha256_of(made),
+        created=now(),
+        source=spec.model.path,
+        source_sha256=spec.model.sha256,
+        precision=spec.precision,
+        method=spec.via if spec.via == "cast" else f"{spec.via} {spec.method}",
+        opset=opsets.get(""),
+        calibration=calibration,
+        kept=outcome.kept,
+        changed=outcome.changed,
+        facts={**outcome.facts, "keep_io": spec.keep_io, "per_channel": spec.per_channel}
+        if spec.via != "cast"
+        else {**outcome.facts, "keep_io": spec.keep_io},
+        seconds=seconds,
+        versions={**outcome.versions, **verified.versions},
+        difference=verified.diffs,
+        compared_on=compared_on + rounding,
+        unverified=None if verified.diffs else verified.problem,
+        command=conduct.command,
+        notes=_notes(outcome, verified, calibration, spec.precision),
+    )
+
+
+def _notes(
+    outcome: QuantOutcome,
+    verified: VerifyOutcome,
+    calibration: CalibrationRef | None,
+    precision: str,
+) -> tuple[str, ...]:
+    notes = list(outcome.notes)
+    if calibration is not None and calibration.kind == "random":
+        notes.append(random_note(precision))
+    if verified.problem and verified.diffs:
+        notes.append(f"ONNX Runtime here cannot run the file itself: {verified.problem}")
+    return tuple(notes)

@@ -1,0 +1,115 @@
+"""What the launches of a run left, put together: the record, the index entry, the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from trtbench.analysis.summary import summary_from_run
+from trtbench.domain.job import BenchOutcome
+from trtbench.domain.result import Environment, Record, Run, RunRecord, Scalar
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import StoreError
+from trtbench.host.locks import hold
+from trtbench.runtimes import RUNTIMES
+from trtbench.store.directory import now
+from trtbench.store.index import Cached
+from trtbench.store.store import Store
+from trtbench.workflows.measure.model_notes import conditions_of_engine, stamps_of_engine
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.progress import Event
+
+_LESS_IS_WORSE = {"achieved_hz", "outputs_finite", "outputs_vary", "outputs_checked"}
+
+
+def add_to_index(store: Store, record: Record, path: Path, *, cached: Cached | None = None) -> None:
+    """Put a run that is on disk into the index; it is not lost when that cannot be done."""
+    try:
+        store.add(record, path=path, cached=cached)
+    except StoreError as problem:
+        raise StoreError(
+            "the run is on disk, but the index could not be written",
+            facts={"run": path, **problem.facts},
+            fix="trtbench runs reindex",
+        ) from None
+
+
+def cached_from_run(run: Run) -> Cached | None:
+    """What the index keeps of a run for listing."""
+    if not len(run.times) or not run.times.durations():
+        return None
+    summary = summary_from_run(run)
+    headline = summary.column(summary.headline)
+    return Cached(samples=headline.count, median_s=headline.median, items_per_s=summary.items_per_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """What one finished launch left."""
+
+    outcome: BenchOutcome
+    times: IterationTimes
+
+
+@contextmanager
+def hold_device(spec: RunSpec, conduct: Conduct) -> Iterator[None]:
+    """Hold the device the runtime measures on, and say so when it has to be waited for."""
+    device = RUNTIMES.load(spec.runtime).device(spec)
+
+    def tell(holder: str) -> None:
+        conduct.listen(Event(kind="wait", text=f"waiting for {device}, held by {holder}"))
+
+    what = conduct.command or f"trtbench bench {spec.model.name}"
+    with hold(device, what=what, wait=conduct.wait, on_wait=tell):
+        yield
+
+
+def record_from_launches(
+    spec: RunSpec,
+    run_id: str,
+    environment: Environment,
+    contention: dict[str, Scalar],
+    conduct: Conduct,
+    launches: list[Launch],
+) -> RunRecord:
+    """Put together what a run's launches told."""
+    first = launches[0].outcome
+    told = [note for each in launches for note in each.outcome.notes]
+    return RunRecord(
+        id=run_id,
+        created=now(),
+        spec=spec,
+        environment=msgspec.structs.replace(
+            environment,
+            python=first.python,
+            versions=first.versions,
+            extra={**environment.extra, **contention},
+        ),
+        tags=conduct.tags,
+        inputs=first.inputs,
+        outputs=first.outputs,
+        launches=tuple(each.outcome.facts for each in launches),
+        conditions={**conditions_of_engine(spec.model), **first.conditions},
+        reported=first.reported,
+        notes=tuple(dict.fromkeys([*told, *stamps_of_engine(spec.model)])),
+        facts=evidence_of_launches([each.outcome.evidence for each in launches]),
+    )
+
+
+def evidence_of_launches(told: list[dict[str, Scalar]]) -> dict[str, Scalar]:
+    """Put together what launches tell the findings: of several answers, the one that counts most.
+
+    Text stays as first told; of numbers the largest counts, but for those where less is worse.
+    """
+    merged: dict[str, Scalar] = {}
+    for key in dict.fromkeys(key for each in told for key in each):
+        values = [each[key] for each in told if each.get(key) is not None]
+        numbers = [value for value in values if isinstance(value, (bool, int, float))]
+        worst = min if key in _LESS_IS_WORSE else max
+        merged[key] = worst(numbers) if numbers else next(iter(values), None)
+    return merged

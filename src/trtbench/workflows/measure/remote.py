@@ -1,0 +1,127 @@
+"""Have a run measured by an executor, and keep it as if it had been measured here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from trtbench.domain.result import FailedRun, Record, Run
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import InputError, UnavailableError
+from trtbench.executors import EXECUTORS, Executor, Needs, Request, Settings
+from trtbench.runtimes import RUNTIMES
+from trtbench.store.directory import new_id, read_record, read_run, write_record
+from trtbench.store.store import Store
+from trtbench.workflows.measure.failure import job_error
+from trtbench.workflows.measure.launches import cached_from_run
+from trtbench.workflows.request.conduct import PATIENCE_S, Conduct, expected_s
+from trtbench.workflows.request.progress import Event
+
+if TYPE_CHECKING:
+    pass
+
+T = TypeVar("T")
+
+
+def open_executor(name: str, settings: Settings) -> Executor:
+    """Open an executor by the name a user types."""
+    executor: Executor = EXECUTORS.load(name).open_executor(settings)
+    return executor
+
+
+def width_of(executor: Executor, needs: Needs | None = None) -> int:
+    """How many runs of any kind an executor can measure at the same time, at least one."""
+    count = 0
+    for gpu in (False, True):
+        with contextlib.suppress(UnavailableError):
+            count += executor.width(msgspec.structs.replace(needs or Needs(), gpu=gpu))
+    return max(1, count)
+
+
+def each_at_once(
+    items: Iterable[T], work: Callable[[T], object], *, executor: Executor, needs: Needs | None
+) -> None:
+    """Do something with each item, as many at a time as an executor has places for.
+
+    What the first to fail raises is raised, and the others are ended.
+    """
+    width = width_of(executor, needs)
+    with ThreadPoolExecutor(width, thread_name_prefix="executor") as pool:
+        waiting = [pool.submit(work, item) for item in items]
+        try:
+            for each in as_completed(waiting):
+                each.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            executor.close()
+            raise
+
+
+def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Executor) -> Run:
+    """Send a run away and store what comes back; one that failed there is on record here."""
+    run_id = conduct.run_id or new_id()
+    request = request_from_spec(spec, run_id, conduct)
+    target = store.directory(run_id, output=conduct.output)
+
+    def tell(text: str) -> None:
+        conduct.listen(Event(kind="stage", text=text))
+
+    with store.new_run(run_id, output=conduct.output) as folder:
+        executor.run(request, folder=folder, tell=tell)
+        write_record(folder, with_spec(read_record(folder), spec))
+    kept = read_run(target)
+    if isinstance(kept, FailedRun):
+        store.add(kept, path=target)
+        raise job_error(kept, target)
+    store.add(kept.record, path=target, cached=cached_from_run(kept))
+    return replace(kept, path=target)
+
+
+def request_from_spec(spec: RunSpec, run_id: str, conduct: Conduct) -> Request:
+    """Put into one value all that a machine must know to measure a run."""
+    launch_s = conduct.timeout_s or expected_s(spec) + PATIENCE_S
+    return Request(
+        id=run_id,
+        spec=spec,
+        files=companions_of(spec),
+        python=conduct.python,
+        timeout_s=conduct.timeout_s,
+        limit_s=(spec.launches + 1) * launch_s + PATIENCE_S,
+        memory_bytes=conduct.memory_bytes,
+        command=conduct.command,
+        tags=conduct.tags,
+        needs=needs_of(spec, conduct.needs),
+    )
+
+
+def needs_of(spec: RunSpec, asked: Needs | None = None) -> Needs:
+    """What a run needs: a GPU or not by its runtime, and what the user asks for."""
+    gpu = RUNTIMES.load(spec.runtime).device(spec) != "cpu"
+    return msgspec.structs.replace(asked or Needs(), gpu=gpu)
+
+
+def companions_of(spec: RunSpec) -> tuple[str, ...]:
+    """Names of the files in which an ONNX file keeps its weights."""
+    if spec.model.format != "onnx" or spec.model.sha256 is None:
+        return ()
+    import onnx
+
+    from trtbench.build.onnx_file import external_files
+
+    try:
+        return external_files(onnx.load(spec.model.path, load_external_data=False))
+    except Exception:  # whoever measures it says what is wrong with it
+        if not Path(spec.model.path).is_file():
+            raise InputError(f"there is no file {spec.model.path}") from None
+        return ()
+
+
+def with_spec(record: Record, spec: RunSpec) -> Record:
+    """Name the model as it is called here; where it was measured is in the environment."""
+    return msgspec.structs.replace(record, spec=spec)

@@ -1,0 +1,307 @@
+"""Give stored runs to people who keep their records elsewhere: Parquet files, MLflow."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trtbench.analysis.summary import summary_from_run
+from trtbench.domain.result import FailedRun, Run, gpu_of
+from trtbench.domain.samples import DURATIONS
+from trtbench.errors import InputError, StoreError, UnavailableError, UsageError, write_error
+from trtbench.store.index import Entry, instant_from_text
+from trtbench.store.store import Store
+from trtbench.workflows.request.progress import Event, Listener, silent
+
+RUNS, SAMPLES = "runs.parquet", "samples.parquet"
+TARGETS = ("parquet", "mlflow")
+EXPERIMENT = "trtbench"
+
+SHOWN = (0.9, 0.95, 0.99)
+"""Quantiles that get a column of their own, where there are samples enough for them."""
+
+ID_TAG = "trtbench.id"
+"""By this an MLflow run is known again: what was exported is not exported twice."""
+
+COLUMNS = ("start", *DURATIONS)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What went out."""
+
+    runs: int
+    skipped: int = 0
+    """Runs that were there already."""
+    problems: tuple[str, ...] = ()
+    where: str = ""
+
+
+def export_runs(
+    entries: Iterable[Entry],
+    *,
+    store: Store,
+    to: str,
+    output: str,
+    experiment: str = EXPERIMENT,
+    listen: Listener = silent,
+) -> Exported:
+    """Write runs to a folder of Parquet files, or to an MLflow server or folder."""
+    chosen = sorted(entries, key=lambda entry: (entry.created, entry.id))
+    if to == "parquet":
+        return _to_parquet(chosen, store, Path(output), listen)
+    if to == "mlflow":
+        return _to_mlflow(chosen, store, output, experiment, listen)
+    raise UsageError(f"runs cannot be exported to {to!r}", fix=f"--to {' or '.join(TARGETS)}")
+
+
+def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
+    """Describe a run in flat, typed fields; seconds, bytes and hertz, as the names say."""
+    record = run.record if isinstance(run, Run) else run
+    spec, environment = record.spec, record.environment
+    gpu = gpu_of(record)
+    return {
+        "id": record.id,
+        "kind": entry.kind,
+        "created": record.created,
+        "instant_s": instant_from_text(record.created),
+        "model": spec.model.name,
+        "model_sha256": spec.model.sha256,
+        "model_bytes": spec.model.size_bytes,
+        "runtime": spec.runtime,
+        "precision": spec.precision,
+        "batch": entry.batch,
+        "protocol": spec.protocol,
+        "launches": spec.launches,
+        "streams": spec.streams,
+        "cuda_graph": spec.cuda_graph,
+        "transfers": spec.transfers,
+        "threads": spec.threads,
+        "device": spec.device,
+        "host": environment.host,
+        "os": environment.os,
+        "cpu": environment.cpu,
+        "gpu": gpu.name if gpu else None,
+        "gpu_uuid": gpu.uuid if gpu else None,
+        "driver": gpu.driver if gpu else None,
+        "python": environment.python,
+        "git_commit": environment.git_commit,
+        "provenance": entry.provenance,
+        "tags": ",".join(record.tags),
+        "versions": ",".join(f"{k}={v}" for k, v in sorted(environment.versions.items())),
+        "findings": _findings(run),
+        "reason": record.reason if isinstance(record, FailedRun) else None,
+        **(metrics_from_run(run) if isinstance(run, Run) else {}),
+    }
+
+
+def metrics_from_run(run: Run) -> dict[str, float]:
+    """Every number of a run that is one number, by name: ``host_median_s``, ``items_per_s``."""
+    found: dict[str, float | None] = {}
+    if len(run.times) and run.times.durations():
+        summary = summary_from_run(run)
+        found |= {"items_per_s": summary.items_per_s, "queries_per_s": summary.queries_per_s}
+        for column in summary.columns:
+            name = column.column
+            found |= {
+                f"{name}_median_s": column.median,
+                f"{name}_mean_s": column.mean,
+                f"{name}_std_s": column.std,
+                f"{name}_min_s": column.min,
+                f"{name}_max_s": column.max,
+                f"{name}_count": float(column.count),
+            }
+            for each in column.quantiles:
+                if each.q in SHOWN:
+                    found[f"{name}_p{each.q * 100:g}_s"] = each.value
+    launches = run.record.launches
+    for field in ("load_s", "first_s", "energy_j", "peak_memory_bytes"):
+        values = [getattr(each, field) for each in launches]
+        known = [float(value) for value in values if value is not None]
+        found[field] = sum(known) / len(known) if known else None
+    joules = run.record.facts.get("energy_per_query_j")
+    found["energy_per_query_j"] = joules if isinstance(joules, (int, float)) else None
+    for metric, score in _scores(run):
+        found[f"score_{metric}"] = score
+    return {k: float(v) for k, v in found.items() if v is not None and math.isfinite(v)}
+
+
+def _scores(run: Run) -> Iterator[tuple[str, float]]:
+    scores = run.extra.get("scores")
+    if isinstance(scores, dict):
+        for metric, score in scores.items():
+            yield str(metric), float(score.value)
+
+
+def _findings(run: Run | FailedRun) -> str:
+    if isinstance(run, FailedRun):
+        return ""
+    return ",".join(each.code for each in run.findings if each.severity != "note")
+
+
+def _loaded(
+    entries: list[Entry], store: Store, problems: list[str], listen: Listener
+) -> Iterator[tuple[Entry, Run | FailedRun]]:
+    """Read one run after the other; one that cannot be read is told and left out."""
+    for number, entry in enumerate(entries):
+        listen(Event(kind="stage", text=entry.id, done=number / len(entries)))
+        try:
+            yield entry, store.load(entry.id)
+        except (InputError, StoreError) as problem:
+            problems.append(f"{entry.id}: {problem.message}")
+
+
+def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listener) -> Exported:
+    """Write one table of runs and one of samples, a group of rows for each run."""
+    arrow, parquet = _library("pyarrow", "parquet"), _library("pyarrow.parquet", "parquet")
+    problems: list[str] = []
+    rows: list[Row] = []
+    schema = _samples_schema(arrow)
+    partial = {name: folder / f".{name}.partial" for name in (RUNS, SAMPLES)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with parquet.ParquetWriter(partial[SAMPLES], schema, compression="zstd") as writer:
+            for entry, run in _loaded(entries, store, problems, listen):
+                rows.append(row_from_run(entry, run))
+                if isinstance(run, Run) and len(run.times):
+                    writer.write_table(_samples_table(arrow, run, schema))
+        parquet.write_table(_runs_table(arrow, rows), partial[RUNS], compression="zstd")
+        for name, path in partial.items():
+            path.replace(folder / name)
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+    finally:
+        for path in partial.values():
+            path.unlink(missing_ok=True)
+    return Exported(runs=len(rows), problems=tuple(problems), where=str(folder))
+
+
+def _runs_table(arrow: Any, rows: list[Row]) -> Any:
+    """Make a table in which every run has every field; what one does not have is null."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return arrow.table({name: arrow.array([row.get(name) for row in rows]) for name in names})
+
+
+def _samples_schema(arrow: Any) -> Any:
+    columns = [(name, arrow.float64()) for name in COLUMNS]
+    return arrow.schema([("run", arrow.string()), ("launch", arrow.int32()), *columns])
+
+
+def _samples_table(arrow: Any, run: Run, schema: Any) -> Any:
+    count = len(run.times)
+    found = dict(run.times.columns())
+    launch = found.get("launch")
+    data = {
+        "run": arrow.array([run.id] * count, arrow.string()),
+        "launch": arrow.array(launch if launch is not None else [0] * count, arrow.int32()),
+        **{
+            name: arrow.array(found[name] if name in found else [None] * count, arrow.float64())
+            for name in COLUMNS
+        },
+    }
+    return arrow.table(data, schema=schema)
+
+
+def _to_mlflow(
+    entries: list[Entry], store: Store, uri: str, experiment: str, listen: Listener
+) -> Exported:
+    """Log runs to an MLflow tracking server or folder, with their files as artefacts."""
+    tracking = _library("mlflow.tracking", "mlflow")
+    problems: list[str] = []
+    count = skipped = 0
+    try:
+        client = tracking.MlflowClient(tracking_uri=uri)
+        found = client.get_experiment_by_name(experiment)
+        place = found.experiment_id if found else client.create_experiment(experiment)
+        known = _known_ids(client, place)
+        new = [entry for entry in entries if entry.id not in known]
+        skipped = len(entries) - len(new)
+        for entry, run in _loaded(new, store, problems, listen):
+            _log_run(client, place, entry, run)
+            count += 1
+    except OSError as problem:
+        raise StoreError(
+            "MLflow cannot be written", facts={"place": uri, "reason": problem}
+        ) from None
+    except _errors_of_mlflow() as problem:
+        raise StoreError(
+            "MLflow refused a run",
+            facts={"place": uri, "reason": problem},
+            fix="-o http://HOST:5000, or -o sqlite:///mlflow.db (newer MLflow refuses folders)",
+        ) from None
+    return Exported(runs=count, skipped=skipped, problems=tuple(problems), where=uri)
+
+
+def _known_ids(client: Any, experiment: str) -> set[str]:
+    known: set[str] = set()
+    token = None
+    while True:
+        page = client.search_runs([experiment], max_results=1000, page_token=token)
+        known |= {run.data.tags[ID_TAG] for run in page if ID_TAG in run.data.tags}
+        token = page.token
+        if not token:
+            return known
+
+
+def _log_run(client: Any, experiment: str, entry: Entry, run: Run | FailedRun) -> None:
+    """Log one run; the tag by which it is known again is set last, when all the rest is there."""
+    entities = importlib.import_module("mlflow.entities")
+    row = row_from_run(entry, run)
+    metrics = metrics_from_run(run) if isinstance(run, Run) else {}
+    instant_ms = int((row["instant_s"] or 0.0) * 1e3)
+    made = client.create_run(experiment, start_time=instant_ms, run_name=_title(row))
+    key = made.info.run_id
+    parameters = [
+        entities.Param(name, str(value)[:500])
+        for name, value in row.items()
+        if name not in metrics and value not in (None, "")
+    ]
+    values = [entities.Metric(_safe(k), v, instant_ms, 0) for k, v in metrics.items()]
+    client.log_batch(key, params=parameters, metrics=values)
+    folder = store_path(run)
+    if folder is not None:
+        client.log_artifacts(key, str(folder))
+    for tag in row["tags"].split(","):
+        if tag:
+            client.set_tag(key, _safe(f"tag.{tag}"), "true")
+    client.set_tag(key, ID_TAG, entry.id)
+    status = "FINISHED" if entry.kind == "run" else "FAILED"
+    client.set_terminated(key, status=status, end_time=instant_ms)
+
+
+def store_path(run: Run | FailedRun) -> Path | None:
+    """The folder whose files go along; a failed run has only its record."""
+    return run.path if isinstance(run, Run) else None
+
+
+def _title(row: Row) -> str:
+    parts = (row["model"], row["runtime"], row["precision"], f"batch {row['batch']}")
+    return " ".join(str(part) for part in parts if part)
+
+
+def _safe(name: str) -> str:
+    """MLflow takes letters, digits and a few signs in names."""
+    return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)
+
+
+def _errors_of_mlflow() -> type[Exception]:
+    kind: type[Exception] = importlib.import_module("mlflow.exceptions").MlflowException
+    return kind
+
+
+def _library(name: str, extra: str) -> Any:
+    loading: Callable[[str], Any] = importlib.import_module
+    try:
+        return loading(name)
+    except ImportError as problem:
+        raise UnavailableError(
+            f"exporting to {extra} needs a library that is not installed",
+            facts={"reason": problem},
+            fix=f"pip install 'trtbench[{extra}]'",
+        ) from None

@@ -1,0 +1,221 @@
+"""Runs over time: series of what may be compared, their changes, and baselines for gates."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from trtbench.analysis.history import (
+    Point,
+    Series,
+    SeriesKey,
+    best_point,
+    facts_from_record,
+    instant,
+    key_from_record,
+    series_from_points,
+)
+from trtbench.domain.result import FailedRun, RunRecord
+from trtbench.domain.spec import batch_from_shapes
+from trtbench.errors import TrtbenchError, UsageError, write_error
+from trtbench.report.compose import write_document
+from trtbench.report.history_document import document_from_series
+from trtbench.store.directory import read_record
+from trtbench.store.index import Entry
+from trtbench.store.store import TAG, Store
+from trtbench.workflows.compare.compare import duet_spec, stored_run
+from trtbench.workflows.compare.sides import Asked
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.stored.runs import day_from_text
+
+SESSION_S = 1800.0
+"""A reference must have been measured so near to a run to have shared its machine's mood."""
+LAST, BEST = "last", "best"
+APART = "interleaved"
+"""A condition of runs that were one side of a comparison; they make series of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """Series, those with changes first, and how many runs could not take part."""
+
+    series: tuple[Series, ...]
+    left_out: dict[str, int]
+
+
+def read_history(
+    store: Store,
+    *,
+    model: str | None = None,
+    runtime: str | None = None,
+    tag: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    reference: str | None = None,
+    least: int = 1,
+) -> History:
+    """Group stored runs into series over time and find their changes.
+
+    With a reference, values are ratios to its run nearest in time on the same machine.
+    """
+    last = day_from_text(until) + datetime.timedelta(days=1) if until else None
+    entries = store.index.find(
+        model=model,
+        runtime=runtime,
+        tag=tag,
+        since=day_from_text(since).isoformat() if since else None,
+        until=last.isoformat() if last else None,
+        kind="run",
+    )
+    left_out: dict[str, int] = {}
+    groups = _groups(entries, store, left_out)
+    if reference is not None:
+        groups = _against(groups, _reference(store, reference), left_out)
+    found = [series_from_points(key, points, reference=reference) for key, points in groups]
+    kept = [series for series in found if len(series.points) >= least]
+    kept.sort(key=lambda each: (not each.changes, each.key.name))
+    return History(series=tuple(kept), left_out=left_out)
+
+
+def baseline_run(
+    how: str, candidate: str, *, store: Store, config: Config, asked: Asked | None = None
+) -> str:
+    """Name the stored run a candidate is held against: ``last``, ``best`` or ``tag:NAME``."""
+    if how not in (LAST, BEST) and not how.startswith(TAG):
+        raise UsageError(
+            f"--baseline {how} cannot be read", fix="--baseline last, best or tag:NAME"
+        )
+    comparable = _comparable(candidate, store, config, asked or Asked())
+    if how.startswith(TAG):
+        wanted = how.removeprefix(TAG)
+        tagged = [p for each in comparable for p in each.points if wanted in p.tags]
+        if not tagged:
+            raise _no_baseline(how, candidate, comparable)
+        return max(tagged, key=lambda point: instant(point.created)).run
+    if not comparable:
+        raise _no_baseline(how, candidate, comparable)
+    series = comparable[0]
+    return best_point(series).run if how == BEST else series.points[-1].run
+
+
+def write_history(found: History, folder: Path, *, formats: Sequence[str]) -> list[Path]:
+    """Write series, changes and pictures as a document."""
+    if not found.series:
+        raise UsageError("there is no history to write", fix="trtbench runs")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return write_document(document_from_series(found.series), folder, formats=formats)
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+
+
+def _comparable(candidate: str, store: Store, config: Config, asked: Asked) -> list[Series]:
+    """Find the series a candidate would go on with, the likeliest first."""
+    stored = stored_run(candidate, store)
+    if stored is not None:
+        key = key_from_record(stored.record)
+        groups = _groups(store.index.find(model=key.model, kind="run"), store, {})
+        before = instant(stored.record.created)
+        points = [p for mine, ps in groups if mine == key for p in ps if p.run != stored.id]
+        points = [p for p in points if instant(p.created) <= before]
+        return [series_from_points(key, points)] if points else []
+    runtime = asked.runtimes[-1] if asked.runtimes else None
+    spec = duet_spec(candidate, runtime, config=config, asked=asked)
+    batch = spec.batch or batch_from_shapes(spec.shapes.values())
+    entries = [
+        entry
+        for entry in store.index.find(model=spec.model.name, runtime=spec.runtime, kind="run")
+        if entry.model == spec.model.name
+        and entry.host == platform.node()
+        and batch in (None, entry.batch)
+        and entry.protocol == spec.protocol
+        and entry.precision == spec.precision
+    ]
+    found = [series_from_points(key, points) for key, points in _groups(entries, store, {})]
+    found.sort(key=lambda each: (APART in each.key.settings, -instant(each.points[-1].created)))
+    return found
+
+
+def _groups(
+    entries: Iterable[Entry], store: Store, left_out: dict[str, int]
+) -> list[tuple[SeriesKey, list[Point]]]:
+    groups: dict[str, tuple[SeriesKey, list[Point]]] = {}
+    for entry in entries:
+        record = _record(entry, store)
+        if record is None or not entry.median_s:
+            why = "no median" if record is not None else "no record"
+            left_out[why] = left_out.get(why, 0) + 1
+            continue
+        key = key_from_record(record)
+        groups.setdefault(repr(key), (key, []))[1].append(_point(entry, record))
+    return list(groups.values())
+
+
+def _record(entry: Entry, store: Store) -> RunRecord | None:
+    try:
+        record = read_record(store.path(entry))
+    except TrtbenchError:
+        return None
+    return None if isinstance(record, FailedRun) else record
+
+
+def _point(entry: Entry, record: RunRecord) -> Point:
+    assert entry.median_s is not None
+    return Point(
+        run=entry.id,
+        created=record.created,
+        value=entry.median_s,
+        median_s=entry.median_s,
+        items_per_s=entry.items_per_s,
+        tags=entry.tags,
+        facts=facts_from_record(record),
+    )
+
+
+def _reference(store: Store, name: str) -> list[Entry]:
+    found = [e for e in store.index.find(model=name, kind="run") if e.model == name and e.median_s]
+    if not found:
+        raise UsageError(f"there are no runs of the reference {name!r}", fix="trtbench runs")
+    return found
+
+
+def _against(
+    groups: Iterable[tuple[SeriesKey, list[Point]]],
+    reference: Sequence[Entry],
+    left_out: dict[str, int],
+) -> list[tuple[SeriesKey, list[Point]]]:
+    """Turn medians into ratios to the reference of the same session; others are left out."""
+    times = [(instant(entry.created), entry) for entry in reference]
+    found = []
+    for key, points in groups:
+        if key.model == reference[0].model:
+            continue
+        ratios = []
+        for point in points:
+            own = instant(point.created)
+            near = [(abs(at - own), e) for at, e in times if e.host == key.machine]
+            gap, entry = min(near, key=lambda each: each[0], default=(SESSION_S + 1, None))
+            if entry is None or entry.median_s is None or gap > SESSION_S:
+                left_out["no reference"] = left_out.get("no reference", 0) + 1
+                continue
+            ratios.append(replace(point, value=point.median_s / entry.median_s))
+        if ratios:
+            found.append((key, ratios))
+    return found
+
+
+def _no_baseline(how: str, candidate: str, comparable: Sequence[Series]) -> UsageError:
+    what = f"with the tag {how.removeprefix(TAG)!r} " if how.startswith(TAG) else ""
+    return UsageError(
+        f"there is no run {what}that {candidate} could be compared with",
+        facts={
+            "needed": "the same model name, runtime, shape, protocol and machine",
+            "comparable runs": sum(len(each.points) for each in comparable),
+        },
+        fix="trtbench history, or name a run with --against",
+    )

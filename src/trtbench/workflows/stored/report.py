@@ -1,0 +1,140 @@
+"""One document from any number of runs, in any format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import msgspec
+
+from trtbench.domain.result import Comparison, FailedRun, Run
+from trtbench.errors import InputError, UsageError, write_error
+from trtbench.report.attachments import samples_from_runs
+from trtbench.report.compose import RENDERERS, document_from_runs, write_document
+from trtbench.store.directory import read_run, run_directories
+from trtbench.store.judged import known_folders, known_scores
+from trtbench.store.store import Store
+from trtbench.workflows.compare.compare import comparison_from_runs
+from trtbench.workflows.compare.duet import paired
+
+FORMATS = ("html", "md", "json")
+PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.webp")
+"""What an evaluation may leave in a run's ``pictures`` folder."""
+KEPT_PICTURES = ("depth_comparison.png",)
+"""Pictures that toolkits keep beside a run's other files."""
+BESIDE = {"output_comparison": "output_diff.json", "checks": "checks.json"}
+
+
+def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[FailedRun]]:
+    """Read runs by id, tag or folder; a folder of runs gives all of them, a store its runs."""
+    found: list[Run | FailedRun] = []
+    for name in names:
+        folder = Path(name)
+        inside = _folders(folder) if folder.is_dir() else []
+        found += [read_run(each) for each in inside] or [store.load(name)]
+    runs = {run.id: with_files(run, store=store) for run in found if isinstance(run, Run)}
+    failed = {run.id: run for run in found if isinstance(run, FailedRun)}
+    return list(runs.values()), list(failed.values())
+
+
+def _folders(folder: Path) -> list[Path]:
+    return list(run_directories(folder)) or list(run_directories(folder / "runs"))
+
+
+def with_files(run: Run, *, store: Store | None = None) -> Run:
+    """Take in what is known of a run: output differences, checks, pictures, the engine's build.
+
+    What lies beside the run comes before what the store knows of the same bytes.
+    """
+    extra: dict[str, object] = {}
+    known = known_folders(run, store) if store else [run.path] if run.path else []
+    for folder in known:
+        for key, name in BESIDE.items():
+            if key not in extra and (told := _json(folder / name)) is not None:
+                extra[key] = told
+        if "pictures" not in extra and (pictures := _pictures(folder)):
+            extra["pictures"] = [
+                each if folder == run.path else str(folder / each) for each in pictures
+            ]
+    if store and "scores" not in run.extra and (scores := known_scores(run, store)):
+        extra["scores"] = scores
+    if (build := _build(run)) is not None:
+        extra["build"] = build
+    return replace(run, extra={**extra, **run.extra}) if extra else run
+
+
+def write_report(
+    runs: Sequence[Run],
+    folder: Path,
+    *,
+    failed: Sequence[FailedRun] = (),
+    title: str | None = None,
+    formats: Sequence[str] = FORMATS,
+    comparisons: Sequence[Comparison] = (),
+    brief: bool = False,
+) -> list[Path]:
+    """Write a report; runs that were measured in turn are compared in it."""
+    if not formats:
+        raise UsageError("a report needs a format", fix=f"--format {','.join(FORMATS)}")
+    for name in formats:
+        RENDERERS.load(name)
+    given = [*comparisons, *_duets(runs)]
+    carriers = [
+        replace(
+            run, extra={**run.extra, "comparisons": [c for c in given if c.candidate == run.id]}
+        )
+        for run in runs
+    ]
+    document = document_from_runs(carriers, failed=failed, title=title)
+    attachments = samples_from_runs(runs) if "html" in formats else ()
+    document = msgspec.structs.replace(document, brief=brief, attachments=attachments)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return write_document(document, folder, formats=formats)
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+
+
+def _duets(runs: Sequence[Run]) -> list[Comparison]:
+    """Compare the runs among these that were measured in turn with each other."""
+    sided = [run for run in runs if run.record.duet is not None]
+    return [
+        comparison_from_runs(first, second)
+        for first, second in permutations(sided, 2)
+        if first.record.duet and first.record.duet.side == 0 and paired(first, second) is not None
+    ]
+
+
+def _json(path: Path) -> object | None:
+    if not path.is_file():
+        return None
+    try:
+        told: object = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise InputError(
+            f"{path} is not JSON", facts={"reason": problem}, fix="repair or remove the file"
+        ) from None
+    return told
+
+
+def _pictures(folder: Path) -> list[str]:
+    found = [folder / name for name in KEPT_PICTURES if (folder / name).is_file()]
+    found += sorted(path for pattern in PICTURES for path in (folder / "pictures").glob(pattern))
+    return [str(path.relative_to(folder)) for path in found]
+
+
+def _build(run: Run) -> object | None:
+    """Read the record beside the engine, unless it speaks of other bytes than were measured."""
+    model = run.record.spec.model
+    if model.format != "engine":
+        return None
+    try:
+        told = _json(Path(f"{model.path}.json"))
+    except InputError:
+        return None  # a record that nobody asked for must not stop a report
+    if not isinstance(told, dict):
+        return None
+    sha256 = told.get("sha256")
+    return told if sha256 is None or sha256 == model.sha256 else None

@@ -1,0 +1,163 @@
+"""Write a static web site over a whole store; what was written before and did not change stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trtbench import __version__
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.result import Record, Run
+from trtbench.errors import StoreError, TrtbenchError, UsageError, write_error
+from trtbench.report.site.data import (
+    BLOCKING,
+    failed_data,
+    row_from_record,
+    run_data,
+    series_data,
+)
+from trtbench.report.site.pages import (
+    DATA,
+    SiteFacts,
+    assets,
+    file_names,
+    pages_from_networks,
+    script_from_data,
+)
+from trtbench.store.directory import RECORD, SCORES, now, read_record, read_run
+from trtbench.store.index import Entry
+from trtbench.store.store import Store
+from trtbench.workflows.stored.history import read_history
+
+RUNS = "data/runs"
+MARK = "data/made-by.txt"
+"""Says which version wrote the files of runs; another version writes them anew."""
+LEAST_SERIES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteMade:
+    """What was written."""
+
+    index: Path
+    runs: int
+    written: int
+    """Runs whose files were new or had changed."""
+    pages: int
+    problems: tuple[str, ...]
+    """Runs that could not be read; the site is made without them."""
+
+
+def write_site(
+    store: Store,
+    folder: Path,
+    *,
+    title: str = "Benchmarks",
+    tell: Callable[[int, int], None] = lambda done, total: None,
+) -> SiteMade:
+    """Write pages and data for every run of a store."""
+    entries = store.index.find()
+    if not entries:
+        raise UsageError("the store has no runs", fix="trtbench bench model.onnx")
+    try:
+        (folder / RUNS).mkdir(parents=True, exist_ok=True)
+        return _write(store, folder, entries, title, tell)
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+
+
+def _write(
+    store: Store,
+    folder: Path,
+    entries: list[Entry],
+    title: str,
+    tell: Callable[[int, int], None],
+) -> SiteMade:
+    same = _made_by(folder) == __version__
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
+    written = 0
+    for number, entry in enumerate(entries):
+        tell(number, len(entries))
+        try:
+            record = read_record(store.path(entry))
+            written += _write_run(store.path(entry), record, folder, fresh=not same)
+        except TrtbenchError as problem:
+            problems.append(f"{entry.id}: {problem.message}")
+            continue
+        rows.append(row_from_record(record, median_s=entry.median_s, items_per_s=entry.items_per_s))
+    if not rows:
+        raise StoreError("no run of the store can be read", fix="trtbench runs reindex")
+    _remove_old(folder, {row["id"] for row in rows})
+    pages = _write_pages(store, folder, rows, title)
+    (folder / MARK).write_text(__version__)
+    return SiteMade(
+        index=folder / "index.html",
+        runs=len(rows),
+        written=written,
+        pages=pages,
+        problems=tuple(problems),
+    )
+
+
+def _write_run(source: Path, record: Record, folder: Path, *, fresh: bool) -> bool:
+    """Write the file of one run, unless it is there and newer than what it is made of."""
+    target = folder / RUNS / f"{record.id}.js"
+    if not fresh and target.is_file():
+        made = target.stat().st_mtime_ns
+        parts = (source / name for name in (RECORD, SCORES))
+        if all(part.stat().st_mtime_ns < made for part in parts if part.is_file()):
+            return False
+    run = read_run(source)
+    data = run_data(run) if isinstance(run, Run) else failed_data(run)
+    target.write_bytes(script_from_data("trtbenchRun", data))
+    return True
+
+
+def _write_pages(store: Store, folder: Path, rows: list[dict[str, Any]], title: str) -> int:
+    names = file_names(sorted({row["network"] for row in rows}))
+    facts = SiteFacts(title=title, created=now(), runs=len(rows), version=__version__)
+    data = {
+        "title": title,
+        "created": facts.created,
+        "runs": rows,
+        "pages": {name: file for file, name in names.items()},
+        "series": _series(store, rows),
+        "blocking": list(BLOCKING),
+    }
+    pages = pages_from_networks(names, facts)
+    (folder / "assets").mkdir(exist_ok=True)
+    contents: dict[str, bytes] = {name: text.encode() for name, text in pages.items()}
+    contents |= assets()
+    contents[DATA] = script_from_data("trtbenchSite", data)
+    contents["data/runs.json"] = json_from_value(rows)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    for stale in folder.glob("model-*.html"):
+        if stale.name not in pages:
+            stale.unlink()
+    return len(pages)
+
+
+def _series(store: Store, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    networks = {row["id"]: row["network"] for row in rows}
+    return [
+        series_data(each, network=networks[each.points[0].run])
+        for each in read_history(store, least=LEAST_SERIES).series
+        if all(point.run in networks for point in each.points)
+    ]
+
+
+def _remove_old(folder: Path, known: set[str]) -> None:
+    for path in (folder / RUNS).glob("*.js"):
+        if path.stem not in known:
+            path.unlink()
+
+
+def _made_by(folder: Path) -> str | None:
+    try:
+        return (folder / MARK).read_text()
+    except OSError:
+        return None

@@ -1,0 +1,92 @@
+"""What the steps of sweeps made, kept in the store by the hash of all that went into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.result import Scores
+from trtbench.domain.spec import Value
+from trtbench.errors import write_error
+from trtbench.models.identity import sha256_of
+from trtbench.store.directory import now
+from trtbench.store.sidecar import kept_value
+from trtbench.store.store import Store
+from trtbench.workflows.sweep.plan import Step
+
+FOLDER = "steps"
+MADE = "made.json"
+"""Written last: a step whose folder lacks it was interrupted and is done again."""
+
+
+class Made(Value, frozen=True, kw_only=True):
+    """What a step left behind."""
+
+    kind: str
+    key: str
+    network: str
+    title: str
+    created: str
+    seconds: float
+    precision: str | None = None
+    file: str | None = None
+    """The model, in the same folder; ``None`` for an accuracy."""
+    sha256: str | None = None
+    scores: Scores | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Cache:
+    """Results of steps in a store, shared by all its sweeps."""
+
+    def __init__(self, store: Store) -> None:
+        self._root = store.root / FOLDER
+
+    def folder(self, step: Step) -> Path:
+        return self._root / f"{step.kind}-{step.key[:20]}"
+
+    def find(self, step: Step) -> Made | None:
+        """Give what a step made, if it is whole and still the same bytes."""
+        made = kept_value(self.folder(step) / MADE, Made)
+        if made is None or made.key != step.key:
+            return None
+        if made.file is None:
+            return made
+        file = self.folder(step) / made.file
+        return made if file.is_file() and sha256_of(file) == made.sha256 else None
+
+    def keep(self, step: Step, made: Made) -> Made:
+        """Say that a step is done; what it made is in its folder by now."""
+        folder = self.folder(step)
+        temporary = folder / f".{MADE}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(json_from_value(made))
+            temporary.replace(folder / MADE)
+        except OSError as problem:
+            raise write_error(folder, problem) from None
+        return made
+
+    def history(self) -> Iterator[Made]:
+        """Give all that was ever made here, for estimates of time."""
+        if self._root.is_dir():
+            for path in sorted(self._root.glob(f"*/{MADE}")):
+                if (made := kept_value(path, Made)) is not None:
+                    yield made
+
+
+def made_from_file(step: Step, file: Path, *, seconds: float, notes: tuple[str, ...] = ()) -> Made:
+    """Describe a step that made a model."""
+    return Made(
+        kind=step.kind,
+        key=step.key,
+        network=step.network,
+        title=step.title,
+        created=now(),
+        seconds=seconds,
+        precision=step.settings.get("precision"),
+        file=file.name,
+        sha256=sha256_of(file),
+        notes=notes,
+    )

@@ -1,0 +1,143 @@
+"""The journal of a sweep: one line for everything that is done, on the disk before work goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.spec import Value
+from trtbench.errors import UnavailableError, UsageError, write_error
+from trtbench.workflows.sweep.matrix import Matrix
+
+SWEEP = "sweep.json"
+JOURNAL = "journal.jsonl"
+
+
+class Outline(Value, frozen=True, kw_only=True):
+    """The content of ``sweep.json``: all that is needed to go on."""
+
+    name: str
+    tag: str
+    """Every run of the sweep carries it."""
+    created: str
+    store: str
+    matrix: Matrix
+    lenient: bool = False
+
+
+class Line(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that happened to a case in a round."""
+
+    what: Literal["begin", "done", "failed"]
+    case: str
+    """The key of the case, by content."""
+    round: int
+    at: str
+    run: str | None = None
+    reason: str | None = None
+    seconds: float | None = None
+
+
+class Journal:
+    """Lines that are only ever added; what a crash cut off at the end does not count."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._path = folder / JOURNAL
+        self._adding = threading.Lock()
+        self.lines: list[Line] = self._read()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep a second process from going on with the same sweep."""
+        self._path.touch()
+        with open(self._path, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UnavailableError(
+                    "the sweep is being carried out by another process",
+                    facts={"folder": self.folder},
+                ) from None
+            yield
+
+    def add(self, line: Line) -> None:
+        """Write a line and have it on the disk."""
+        try:
+            with self._adding, open(self._path, "ab") as file:
+                file.write(msgspec.json.encode(line) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as problem:
+            raise write_error(self._path, problem) from None
+        self.lines.append(line)
+
+    def ends(self) -> dict[tuple[str, int], Line]:
+        """Give the last word on every case and round that came to an end."""
+        return {(line.case, line.round): line for line in self.lines if line.what != "begin"}
+
+    def unfinished(self) -> list[Line]:
+        """Give the measurements that were begun, with the id of their run, and never ended."""
+        ends = self.ends()
+        begun = {(line.case, line.round): line for line in self.lines if line.what == "begin"}
+        return [line for key, line in begun.items() if key not in ends and line.run is not None]
+
+    def interrupted(self) -> Line | None:
+        """Give the last measurement, if it never ended and nobody noted the id of its run."""
+        last = self.lines[-1] if self.lines else None
+        is_open = last is not None and last.what == "begin" and last.run is None
+        return last if is_open else None
+
+    def forget_failures(self) -> None:
+        """Have what failed tried again; the old lines stay in the file."""
+        self.lines = [line for line in self.lines if line.what != "failed"]
+
+    def _read(self) -> list[Line]:
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return []
+        whole, _, torn = data.rpartition(b"\n")
+        if torn:  # the next line must not be glued to what a crash left of this one
+            with open(self._path, "r+b") as file:
+                file.truncate(len(whole) + 1 if whole else 0)
+        lines = []
+        for number, text in enumerate(whole.splitlines(), 1):
+            lines.append(value_from_json(text, Line, where=f"{self._path}, line {number}"))
+        return lines
+
+
+def write_outline(folder: Path, outline: Outline) -> None:
+    """Begin a sweep's folder; one that holds a sweep already is refused."""
+    if (folder / SWEEP).exists():
+        raise UsageError(
+            f"{folder} holds a sweep already",
+            fix=f"trtbench sweep --resume {folder}, or give another folder with -o",
+        )
+    temporary = folder / f".{SWEEP}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(json_from_value(outline))
+        temporary.replace(folder / SWEEP)
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+
+
+def read_outline(folder: Path) -> Outline:
+    """Read what a sweep was asked for."""
+    path = folder / SWEEP
+    try:
+        data = path.read_bytes()
+    except OSError:
+        raise UsageError(
+            f"{folder} holds no sweep", facts={"missing": SWEEP}, fix="trtbench sweep --help"
+        ) from None
+    return value_from_json(data, Outline, where=str(path))

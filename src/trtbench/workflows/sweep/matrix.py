@@ -1,0 +1,292 @@
+"""What a sweep is asked for: a matrix from a file, a preset or the command line, and its cases."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+import msgspec
+
+from trtbench.domain.result import Scalar
+from trtbench.domain.spec import Precision, Value
+from trtbench.errors import UnavailableError, UsageError, near_miss
+
+Engine = Literal["static", "dynamic"]
+
+FLAGS = (
+    "launches", "duration", "iterations", "warmup", "warmup_iterations", "until_steady", "threads",
+    "device", "protocol", "cuda_graph", "transfers", "spin_wait", "streams", "gap", "rate",
+    "telemetry", "lock_clocks",
+)  # fmt: skip
+"""Flags of ``trtbench bench`` that may be an axis of a sweep."""
+PREFIXES = ("opt.", "build.")
+"""Options of the runtime itself, and fields of a build: ``build.optimization_level``."""
+AXES = ("precision", "batch", "runtime", "engine")
+
+
+class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sweep, completely described: every value of every axis, and how it is measured."""
+
+    models: tuple[str, ...] = ()
+    """Files, or sources such as ``torchvision:resnet18``."""
+    precision: tuple[Precision | Literal["as-is"], ...] = ("as-is",)
+    batch: tuple[int, ...] = ()
+    runtime: tuple[str, ...] = ()
+    engine: tuple[Engine, ...] = ()
+    """One engine per batch, one for all of them, or both side by side."""
+    options: dict[str, tuple[Scalar, ...]] = {}
+    """Further axes, by the name of a flag of ``bench``, ``opt.KEY`` or ``build.KEY``."""
+    exclude: tuple[dict[str, Scalar], ...] = ()
+    """Cases to leave out, by the values they have."""
+    rounds: int = 1
+    seed: int = 0
+    data: str | None = None
+    """What the accuracy of every artefact is taken on, as ``trtbench eval --data`` takes it."""
+    task: str = "classification"
+    task_settings: dict[str, Scalar] = {}
+    """Flags of the task, with underscores: ``gt``, ``normalize``, ``annotations``, ..."""
+    calibration: str | None = None
+    """Data for INT8: a folder of images, an ``.npz``, or ``random``."""
+    profile: tuple[int, int, int] | None = None
+    """Least, best and largest batch of dynamic engines; by default those of the sweep."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    """Shapes of inputs whose dimensions beside the batch are open."""
+    input_shape: tuple[str, ...] = ()
+    """Shapes to export with: ``-1x3x224x224``."""
+    title: str | None = None
+    note: str | None = None
+
+
+class Case(Value, frozen=True, kw_only=True):
+    """One point of the matrix."""
+
+    model: str
+    runtime: str
+    precision: Precision | None = None
+    batch: int | None = None
+    engine: Engine | None = None
+    options: dict[str, Scalar] = {}
+    """What differs between cases."""
+    fixed: dict[str, Scalar] = {}
+    """Options that all cases have in common."""
+
+    @property
+    def settings(self) -> dict[str, Scalar]:
+        return {**self.fixed, **self.options}
+
+    @property
+    def network(self) -> str:
+        """The model's own name, without folder and ending."""
+        return Path(self.model.rpartition(":")[2]).stem
+
+    @property
+    def name(self) -> str:
+        batch = f"batch {self.batch}" if self.batch else ""
+        parts = (self.network, self.runtime, self.precision, self.engine, batch)
+        options = (f"{key}={value}" for key, value in self.options.items())
+        return " · ".join(part for part in (*parts, *options) if part)
+
+
+def matrix_from_file(path: Path) -> Matrix:
+    """Read a TOML or YAML file; models are meant from where the file is."""
+    matrix = matrix_from_table(_table(path), where=str(path))
+    placed = {
+        "models": tuple(_placed(each, path.parent) for each in matrix.models),
+        "data": _placed(matrix.data, path.parent) if matrix.data else None,
+        "calibration": _placed(matrix.calibration, path.parent) if matrix.calibration else None,
+        "task_settings": {
+            key: str(path.parent / value)
+            if isinstance(value, str) and (path.parent / value).exists()
+            else value
+            for key, value in matrix.task_settings.items()
+        },
+    }
+    return msgspec.structs.replace(matrix, **placed)
+
+
+def preset_names() -> list[str]:
+    """List the presets."""
+    folder = resources.files("trtbench.workflows.sweep.run") / "presets"
+    return sorted(Path(str(each)).stem for each in folder.iterdir() if each.name.endswith(".toml"))
+
+
+def matrix_from_preset(name: str) -> Matrix:
+    """Read one of the presets that stand for a toolkit."""
+    known = preset_names()
+    if name not in known:
+        guess = near_miss(name, known)
+        raise UsageError(
+            f"there is no preset {name!r}",
+            facts={"presets": ", ".join(known)},
+            fix=f"--preset {guess}" if guess else None,
+        )
+    path = Path(str(resources.files("trtbench.workflows.sweep.run") / "presets" / f"{name}.toml"))
+    return matrix_from_table(_table(path), where=f"preset {name}")
+
+
+def matrix_from_table(table: Mapping[str, Any], *, where: str) -> Matrix:
+    """Read a matrix from decoded TOML or YAML; a single value is an axis of one."""
+    axes = ("models", *AXES, "input_shape")
+    plain = {key: _listed(value) if key in axes else value for key, value in table.items()}
+    options = plain.get("options", {})
+    if isinstance(options, Mapping):
+        plain["options"] = {key: _listed(value) for key, value in _flat(options).items()}
+    try:
+        matrix = msgspec.convert(plain, type=Matrix)
+    except msgspec.ValidationError as problem:
+        raise _invalid(where, str(problem)) from None
+    check_matrix(matrix, where=where)
+    return matrix
+
+
+def with_flags(matrix: Matrix, flags: Mapping[str, Any]) -> Matrix:
+    """Let what was said on the command line stand above the file."""
+    given = {key: value for key, value in flags.items() if value not in (None, (), [], {})}
+    options = {**matrix.options, **given.pop("options", {})}
+    table = {**msgspec.to_builtins(matrix), **given, "options": options}
+    return matrix_from_table(table, where="the command line")
+
+
+def check_matrix(matrix: Matrix, *, where: str) -> None:
+    """Refuse an axis nobody knows, and numbers without meaning."""
+    for name in matrix.options:
+        if name not in FLAGS and not name.startswith(PREFIXES):
+            guess = near_miss(name, FLAGS)
+            raise UsageError(
+                f"{where}: {name!r} is not an option that can be swept",
+                facts={"options": " ".join((*FLAGS, "opt.KEY", "build.KEY"))},
+                fix=f"did you mean {guess}?" if guess else None,
+            )
+    if any(batch < 1 for batch in matrix.batch):
+        raise UsageError(f"{where}: a batch is at least 1", fix="--batch 1,8,32")
+    if not 1 <= matrix.rounds <= 1000:
+        raise UsageError(f"{where}: rounds are between 1 and 1000", fix="--rounds 3")
+    if matrix.profile and not (1 <= matrix.profile[0] <= matrix.profile[1] <= matrix.profile[2]):
+        raise UsageError(f"{where}: the batches of a profile rise", fix="profile = [1, 128, 256]")
+
+
+def cases_from_matrix(
+    matrix: Matrix, *, runtime_of: Callable[[str], str], builds: Iterable[str] = ()
+) -> tuple[Case, ...]:
+    """Give every case once, in the order of the axes; ``runtime_of`` names a model's default."""
+    building = frozenset(builds)
+    found: dict[bytes, Case] = {}
+    varied = {name: values for name, values in matrix.options.items() if len(values) > 1}
+    fixed = {name: values[0] for name, values in matrix.options.items() if len(values) == 1}
+    for model, batch in itertools.product(matrix.models, matrix.batch or (None,)):
+        runtimes: Sequence[str] = matrix.runtime or (runtime_of(model),)
+        axes: list[Sequence[Any]] = [runtimes, matrix.precision, matrix.engine or (None,)]
+        axes += varied.values()
+        for runtime, precision, engine, *values in itertools.product(*axes):
+            case = Case(
+                model=model,
+                runtime=runtime,
+                precision=None if precision == "as-is" else precision,
+                batch=batch,
+                engine=(engine or "static") if runtime in building else None,
+                options=dict(zip(varied, values, strict=True)),
+                fixed=fixed,
+            )
+            if not any(_matches(case, each) for each in matrix.exclude):
+                found.setdefault(msgspec.json.encode(case), case)
+    return tuple(found.values())
+
+
+def _matches(case: Case, pattern: Mapping[str, Scalar]) -> bool:
+    values = {**msgspec.structs.asdict(case), **case.settings, "network": case.network}
+    unknown = [key for key in pattern if key not in values]
+    if unknown:
+        raise UsageError(
+            f"exclude names {unknown[0]!r}, which no case has",
+            facts={"names": ", ".join(key for key in values if key != "options")},
+        )
+    return all(values[key] == value for key, value in pattern.items())
+
+
+def _table(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
+    table = _from_yaml(text, path) if path.suffix in (".yaml", ".yml") else _from_toml(text, path)
+    if not isinstance(table, Mapping):
+        raise UsageError(f"{path} holds no table", fix="write it like models = [...]")
+    return table
+
+
+def _from_toml(text: str, path: Path) -> Any:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raise UsageError(f"{path} is not TOML", facts={"reason": problem}) from None
+
+
+def _from_yaml(text: str, path: Path) -> Any:
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        raise UnavailableError(
+            "YAML files need the package PyYAML", fix="pip install pyyaml, or write it in TOML"
+        ) from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as problem:
+        reason = " ".join(str(problem).split())
+        raise UsageError(f"{path} is not YAML", facts={"reason": reason}) from None
+
+
+def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Let ``[options.build]`` mean the same as ``build.NAME``."""
+    flat: dict[str, Any] = {}
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _placed(name: str, folder: Path) -> str:
+    if ":" in name or name == "random" or Path(name).is_absolute():
+        return name
+    return str(folder / name)
+
+
+def _choices(hint: Any) -> list[str]:
+    """All words that a type allows, from within tuples and unions."""
+    if isinstance(hint, str):
+        return [hint]
+    return [word for part in get_args(hint) for word in _choices(part)]
+
+
+def _invalid(where: str, reason: str) -> UsageError:
+    known = Matrix.__struct_fields__
+    wrong = re.match(r"Invalid enum value '(.*)' - at `\$\.(\w+)", reason)
+    if wrong:
+        value, axis = wrong.groups()
+        choices = _choices(get_type_hints(Matrix)[axis])
+        meant = near_miss(value, choices)
+        return UsageError(
+            f"{value!r} is no {axis} of a sweep",
+            facts={"known": ", ".join(choices), "from": where},
+            fix=f"did you mean {meant}?" if meant else None,
+        )
+    guess = near_miss(reason.split("`")[1], known) if "unknown field" in reason else None
+    return UsageError(
+        f"{where} cannot be used as a sweep",
+        facts={"reason": reason, "keys": " ".join(known)},
+        fix=f"did you mean {guess}?" if guess else None,
+    )

@@ -1,0 +1,198 @@
+"""What a sweep found: a row for every case, and the files people and programs read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.findings import SEVERITIES
+from trtbench.analysis.summary import summary_from_run
+from trtbench.analysis.sweep import SweepRow, with_front
+from trtbench.build.onnx_read import read_onnx
+from trtbench.domain.result import Environment, Fact, FailedRun, Finding, Run, Score
+from trtbench.domain.samples import IterationTimes, join_launches, times_from_columns
+from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.errors import InputError, TrtbenchError, write_error
+from trtbench.report.sweep_files import csv_from_rows, json_from_rows, markdown_from_rows
+from trtbench.store.directory import now
+from trtbench.store.store import Store
+from trtbench.workflows.stored.report import write_report
+from trtbench.workflows.sweep.matrix import Case
+from trtbench.workflows.sweep.run import Sweep
+
+FORMATS = ("html", "png")
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of a sweep and the runs they were made of, all rounds taken together."""
+
+    rows: tuple[SweepRow, ...]
+    runs: tuple[Run, ...]
+    failed: tuple[FailedRun, ...]
+
+
+def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
+    """Read the runs of a sweep and put the rounds of each case together."""
+    rows, runs, failed = [], [], []
+    for place, case in enumerate(sweep.plan.cases):
+        reason = sweep.failures.get(place)
+        found = _runs(sweep, place, store)
+        if found:
+            run = pooled(found, case, drop=sweep.outline.tag)
+            runs.append(run)
+            remark = f"later: {reason}" if reason else sweep.remarks.get(place)
+            rows.append(_row(case, run, [each.id for each in found], remark))
+            continue
+        reason = reason or "not measured"
+        rows.append(_failed_row(case, reason))
+        failed.append(_failed_run(sweep, place, reason))
+    return Results(rows=tuple(with_front(rows)), runs=tuple(runs), failed=tuple(failed))
+
+
+def write_results(
+    results: Results, folder: Path, *, title: str, formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Write results.json, results.csv, results.md and a report with pictures."""
+    contents = {
+        "results.md": markdown_from_rows(results.rows, title=title),
+        "results.csv": csv_from_rows(results.rows),
+        "results.json": json_from_rows(results.rows, title=title),
+    }
+    paths = []
+    for name, content in contents.items():
+        path = folder / name
+        try:
+            path.write_text(content, "utf-8")
+        except OSError as problem:
+            raise write_error(path, problem) from None
+        paths.append(path)
+    if results.runs and formats:
+        paths += write_report(
+            results.runs, folder / "report", failed=results.failed, title=title, formats=formats
+        )
+    return paths
+
+
+def pooled(runs: Sequence[Run], case: Case, *, drop: str) -> Run:
+    """Put the rounds of a case together as launches of one run."""
+    first = runs[0].record
+    times = join_launches([part for run in runs for part in _launches(run.times)])
+    conditions = dict(first.conditions)
+    if case.precision is not None:
+        conditions["precision"] = Fact(value=case.precision)
+    record = msgspec.structs.replace(
+        first,
+        launches=tuple(facts for run in runs for facts in run.record.launches),
+        findings=_gravest(runs),
+        conditions=conditions,
+        tags=tuple(tag for tag in first.tags if tag != drop),
+    )
+    return replace(runs[0], record=record, times=times)
+
+
+def _runs(sweep: Sweep, place: int, store: Store) -> list[Run]:
+    key = sweep.plan.keys[place]
+    ends = sorted(
+        (line for (case, _), line in sweep.journal.ends().items() if case == key and line.run),
+        key=lambda line: line.round,
+    )
+    found = []
+    for line in ends:
+        if line.what == "done" and line.run is not None:
+            run = store.load(line.run)
+            if isinstance(run, Run):
+                found.append(run)
+    return found
+
+
+def _launches(times: IterationTimes) -> list[IterationTimes]:
+    if times.launch is None:
+        return [times]
+    columns = dict(times.columns())
+    return [
+        times_from_columns({name: column[times.launch == k] for name, column in columns.items()})
+        for k in np.unique(times.launch)
+    ]
+
+
+def _gravest(runs: Sequence[Run]) -> tuple[Finding, ...]:
+    """Keep one finding of each code and concern, the gravest of all rounds."""
+    kept: dict[tuple[str, str | None], Finding] = {}
+    for finding in (each for run in runs for each in run.findings):
+        key = (finding.code, finding.concerns)
+        old = kept.get(key)
+        if old is None or SEVERITIES.index(finding.severity) < SEVERITIES.index(old.severity):
+            kept[key] = finding
+    return tuple(kept.values())
+
+
+def _row(case: Case, run: Run, ids: list[str], remark: str | None) -> SweepRow:
+    layers, parameters = _structure(run)
+    scores = run.extra.get("scores")
+    found = scores if isinstance(scores, dict) else {}
+    return SweepRow(
+        model=case.network,
+        runtime=case.runtime,
+        precision=case.precision,
+        batch=case.batch,
+        engine=case.engine,
+        options=case.options,
+        runs=tuple(ids),
+        remark=remark,
+        summary=summary_from_run(run),
+        size_bytes=run.record.spec.model.size_bytes,
+        layers=layers,
+        parameters=parameters,
+        scores={name: score for name, score in found.items() if isinstance(score, Score)},
+    )
+
+
+def _failed_row(case: Case, reason: str) -> SweepRow:
+    return SweepRow(
+        model=case.network,
+        runtime=case.runtime,
+        precision=case.precision,
+        batch=case.batch,
+        engine=case.engine,
+        options=case.options,
+        reason=reason,
+    )
+
+
+def _structure(run: Run) -> tuple[int | None, int | None]:
+    """Count layers and parameters: of the engine as its inspector tells, else of the ONNX file."""
+    if run.graph is not None:
+        weights = sum(layer.weights_count or 0 for layer in run.graph.layers)
+        return len(run.graph.layers), weights or None
+    model = run.record.spec.model
+    if model.format != "onnx":
+        return None, None
+    try:
+        read = read_onnx(Path(model.path))
+    except (InputError, TrtbenchError):
+        return None, None
+    return len(read.nodes), read.parameters
+
+
+def _failed_run(sweep: Sweep, place: int, reason: str) -> FailedRun:
+    """Describe a case that has no run, so that a report can show it."""
+    case = sweep.plan.cases[place]
+    stage, colon, rest = reason.partition(": ")
+    told = colon and stage in ("export", "quantize", "build", "bench")
+    return FailedRun(
+        id=f"{sweep.outline.name}-{place}",
+        created=now(),
+        spec=RunSpec(
+            model=ModelRef(path=case.model, format="unknown"),
+            runtime=case.runtime,
+            batch=case.batch,
+            precision=case.precision,
+        ),
+        environment=Environment(host="", os=""),
+        stage=stage if told else "plan",
+        reason=rest if told else reason,
+    )

@@ -1,0 +1,348 @@
+"""Carry out a sweep: prepare what cases share, measure in rounds, go on after interruptions."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from trtbench.analysis.onnx_stamp import RANDOM_DATA
+from trtbench.domain.result import Run
+from trtbench.errors import StoreError, TrtbenchError
+from trtbench.store.directory import new_id, now
+from trtbench.store.store import Store
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.infer import write_scores
+from trtbench.workflows.measure.remote import each_at_once
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.sweep.adopt import adopt_runs
+from trtbench.workflows.sweep.cache import Cache, Made
+from trtbench.workflows.sweep.journal import Journal, Line, Outline, read_outline, write_outline
+from trtbench.workflows.sweep.matrix import Case, Matrix
+from trtbench.workflows.sweep.plan import ORDER, Plan, Step, plan_sweep, reason_of
+from trtbench.workflows.sweep.steps import Workshop, do_step
+
+UNTOLD = ("onnxruntime", "trtexec")
+"""Runtimes that take the precision from the file, and refuse to be told one."""
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far a sweep is; the command line draws it between jobs."""
+
+    plan: Plan
+    state: dict[int, Literal["waiting", "now", "done", "failed"]]
+    found: dict[int, Run] = field(default_factory=dict)
+    """The newest run of each case."""
+    reasons: dict[int, str] = field(default_factory=dict)
+    doing: str = ""
+    done: int = 0
+    total: int = 0
+    began: float = field(default_factory=time.monotonic)
+    spent: dict[str, float] = field(default_factory=dict)
+    """Seconds of measuring in this process, and how many measurements."""
+
+    @property
+    def left_s(self) -> float | None:
+        """Time to the end, by what a measurement took so far; ``None`` before the first."""
+        count = self.spent.get("count", 0.0)
+        if not count:
+            return None
+        return self.spent["seconds"] / count * (self.total - self.done)
+
+
+Watch = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A sweep that came to its end."""
+
+    folder: Path
+    outline: Outline
+    plan: Plan
+    journal: Journal
+    failures: dict[int, str]
+    """Why a case has no numbers, or no accuracy."""
+    remarks: dict[int, str]
+
+
+def start_sweep(matrix: Matrix, folder: Path, *, store: Store, lenient: bool = False) -> Outline:
+    """Write down what is asked for, before anything is done."""
+    folder = folder.absolute()
+    outline = Outline(
+        name=folder.name,
+        tag=f"sweep:{folder.name}-{secrets.token_hex(3)}",
+        created=now(),
+        store=str(store.root),
+        matrix=matrix,
+        lenient=lenient,
+    )
+    write_outline(folder, outline)
+    return outline
+
+
+def carry_out(
+    folder: Path,
+    *,
+    store: Store,
+    config: Config,
+    conduct: Conduct,
+    retry_failed: bool = False,
+    watch: Watch = lambda progress: None,
+) -> Sweep:
+    """Do what is left of a sweep; what is done stays done, whatever ended the last attempt."""
+    folder = folder.absolute()
+    outline = read_outline(folder)
+    plan = plan_sweep(outline.matrix, config=config, lenient=outline.lenient)
+    journal = Journal(folder)
+    with journal.held():
+        work = _Work(outline, plan, journal, store, config, conduct, watch)
+        adopt_runs(outline, journal, store)
+        if retry_failed:
+            journal.forget_failures()
+        work.prepare()
+        work.measure()
+        work.judge()
+    return Sweep(
+        folder=folder,
+        outline=outline,
+        plan=plan,
+        journal=journal,
+        failures=work.failures,
+        remarks=work.remarks,
+    )
+
+
+def order_of(count: int, *, seed: int, number: int) -> list[int]:
+    """Shuffle the cases of a round; the same seed gives the same order on every machine."""
+    places = list(range(count))
+    random.Random(f"{seed}:{number}").shuffle(places)
+    return places
+
+
+class _Work:
+    """One process's part of a sweep."""
+
+    def __init__(
+        self,
+        outline: Outline,
+        plan: Plan,
+        journal: Journal,
+        store: Store,
+        config: Config,
+        conduct: Conduct,
+        watch: Watch,
+    ) -> None:
+        self._outline, self._plan, self._journal = outline, plan, journal
+        self._store, self._config, self._watch = store, config, watch
+        self._conduct = replace(conduct, tags=(*conduct.tags, outline.tag))
+        self._shop = Workshop(
+            store=store,
+            config=config,
+            cache=Cache(store),
+            matrix=outline.matrix,
+            conduct=replace(self._conduct, tags=()),
+        )
+        self._watching = threading.RLock()
+        self._made: dict[str, Made] = {}
+        self._broken: dict[str, str] = {}
+        self.failures: dict[int, str] = dict(plan.refused)
+        self.remarks: dict[int, str] = {}
+        self._progress = Progress(
+            plan=plan,
+            state={k: "failed" if k in plan.refused else "waiting" for k in range(len(plan.cases))},
+            reasons=dict(plan.refused),
+        )
+
+    def prepare(self) -> None:
+        """Do every step that a case waits for, once; what fails takes only its own cases along."""
+        wanted = {key for chain in self._plan.chains for key in chain}
+        for kind in ORDER[:-1]:
+            for key in (k for k, s in self._plan.steps.items() if s.kind == kind and k in wanted):
+                self._prepare_one(self._plan.steps[key])
+
+    def _prepare_one(self, step: Step) -> None:
+        if step.source in self._broken:
+            self._break(step, self._broken[step.source])
+            return
+        self._tell(step.title)
+        try:
+            made = do_step(step, self._input(step.source), self._shop)
+            self._made[step.key] = made
+            if note := next((each for each in made.notes if RANDOM_DATA in each), None):
+                self.remarks.update(dict.fromkeys(self._plan.dependants(step.key), note))
+        except StoreError:
+            raise
+        except TrtbenchError as problem:
+            self._break(step, f"{step.kind}: {reason_of(problem)}")
+
+    def _break(self, step: Step, reason: str) -> None:
+        self._broken[step.key] = reason
+        for place in self._plan.dependants(step.key):
+            self._fail(place, reason)
+
+    def _input(self, source: str) -> Path | str:
+        made = self._made.get(source)
+        if made is None or made.file is None:
+            return source
+        return self._shop.cache.folder(self._plan.steps[source]) / made.file
+
+    def measure(self) -> None:
+        """Measure every case in every round, in another random order each time."""
+        matrix = self._outline.matrix
+        jobs = [
+            (number, place)
+            for number in range(matrix.rounds)
+            for place in order_of(len(self._plan.cases), seed=matrix.seed, number=number)
+        ]
+        self._progress.total = len(jobs)
+        ends = self._journal.ends()
+        executor = self._conduct.executor
+        for number in range(matrix.rounds):
+            places = [place for each, place in jobs if each == number]
+            todo = [place for place in places if not self._recalled(place, number, ends)]
+            if executor is None:
+                for place in todo:
+                    self._measure_one(place, number)
+            else:
+                work = partial(self._measure_one, number=number)
+                each_at_once(todo, work, executor=executor, needs=self._conduct.needs)
+        self._tell("")
+
+    def _recalled(self, place: int, number: int, ends: dict[tuple[str, int], Line]) -> bool:
+        """Take a result from the journal, if there is one."""
+        end = ends.get((self._plan.keys[place], number))
+        if end is None:
+            return False
+        self._recall(place, end)
+        self._progress.done += 1
+        return True
+
+    def _recall(self, place: int, end: Line) -> None:
+        if end.what == "failed":
+            self._fail(place, end.reason or "failed")
+        elif end.run is not None and self._progress.state[place] != "failed":
+            self._progress.state[place] = "done"
+
+    def _measure_one(self, place: int, number: int) -> None:
+        """Measure a case; with an executor, several threads do this at the same time."""
+        try:
+            if place not in self.failures:
+                self._begin(place, number)
+        finally:
+            with self._watching:
+                self._progress.done += 1
+
+    def _begin(self, place: int, number: int) -> None:
+        case, key = self._plan.cases[place], self._plan.keys[place]
+        before = self._progress.state[place]
+        self._progress.state[place] = "now"
+        rounds = self._outline.matrix.rounds
+        self._tell(f"round {number + 1}/{rounds}: {case.name}" if rounds > 1 else case.name)
+        run_id = new_id()
+        self._journal.add(Line(what="begin", case=key, round=number, at=now(), run=run_id))
+        began = time.monotonic()
+        try:
+            run = self._bench(case, place, run_id)
+        except KeyboardInterrupt:
+            self._progress.state[place] = before
+            raise
+        except StoreError:
+            raise
+        except TrtbenchError as problem:
+            self._note(key, number, "failed", None, f"bench: {reason_of(problem)}")
+            self._fail(place, f"bench: {reason_of(problem)}")
+            return
+        seconds = time.monotonic() - began
+        self._note(key, number, "done", run.id, None, seconds=seconds)
+        with self._watching:
+            spent = self._progress.spent
+            spent["seconds"] = spent.get("seconds", 0.0) + seconds
+            spent["count"] = spent.get("count", 0.0) + 1
+            self._progress.found[place] = run
+            self._progress.state[place] = "done"
+
+    def _bench(self, case: Case, place: int, run_id: str) -> Run:
+        spec = run_spec(
+            self._input(self._plan.source(place)),
+            config=self._config,
+            runtime=case.runtime,
+            batch=case.batch,
+            shapes=self._shapes(case),
+            precision=None if case.runtime in UNTOLD else case.precision,
+            options={k[4:]: str(v) for k, v in case.settings.items() if k.startswith("opt.")},
+            **_flags(case),
+        )
+        python = self._config.python_for(case.runtime)
+        conduct = replace(self._conduct, python=python, run_id=run_id)
+        return run_bench(spec, store=self._store, conduct=conduct)
+
+    def _shapes(self, case: Case) -> dict[str, tuple[int, ...]]:
+        """Open dimensions as they were given, with the batch of the case in front."""
+        given = self._outline.matrix.shapes
+        return {name: (case.batch or dims[0], *dims[1:]) for name, dims in given.items()}
+
+    def judge(self) -> None:
+        """Take accuracies last, so that they do not warm the machine, and put them beside runs."""
+        for key in dict.fromkeys(each for each in self._plan.evals if each is not None):
+            places = [k for k, each in enumerate(self._plan.evals) if each == key]
+            measured = [place for place in places if place not in self.failures]
+            if measured:
+                self._judge_one(self._plan.steps[key], measured)
+        self._tell("")
+
+    def _judge_one(self, step: Step, places: list[int]) -> None:
+        self._tell(step.title)
+        try:
+            made = do_step(step, self._input(step.source), self._shop)
+        except StoreError:
+            raise
+        except TrtbenchError as problem:
+            for place in places:
+                self.remarks[place] = f"no accuracy: {reason_of(problem)}"
+            return
+        assert made.scores is not None
+        keys = {self._plan.keys[place] for place in places}
+        for line in self._journal.lines:
+            if line.what == "done" and line.run and line.case in keys:
+                path = self._store.resolve(line.run)
+                write_scores(path, made.scores)
+                self._store.publish(path)
+
+    def _note(
+        self,
+        key: str,
+        number: int,
+        what: Literal["done", "failed"],
+        run: str | None,
+        reason: str | None,
+        *,
+        seconds: float | None = None,
+    ) -> None:
+        line = Line(
+            what=what, case=key, round=number, at=now(), run=run, reason=reason, seconds=seconds
+        )
+        self._journal.add(line)
+
+    def _fail(self, place: int, reason: str) -> None:
+        self.failures[place] = reason
+        self._progress.state[place] = "failed"
+        self._progress.reasons[place] = reason
+
+    def _tell(self, doing: str) -> None:
+        with self._watching:
+            self._progress.doing = doing
+            self._watch(self._progress)
+
+
+def _flags(case: Case) -> dict[str, Any]:
+    return {k: v for k, v in case.settings.items() if not k.startswith(("opt.", "build."))}

@@ -1,0 +1,180 @@
+"""Do one step of a sweep: export, quantize, build or take an accuracy, through their workflows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trtbench.build.onnx_file import load_onnx
+from trtbench.build.onnx_read import input_specs
+from trtbench.domain.spec import ShapeProfile, TensorSpec
+from trtbench.errors import InputError, UnavailableError
+from trtbench.runtimes import RUNTIMES
+from trtbench.store.directory import now
+from trtbench.store.store import Store
+from trtbench.workflows.check.evaluate import Asked, run_evaluation, scores_of
+from trtbench.workflows.make.build import build_spec, run_build
+from trtbench.workflows.make.export import export_spec, input_shapes, run_export
+from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.sweep.cache import Cache, Made, made_from_file
+from trtbench.workflows.sweep.matrix import Matrix
+from trtbench.workflows.sweep.plan import Step
+
+EVAL_BATCH = 32
+"""Items at a time when accuracy is taken of a model that takes any number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """Where and with what steps are done."""
+
+    store: Store
+    config: Config
+    cache: Cache
+    matrix: Matrix
+    conduct: Conduct
+
+
+def do_step(step: Step, source: Path | str, shop: Workshop) -> Made:
+    """Do a step, or take what was made before; whatever goes wrong is raised."""
+    found = shop.cache.find(step)
+    if found is not None:
+        return found
+    began = time.monotonic()
+    folder = shop.cache.folder(step)
+    if step.kind == "eval":
+        return shop.cache.keep(step, _evaluate(step, Path(source), shop))
+    make = {"export": _export, "quantize": _quantize, "build": _build}[step.kind]
+    file, notes = make(step, source, folder, shop)
+    made = made_from_file(step, file, seconds=time.monotonic() - began, notes=notes)
+    return shop.cache.keep(step, made)
+
+
+Product = tuple[Path, tuple[str, ...]]
+
+
+def _export(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
+    spec = export_spec(
+        str(source),
+        output=folder / f"{step.network}.onnx",
+        inputs=input_shapes(shop.matrix.input_shape),
+    )
+    sidecar = run_export(spec, conduct=_conduct(shop, "torch"))
+    return Path(spec.output), sidecar.notes
+
+
+def _quantize(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
+    precision = step.settings["precision"]
+    spec = quant_spec(
+        source,
+        precision=precision,
+        output=folder / f"{step.network}.{precision}.onnx",
+        keep_io=step.settings["keep_io"],
+    )
+    calibrated = spec.via != "cast"
+    data = Data(
+        calibration=(shop.matrix.calibration or "random") if calibrated else None,
+        shapes=shop.matrix.shapes,
+    )
+    sidecar = run_quantize(spec, data=data, conduct=shop.conduct)
+    return Path(spec.output), sidecar.notes
+
+
+def _build(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
+    settings = step.settings
+    kind = ".dynamic" if settings["engine"] == "dynamic" else ""
+    precision = f".{settings['precision']}" if settings["precision"] else ""
+    shapes = engine_shapes(Path(source), settings["batches"], shop.matrix.shapes)
+    ends: dict[str, Any] = {
+        f"shapes_{end}": {name: getattr(p, end) for name, p in shapes.items()}
+        for end in ("min", "opt", "max")
+    }
+    calibration = shop.matrix.calibration if settings["calibration"] else None
+    spec = build_spec(
+        source,
+        config=shop.config,
+        output=folder / f"{step.network}{kind}{precision}.engine",
+        builder=settings["builder"],
+        precision=settings["precision"],
+        calibration=calibration,
+        options={"typing": "strong"} if settings["typed"] else None,
+        **ends,
+        **settings["options"],
+    )
+    artefact = run_build(spec, conduct=_conduct(shop, settings["builder"]))
+    return Path(spec.output), artefact.notes
+
+
+def engine_shapes(
+    model: Path, batches: tuple[int, int, int], given: Mapping[str, tuple[int, ...]]
+) -> dict[str, ShapeProfile]:
+    """Give every input with open dimensions the range of batches the engine is built for."""
+    found = {}
+    for tensor in input_specs(load_onnx(model, weights=False)):
+        if tensor.is_static:
+            _refuse_fixed(tensor, batches)
+            continue
+        rest = given[tensor.name][1:] if tensor.name in given else tensor.shape[1:]
+        dims = [dim for dim in rest if isinstance(dim, int) and dim > 0]
+        if len(dims) != len(rest):
+            raise InputError(
+                f"the input {tensor.name!r} is open in more than its batch",
+                facts={"shape": "x".join(map(str, tensor.shape))},
+                fix=f"--shape {tensor.name}:1x...",
+            )
+        low, best, high = ((batch, *dims) for batch in batches)
+        found[tensor.name] = ShapeProfile(min=low, opt=best, max=high)
+    return found
+
+
+def _refuse_fixed(tensor: TensorSpec, batches: tuple[int, int, int]) -> None:
+    if tensor.shape and tensor.shape[0] != batches[1]:
+        raise InputError(
+            f"the batch of {tensor.name!r} is fixed at {tensor.shape[0]}, not {batches[1]}",
+            fix="export the model with an open batch",
+        )
+
+
+def _evaluate(step: Step, source: Path, shop: Workshop) -> Made:
+    """Take the accuracy of the very bytes that are measured, as ``trtbench eval`` does."""
+    began = time.monotonic()
+    runtime = step.settings["runtime"]
+    if not hasattr(RUNTIMES.load(runtime), "open_session"):
+        raise UnavailableError(f"{runtime} hands out no outputs to judge")
+    matrix = shop.matrix
+    assert matrix.data is not None
+    most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
+    asked = Asked(
+        task=matrix.task,
+        settings={**matrix.task_settings, "data": matrix.data},
+        open_batch=min(EVAL_BATCH, most),
+        flags={"shapes": matrix.shapes, "precision": step.settings["precision"]},
+        runtimes=(runtime,),
+    )
+    with shop.store.scratch() as folder:
+        found = run_evaluation(
+            [str(source)],
+            store=shop.store,
+            config=shop.config,
+            asked=asked,
+            output=folder,
+            conduct=_conduct(shop, runtime),
+        )
+    return Made(
+        kind=step.kind,
+        key=step.key,
+        network=step.network,
+        title=step.title,
+        created=now(),
+        seconds=time.monotonic() - began,
+        scores=scores_of(found, found.models[0]),
+    )
+
+
+def _conduct(shop: Workshop, runtime: str) -> Conduct:
+    return replace(shop.conduct, python=shop.config.python_for(runtime))
