@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtbench import boundary
 from trtbench.errors import InputError, UnavailableError, write_error
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def external_files(model: ModelProto) -> tuple[str, ...]:
         for tensor in stored_tensors(model.graph)
         if uses_external_data(tensor)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(
+        str(boundary.check_name(name, what="file of weights")) for name in dict.fromkeys(found)
+    )
 
 
 def save_onnx(model: ModelProto, path: Path) -> tuple[Path, ...]:
@@ -168,7 +171,7 @@ def _fetch(model: ModelProto, folder: Path, *, everything: bool) -> None:
         info = ExternalDataInfo(tensor)
         if not (everything or (info.length or SMALL_BYTES + 1) <= SMALL_BYTES):
             continue
-        if not (folder / info.location).is_file():
+        if not boundary.inside(folder, info.location, what="file of weights").is_file():
             if not everything:
                 continue
             raise InputError(

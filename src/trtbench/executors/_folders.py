@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from trtbench import boundary
 from trtbench.errors import StoreError
 from trtbench.models.identity import sha256_of
 
@@ -29,12 +30,13 @@ def unpack(source: Path, folder: Path) -> None:
     """Write out the files of ``pack``; anything that points elsewhere is refused."""
     with tarfile.open(source) as archive:
         for member in archive:
-            target = folder / member.name
             content = archive.extractfile(member) if member.isreg() else None
-            if content is None or not target.resolve().is_relative_to(folder.resolve()):
+            if content is None:
                 raise StoreError(
-                    "what came back is no run directory", facts={"member": member.name}
+                    "what came back is no run directory",
+                    facts={"member": boundary.shown(member.name)},
                 )
+            target = boundary.inside(folder, member.name, what="file", where="what came back")
             target.parent.mkdir(parents=True, exist_ok=True)
             with content, open(target, "wb") as file:
                 shutil.copyfileobj(content, file)
@@ -51,7 +53,7 @@ def cache_folder() -> Path:
 
 def blob(cache: Path, sha256: str) -> Path:
     """The place of a content in a cache."""
-    return cache / "blobs" / sha256
+    return cache / "blobs" / boundary.check_id(sha256, what="hash of a content")
 
 
 def keep_blob(cache: Path, sha256: str, chunks: Iterable[bytes]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench import boundary
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.spec import RunSpec, Value
 from trtbench.errors import InputError
@@ -38,6 +39,9 @@ class Parcel(Value, frozen=True, kw_only=True):
 
 def parcel_from_request(request: Request) -> Parcel:
     """List the models, what belongs to them, and their inputs."""
+    for each in (request, request.partner):
+        if each is not None:
+            _check_companions(Path(each.spec.model.path), each.files)
     parts = _spec_parts(request.spec, request.files, MODEL)
     if request.partner is not None:
         parts += _spec_parts(request.partner.spec, request.partner.files, OTHER)
@@ -54,8 +58,10 @@ def parcel_from_bytes(data: bytes) -> Parcel:
 
 def place_parcel(parcel: Parcel, *, cache: Path, folder: Path) -> Request:
     """Put the files where they are needed; gives the request with their names there."""
+    folder.mkdir(parents=True, exist_ok=True)
     for part in parcel.parts:
-        place_blob(cache, part.sha256, folder / part.name)
+        target = boundary.inside(folder, part.name, what="name of a file", where="the request")
+        place_blob(cache, part.sha256, target)
     request = parcel.request
     moved = msgspec.structs.replace(request, spec=_moved(request.spec, folder, MODEL))
     if request.partner is None:
@@ -76,6 +82,13 @@ def _moved(spec: RunSpec, folder: Path, kind: str) -> RunSpec:
     source = str(folder / INPUTS / Path(spec.inputs.source).name)
     inputs = msgspec.structs.replace(spec.inputs, source=source)
     return msgspec.structs.replace(spec, inputs=inputs)
+
+
+def _check_companions(model: Path, names: tuple[str, ...]) -> None:
+    """Refuse files of weights outside the model's folder, before any of them is read."""
+    folder = model if model.is_dir() else model.parent
+    for name in names:
+        boundary.inside(folder, name, what="file of weights", where=model)
 
 
 def _spec_parts(spec: RunSpec, files: tuple[str, ...], kind: str) -> list[Part]:
@@ -99,4 +112,10 @@ def _input_parts(source: Path) -> list[Part]:
     if not source.is_dir():
         return [_part(source, f"{INPUTS}/{source.name}")]
     files = sorted(path for path in source.rglob("*") if path.is_file())
+    for path in files:
+        if not boundary.is_inside(source, path):
+            raise InputError(
+                f"{path} is a link that leads out of the folder of inputs",
+                fix="put the file itself there: cp -L copies what a link points to",
+            )
     return [_part(path, f"{INPUTS}/{source.name}/{path.relative_to(source)}") for path in files]

@@ -11,6 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from trtbench import boundary
 from trtbench.domain.codec import json_from_value
 from trtbench.executors._folders import blob, keep_blob, pack
 from trtbench.executors._parcel import parcel_from_bytes, place_parcel
@@ -28,14 +29,14 @@ def main(arguments: list[str]) -> int:
     elif verb == "keep":
         keep_blob(here, names[0], iter(lambda: sys.stdin.buffer.read(_CHUNK), b""))
     elif verb == "place":
-        folder = here / names[0]
+        folder = _folder(here, names)
         request = place_parcel(
             parcel_from_bytes(sys.stdin.buffer.read()), cache=here, folder=folder
         )
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "request.json").write_bytes(json_from_value(request))
     elif verb == "pack":
-        folder = here / names[0]
+        folder = _folder(here, names)
         left = folder / "left"
         left.mkdir()
         for name in ("run", "error.json"):
@@ -45,10 +46,14 @@ def main(arguments: list[str]) -> int:
         with open(folder / "left.tar", "rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)
     elif verb == "remove":
-        shutil.rmtree(here / names[0], ignore_errors=True)
+        shutil.rmtree(_folder(here, names), ignore_errors=True)
     else:
         return 2
     return 0
+
+
+def _folder(here: Path, names: list[str]) -> Path:
+    return boundary.inside(here, names[0], what="folder", where="the request")
 
 
 if __name__ == "__main__":

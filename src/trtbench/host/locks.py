@@ -11,31 +11,39 @@ import fcntl
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from trtbench.boundary import clean_line
 from trtbench.errors import UnavailableError
 from trtbench.host.gpu_names import lock_name
 
 FOLDER_VARIABLE = "TRTBENCH_LOCKS"
 """Names another folder, for machines without a common /tmp."""
 
+MACHINE_FOLDER = "/tmp/trtbench-locks"
+
 _NOTE_BYTES = 4096
+_NOTE_BEGIN = b"{"
 _WHAT_CHARACTERS = 300
 """A holder's command line is cut to this, so that its note always fits."""
 
 
-def lock_folder() -> Path:
-    """The folder of lock files, one per machine, writable by everyone like the system's own.
+class NoLocksError(OSError):
+    """The file system knows no locks, as some network file systems do."""
 
-    Not below ``TMPDIR``: jobs of one machine often have one each, and must still exclude another.
-    """
-    folder = Path(os.environ.get(FOLDER_VARIABLE) or "/tmp/trtbench-locks")
-    folder.mkdir(mode=0o1777, exist_ok=True)
-    with contextlib.suppress(PermissionError):
-        folder.chmod(0o1777)
-    return folder
+
+def try_lock(descriptor: int, *, block: bool = False) -> bool:
+    """Lock an open file or folder until it is closed; false when another process has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if block else fcntl.LOCK_NB))
+    except OSError as problem:
+        if problem.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise NoLocksError(problem.errno, "this file system has no locks") from None
+    return True
 
 
 @contextlib.contextmanager
@@ -50,7 +58,7 @@ def hold(
     descriptor = _open(device)
     began = time.monotonic()
     try:
-        if not _take(descriptor, block=False):
+        if not _take(device, descriptor):
             holder = _holder(descriptor)
             if not wait:
                 raise UnavailableError(
@@ -60,7 +68,7 @@ def hold(
                 )
             if on_wait is not None:
                 on_wait(holder)
-            _take(descriptor, block=True)
+            _take(device, descriptor, block=True)
         _sign(descriptor, what)
         yield time.monotonic() - began
     finally:
@@ -68,41 +76,102 @@ def hold(
 
 
 def _open(device: str) -> int:
+    name = re.sub(r"[^\w.-]", "_", lock_name(device)) + ".lock"
     try:
-        return _open_file(lock_folder() / (re.sub(r"[^\w.-]", "_", lock_name(device)) + ".lock"))
+        folder = _open_folder()
+        try:
+            return _open_file(name, folder)
+        finally:
+            os.close(folder)
     except OSError as problem:
-        raise UnavailableError(
-            f"no lock can be taken for the device {device}",
-            facts={"reason": problem},
-            fix=f"set {FOLDER_VARIABLE} to a folder that can be written",
-        ) from None
+        raise _unusable(device, problem) from None
 
 
-def _open_file(path: Path) -> int:
-    """Open for locking; an existing file first without O_CREAT, which Linux may refuse others."""
+def _open_folder() -> int:
+    """Open the folder of lock files, one per machine, writable by everyone like the system's own.
+
+    Not below ``TMPDIR``: jobs of one machine often have one each, and must still exclude another.
+    Where the machine has no such place, the user's own runs exclude each other at least.
+    """
+    named = os.environ.get(FOLDER_VARIABLE)
     try:
-        return os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    with contextlib.suppress(PermissionError):
-        path.chmod(0o666)
+        return _made_folder(Path(named or MACHINE_FOLDER), mode=0o1777)
+    except OSError as problem:
+        if named or problem.errno not in (errno.EROFS, errno.ENOENT, errno.EACCES):
+            raise
+        return _made_folder(_own_folder(), mode=0o700)
+
+
+def _made_folder(path: Path, *, mode: int) -> int:
+    """Open a folder that is no link, or make it; only what was made here gets another mode."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        return os.open(path, flags)
+    descriptor = os.open(path, flags)
+    os.fchmod(descriptor, mode)
     return descriptor
 
 
-def _take(descriptor: int, *, block: bool) -> bool:
+def _own_folder() -> Path:
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(runtime or base)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / "trtbench-locks"
+
+
+def _open_file(name: str, folder: int) -> int:
+    """Open for locking; an existing file first without O_CREAT, which Linux may refuse others."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with contextlib.suppress(FileNotFoundError):
+        return _checked(os.open(name, flags, dir_fd=folder))
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if block else fcntl.LOCK_NB))
-    except OSError as problem:
-        if problem.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            return False
-        raise
-    return True
+        descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+    except FileExistsError:  # another process was quicker
+        return _checked(os.open(name, flags, dir_fd=folder))
+    os.fchmod(descriptor, 0o666)  # whatever the umask: every user of the machine takes turns
+    return descriptor
+
+
+def _checked(descriptor: int) -> int:
+    """Refuse a lock that is no file of its own: a pipe, or another name of someone's file."""
+    facts = os.fstat(descriptor)
+    if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EPERM, "the lock is not a file of its own")
+
+
+def _unusable(device: str, problem: OSError) -> UnavailableError:
+    planted = problem.errno in (errno.ELOOP, errno.ENOTDIR, errno.EPERM)
+    named = os.environ.get(FOLDER_VARIABLE) or MACHINE_FOLDER
+    return UnavailableError(
+        f"no lock can be taken for the device {device}",
+        facts={
+            "folder": named,
+            "reason": "something else stands where the lock should be: a link, or another's file"
+            if planted
+            else problem.strerror or problem,
+        },
+        fix=f"set {FOLDER_VARIABLE} to a folder that can be written, on a disk of this machine",
+    )
+
+
+def _take(device: str, descriptor: int, *, block: bool = False) -> bool:
+    try:
+        return try_lock(descriptor, block=block)
+    except NoLocksError as problem:
+        raise _unusable(device, problem) from None
 
 
 def _sign(descriptor: int, what: str) -> None:
     since = time.strftime("%H:%M:%S")
     note = {"pid": os.getpid(), "what": what[:_WHAT_CHARACTERS], "since": since}
     with contextlib.suppress(OSError):  # a full disk must not stop a measurement
+        if os.pread(descriptor, 1, 0) not in (b"", _NOTE_BEGIN):
+            return  # whoever put this file here keeps what is in it
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(note).encode(), 0)
 
@@ -110,6 +179,6 @@ def _sign(descriptor: int, what: str) -> None:
 def _holder(descriptor: int) -> str:
     try:
         note = json.loads(os.pread(descriptor, _NOTE_BYTES, 0))
-        return f"process {note['pid']} ({note['what']}) since {note['since']}"
+        return clean_line(f"process {note['pid']} ({note['what']}) since {note['since']}")
     except (ValueError, KeyError, TypeError, OSError):
         return "unknown"

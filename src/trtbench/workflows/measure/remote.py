@@ -116,6 +116,8 @@ def companions_of(spec: RunSpec) -> tuple[str, ...]:
 
     try:
         return external_files(onnx.load(spec.model.path, load_external_data=False))
+    except InputError:  # weights outside of the model's folder
+        raise
     except Exception:  # whoever measures it says what is wrong with it
         if not Path(spec.model.path).is_file():
             raise InputError(f"there is no file {spec.model.path}") from None

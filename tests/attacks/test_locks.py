@@ -1,0 +1,128 @@
+"""Somebody else was at the folder of locks first; nothing of ours is changed through it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from trtbench.errors import UnavailableError
+from trtbench.host import locks
+
+DEVICE = "cpu"
+
+
+@pytest.fixture
+def precious(tmp_path: Path) -> Path:
+    folder = tmp_path / "precious"
+    folder.mkdir(mode=0o700)
+    (folder / "thesis.tex").write_text("years of work")
+    (folder / "thesis.tex").chmod(0o600)
+    return folder
+
+
+def untouched(precious: Path) -> bool:
+    file = precious / "thesis.tex"
+    return (
+        file.read_text() == "years of work"
+        and stat.S_IMODE(file.stat().st_mode) == 0o600
+        and stat.S_IMODE(precious.stat().st_mode) == 0o700
+        and [each.name for each in precious.iterdir()] == ["thesis.tex"]
+    )
+
+
+def test_a_link_for_the_folder_is_refused(
+    tmp_path: Path, precious: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "locks").symlink_to(precious)
+    monkeypatch.setenv(locks.FOLDER_VARIABLE, str(tmp_path / "locks"))
+    with pytest.raises(UnavailableError, match="no lock"), locks.hold(DEVICE, what="x"):
+        pass
+    assert untouched(precious)
+
+
+@pytest.mark.parametrize("kind", ["symbolic", "hard", "pipe", "folder"])
+def test_another_file_under_the_name_of_a_lock_is_refused(
+    tmp_path: Path, precious: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    folder = tmp_path / "locks"
+    folder.mkdir()
+    planted = folder / "cpu.lock"
+    if kind == "symbolic":
+        planted.symlink_to(precious / "thesis.tex")
+    elif kind == "hard":
+        os.link(precious / "thesis.tex", planted)
+    elif kind == "pipe":
+        os.mkfifo(planted)
+    else:
+        planted.mkdir()
+    monkeypatch.setenv(locks.FOLDER_VARIABLE, str(folder))
+    monkeypatch.delenv("TRTBENCH_CPU_SLOT", raising=False)
+    with pytest.raises(UnavailableError, match="no lock"), locks.hold(DEVICE, what="x"):
+        pass
+    assert untouched(precious)
+
+
+def test_a_file_that_holds_something_is_locked_and_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu.lock").write_text("notes of the administrator")
+    monkeypatch.setenv(locks.FOLDER_VARIABLE, str(tmp_path))
+    with locks.hold(DEVICE, what="x"):
+        assert (tmp_path / "cpu.lock").read_text() == "notes of the administrator"
+
+
+def test_a_folder_that_was_there_keeps_its_mode_and_a_new_one_is_for_everyone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old").mkdir(mode=0o750)
+    for name, mode in (("old", 0o750), ("new", 0o1777)):
+        monkeypatch.setenv(locks.FOLDER_VARIABLE, str(tmp_path / name))
+        with locks.hold(DEVICE, what="trtbench bench m.onnx"):
+            note = json.loads((tmp_path / name / "cpu.lock").read_text())
+            assert note["pid"] == os.getpid()
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
+        assert stat.S_IMODE((tmp_path / name / "cpu.lock").stat().st_mode) == 0o666
+
+
+def test_a_machine_without_a_common_folder_locks_in_one_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(locks.FOLDER_VARIABLE)
+    monkeypatch.setattr(locks, "MACHINE_FOLDER", str(tmp_path / "missing" / "locks"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    with locks.hold(DEVICE, what="x"):
+        own = tmp_path / "run" / "trtbench-locks"
+        assert (own / "cpu.lock").is_file()
+        assert stat.S_IMODE(own.stat().st_mode) == 0o700
+
+
+def test_a_file_system_without_locks_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setenv(locks.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(UnavailableError) as found, locks.hold(DEVICE, what="x"):
+        pass
+    assert "no locks" in str(found.value)
+    assert locks.FOLDER_VARIABLE in (found.value.fix or "")
+
+
+def test_a_holder_cannot_steer_the_terminal_of_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(locks.FOLDER_VARIABLE, str(tmp_path))
+    taken = locks.hold(DEVICE, what="\x1b]0;owned\x07")
+    refused = locks.hold(DEVICE, what="x", wait=False)
+    with taken, pytest.raises(UnavailableError) as found, refused:
+        pass
+    assert "owned" in str(found.value)
+    assert "\x1b" not in str(found.value)
