@@ -13,6 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from evil_models import model_with_weights_at
+from trtbench.workflows.bench import Conduct
+from trtbench.workflows.config import Config
+from trtbench.workflows.elsewhere import request_from_spec
+from trtbench.workflows.spec import run_spec
 
 from trtbench.build.onnx_file import external_files, load_onnx
 from trtbench.domain.spec import ModelRef, RunSpec
@@ -26,10 +30,6 @@ from trtbench.executors._parcel import (
     parcel_from_request,
     place_parcel,
 )
-from trtbench.workflows.bench import Conduct
-from trtbench.workflows.config import Config
-from trtbench.workflows.elsewhere import request_from_spec
-from trtbench.workflows.spec import run_spec
 
 SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 OUTSIDE = ["../secret/id_rsa", "{secret}/id_rsa", "door/id_rsa", "key", "w/../../secret/id_rsa"]
