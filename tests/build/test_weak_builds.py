@@ -184,3 +184,22 @@ def test_a_failed_build_leaves_no_engine(tensorrt: Any, tmp_path: Path) -> None:
 def test_what_8_does_not_have_is_refused(tensorrt: Any, tmp_path: Path, changes: Any) -> None:
     with pytest.raises(UsageError):
         build(tmp_path, **changes)
+
+
+def test_scales_of_other_weights_are_not_taken(tensorrt: Any, tmp_path: Path) -> None:
+    model = models.external_data_model(tmp_path / "net.onnx")
+    data = tmp_path / "data.npz"
+    np.savez(data, image=np.random.default_rng(0).random((8, 3, 8, 8), dtype=np.float32))
+
+    def made() -> Any:
+        spec = BuildSpec(
+            model=model_ref(model), output=str(tmp_path / "net.engine"), precision="int8",
+            calibration=str(data), shapes={"image": SPAN},
+        )  # fmt: skip
+        outcome = _python_api.build(spec, folder=tmp_path, stage=Stage(), flavour="tensorrt")
+        return outcome.facts["calibration_cache"]
+
+    assert [made(), made()] == ["new", "hit"]
+    weights = models.external_data_path(model)
+    weights.write_bytes(weights.read_bytes()[::-1])
+    assert made() == "new"

@@ -27,7 +27,7 @@ Arrivals = Literal["poisson", "constant"]
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]
 
-ModelFormat = Literal["onnx", "engine", "torch", "unknown"]
+ModelFormat = Literal["onnx", "engine", "torch", "folder", "unknown"]
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,15 +55,28 @@ def batch_from_shapes(shapes: Iterable[Sequence[int | str | None]]) -> int | Non
     return size if isinstance(size, int) and size > 0 else None
 
 
+class ModelFile(Value, frozen=True, kw_only=True):
+    """A file that belongs to a model beside the one it is called by: weights, a shard."""
+
+    name: str
+    """Relative to the folder of the model."""
+    sha256: str
+    size_bytes: int
+
+
 class ModelRef(Value, frozen=True, kw_only=True):
-    """A model file as it was when it was asked about."""
+    """A model, with all files that belong to it, as it was when it was asked about."""
 
     path: str
     format: ModelFormat
     sha256: str | None = None
+    """Of all its bytes; of a single file, the hash that other tools give it."""
     size_bytes: int | None = None
+    """Of all its files."""
     modified: str | None = None
     """Local time of the last change, ISO 8601 with offset."""
+    files: tuple[ModelFile, ...] = ()
+    """What belongs to it beside the file at ``path``."""
 
     @property
     def name(self) -> str:

@@ -96,14 +96,16 @@ def _spec_parts(spec: RunSpec, files: tuple[str, ...], kind: str) -> list[Part]:
     model, inputs = Path(spec.model.path), spec.inputs.source
     parts = []
     if spec.model.sha256 is not None:
-        parts.append(_part(model, f"{kind}/{model.name}", sha256=spec.model.sha256))
-        parts += [_part(model.parent / name, f"{kind}/{name}") for name in files]
+        folder = spec.model.format == "folder"
+        parts += [] if folder else [_part(model, f"{kind}/{model.name}")]
+        root, place = (model, f"{kind}/{model.name}") if folder else (model.parent, kind)
+        parts += [_part(root / name, f"{place}/{name}") for name in files]
     return [*parts, *(_input_parts(Path(inputs)) if inputs is not None else [])]
 
 
-def _part(path: Path, name: str, *, sha256: str | None = None) -> Part:
+def _part(path: Path, name: str) -> Part:
     try:
-        return Part(source=str(path), sha256=sha256 or sha256_of(path), name=name)
+        return Part(source=str(path), sha256=sha256_of(path), name=name)
     except OSError as problem:
         raise InputError(f"{path} cannot be sent", facts={"reason": problem.strerror}) from None
 

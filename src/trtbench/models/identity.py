@@ -1,13 +1,17 @@
-"""Model files as they are on disk: format, size, time and hash."""
+"""Models as they are on disk: format, time, and the hash and size of all their bytes."""
 
 from __future__ import annotations
 
 import datetime
 import hashlib
+import mmap
+import time
 from pathlib import Path
 
-from trtbench.domain.spec import ModelFormat, ModelRef
+from trtbench.boundary import check_name
+from trtbench.domain.spec import ModelFile, ModelFormat, ModelRef
 from trtbench.errors import InputError, near_miss
+from trtbench.models.onnx_bytes import external_names
 
 SUFFIXES: dict[str, ModelFormat] = {
     ".onnx": "onnx",
@@ -22,30 +26,148 @@ SUFFIXES: dict[str, ModelFormat] = {
 _PLAN_MAGICS = (b"ftrt", b"vtrt")
 _ZIP_MAGIC = b"PK\x03\x04"
 _CHUNK = 1 << 20
+_TICK_NS = 50_000_000
+"""A file that changed less than this ago may change again under the same time of change."""
+
+_Signature = tuple[int, int, int, int, int]
+_hashes: dict[str, tuple[_Signature, str]] = {}
+"""Hashes by path, each with the state of the file it is of: unchanged files are not read again."""
 
 
-def model_ref(path: Path) -> ModelRef:
-    """Describe a model file; one that is not there is an error with the near miss."""
+def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> ModelRef:
+    """Describe a model by all its bytes; one that is not there is an error with the near miss.
+
+    A folder is a model only where that is asked for. A model that is not whole is an error, unless
+    that is allowed: its hash and size are then unknown.
+    """
     if not _exists(path):
         raise _missing(path)
-    if not path.is_file():  # a pipe or a device would be read forever
-        kind = "folder" if path.is_dir() else "device or pipe"
+    if not path.is_file() and not (folders and path.is_dir()):
+        kind = "folder" if path.is_dir() else "device or pipe"  # which would be read forever
         raise InputError(f"{path} is a {kind}, not a model file", fix=_inside(path))
     try:
-        facts = path.stat()
-        digest = sha256_of(path)
+        return _folder_ref(path) if path.is_dir() else _file_ref(path, whole=whole)
     except OSError as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+
+
+def changed(model: ModelRef) -> str | None:
+    """Say what is no longer as it was when a model was described; ``None`` when nothing changed.
+
+    Files that keep their size and times are not read again.
+    """
+    if model.sha256 is None:
+        return None
+    try:
+        now = model_ref(Path(model.path), folders=True)
+    except InputError as problem:
+        return problem.message
+    if now.sha256 == model.sha256:
+        return None
+    before = {each.name: each.sha256 for each in model.files}
+    other = [each.name for each in now.files if before.get(each.name) != each.sha256]
+    return f"the bytes of {', '.join(other) or model.name} are no longer the same"
+
+
+def identity_of(path: Path) -> str | None:
+    """Hash all bytes of a model; ``None`` when something of it is not there."""
+    try:
+        return model_ref(path, whole=False).sha256
+    except InputError:
+        return None
+
+
+def demand_unchanged(model: ModelRef) -> None:
+    """Refuse to go on with a model that is no longer the one that was asked about."""
+    problem = changed(model)
+    if problem is not None:
+        raise InputError(
+            f"{model.name} has changed since it was asked about",
+            facts={"what": problem},
+            fix="wait until whatever writes it is done, and give the command again",
+        )
+
+
+def _file_ref(path: Path, *, whole: bool) -> ModelRef:
+    facts = path.stat()
     if facts.st_size == 0:
         raise InputError(f"{path} is empty", fix="copy or export the model again")
-    changed = datetime.datetime.fromtimestamp(facts.st_mtime).astimezone()
+    kind = format_of(path)
+    names = external_files(path) if kind in ("onnx", "unknown") else ()
+    missing = [name for name in names if not (path.parent / name).is_file()]
+    if missing and whole:
+        raise InputError(
+            "the model keeps its weights in another file, which is not there",
+            facts={"file": path, "missing": path.parent / missing[0]},
+            fix=f"put {Path(missing[0]).name} beside the model",
+        )
+    known = not missing
+    files = tuple(_model_file(path.parent, name) for name in sorted(names)) if known else ()
     return ModelRef(
         path=str(path.absolute()),
-        format=format_of(path),
-        sha256=digest,
-        size_bytes=facts.st_size,
-        modified=changed.isoformat(timespec="seconds"),
+        format=kind,
+        sha256=_combined(sha256_of(path), files) if known else None,
+        size_bytes=facts.st_size + sum(each.size_bytes for each in files) if known else None,
+        modified=_time_of(path, files),
+        files=files,
     )
+
+
+def _folder_ref(path: Path) -> ModelRef:
+    """Describe a folder that is a model: every file in it belongs to it."""
+    inside = sorted(str(each.relative_to(path)) for each in path.rglob("*") if each.is_file())
+    files = tuple(_model_file(path, name) for name in inside)
+    if not files:
+        raise InputError(f"{path} is empty", fix="copy or export the model again")
+    return ModelRef(
+        path=str(path.absolute()),
+        format="folder",
+        sha256=_combined("", files),
+        size_bytes=sum(each.size_bytes for each in files),
+        modified=_time_of(path, files),
+        files=files,
+    )
+
+
+def external_files(path: Path) -> tuple[str, ...]:
+    """Name the files in which an ONNX file keeps tensors; they must lie in its own folder.
+
+    A file that cannot be understood names none: whoever loads it says what is wrong with it.
+    """
+    try:
+        with (
+            open(path, "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            memoryview(data) as view,
+        ):
+            names = external_names(view)
+    except (ValueError, IndexError, RecursionError, BufferError):
+        return ()
+    for name in names:
+        check_name(name, what="file of weights", where=path)
+    return names
+
+
+def _model_file(folder: Path, name: str) -> ModelFile:
+    path = folder / name
+    return ModelFile(name=name, sha256=sha256_of(path), size_bytes=path.stat().st_size)
+
+
+def _combined(first: str, files: tuple[ModelFile, ...]) -> str:
+    """Hash all that belongs to a model; a single file has the hash of its bytes."""
+    if not files:
+        return first
+    digest = hashlib.sha256(first.encode())
+    for each in files:
+        digest.update(f"\n{each.name}\0{each.sha256}".encode())
+    return digest.hexdigest()
+
+
+def _time_of(path: Path, files: tuple[ModelFile, ...]) -> str:
+    folder = path if path.is_dir() else path.parent
+    times = [(folder / each.name).stat().st_mtime for each in files]
+    newest = max([*times, *([] if path.is_dir() else [path.stat().st_mtime])])
+    return datetime.datetime.fromtimestamp(newest).astimezone().isoformat(timespec="seconds")
 
 
 def format_of(path: Path) -> ModelFormat:
@@ -60,12 +182,24 @@ def format_of(path: Path) -> ModelFormat:
 
 
 def sha256_of(path: Path) -> str:
-    """Hash a file of any size in bounded memory."""
+    """Hash a file of any size in bounded memory; one that is as it was is not read again."""
+    before, name = _signature(path), str(path.absolute())
+    known = _hashes.get(name)
+    if known is not None and known[0] == before:
+        return known[1]
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
-    return digest.hexdigest()
+    found = digest.hexdigest()
+    if _signature(path) == before and time.time_ns() - max(before[-2:]) > _TICK_NS:
+        _hashes[name] = (before, found)
+    return found
+
+
+def _signature(path: Path) -> _Signature:
+    facts = path.stat()
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 def _exists(path: Path) -> bool:

@@ -19,7 +19,7 @@ from trtbench.host.tensorrt_calibrate import (
 )
 from trtbench.host.tensorrt_config import make_profile
 from trtbench.host.tensorrt_network import inputs_of
-from trtbench.models.identity import sha256_of
+from trtbench.models.identity import model_ref
 
 if TYPE_CHECKING:
     from trtbench.build.builders._python_api import Work
@@ -101,7 +101,7 @@ def _cache(work: Work, data: CalibrationData | None) -> ScaleCache:
             )
         return ScaleCache(Path(given), key=None)
     key = CacheKey(
-        model=spec.model.sha256 or sha256_of(Path(spec.model.path)),
+        model=spec.model.sha256 or model_ref(Path(spec.model.path)).sha256 or "",
         data=data.sha256(),
         batch=data.batch,
         algorithm=spec.calibration_method,

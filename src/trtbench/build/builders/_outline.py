@@ -7,18 +7,16 @@ opset, types and operators a file has; so the fields are walked over and the res
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
 from pathlib import Path
 
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError
+from trtbench.models.onnx_bytes import fields
 
 TYPES = {1: "fp32", 3: "int8", 10: "fp16", 16: "bf16", 17: "fp8", 19: "fp8"}
 """ONNX numbers of the types that a precision is made of."""
 
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
-_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
-_LONGEST_VARINT = 70
 
 
 class Node(Value, frozen=True, kw_only=True):
@@ -73,7 +71,7 @@ def _model(data: memoryview) -> Outline:
     numbers: dict[int, int] = {}
     texts: dict[int, str] = {}
     opset, graph = None, None
-    for field, value in _fields(data):
+    for field, value in fields(data):
         if isinstance(value, int):
             numbers[field] = value
         elif field in (2, 3):
@@ -102,7 +100,7 @@ class _Graph:
         self.types: dict[str, int] = {}
         self.seen: set[int] = set()
         self.external: list[str] = []
-        for field, value in _fields(data):
+        for field, value in fields(data):
             if isinstance(value, int):
                 continue
             if field == 1:
@@ -124,7 +122,7 @@ class _Graph:
         inputs: list[str] = []
         outputs: list[str] = []
         texts = {3: "", 4: ""}
-        for field, value in _fields(data):
+        for field, value in fields(data):
             if isinstance(value, int):
                 continue
             if field == 5:
@@ -137,7 +135,7 @@ class _Graph:
 
     def _attribute(self, data: memoryview, outputs: list[str]) -> None:
         name, number = "", 0
-        for field, value in _fields(data):
+        for field, value in fields(data):
             if field == 1 and not isinstance(value, int):
                 name = str(value, "utf-8")
             elif field == 3 and isinstance(value, int):
@@ -153,13 +151,13 @@ class _Graph:
 
     def _tensor(self, data: memoryview, name: str | None = None) -> None:
         kind = 0
-        for field, value in _fields(data):
+        for field, value in fields(data):
             if field == 2 and isinstance(value, int):
                 kind = value
             elif field == 8 and not isinstance(value, int):
                 name = name or str(value, "utf-8")
             elif field == 13 and not isinstance(value, int):
-                entry = {f: str(v, "utf-8") for f, v in _fields(value) if not isinstance(v, int)}
+                entry = {f: str(v, "utf-8") for f, v in fields(value) if not isinstance(v, int)}
                 if entry.get(1) == "location":
                     self.external.append(entry.get(2, ""))
         self.seen.add(kind)
@@ -170,52 +168,18 @@ class _Graph:
         """Look into ValueInfo, its TypeProto and that one's tensor type for the element type."""
         path = (2, 1)
         for step in path:
-            found = [v for f, v in _fields(data) if f == step and not isinstance(v, int)]
+            found = [v for f, v in fields(data) if f == step and not isinstance(v, int)]
             if not found:
                 return
             data = found[0]
-        self.seen.update(v for f, v in _fields(data) if f == 1 and isinstance(v, int))
+        self.seen.update(v for f, v in fields(data) if f == 1 and isinstance(v, int))
 
 
 def _standard_opset(data: memoryview) -> int | None:
     domain, version = "", None
-    for field, value in _fields(data):
+    for field, value in fields(data):
         if field == 1 and not isinstance(value, int):
             domain = str(value, "utf-8")
         elif field == 2 and isinstance(value, int):
             version = value
     return version if domain in ("", "ai.onnx") else None
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Give number and value of each field of a message; fixed-size numbers are passed over."""
-    at, end = 0, len(data)
-    while at < end:
-        key, at = _varint(data, at)
-        field, kind = key >> 3, key & 7
-        if kind == _VARINT:
-            value, at = _varint(data, at)
-            yield field, value
-        elif kind == _BYTES:
-            size, at = _varint(data, at)
-            if at + size > end:
-                raise ValueError("it ends in the middle of a field")
-            yield field, data[at : at + size]
-            at += size
-        elif kind in (_EIGHT, _FOUR):
-            at += 8 if kind == _EIGHT else 4
-        else:
-            raise ValueError("it holds what no ONNX file holds")
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > _LONGEST_VARINT:
-            raise ValueError("it holds a number that never ends")

@@ -17,16 +17,17 @@ from trtbench.domain.codec import value_from_json
 from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
 from trtbench.domain.result import DuetRef, Environment, Run, Scalar
 from trtbench.domain.samples import Column, join_launches
-from trtbench.domain.spec import RunSpec
+from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import UsageError
 from trtbench.executors.local import Assignment, check_interpreter, run_jobs
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
+from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, read_samples, write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import PAIRS, Mode, PairDesign, Sides
-from trtbench.workflows.measure.failure import fail_job
+from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
 from trtbench.workflows.measure.launches import (
     Launch,
     cached_from_run,
@@ -98,6 +99,8 @@ class Duet:
                 self._environment = read_environment(
                     command=self._conduct.command, folder=Path.cwd()
                 )
+            for spec in specs:
+                demand_unchanged(spec.model)
             before = read_counters()
             goal = self.launches + launches
             while self.launches < goal:
@@ -185,6 +188,10 @@ class Duet:
             tick_s=TICK_S,
             on_tick=lambda: self._conduct.listen(Event(kind="tick", text="")),
         )
+        ends = [
+            end_with_same_bytes(end, *_models_of(each.job))
+            for end, each in zip(ends, assignments, strict=True)
+        ]
         for end, each in _gravest_first(ends, assignments):
             if not end.ok:
                 environment = self._environment
@@ -295,6 +302,12 @@ def _spec_of(job: Job) -> RunSpec:
     if isinstance(job, BenchJob):
         return job.spec
     raise TypeError(f"a {type(job).__name__} is no side of a duet")
+
+
+def _models_of(job: Job) -> list[ModelRef]:
+    if isinstance(job, DuetJob) and job.mine is None:
+        return [spec.model for spec in job.sides]
+    return [_spec_of(job).model]
 
 
 def paired(baseline: Run, candidate: Run) -> PairDesign | None:

@@ -17,7 +17,7 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import GateResult, GateRule, Run, Verdict
 from trtbench.errors import UsageError, write_error
-from trtbench.models.identity import sha256_of
+from trtbench.models.identity import identity_of
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import (
     Compared,
@@ -208,7 +208,7 @@ def _sides(
     else:
         reference = baseline.record.spec.model
         path = Path(reference.path)
-        if not path.is_file() or reference.sha256 != sha256_of(path):
+        if not path.is_file() or reference.sha256 != identity_of(path):
             return None
         first = msgspec.structs.replace(baseline.record.spec, warmup=WARMUP, launches=1)
     pythons = (config.python_for(first.runtime), config.python_for(second.runtime))

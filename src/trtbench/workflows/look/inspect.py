@@ -54,7 +54,7 @@ def inspect(
         return _run(read_run(path), path)
     if not path.exists():
         return _from_store(str(name), path, store)
-    model_ref(path)  # says so when it cannot be read or is empty
+    model_ref(path, whole=False)  # says so when it cannot be read or is empty
     with open(path, "rb") as file:
         head = file.read(HEAD_BYTES)
     kind = kind_of(head, name=path.name)
@@ -111,7 +111,7 @@ def _with_sidecar(found: Inspection, path: Path) -> Inspection:
         worst = max(sidecar.difference, key=lambda each: each.rel_l2 or 0.0)
         facts["difference"] = f"rel L2 {worst.rel_l2:.2e} on {sidecar.compared_on}"
     notes = [note for note in sidecar.notes if note not in found.notes]
-    if sidecar.sha256 != model_ref(path).sha256:
+    if sidecar.sha256 != model_ref(path, whole=False).sha256:
         notes.append("the file has changed since its sidecar was written")
     return msgspec.structs.replace(
         found,

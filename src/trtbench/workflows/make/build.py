@@ -31,7 +31,7 @@ from trtbench.errors import (
 from trtbench.executors.local import check_interpreter, run_job
 from trtbench.host.environment import read_environment
 from trtbench.host.locks import hold
-from trtbench.models.identity import model_ref, sha256_of
+from trtbench.models.identity import demand_unchanged, model_ref, sha256_of
 from trtbench.store.directory import now, remove_abandoned, scratch_directory
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
@@ -45,7 +45,7 @@ from trtbench.workflows.make.build_shapes import (
 )
 from trtbench.workflows.make.conversion import refuse_folder
 from trtbench.workflows.make.modelopt import modelopt_option, quantize_ahead
-from trtbench.workflows.measure.failure import reason_from_end
+from trtbench.workflows.measure.failure import CHANGED, end_with_same_bytes, reason_from_end
 from trtbench.workflows.measure.model_notes import stamps_of_onnx
 from trtbench.workflows.request.conduct import TICK_S, Conduct
 from trtbench.workflows.request.config import Config
@@ -69,7 +69,7 @@ _STAGE_TEXT = {
     "save": "saving",
 }
 _STAGE_PART = {"load": 0.02, "build": 0.1, "save": 0.98}
-_RECORDED = {"bug", "memory", "StoreError", "ProgramError", "JobError"}
+_RECORDED = {"bug", "memory", "StoreError", "ProgramError", "JobError", CHANGED}
 """Errors of the work itself; others are about what was asked for and are passed on as they are."""
 
 
@@ -168,6 +168,7 @@ def _carry_out(
     spec: BuildSpec, folder: Path, environment: Environment, conduct: Conduct
 ) -> Artefact:
     engine = Path(spec.output)
+    demand_unchanged(spec.model)
     inner = _inside(spec, folder)
     builder = BUILDERS.load(spec.runtime)
     ahead, ahead_s = quantize_ahead(builder, spec, folder=folder, conduct=conduct)
@@ -181,6 +182,7 @@ def _carry_out(
         tick_s=TICK_S,
         on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
     )
+    end = end_with_same_bytes(end, spec.model)
     if not end.ok:
         raise _failure(end, spec, folder)
     path = folder / "outcome.json"

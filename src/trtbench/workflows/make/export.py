@@ -16,7 +16,7 @@ from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape, Si
 from trtbench.domain.job import ExportJob
 from trtbench.domain.spec import Precision
 from trtbench.errors import InputError, UsageError, near_miss
-from trtbench.models.identity import sha256_of
+from trtbench.models.identity import model_ref
 from trtbench.store.directory import now
 from trtbench.workflows.make.conversion import (
     conversion_folder,
@@ -149,7 +149,7 @@ def _sidecar(
         made_by=made_by(),
         step="export",
         file=made.name,
-        sha256=sha256_of(made),
+        sha256=model_ref(made).sha256 or "",
         created=now(),
         source=spec.source,
         source_sha256=outcome.source_sha256,

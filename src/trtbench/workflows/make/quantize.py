@@ -37,7 +37,7 @@ from trtbench.domain.job import QuantizeJob
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, TensorSpec
 from trtbench.errors import InputError, UsageError
-from trtbench.models.identity import model_ref, sha256_of
+from trtbench.models.identity import demand_unchanged, model_ref
 from trtbench.store.directory import now
 from trtbench.workflows.make.calibration_images import task_facts, task_items
 from trtbench.workflows.make.conversion import (
@@ -142,6 +142,7 @@ def run_quantize(
         end = run_conversion(
             QuantizeJob(spec=inner), folder=work, conduct=conduct, python=conduct.python
         )
+        demand_unchanged(spec.model)
         path = work / "outcome.json"
         outcome = value_from_json(path.read_bytes(), QuantOutcome, where=str(path))
         verified = _compare(inner, outcome, folder, conduct)
@@ -288,7 +289,7 @@ def _sidecar(
         made_by=made_by(),
         step="cast" if spec.via == "cast" else "quantize",
         file=made.name,
-        sha256=sha256_of(made),
+        sha256=model_ref(made).sha256 or "",
         created=now(),
         source=spec.model.path,
         source_sha256=spec.model.sha256,

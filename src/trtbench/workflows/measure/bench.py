@@ -23,6 +23,7 @@ from trtbench.errors import (
 from trtbench.executors.local import check_interpreter, run_job
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
+from trtbench.models.identity import demand_unchanged
 from trtbench.report.trtexec_files import profile_json
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import (
@@ -35,7 +36,13 @@ from trtbench.store.directory import (
     write_telemetry,
 )
 from trtbench.store.store import Store
-from trtbench.workflows.measure.failure import failed_run, job_error, leave_trace, raise_told
+from trtbench.workflows.measure.failure import (
+    end_with_same_bytes,
+    failed_run,
+    job_error,
+    leave_trace,
+    raise_told,
+)
 from trtbench.workflows.measure.launches import (
     Launch,
     add_to_index,
@@ -71,6 +78,7 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
     run_id = conduct.run_id or new_id()
     target = store.directory(run_id, output=conduct.output)
     with hold_device(spec, conduct):
+        demand_unchanged(spec.model)
         environment = read_environment(command=conduct.command, folder=Path.cwd())
         with watching(spec, RUNTIMES.load(spec.runtime).device(spec)) as watch:
             result = _fill(spec, run_id, environment, store, conduct, watch)
@@ -119,7 +127,7 @@ def _carry_out(
     before = read_counters()
     for number in range(spec.launches):
         work = folder / f"launch-{number}"
-        end = _launch(spec, number, work, conduct, watch)
+        end = end_with_same_bytes(_launch(spec, number, work, conduct, watch), spec.model)
         if not end.ok:
             if not launches:
                 raise_told(end)

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from trtbench.domain.job import JobEnd
+import msgspec
+
+from trtbench.domain.job import JobEnd, WorkerError
 from trtbench.domain.result import Environment, FailedRun
-from trtbench.domain.spec import RunSpec, Value
+from trtbench.domain.spec import ModelRef, RunSpec, Value
 from trtbench.errors import (
     ERROR_KINDS,
     InputError,
@@ -19,6 +21,7 @@ from trtbench.errors import (
     TrtbenchError,
     UnavailableError,
 )
+from trtbench.models.identity import changed
 from trtbench.store.directory import RECORD, new_id, now, read_record, write_record
 from trtbench.store.store import Store
 from trtbench.units import text_from_seconds
@@ -26,7 +29,10 @@ from trtbench.units import text_from_seconds
 if TYPE_CHECKING:
     from trtbench.workflows.request.conduct import Conduct
 
-_RECORDED = {"bug", "memory", "StoreError", "ProgramError", "CudaError"}
+CHANGED = "ModelChanged"
+"""Kind of an end that is no good because the model was not the same all the while."""
+
+_RECORDED = {"bug", "memory", "StoreError", "ProgramError", "CudaError", CHANGED}
 """Worker errors that are failures of a run, not of what was asked for."""
 
 _SIGNAL_HINTS = {
@@ -79,6 +85,20 @@ def raise_told(end: JobEnd) -> None:
         return
     kind = ERROR_KINDS.get(end.error.kind, TrtbenchError)
     raise kind(end.error.message, facts=end.error.facts, fix=end.error.fix)
+
+
+def end_with_same_bytes(end: JobEnd, *models: ModelRef) -> JobEnd:
+    """Turn a good end into a failure when a model is no longer the bytes that were asked about."""
+    if not end.ok:
+        return end
+    for model in models:
+        what = changed(model)
+        if what is not None:
+            message = f"{model.name} changed while it was in use: {what}"
+            fix = "wait until whatever writes it is done, and give the command again"
+            told = WorkerError(kind=CHANGED, message=message, fix=fix, stage=end.stage)
+            return msgspec.structs.replace(end, error=told)
+    return end
 
 
 def fail_job(

@@ -16,9 +16,10 @@ from trtbench.domain.spec import RunSpec
 from trtbench.errors import write_error
 from trtbench.executors.local import run_job
 from trtbench.host.environment import read_environment
+from trtbench.models.identity import demand_unchanged
 from trtbench.store.directory import SCORES
 from trtbench.store.store import Store
-from trtbench.workflows.measure.failure import fail_job
+from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
 from trtbench.workflows.measure.launches import hold_device
 from trtbench.workflows.request.conduct import PATIENCE_S, Conduct
 
@@ -31,6 +32,7 @@ def infer(
 ) -> dict[str, NDArray[np.generic]]:
     """Give a model's outputs for every item of its inputs file."""
     conduct = conduct or Conduct()
+    demand_unchanged(spec.model)
     with hold_device(spec, conduct), store.scratch() as folder:
         end = run_job(
             InferJob(spec=spec),
@@ -39,6 +41,7 @@ def infer(
             timeout_s=conduct.timeout_s or PATIENCE_S,
             memory_bytes=conduct.memory_bytes,
         )
+        end = end_with_same_bytes(end, spec.model)
         if not end.ok:
             environment = read_environment(command=conduct.command, folder=Path.cwd())
             log = folder / "log.txt"
@@ -69,6 +72,7 @@ def stream(
         elif line == "load":
             on_progress(0.0, "loading")
 
+    demand_unchanged(spec.model)
     with hold_device(spec, conduct):
         end = run_job(
             InferJob(spec=spec, feed=feed, decode=decode),
@@ -78,6 +82,7 @@ def stream(
             memory_bytes=conduct.memory_bytes,
             on_stage=hear,
         )
+    end = end_with_same_bytes(end, spec.model)
     if not end.ok:
         environment = read_environment(command=conduct.command, folder=Path.cwd())
         fail_job(end, spec, environment, store=store, conduct=conduct, log=folder / "log.txt")

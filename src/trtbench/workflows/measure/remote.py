@@ -6,15 +6,15 @@ import contextlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import InputError, UnavailableError
+from trtbench.errors import UnavailableError
 from trtbench.executors import EXECUTORS, Executor, Needs, Request, Settings
+from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
@@ -107,21 +107,9 @@ def needs_of(spec: RunSpec, asked: Needs | None = None) -> Needs:
 
 
 def companions_of(spec: RunSpec) -> tuple[str, ...]:
-    """Names of the files in which an ONNX file keeps its weights."""
-    if spec.model.format != "onnx" or spec.model.sha256 is None:
-        return ()
-    import onnx
-
-    from trtbench.build.onnx_file import external_files
-
-    try:
-        return external_files(onnx.load(spec.model.path, load_external_data=False))
-    except InputError:  # weights outside of the model's folder
-        raise
-    except Exception:  # whoever measures it says what is wrong with it
-        if not Path(spec.model.path).is_file():
-            raise InputError(f"there is no file {spec.model.path}") from None
-        return ()
+    """Names of the files that belong to a model, which must still be what was asked about."""
+    demand_unchanged(spec.model)
+    return tuple(each.name for each in spec.model.files)
 
 
 def with_spec(record: Record, spec: RunSpec) -> Record:

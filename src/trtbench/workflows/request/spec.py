@@ -68,7 +68,7 @@ def run_spec(
     **rest: Any,
 ) -> RunSpec:
     """Settle a run: flags first, then configuration, then defaults."""
-    reference = _reference(model)
+    reference = _reference(model, runtime)
     defaults = config.defaults
     name = runtime or defaults.runtime or default_runtime(reference, config)
     if name is None:
@@ -115,11 +115,12 @@ def run_spec(
     )
 
 
-def _reference(model: str | Path) -> ModelRef:
-    """Describe a model file, or a model that a library has by name."""
+def _reference(model: str | Path, runtime: str | None) -> ModelRef:
+    """Describe a model, or one that a library has by name; some runtimes execute folders."""
     if is_named(str(model)):
         return ModelRef(path=str(model), format="torch")
-    return model_ref(Path(model))
+    formats = getattr(RUNTIMES.load(runtime), "FORMATS", ()) if runtime else ()
+    return model_ref(Path(model), folders="folder" in formats)
 
 
 def own_options(options: Mapping[str, str], runtime: str) -> dict[str, str]:

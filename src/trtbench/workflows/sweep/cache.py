@@ -9,7 +9,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Scores
 from trtbench.domain.spec import Value
 from trtbench.errors import write_error
-from trtbench.models.identity import sha256_of
+from trtbench.models.identity import identity_of
 from trtbench.store.directory import now
 from trtbench.store.sidecar import kept_value
 from trtbench.store.store import Store
@@ -54,7 +54,7 @@ class Cache:
         if made.file is None:
             return made
         file = self.folder(step) / made.file
-        return made if file.is_file() and sha256_of(file) == made.sha256 else None
+        return made if file.is_file() and identity_of(file) == made.sha256 else None
 
     def keep(self, step: Step, made: Made) -> Made:
         """Say that a step is done; what it made is in its folder by now."""
@@ -87,6 +87,6 @@ def made_from_file(step: Step, file: Path, *, seconds: float, notes: tuple[str, 
         seconds=seconds,
         precision=step.settings.get("precision"),
         file=file.name,
-        sha256=sha256_of(file),
+        sha256=identity_of(file),
         notes=notes,
     )

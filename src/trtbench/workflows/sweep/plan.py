@@ -36,8 +36,12 @@ ORDER: tuple[StepKind, ...] = ("export", "quantize", "build", "eval")
 
 CAST = ("fp16", "bf16", "int8", "fp8")
 """Precisions that an ONNX file is cast or quantized to; FP32 is what it is."""
-RECIPE = 1
+RECIPE = 2
 """Part of every key: a new number makes everything anew, when steps come to do other things."""
+
+
+SMALL_DATA_BYTES = 256 << 20
+"""A folder of data up to this size is read whole: it costs less than a step done for nothing."""
 
 
 class Step(Value, frozen=True, kw_only=True):
@@ -254,13 +258,15 @@ def judging_of(matrix: Matrix) -> dict[str, Any]:
 
 
 def data_digest(source: str) -> str:
-    """Hash a file of data, or the names and sizes of all that is in a folder."""
+    """Hash a file of data, or all files of a folder; large ones by name, size and time."""
     path = Path(source)
     if source == "random":
         return source
     if path.is_dir():
-        files = (each for each in path.rglob("*") if each.is_file())
-        return digest(sorted((str(f.relative_to(path)), f.stat().st_size) for f in files))
+        files = {each: each.stat() for each in sorted(path.rglob("*")) if each.is_file()}
+        small = sum(facts.st_size for facts in files.values()) <= SMALL_DATA_BYTES
+        state = {f: sha256_of(f) if small else (s.st_size, s.st_mtime_ns) for f, s in files.items()}
+        return digest([(str(f.relative_to(path)), each) for f, each in state.items()])
     if not path.is_file():
         raise UsageError(f"there is no file {source}")
     return sha256_of(path)

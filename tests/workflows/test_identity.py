@@ -1,0 +1,265 @@
+"""What a number is of: all bytes of a model, which must stay the same while it is measured."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.external_data_helper import set_external_data
+from sweeps import matrix
+
+import models
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
+
+from made_data import colour_folder, colour_network
+
+from trtbench.domain.result import FailedRun
+from trtbench.errors import InputError, JobError
+from trtbench.models.identity import changed, model_ref
+from trtbench.store.store import Store
+from trtbench.units import text_from_bytes
+from trtbench.workflows.check.check import run_check
+from trtbench.workflows.check.evaluate import Asked, run_evaluation
+from trtbench.workflows.check.evaluate_files import join
+from trtbench.workflows.check.values import Asked as CheckAsked
+from trtbench.workflows.check.values import Inputs
+from trtbench.workflows.compare.duet import Duet
+from trtbench.workflows.compare.sides import Sides
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.progress import Event
+from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.stored.report import load_runs, write_report
+from trtbench.workflows.sweep.result import results_from_sweep
+from trtbench.workflows.sweep.run import carry_out, start_sweep
+
+SHORT = {"duration": 0.02, "warmup": 0.005, "until_steady": False, "threads": 1}
+
+
+def with_weights_beside(path: Path) -> Path:
+    """Move the weights of a model into a file of their own."""
+    model = onnx.load(path)
+    models.external_data_path(path).unlink(missing_ok=True)
+    onnx.save_model(
+        model,
+        path,
+        save_as_external_data=True,
+        location=models.external_data_path(path).name,
+        size_threshold=0,
+    )
+    return path
+
+
+def swap_weights(path: Path) -> None:
+    """Change the order of the weights, in the file beside the model; the model stays as it is."""
+    data = models.external_data_path(path)
+    values = np.frombuffer(data.read_bytes(), np.float32)
+    data.write_bytes(np.roll(values, 1).tobytes())
+
+
+def test_a_single_file_has_the_hash_that_other_tools_give_it(tmp_path: Path) -> None:
+    path = models.tiny_model(tmp_path / "net.onnx")
+    found = model_ref(path)
+    assert found.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert found.size_bytes == path.stat().st_size
+    assert found.files == ()
+
+
+def test_weights_beside_a_model_are_part_of_its_hash_and_size(tmp_path: Path) -> None:
+    path = models.external_data_model(tmp_path / "net.onnx")
+    data = models.external_data_path(path)
+    before = model_ref(path)
+    assert before.size_bytes == path.stat().st_size + data.stat().st_size
+    assert [each.name for each in before.files] == [data.name]
+    swap_weights(path)
+    after = model_ref(path)
+    assert after.sha256 != before.sha256
+    assert changed(before) == f"the bytes of {data.name} are no longer the same"
+
+
+def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
+    path = models.external_data_model(tmp_path / "net.onnx")
+    data = models.external_data_path(path)
+    facts = data.stat()
+    before = model_ref(path)
+    swap_weights(path)
+    os.utime(data, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert model_ref(path).sha256 != before.sha256
+
+
+def _stored(name: str, location: str) -> TensorProto:
+    tensor = numpy_helper.from_array(np.ones(4, np.float32), name)
+    set_external_data(tensor, location=location)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    return tensor
+
+
+def test_tensors_in_nodes_bodies_and_functions_count_too(tmp_path: Path) -> None:
+    def constant(location: str) -> onnx.NodeProto:
+        return helper.make_node("Constant", [], [location], value=_stored("value", location))
+
+    body = helper.make_graph([constant("body.bin")], "body", [], [])
+    choose = helper.make_node("If", ["flag"], ["chosen"], then_branch=body, else_branch=body)
+    opset = helper.make_opsetid("", 17)
+    function = helper.make_function("own", "Double", ["x"], ["y"], [constant("own.bin")], [opset])
+    graph = helper.make_graph(
+        [constant("node.bin"), choose], "net", [], [], initializer=[_stored("w", "w.bin")]
+    )
+    path = tmp_path / "net.onnx"
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[opset], functions=[function]).SerializeToString()
+    )
+    names = ["body.bin", "node.bin", "own.bin", "w.bin"]
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(16))
+    assert [each.name for each in model_ref(path).files] == names
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../b", "C:\\data", ""])
+def test_weights_outside_of_the_folder_are_not_read(tmp_path: Path, name: str) -> None:
+    graph = helper.make_graph([], "net", [], [], initializer=[_stored("w", name)])
+    path = tmp_path / "net.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    with pytest.raises(InputError, match="leads out of its folder"):
+        model_ref(path)
+
+
+def test_a_model_whose_weights_are_missing_is_refused(tmp_path: Path) -> None:
+    path = models.external_data_model(tmp_path / "net.onnx")
+    models.external_data_path(path).unlink()
+    with pytest.raises(InputError, match="which is not there"):
+        model_ref(path)
+    unknown = model_ref(path, whole=False)
+    assert (unknown.sha256, unknown.size_bytes) == (None, None)
+
+
+def test_a_folder_is_all_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "net"
+    (folder / "variables").mkdir(parents=True)
+    (folder / "graph.bin").write_bytes(b"graph")
+    (folder / "variables" / "0.shard").write_bytes(b"0123")
+    before = model_ref(folder, folders=True)
+    assert before.size_bytes == 9
+    (folder / "variables" / "0.shard").write_bytes(b"0124")
+    assert model_ref(folder, folders=True).sha256 != before.sha256
+    with pytest.raises(InputError, match="is a folder"):
+        model_ref(folder)
+
+
+def test_a_run_and_its_report_tell_the_size_of_all_bytes(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    path = with_weights_beside(models.conv_model(tmp_path / "net.onnx", channels=64, layers=4))
+    run = run_bench(run_spec(path, config=config, batch=1, **SHORT), store=store)
+    whole = path.stat().st_size + models.external_data_path(path).stat().st_size
+    assert whole > 100 * 1024 > path.stat().st_size
+    assert run.record.spec.model.size_bytes == whole
+    write_report(load_runs([run.id], store=store)[0], tmp_path / "report", formats=("md",))
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert text_from_bytes(whole) in text
+
+
+def test_scores_of_other_weights_are_not_joined(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    path = with_weights_beside(colour_network(tmp_path / "net.onnx"))
+    run = run_bench(run_spec(path, config=config, batch=1, **SHORT), store=store)
+    swap_weights(path)
+    asked = Asked(
+        task="classification",
+        settings={"data": str(colour_folder(tmp_path / "val")), "normalize": "none"},
+        flags={"threads": 1, "batch": 4},
+    )
+
+    def evaluate(**more: Any) -> Any:
+        return run_evaluation(
+            [str(path)], store=store, config=config, asked=asked, output=tmp_path / "out", **more
+        )
+
+    assert join(evaluate(), store).joined == {}
+    with pytest.raises(InputError, match="other bytes"):
+        evaluate(runs=(run.id,))
+
+
+def test_a_check_tells_weights_apart(tmp_path: Path, store: Store, config: Config) -> None:
+    first, second = (
+        with_weights_beside(colour_network(tmp_path / f"{name}.onnx")) for name in "ab"
+    )
+    swap_weights(second)
+    found = run_check(
+        str(first), [str(second)], store=store, config=config, output=tmp_path / "out",
+        asked=CheckAsked(inputs=Inputs(random=4), flags={"threads": 1}),
+    )  # fmt: skip
+    assert found.reference.model.sha256 != found.candidates[0].side.model.sha256
+
+
+def test_a_sweep_does_not_keep_steps_of_other_weights(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    path = with_weights_beside(colour_network(tmp_path / "net.onnx"))
+    data = colour_folder(tmp_path / "val")
+    asked = matrix(
+        path, precision=["fp32", "int8"], batch=[4], data=str(data), calibration=str(data),
+        task_settings={"normalize": "none"},
+    )  # fmt: skip
+
+    def accuracies(name: str) -> list[float]:
+        start_sweep(asked, tmp_path / name, store=store)
+        found = carry_out(tmp_path / name, store=store, config=config, conduct=Conduct())
+        rows = results_from_sweep(found, store=store).rows
+        return [row.scores["top1"].value for row in rows]
+
+    assert accuracies("before") == [1.0, 1.0]
+    swap_weights(path)
+    assert max(accuracies("after")) < 1.0
+
+
+def test_a_model_that_changes_while_it_is_measured_ends_the_run(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    path = with_weights_beside(models.conv_model(tmp_path / "net.onnx"))
+
+    def change(event: Event) -> None:
+        if event.text.endswith("measuring") and "2/3" in event.text:
+            swap_weights(path)
+
+    spec = run_spec(path, config=config, batch=1, launches=3, **SHORT)
+    with pytest.raises(JobError, match=r"changed while it was in use.*net\.onnx\.data"):
+        run_bench(spec, store=store, conduct=Conduct(listen=change))
+    [entry] = store.index.find()
+    record = store.load(entry.id)
+    assert isinstance(record, FailedRun)
+    assert "net.onnx.data" in record.reason
+    with pytest.raises(InputError, match="has changed since"):
+        run_bench(spec, store=store)
+
+
+def test_a_side_that_changes_ends_a_comparison(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    paths = [models.tiny_model(tmp_path / f"{name}.onnx") for name in "ab"]
+    specs = [run_spec(path, config=config, batch=1, **SHORT) for path in paths]
+    seen: list[str] = []
+
+    def change(event: Event) -> None:
+        seen.append(event.text)
+        if "launch 2" in event.text:
+            models.conv_model(paths[1])
+
+    duet = Duet(
+        Sides(baseline=specs[0], candidate=specs[1]), store=store, mode="one-process",
+        conduct=Conduct(listen=change), pairs=5,
+    )  # fmt: skip
+    with pytest.raises(JobError, match=r"b\.onnx changed while"):
+        duet.play(3)
+    assert duet.launches == 1
