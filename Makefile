@@ -2,36 +2,51 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-TORCH ?= torch
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
+ALL := .venv-all
+TORCH_VENV := .venv-torch
+# Wheels of this version exist for the CPU alone; the newest Python they are everywhere for is 3.11.
+TORCH ?= torch==2.13.0
+TORCH_PYTHON ?= $(firstword $(shell command -v python3.11) $(PYTHON))
+PIP := -m pip install --quiet --disable-pip-version-check
+PYTEST := -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: help demo test test-torch lint format clean
+.PHONY: help demo test test-all test-torch lint format clean
 
 help:
-	@echo "make demo    set up, run the demo on this machine, leave a report in demo-report/"
-	@echo "make test    set up, check style and types, run the tests"
-	@echo "make test-torch  the tests that need PyTorch (CPU): export, runtime, metrics; in .venv-torch"
-	@echo "make lint    ruff and mypy"
-	@echo "make format  ruff format"
+	@echo "make demo      set up, run the demo on this machine, leave a report in demo-report/"
+	@echo "make test      set up, check style and types, run the tests (ten minutes at most)"
+	@echo "make test-all  the same, and the tests with real parts: Ray, sshd, PostgreSQL, S3, MLflow,"
+	@echo "               Parquet, TensorRT-RTX, PyTorch, LaTeX, Chromium; installs what is missing"
+	@echo "make test-torch  only the tests that need PyTorch (CPU), in .venv-torch"
+	@echo "make lint      ruff and mypy"
+	@echo "make format    ruff format"
 
 demo: $(STAMP)
 	$(BIN)/trtbench demo -o demo-report
 
 test: $(TEST_STAMP) lint
-	@# Tests that kill and time processes share two cores here: what fails beside others gets one try alone.
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup || \
-	  $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
+	TRTBENCH_TEST_REAL=0 $(BIN)/python $(PYTEST)
 
-test-torch: $(TEST_STAMP) .venv-torch/.installed
-	TRTBENCH_TEST_TORCH_PYTHON=$(CURDIR)/.venv-torch/bin/python $(BIN)/python -m pytest -q tests/build/test_export.py tests/runtimes/test_torch_runtime.py tests/tasks/test_torchmetrics.py
+test-all: test $(ALL)/.installed $(TORCH_VENV)/.installed
+	tools/install_parts
+	$(ALL)/bin/python $(PYTEST) -m real
 
-.venv-torch/.installed:
-	$(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
-	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check numpy msgspec onnx onnxscript packaging
+test-torch: $(TEST_STAMP) $(TORCH_VENV)/.installed
+	$(BIN)/python -m pytest -q tests/build/test_export.py tests/runtimes/test_torch_runtime.py tests/tasks/test_torchmetrics.py
+
+$(ALL)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(ALL)
+	$(ALL)/bin/python $(PIP) -e '.[test,parts]'
+	@touch $@
+
+$(TORCH_VENV)/.installed: Makefile
+	$(TORCH_PYTHON) -m venv $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python $(PIP) '$(TORCH)'
+	$(TORCH_VENV)/bin/python $(PIP) numpy msgspec onnx onnxscript packaging
 	@# Without their requirements: those name torch without a version, and would replace what TORCH asked for.
-	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --no-deps torchmetrics lightning-utilities
+	$(TORCH_VENV)/bin/python $(PIP) --no-deps torchmetrics lightning-utilities
 	@touch $@
 
 lint: $(TEST_STAMP)
@@ -44,16 +59,16 @@ format: $(TEST_STAMP)
 	$(BIN)/ruff check --fix src tests tools benchmarks
 
 clean:
-	rm -rf $(VENV) demo-report build dist
+	rm -rf $(VENV) $(ALL) $(TORCH_VENV) demo-report build dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 10) else "trtbench needs Python 3.10 or later, and %s is %d.%d; try: make PYTHON=python3.12 ..." % (sys.executable, v[0], v[1]))'
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python $(PIP) -e .
 	@touch $@
 
 $(TEST_STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(BIN)/python $(PIP) -e '.[test]'
 	@touch $@ $(STAMP)

@@ -11,6 +11,17 @@ from pathlib import Path
 
 import pytest
 
+import every_test
+from real_parts import find_torch
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    every_test.set_up(config)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    every_test.mark_parts(items)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
@@ -27,6 +38,15 @@ def artefacts() -> Path:
     if not folder.is_dir():
         pytest.skip("no artefacts beside this checkout")
     return folder
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """An interpreter with PyTorch, which is seldom the one that runs the tests."""
+    found = find_torch()
+    if found is None:
+        pytest.skip("no PyTorch: set TRTBENCH_TEST_TORCH_PYTHON, or make .venv-torch/.installed")
+    return found
 
 
 class Standin:

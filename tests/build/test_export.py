@@ -17,6 +17,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from real_parts import find_torch
 from trtbench.cli import run as run_command
 from trtbench.cli._shapes import joined_dims
 from trtbench.domain.conversion import InputShape, Sidecar
@@ -27,24 +28,8 @@ from trtbench.workflows.make.conversion import read_sidecar
 from trtbench.workflows.make.export import export_spec, input_shapes, run_export
 from trtbench.workflows.request.conduct import Conduct
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def find_torch() -> str | None:
-    named = os.environ.get("TRTBENCH_TEST_TORCH_PYTHON")
-    if named:
-        return named
-    beside = ROOT / ".venv-torch" / "bin" / "python"
-    if beside.is_file():
-        return str(beside)
-    return sys.executable if importlib.util.find_spec("torch") else None
-
-
 TORCH = find_torch()
-needs_torch = pytest.mark.skipif(
-    TORCH is None,
-    reason="no PyTorch: set TRTBENCH_TEST_TORCH_PYTHON, or make .venv-torch (make test-torch)",
-)
+needs_torch = pytest.mark.usefixtures("torch_python")
 
 MODULE = """
 import torch

@@ -21,7 +21,6 @@ from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
-ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
 
 
 @dataclass
@@ -57,6 +56,7 @@ class Nodes:
 
 @pytest.fixture
 def nodes(tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
     utils = pytest.importorskip("ray.cluster_utils")
     monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
     monkeypatch.setenv("RAY_health_check_failure_threshold", "3")

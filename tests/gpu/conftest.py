@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         item.add_marker(pytest.mark.gpu)
         if problem:
-            item.add_marker(pytest.mark.skip(reason=problem))
+            item.add_marker(pytest.mark.skip(reason=f"no GPU: {problem}"))
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     Large enough that the GPU, not the launching of kernels, takes the time.
     """
-    trt = pytest.importorskip("tensorrt", reason="TensorRT is not installed")
+    trt = pytest.importorskip("tensorrt", reason="no GPU: TensorRT is not installed")
     import numpy as np
 
     logger = trt.Logger(trt.Logger.ERROR)

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.xdist_group("gpu"),
     pytest.mark.skipif(
-        importlib.util.find_spec("tensorrt") is None, reason="TensorRT is not installed"
+        importlib.util.find_spec("tensorrt") is None, reason="no GPU: TensorRT is not installed"
     ),
 ]
 

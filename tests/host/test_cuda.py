@@ -154,6 +154,7 @@ def test_a_prepared_call_costs_less_than_a_microsecond_over_the_bare_one() -> No
     assert whole - bare < 1e-6
 
 
+@pytest.mark.real("cuda-bindings")
 def test_real_bindings_have_every_function_the_door_uses() -> None:
     """Without a driver they import and answer with a code; names and enums are the true ones."""
     runtime = pytest.importorskip("cuda.bindings.runtime", reason="cuda-bindings not installed")

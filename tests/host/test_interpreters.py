@@ -16,19 +16,21 @@ from trtbench.host.interpreters import cache_tag, environment_for
 OWN = sys.implementation.cache_tag
 
 
-def other_python() -> str | None:
+@pytest.fixture
+def other(tmp_path: Path) -> str:
+    """What answers as an interpreter of another version does; none need be here."""
+    path = tmp_path / "other-python"
+    path.write_text("#!/bin/sh\necho cpython-399\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def real_other() -> str | None:
     """An interpreter of another version that works on its own."""
     named = [shutil.which(f"python3.{minor}") for minor in (10, 11, 12, 13)]
     beside = [str(path) for path in Path(sys.base_prefix).parent.glob("3.1*/bin/python3")]
-    return next((each for each in [*named, *beside] if each and _is_other(each)), None)
-
-
-def _is_other(python: str) -> bool:
-    return cache_tag(python) not in (None, OWN)
-
-
-OTHER = other_python()
-needs_other = pytest.mark.skipif(OTHER is None, reason="no other version of Python here")
+    found = [each for each in [*named, *beside] if each]
+    return next((each for each in found if cache_tag(each) not in (None, OWN)), None)
 
 
 @pytest.fixture
@@ -39,8 +41,9 @@ def packages(tmp_path: Path) -> Path:
     return tmp_path / "site"
 
 
-@needs_other
-def test_what_is_for_this_version_is_not_handed_on(packages: Path, tmp_path: Path) -> None:
+def test_what_is_for_this_version_is_not_handed_on(
+    packages: Path, tmp_path: Path, other: str
+) -> None:
     plain = tmp_path / "mine"
     plain.mkdir()
     (plain / "my_model.py").touch()
@@ -49,35 +52,35 @@ def test_what_is_for_this_version_is_not_handed_on(packages: Path, tmp_path: Pat
         "PYTHONHOME": "/x",
         "A": "1",
     }
-    assert environment_for(OTHER, given) == {"PYTHONPATH": str(plain), "A": "1"}
+    assert environment_for(other, given) == {"PYTHONPATH": str(plain), "A": "1"}
     assert environment_for(None, given) == given
     assert environment_for(sys.executable, given) == given
 
 
-@needs_other
-def test_modules_of_the_other_version_and_of_all_are_kept(tmp_path: Path) -> None:
-    assert OTHER is not None
+def test_modules_of_the_other_version_and_of_all_are_kept(tmp_path: Path, other: str) -> None:
     (tmp_path / "deep" / "er").mkdir(parents=True)
-    (tmp_path / "deep" / "er" / f"x.{cache_tag(OTHER)}-m.so").touch()
+    (tmp_path / "deep" / "er" / f"x.{cache_tag(other)}-m.so").touch()
     (tmp_path / "deep" / "any.abi3.so").touch()
     given = {"PYTHONPATH": str(tmp_path)}
-    assert environment_for(OTHER, given) == given
+    assert environment_for(other, given) == given
 
 
-@needs_other
+@pytest.mark.real("another version of Python")
 def test_another_interpreter_starts_beside_a_foreign_home(
     monkeypatch: pytest.MonkeyPatch, packages: Path
 ) -> None:
     """Both variables as a packed Python sets them for itself."""
-    assert OTHER is not None
+    other = real_other()
+    if other is None:
+        pytest.skip("no other version of Python here")
     monkeypatch.setenv("PYTHONHOME", sys.base_prefix)
-    broken = subprocess.run([OTHER, "-c", "pass"], capture_output=True, check=False)
+    broken = subprocess.run([other, "-c", "pass"], capture_output=True, check=False)
     assert broken.returncode != 0, "this would not start otherwise"
     told = subprocess.run(
-        [OTHER, "-c", "import sys; print(sys.version_info.minor)"],
-        env=worker_environment(OTHER), capture_output=True, text=True, check=True,
+        [other, "-c", "import sys; print(sys.version_info.minor)"],
+        env=worker_environment(other), capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert told.stdout.strip() == str(cache_tag(OTHER)).removeprefix("cpython-3")
+    assert told.stdout.strip() == str(cache_tag(other)).removeprefix("cpython-3")
 
 
 def test_what_is_no_interpreter_is_told(tmp_path: Path) -> None:

@@ -261,9 +261,9 @@ def small_disk(folder, size):
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if os.geteuid() != 0 or not shutil.which("mount"):
-        pytest.skip("a small disk can only be mounted by root")
+        pytest.skip("no small disk: only root can mount one")
     if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting a small disk is not allowed here")
+        pytest.skip("no small disk: mounting is not allowed here")
     try:
         yield folder
     finally:

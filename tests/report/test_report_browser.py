@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from made_runs import NASTY, full_runs, made_failure, made_profile, made_run
 from PIL import Image
 
+from real_parts import find_browser
 from trtbench.report.attachments import samples_from_runs
 from trtbench.report.compose import document_from_runs
 from trtbench.report.renderers import html
@@ -27,14 +27,13 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
     "--disable-dev-shm-usage",
 )  # fmt: skip
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Start Chromium, or skip where there is none; no browser is ever downloaded."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    program = find_browser()
     if program is None:
         pytest.skip("no Chromium here (apt-get install chromium)")
     with sync_api.sync_playwright() as playwright:

@@ -53,6 +53,7 @@ def test_every_input_file_is_written_and_braces_match(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.real("LaTeX")
 def test_latex_takes_it(tmp_path: Path) -> None:
     program = shutil.which("pdflatex")
     if program is None:

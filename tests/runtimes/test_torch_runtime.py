@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from real_parts import find_torch
 from trtbench.domain.result import Run
 from trtbench.store.directory import read_run
 
@@ -49,29 +49,17 @@ def make():
 """
 
 
-def torch_python() -> str | None:
-    """The interpreter with PyTorch: named by the environment, beside the checkout, or this one."""
-    named = os.environ.get("TRTBENCH_TEST_TORCH_PYTHON")
-    beside = Path(__file__).resolve().parents[2] / ".venv-torch" / "bin" / "python"
-    if named:
-        return named
-    if beside.is_file():
-        return str(beside)
-    return sys.executable if importlib.util.find_spec("torch") else None
-
-
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    python = torch_python()
-    if python is None:
-        pytest.skip("no interpreter with PyTorch: set TRTBENCH_TEST_TORCH_PYTHON")
+def models(tmp_path_factory: pytest.TempPathFactory, torch_python: str) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    subprocess.run([python, "-c", MAKE, str(folder)], check=True, timeout=180, capture_output=True)
+    subprocess.run(
+        [torch_python, "-c", MAKE, str(folder)], check=True, timeout=180, capture_output=True
+    )
     return folder
 
 
 def bench(models: Path, tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    python = torch_python()
+    python = find_torch()
     assert python is not None
     quick = ("--device", "cpu", "--iterations", "15", "--warmup-iterations", "3")
     command = [sys.executable, "-m", "trtbench", "bench", *arguments, *quick]
@@ -184,7 +172,7 @@ def test_what_has_no_meaning_is_refused(
 
 def test_a_model_of_a_library_is_checked_against_its_export(models: Path, tmp_path: Path) -> None:
     """Random weights come from the same seed, so that both are one model."""
-    python = torch_python()
+    python = find_torch()
     assert python is not None
     library = tmp_path / "timm.py"
     library.write_text(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from many_runs import START, add, add_series, failed, fill_store, record
+from real_parts import find_browser
 from trtbench.cli import run as cli
 from trtbench.errors import UsageError
 from trtbench.report.site.pages import file_names, script_from_data
@@ -19,7 +20,6 @@ from trtbench.store.store import Store
 from trtbench.workflows.stored.site import write_site
 
 COUNT = 1000
-CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -38,10 +38,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip("Chromium is not installed")
+    program = find_browser()
+    if program is None:
+        pytest.skip("no Chromium here (apt-get install chromium)")
     with playwright.sync_playwright() as library:
-        opened = library.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        opened = library.chromium.launch(executable_path=program, args=FLAGS)
         yield opened
         opened.close()
 

@@ -34,7 +34,10 @@ class World:
         return Store(self.text, home=self.folder)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.process)])
+POSTGRESQL = pytest.param("postgresql", marks=[pytest.mark.process, pytest.mark.real("PostgreSQL")])
+
+
+@pytest.fixture(params=["sqlite", POSTGRESQL])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "sqlite":
         return World(str(tmp_path), f"sqlite:///{tmp_path / 'index.sqlite'}", tmp_path)

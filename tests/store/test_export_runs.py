@@ -24,6 +24,7 @@ def store(tmp_path) -> Store:
     return made
 
 
+@pytest.mark.real("pyarrow")
 def test_parquet_holds_every_run_and_every_sample(tmp_path, store):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     done = export_runs(store.index.find(), store=store, to="parquet", output=str(tmp_path / "out"))
@@ -47,6 +48,7 @@ def test_parquet_holds_every_run_and_every_sample(tmp_path, store):
     ]
 
 
+@pytest.mark.real("pyarrow")
 def test_a_damaged_run_is_told_and_the_others_go_out(tmp_path, store, capsys):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     (store.runs / "r2" / "samples.npz").write_bytes(b"not a zip")
@@ -58,6 +60,7 @@ def test_a_damaged_run_is_told_and_the_others_go_out(tmp_path, store, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.real("MLflow")
 def test_mlflow_gets_each_run_once(tmp_path, store, monkeypatch):
     tracking = pytest.importorskip("mlflow.tracking", reason="mlflow is not installed")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")

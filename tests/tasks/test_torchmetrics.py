@@ -7,21 +7,16 @@ compares: the package itself needs neither.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 
+from real_parts import has_modules
 from trtbench.analysis.check import OutputTally
 from trtbench.analysis.classification import agreement, per_class, rank_of_label, top_k
 from trtbench.analysis.depth import metrics_of
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # torchmetrics imports whatever torchvision is installed, even one made for another PyTorch.
 GUARD = """
@@ -71,23 +66,11 @@ print(json.dumps({name: each.tolist() for name, each in found.items()}))
 )
 
 
-@cache
-def interpreter() -> str | None:
-    beside = ROOT / ".venv-torch" / "bin" / "python"
-    named = os.environ.get("TRTBENCH_TEST_TORCH_PYTHON")
-    python = named or (str(beside) if beside.is_file() else sys.executable)
-    wanted = '("torch", "torchmetrics", "lightning_utilities")'
-    words = f"from importlib.util import find_spec\nassert all(map(find_spec, {wanted}))"
-    done = subprocess.run([python, "-c", words], capture_output=True, check=False)
-    return python if done.returncode == 0 else None
-
-
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict]:
+def both(tmp_path_factory: pytest.TempPathFactory, torch_python: str) -> tuple[dict, dict]:
     """Random data, and what torchmetrics says about it."""
-    python = interpreter()
-    if python is None:
-        pytest.skip("no torchmetrics: make test-torch, or set TRTBENCH_TEST_TORCH_PYTHON")
+    if not has_modules(torch_python, "torch", "torchmetrics", "lightning_utilities"):
+        pytest.skip("the interpreter with PyTorch has no torchmetrics")
     rng = np.random.default_rng(7)
     scores = 2 * rng.standard_normal((203, 11))
     truth = rng.uniform(0.5, 20, 4000)
@@ -101,7 +84,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict]:
     path = tmp_path_factory.mktemp("torchmetrics") / "data.npz"
     np.savez(path, **data)
     done = subprocess.run(
-        [python, "-c", SECOND, str(path)], capture_output=True, text=True, check=False
+        [torch_python, "-c", SECOND, str(path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return data, json.loads(done.stdout)

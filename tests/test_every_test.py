@@ -1,0 +1,107 @@
+"""The rules that hold for every test, tried on small suites of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+CONFTEST = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+import every_test
+
+def pytest_configure(config):
+    every_test.set_up(config)
+
+def pytest_collection_modifyitems(items):
+    every_test.mark_parts(items)
+"""
+INTERRUPTS = """
+import signal, subprocess, sys, time
+
+def test_it():
+    code = "import time; print(1, flush=True); time.sleep(3600)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-3)
+    child.stdout.readline()
+    for number in (signal.SIGHUP, signal.SIGINT):
+        child.send_signal(number)
+    assert child.wait() in (-signal.SIGHUP, -signal.SIGINT)
+"""
+SKIPS = """
+import pytest
+
+@pytest.fixture
+def nodes():
+    pytest.skip("Ray is not installed")
+
+def test_that_runs():
+    pass
+
+def test_with_a_part(nodes):
+    pass
+
+def test_with_a_gpu():
+    pytest.skip("no GPU: none at all")
+"""
+
+
+def run_suite(folder: Path, text: str, *flags: str, **more: object) -> tuple[int, str]:
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = real(part): a part\n")
+    (folder / "test_it.py").write_text(text)
+    settings = {k: v for k, v in os.environ.items() if not k.startswith(("TRTBENCH_T", "PYTEST_"))}
+    environment = {**settings, **more.pop("env", {})}  # type: ignore[dict-item]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *flags, str(folder)]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, **more
+    )  # type: ignore[call-overload]
+    return done.returncode, done.stdout + done.stderr
+
+
+def ignore_signals() -> None:
+    """What nohup and a shell's & do to a program before it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_programs_can_be_interrupted_in_the_background(
+    tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    status, said = run_suite(tmp_path, INTERRUPTS, *workers, preexec_fn=ignore_signals)
+    assert status == 0, said
+
+
+@pytest.mark.process
+def test_a_test_that_never_ends_is_failed_by_name(tmp_path: Path) -> None:
+    endless = "import subprocess\n\ndef test_endless():\n    subprocess.run(['sleep', '3600'])\n"
+    status, said = run_suite(tmp_path, endless, "--timeout", "1")
+    assert status == 1
+    assert "FAILED test_it.py::test_endless - Failed: Timeout" in said
+
+
+@pytest.mark.parametrize(
+    ("real", "complete", "status", "words"),
+    [
+        (None, None, 0, "   1 Ray is not installed  (test_it.py)"),
+        (None, "1", 1, "error: skipped for no reason that counts: Ray is not installed"),
+        ("0", "1", 0, "   1 needs Ray: make test-all runs it"),
+    ],
+)
+def test_skips_are_listed_and_few_reasons_count_where_all_must_run(
+    tmp_path: Path, real: str | None, complete: str | None, status: int, words: str
+) -> None:
+    asked = {"TRTBENCH_TEST_REAL": real, "TRTBENCH_TEST_COMPLETE": complete}
+    env = {name: value for name, value in asked.items() if value is not None}
+    for workers in ((), ("-n", "1")) if complete else ((),):
+        found, said = run_suite(tmp_path, SKIPS, *workers, env=env)
+        assert words in said
+        assert "   1 no GPU: none at all  (test_it.py)" in said
+        assert found == status, said
