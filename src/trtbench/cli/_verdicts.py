@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from trtbench.cli._screen import result_console, show_findings, show_statistics, title_of
+from trtbench.cli._screen import result_console, show_blocks
+from trtbench.report.documents.run import finding_blocks, statistics_of, title_of
 from trtbench.units import text_from_fraction, text_from_seconds
 
 if TYPE_CHECKING:
@@ -28,12 +29,10 @@ _DESIGNS = {
 
 def show_comparison(compared: Compared, *, selftest: bool = False) -> None:
     """Print one comparison: both sides, a verdict per metric, and what they rest on."""
-    from trtbench.analysis.summary import summary_from_run
-
     console = result_console()
     for name, run in (("baseline", compared.baseline), ("candidate", compared.candidate)):
         console.print(f"{name:<10} {title_of(run)}", style="bold", markup=False)
-        show_statistics(console, run, summary_from_run(run))
+        show_blocks(statistics_of(run))
     comparison = compared.comparison
     console.print(
         f"measured   {_DESIGNS.get(compared.mode, compared.mode)}, {_launches(compared)} a side",
@@ -54,7 +53,7 @@ def show_comparison(compared: Compared, *, selftest: bool = False) -> None:
         head = comparison.verdicts[0]
         word = "as it should be" if head.kind == "same" else "this machine misleads comparisons"
         console.print(f"selftest   the model against itself is {head.kind}: {word}")
-    show_findings(console, (*_errors(compared), *comparison.findings))
+    show_blocks(finding_blocks((*_errors(compared), *comparison.findings)))
 
 
 def _errors(compared: Compared) -> Iterator[Finding]:

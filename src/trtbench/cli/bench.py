@@ -156,15 +156,14 @@ def show_plan(spec: Any, *, as_json: bool) -> None:
 
 
 def _show(run: Any, *, as_json: bool) -> None:
-    from trtbench.analysis.summary import summary_from_run
-
-    summary = summary_from_run(run)
     if as_json:
+        from trtbench.analysis.summary import summary_from_run
         from trtbench.domain.codec import json_from_value
 
-        document = {"run": run.record, "path": str(run.path), "summary": summary}
+        document = {"run": run.record, "path": str(run.path), "summary": summary_from_run(run)}
         click.echo(json_from_value(document).decode(), nl=False)
         return
-    from trtbench.cli._screen import show_run
+    from trtbench.cli._screen import show
+    from trtbench.report.documents.run import document_from_run
 
-    show_run(run, summary)
+    show(document_from_run(run))

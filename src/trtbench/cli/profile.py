@@ -122,7 +122,8 @@ def _show_table(run: Run, rows: list[LayerRow], *, top: int) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from trtbench.cli._screen import result_console, title_of
+    from trtbench.cli._screen import result_console
+    from trtbench.report.documents.run import title_of
     from trtbench.units import text_from_fraction, text_from_seconds
 
     console = result_console()

@@ -17,7 +17,7 @@ from trtbench.cli._options import store_option
 )  # fmt: skip
 @click.option(
     "--format", "formats", metavar="FORMATS",
-    help="Comma separated, of html, md, json, csv, png and tex.  "
+    help="Comma separated, of html, md, json, csv, png, tex and terminal.  "
     "[default: html,md,json; with --brief: md]",
 )  # fmt: skip
 @click.option("--brief", is_flag=True, help="A Markdown text short enough for a comment.")

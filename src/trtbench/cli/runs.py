@@ -67,19 +67,20 @@ own_store_option = click.option("--store", expose_value=False, callback=_keep_st
 def show(context: click.Context, name: str, as_json: bool) -> None:
     """Show one run with its statistics and findings."""
     from trtbench.analysis.summary import summary_from_run
-    from trtbench.cli._screen import say, show_failed, show_run
+    from trtbench.cli._screen import say
+    from trtbench.cli._screen import show as show_document
     from trtbench.domain.result import Run
+    from trtbench.report.documents.run import document_from_failure, document_from_run
 
     store = _store(context.obj)
     run = store.load(name)
     if not isinstance(run, Run):
-        _json(run) if as_json else show_failed(run)
+        _json(run) if as_json else show_document(document_from_failure(run))
         return
-    summary = summary_from_run(run)
     if as_json:
-        _json({"run": run.record, "path": str(run.path), "summary": summary})
+        _json({"run": run.record, "path": str(run.path), "summary": summary_from_run(run)})
         return
-    show_run(run, summary)
+    show_document(document_from_run(run))
     say(f"run {run.id} in {run.path}")
 
 

@@ -15,6 +15,9 @@ from trtbench.domain.spec import Value
 from trtbench.report.charts import Chart
 
 Align = Literal["left", "right"]
+Fit = Literal["whole", "shorten", "wrap"]
+"""What a narrow page may do to a column: nothing, cut the middle out of names, break into lines."""
+Tone = Literal["good", "bad", "unclear", "plain"]
 
 
 class Heading(Value, frozen=True, kw_only=True):
@@ -24,6 +27,9 @@ class Heading(Value, frozen=True, kw_only=True):
     """Name in data files, with the unit of the values: ``median_s``."""
     title: str
     align: Align = "left"
+    rank: int = 0
+    """Where width is short the highest rank is left out first; 0 stays."""
+    fit: Fit = "whole"
 
 
 class Cell(Value, frozen=True, kw_only=True):
@@ -32,6 +38,7 @@ class Cell(Value, frozen=True, kw_only=True):
     value: Scalar = None
     text: str | None = None
     """With unit and honest digits; ``None`` shows the value itself."""
+    tone: Tone = "plain"
 
     @property
     def shown(self) -> str:
@@ -44,6 +51,7 @@ class Text(Value, frozen=True, kw_only=True, tag="text", tag_field="kind"):
     """Plain prose; an empty line separates paragraphs."""
 
     text: str
+    tone: Tone = "plain"
 
 
 class Table(Value, frozen=True, kw_only=True, tag="table", tag_field="kind"):
@@ -91,9 +99,6 @@ class FindingList(Value, frozen=True, kw_only=True, tag="findings", tag_field="k
     items: tuple[FindingOf, ...]
 
 
-Tone = Literal["good", "bad", "unclear", "plain"]
-
-
 class Card(Value, frozen=True, kw_only=True):
     """One number to see first, what it is about, and how sure it is."""
 
@@ -138,7 +143,7 @@ Block = Text | Table | KeyValues | Code | FindingList | Cards | Details | Figure
 
 
 class Section(Value, frozen=True, kw_only=True):
-    """Blocks under one title."""
+    """Blocks under one title, which is empty where the document's own says it all."""
 
     id: str
     title: str

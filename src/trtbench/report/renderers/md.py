@@ -79,7 +79,8 @@ def escape(text: str) -> str:
 
 
 def _section(section: Section, *, rows: int) -> Iterable[str]:
-    yield f"## {escape(section.title)}"
+    if section.title:
+        yield f"## {escape(section.title)}"
     for block in section.blocks:
         yield from _block(block, rows=rows)
 
@@ -164,7 +165,7 @@ def _finding(item: FindingOf) -> str:
         lines.append(f"  <br>Evidence: {escape(', '.join(pairs))}")
     if finding.remedy:
         lines.append(f"  <br>Remedy: {escape(finding.remedy)}")
-    if len(item.cases) != len(cases) or not cases:
+    if item.runs and (len(item.cases) != len(cases) or not cases):
         lines.append(f"  <br>{escape(_who(item.runs))}")
     return "\n".join(lines)
 

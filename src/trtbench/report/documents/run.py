@@ -1,0 +1,222 @@
+"""One run: what was measured, the numbers, how sure they are, and what the tool thinks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
+
+from trtbench.analysis.reported import reported_statistics
+from trtbench.analysis.summary import ColumnSummary
+from trtbench.domain.result import FailedRun, Finding, Run, Scalar
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Code,
+    Document,
+    FindingList,
+    FindingOf,
+    Heading,
+    KeyValues,
+    Section,
+    Table,
+    Text,
+    table_from_rows,
+)
+from trtbench.report.labels import device_name, precision_name, protocol_name
+from trtbench.report.numbers import Unit, text_from_count, text_from_duration, unit_for_seconds
+from trtbench.report.run_facts import PHASES, summary_of
+from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds, text_from_shape
+
+SHOWN_QUANTILES = (0.90, 0.95, 0.99)
+HEADINGS = (
+    Heading(key="column", title="Time", fit="shorten"),
+    Heading(key="median_s", title="Median", align="right"),
+    Heading(key="mean_s", title="Mean", align="right", rank=3),
+    Heading(key="std_s", title="Std", align="right", rank=6),
+    Heading(key="min_s", title="Min", align="right", rank=4),
+    Heading(key="p90_s", title="p90", align="right", rank=8),
+    Heading(key="p95_s", title="p95", align="right", rank=7),
+    Heading(key="p99_s", title="p99", align="right", rank=1),
+    Heading(key="max_s", title="Max", align="right", rank=5),
+    Heading(key="samples", title="Samples", align="right", rank=2),
+)
+_SEVERITIES = ("error", "warning", "note")
+_LOOKS = (
+    ("gpu_util", 100, ".0f", "% busy"),
+    ("memory_used_bytes", 2**-30, ".2f", "GiB in use"),
+    ("sm_clock_hz", 1e-6, ".0f", "MHz"),
+    ("power_w", 1, ".1f", "W"),
+    ("temperature_c", 1, ".0f", "°C"),
+)
+"""What a look at the GPU saw: its field, factor, digits and unit."""
+
+
+def document_from_run(run: Run) -> Document:
+    """Describe a run that finished, as short as a screen."""
+    blocks: list[Block] = [*statistics_of(run)]
+    facts = [(name, Cell(text=words)) for name, words in facts_of(run)]
+    if facts:
+        blocks.append(KeyValues(id="facts", pairs=tuple(facts)))
+    section = Section(id="run", title="", blocks=(*blocks, *finding_blocks(run.findings)))
+    return Document(title=title_of(run), created=run.record.created, sections=(section,))
+
+
+def document_from_failure(failed: FailedRun) -> Document:
+    """Describe a run that did not finish, with the end of its log."""
+    blocks: list[Block] = [
+        Text(text=f"failed in stage {failed.stage}: {failed.reason}", tone="bad")
+    ]
+    if failed.log_tail:
+        blocks.append(Code(text="\n".join(failed.log_tail), language="text"))
+    section = Section(id="failure", title="", blocks=tuple(blocks))
+    title = f"{failed.spec.model.name} · {failed.spec.runtime}"
+    return Document(title=title, created=failed.created, sections=(section,))
+
+
+def title_of(run: Run) -> str:
+    """Say in one line what was measured and how."""
+    record = run.record
+    inputs = ", ".join(f"{t.name} {t.dtype} {text_from_shape(t.shape)}" for t in record.inputs)
+    options = ", ".join(f"{key}={value}" for key, value in record.spec.options.items())
+    spec, precision, device = record.spec, precision_name(record), device_name(record)
+    parts = [spec.model.name, spec.runtime, device, precision, inputs, options]
+    return " · ".join(part for part in [*parts, f"protocol {protocol_name(record)}"] if part)
+
+
+def statistics_of(run: Run) -> Sequence[Block]:
+    """List a run's statistics or, without samples, the numbers another tool printed."""
+    columns = summary_of(run).columns
+    if columns:
+        rows = [_row(column) for column in columns]
+        return (table_from_rows("statistics", headings=HEADINGS, rows=rows),)
+    return _reported(run)
+
+
+def finding_blocks(findings: Iterable[Finding]) -> tuple[FindingList, ...]:
+    """List the findings of one run, the gravest first."""
+    ordered = sorted(findings, key=lambda each: _SEVERITIES.index(each.severity))
+    items = tuple(FindingOf(finding=each, runs=()) for each in ordered)
+    return (FindingList(items=items),) if items else ()
+
+
+def _row(column: ColumnSummary) -> Sequence[Cell | str]:
+    unit = unit_for_seconds(column.median)
+    median = text_from_duration(column.median, bounds=column.median_interval, unit=unit)
+    return (
+        PHASES.get(column.column, column.column),
+        Cell(value=column.median, text=median),
+        *(_time(each, unit) for each in (column.mean, column.std, column.min)),
+        *(_quantile(column, q, unit) for q in SHOWN_QUANTILES),
+        _time(column.max, unit),
+        Cell(value=column.count, text=text_from_count(column.count)),
+    )
+
+
+def _time(value_s: float, unit: Unit) -> Cell:
+    return Cell(value=value_s, text=text_from_duration(value_s, unit=unit))
+
+
+def _quantile(column: ColumnSummary, q: float, unit: Unit) -> Cell:
+    found = column.quantile(q)
+    if found.value is None and found.needed:
+        return Cell(text=f"needs n={found.needed}")
+    text = text_from_duration(found.value, bounds=found.interval, unit=unit)
+    return Cell(value=found.value, text=text)
+
+
+def _reported(run: Run) -> Sequence[Block]:
+    """List the numbers another tool printed, marked as such."""
+    rows = {name: reported_statistics(run.record, name) for name in PHASES}
+    names = list(dict.fromkeys(name for found in rows.values() for name in found))
+    told = "no samples" + ("; as reported by the tool that measured:" if names else "")
+    return (Text(text=told), *([_reported_table(rows, names)] if names else []))
+
+
+def _reported_table(rows: dict[str, dict[str, float]], names: Sequence[str]) -> Table:
+    headings = (
+        HEADINGS[0],
+        *(
+            Heading(key=f"{name}_s", title=name.capitalize(), align="right", rank=place)
+            for place, name in enumerate(names)
+        ),
+    )
+    cells: list[list[Cell | Scalar]] = [
+        [PHASES[column], *(_seconds(found.get(name)) for name in names)]
+        for column, found in rows.items()
+        if found
+    ]
+    return table_from_rows("reported", headings=headings, rows=cells)
+
+
+def _seconds(value_s: float | None) -> Cell:
+    return Cell(value=value_s, text=text_from_seconds(value_s))
+
+
+def facts_of(run: Run) -> Iterator[tuple[str, str]]:
+    """State throughput, how repeatable it is, and what came before the samples."""
+    record, summary = run.record, summary_of(run)
+    printed = record.reported.get("throughput_qps")
+    if not summary.columns and printed is not None:
+        yield "throughput", f"{printed} qps (reported)"
+    if summary.queries_per_s is not None:
+        rates = (
+            text_from_rate(summary.queries_per_s, what="batches"),
+            text_from_rate(summary.items_per_s, what="items"),
+        )
+        yield "throughput", f"{', '.join(rates)} (batch {summary.items_per_query})"
+    if (interval := summary.interval) is not None:
+        ends = f"{text_from_seconds(interval.low)} to {text_from_seconds(interval.high)}"
+        words = f"over {summary.launches} launches ({interval.meaning})"
+        yield "repeats", f"median {ends} {words}"
+    elif summary.columns:
+        yield "repeats", summary.repeatability
+    yield from _before(run)
+    yield from _telemetry(run)
+    if record.spec.model.size_bytes:
+        digest = (record.spec.model.sha256 or "unknown")[:12]
+        yield "model", f"{text_from_bytes(record.spec.model.size_bytes)}, sha256 {digest}"
+    if record.provenance == "imported":
+        yield from _origin(run)
+
+
+def _before(run: Run) -> Iterator[tuple[str, str]]:
+    facts = run.record.launches[0] if run.record.launches else None
+    if facts is None or facts.first_s is None:
+        return
+    steady = {True: "steady", False: "not steady", None: "fixed length"}[facts.steady]
+    length = text_from_seconds(facts.warmup_s, digits=2)
+    warmup = "" if facts.warmup_s is None else f", warm-up {length} ({steady})"
+    load, first = (text_from_seconds(each, digits=3) for each in (facts.load_s, facts.first_s))
+    yield "before", f"load {load}, first inference {first}{warmup}"
+
+
+def _telemetry(run: Run) -> Iterator[tuple[str, str]]:
+    """Tell what the GPU did in the pass that looked at it, and what a query took of energy."""
+    means = (
+        (f"{fmean(values) * factor:{form}} {unit}")
+        for name, factor, form, unit in _LOOKS
+        if (values := [v for look in run.telemetry if (v := getattr(look, name)) is not None])
+    )
+    if told := ", ".join(means):
+        yield "GPU", f"{told} (means of {len(run.telemetry)} looks)"
+    joules = run.record.facts.get("energy_per_query_j")
+    if isinstance(joules, (int, float)):
+        counted = run.record.facts.get("energy_counter_j") is not None
+        source = "the energy counter" if counted else "the power seen"
+        if run.record.spec.protocol == "coldl2":
+            source += "; emptying the cache included"
+        each = joules / run.record.items_per_query
+        yield "energy", f"{joules:.4g} J per batch, {each:.4g} J per item (from {source})"
+
+
+def _origin(run: Run) -> Iterator[tuple[str, str]]:
+    """Tell where an imported run came from, and how each condition is known."""
+    record = run.record
+    names = [path.replace("\\", "/").rsplit("/", 1)[-1] for path in record.sources]
+    yield "imported", f"from {', '.join(names)}"
+    for source in ("stated", "implied", "unknown"):
+        facts = {k: f.value for k, f in record.conditions.items() if f.source == source}
+        told = (k if source == "unknown" else f"{k} {v}" for k, v in facts.items())
+        if facts:
+            yield source, ", ".join(word.replace("_", " ") for word in told)
+    yield from (("note", note) for note in record.notes)
