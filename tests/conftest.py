@@ -34,10 +34,21 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def artefacts() -> Path:
     """The folder of files from real machines beside the checkout; tests skip without it."""
-    folder = Path(__file__).resolve().parents[2] / "shared" / "artefacts"
-    if not folder.is_dir():
-        pytest.skip("no artefacts beside this checkout")
-    return folder
+    return _shared("artefacts")
+
+
+@pytest.fixture(scope="session")
+def pasted() -> Path:
+    """Texts that people kept of trtexec, beside the checkout; tests skip without them."""
+    return _shared("pasted")
+
+
+def _shared(name: str) -> Path:
+    above = Path(__file__).resolve().parents[1:4]
+    found = next((each / "shared" / name for each in above if (each / "shared").is_dir()), None)
+    if found is None or not found.is_dir():
+        pytest.skip(f"no {name} beside this checkout")
+    return found
 
 
 @pytest.fixture(scope="session")

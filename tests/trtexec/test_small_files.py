@@ -131,7 +131,7 @@ BENCH = {"model_path": "x.pt", "iters": 3, "throughput_qps": 3.0, "metrics": {"h
         (b"&&&& RUNNING TensorRT.trtexec # trtexec", "notes.txt", "log"),
         (b"$ trtexec\n[03/04/2025-05:06:07] [I] === Model Options ===\n", "a", "log"),
         (b"Average over 10 runs is 1.5 ms (host walltime is 2 ms,", "a", "log"),
-        (b"anything at all", "trtexec_stdout.log", "log"),
+        (b"anything at all", "trtexec_stdout.log", "unknown"),
         (b'{"Layers": ["a"], "Bindings": ["x"]}', "export.log", "layers"),
         (b'{"a": [1.5, 2.5]}', "layer_latency.json", "profile"),
         (b'{"a": [1.5, 2.5]}', "numbers.json", "unknown"),

@@ -87,6 +87,8 @@ def command(context: click.Context, /, **flags: Any) -> None:
     _show(result, as_json=flags["as_json"])
     if result.written:
         say(f"{len(result.written)} files in {flags['output']}")
+    for line in _summaries(result):
+        say(line)
     say(_counts(result, dry_run=flags["dry_run"]))
     if not result.complete or not result.runs:
         context.exit(EXIT_FAILED)
@@ -199,6 +201,15 @@ def _unused_table(result: ImportResult) -> Any:
     return table
 
 
+def _summaries(result: ImportResult) -> list[str]:
+    """Say how many summaries were seen and became runs; a difference is named."""
+    if not result.summaries:
+        return []
+    seen = "1 summary" if result.summaries == 1 else f"{result.summaries} summaries"
+    runs = "1 run" if result.summary_runs == 1 else f"{result.summary_runs} runs"
+    return [f"{seen} seen, {runs} made of them", *(f"  not a run: {each}" for each in result.lost)]
+
+
 def _counts(result: ImportResult, *, dry_run: bool) -> str:
     known = sum(each.known_as is not None for each in result.runs)
     fresh = len(result.runs) - known
@@ -228,5 +239,8 @@ def _document(result: ImportResult) -> dict[str, object]:
         ],
         "unused": result.unused,
         "warnings": result.warnings,
+        "summaries": result.summaries,
+        "summary_runs": result.summary_runs,
+        "lost": result.lost,
         "written": [str(path) for path in result.written],
     }

@@ -78,6 +78,54 @@ _LIBRARY_TALK = ("---", "[BlockAssignment]", "[GpuLayer]", "[DlaLayer]", "[MS]",
 _LISTING = ("Name: ", "Layer(", "Bindings:")
 """Layer information, which is read from its JSON export and not from the log."""
 
+_LEGACY_FIRST = frozenset({"deploy", "onnx", "uff", "engine", "loadEngine"})
+"""The first of those options."""
+_BEFORE_SUMMARY = (
+    "Average on ",
+    "Trace averages of",
+    "Warmup completed",
+    "Timing trace has",
+    "Start parsing",
+    "Finished parsing",
+    "Engine built",
+    "Engine loaded",
+    "Engine deserialized",
+)
+"""What trtexec says before it sums up, and not again after."""
+_AFTER_OPTIONS = (*_BEFORE_SUMMARY, "Starting inference", "Throughput: ", "TensorRT version: ")
+_DECIDING = frozenset(
+    [
+        "===",
+        "Average",
+        "Trace",
+        "Warmup",
+        "Timing",
+        "Start",
+        "Finished",
+        "Engine",
+        "Throughput:",
+        "throughput:",
+        "walltime:",
+        "Latency:",
+        "Host",
+        "host",
+        "End-to-End",
+        "Enqueue",
+        "H2D",
+        "GPU",
+        "gpu",
+        "D2H",
+        "Total",
+        "total",
+    ]
+)
+"""First words of lines that may show that another run has begun: the cheap test."""
+_CRASH = re.compile(
+    r"\[[EF]\] |[Ss]egmentation fault|core dumped|Aborted|\bKilled\b|terminate called|[Aa]ssert"
+    r"|Bus error|Traceback|SIG[A-Z]{3,5}|exit(?:ed with)? (?:code|status) [1-9]"
+)
+"""Last words of a process that did not end by itself."""
+
 _OUTCOMES: dict[str, Outcome] = {"PASSED": "passed", "FAILED": "failed", "WAIVED": "waived"}
 
 
@@ -87,6 +135,7 @@ class RunReader:
     def __init__(self, *, where: str, line: int) -> None:
         self.where = where
         self.line = line
+        self.last_line = line
         self.banner: Banner | None = None
         self.outcome: Outcome | None = None
         self.version: str | None = None
@@ -111,6 +160,15 @@ class RunReader:
         self.unknown_count = 0
         self.levels: Counter[str] = Counter()
         self.last: deque[str] = deque(maxlen=TAIL)
+        self.command: str | None = None
+        """Typed above the text; a banner's counts more."""
+        self.title: str | None = None
+        self.closed = False
+        """An excerpt's numbers are followed by the end of a listing: nothing more belongs to it."""
+        self.headed = False
+        """The heading of the performance summary has been seen."""
+        self.helped = False
+        self.stamps: tuple[str, str] | None = None
 
     @property
     def ended(self) -> bool:
@@ -140,6 +198,47 @@ class RunReader:
         self.banner = self.banner or banner
         self.version = self.version or banner.version
 
+    def begins_anew(self, line: Line) -> bool:
+        """Say whether a line is of another run, because this one has what it tells."""
+        if line.library or line.level in ("V", "W", "E", "F"):
+            return False
+        text = line.text
+        word = text.split(" ", 1)[0]
+        if word not in _DECIDING:
+            done = self.ended and self.banner is None and not line.level
+            return bool(done and text.strip()) or self._options_again(text)
+        over = self.ended or self.closed or self.headed
+        if word == "===":
+            return self._heading_anew(text, over=over)
+        if self.mode == "prose":
+            return False
+        if text.startswith(_BEFORE_SUMMARY):
+            return over or self.summary.printed
+        if text.startswith("Average over"):
+            return self.ended or self.closed or self.summary.printed
+        if self.ended or self.closed:
+            return SummaryCollector().take(text)
+        return self.summary.repeats(text)
+
+    def _heading_anew(self, text: str, *, over: bool) -> bool:
+        header = _HEADER.match(text)
+        name = header[1] if header else ""
+        printed = self.summary.printed
+        if name == "Performance summary":
+            return over or printed
+        if name == "Trace details":
+            return over or printed or bool(self.summary.averages)
+        if name.endswith(" Options") or name == "Device Information":
+            listed = any(name == each for each, _ in self.sections)
+            return (over or printed or listed) and self.mode != "help"
+        return HEADING.match(text) is not None and (
+            self.ended or self.closed or self.profile is not None
+        )
+
+    def _options_again(self, text: str) -> bool:
+        """TensorRT 3 to 6 list options first, so options after averages are another run's."""
+        return self.summary.legacy and text.partition(":")[0].strip() in _LEGACY_FIRST
+
     def take(self, line: Line, raw: str) -> None:
         """File one line that is not a banner."""
         self.levels[line.level] += 1
@@ -150,6 +249,8 @@ class RunReader:
             return
         if line.stamped and not line.library:
             self.evidence = True
+        if line.stamp:
+            self.stamps = (self.stamps[0] if self.stamps else line.stamp, line.stamp)
         if line.level == "V":
             return
         if line.level in ("W", "E", "F"):
@@ -175,13 +276,16 @@ class RunReader:
         if self.mode == "profile" and self.profile is not None and self.profile.take(text):
             return True
         if self.mode == "section" and bool(line.level) == self.section_stamped:
-            return self._option(text)
+            if not text.startswith(_AFTER_OPTIONS):
+                return self._option(text)
+            self.mode = None  # the blank line that ends the options was left out
         if self.mode in ("prose", "help"):
             return True
         return self._statement(text)
 
     def _header(self, name: str, text: str, *, stamped: bool) -> None:
         profile = HEADING.match(text)
+        self.headed = self.headed or name == "Performance summary"
         if profile:
             self.evidence, self.mode = True, "profile"
             self.profile = ProfileCollector(iterations=int(profile[1]))
@@ -197,7 +301,7 @@ class RunReader:
         entries = self.sections[-1][1]
         if not self.section_stamped and text.startswith(("  ", "--")) and not entries:
             self.sections.pop()  # usage text has the same headings as the dump of options
-            self.mode = "help"
+            self.mode, self.helped = "help", True
             return True
         label, colon, value = text.partition(":")
         if colon:
@@ -228,14 +332,15 @@ class RunReader:
         if warmed:
             self.warmup_queries = int(warmed[1])
         if traced:
-            self.queries, self.trace_s = int(traced[1]), number(traced[2])
+            # TensorRT 7 counts 0 when the batch is explicit.
+            self.queries, self.trace_s = int(traced[1]) or None, number(traced[2])
         if omitted:
             self.omitted = int(omitted[1])
         return bool(warmed or traced or omitted)
 
     def _legacy_option(self, text: str) -> bool:
         label, _, value = text.partition(":")
-        if label.strip() not in _LEGACY or self.summary.averages:
+        if label.strip() not in _LEGACY or self.summary.averages or self.summary.printed:
             return False
         if not self.sections:
             self.sections.append(("Options", []))
@@ -257,9 +362,16 @@ class RunReader:
             lines.append(raw[:LONGEST_KEPT])
 
     def _outcome(self) -> Outcome:
+        measured = self.summary.printed or self.summary.averages or self.profile is not None
+        if self.helped and not measured and self.outcome in (None, "passed", "waived"):
+            return "help"
         if self.outcome is not None:
             return self.outcome
-        return "help" if self.mode == "help" else "crashed"
+        if self.mode == "help":
+            return "help"
+        if measured:
+            return "cut"
+        return "crashed" if _CRASH.search(" ".join(list(self.last)[-3:])) else "cut"
 
     def run(self) -> LogRun:
         """Give the run as a value."""
@@ -273,7 +385,14 @@ class RunReader:
             tool=banner.tool if banner else "trtexec",
             version=self.version,
             build=banner.build if banner else None,
-            command=banner.command if banner else None,
+            command=(banner.command if banner else None) or self.command,
+            announced=banner is not None and banner.kind == "RUNNING",
+            headed=self.headed,
+            pasted_command=not (banner and banner.command) and self.command is not None,
+            title=self.title,
+            last_line=self.last_line,
+            first_stamp=self.stamps[0] if self.stamps else None,
+            last_stamp=self.stamps[1] if self.stamps else None,
             sections=tuple(Section(name=name, entries=tuple(e)) for name, e in self.sections),
             facts=self.facts.facts(codes=codes),
             bindings=tuple(self.facts.bindings),

@@ -39,6 +39,8 @@ _TOTALS = {
 _UNIT = {"throughput_qps": "qps", "wall_s": "s", "gpu_total_s": "s"}
 
 _N = r"([-+\w.]{1,40})"
+_TOTAL = re.compile(rf"\s*{_N} (qps|s)(?![\w.])([^\w]*)$")
+_PAIR = re.compile(r"(min|max|mean|median|percentile\([\d.]{1,20}%\)) = ([-+\w.]{1,40}) ms(?!\w)")
 _BLOCK_LINE = re.compile(
     rf"(min|max|mean|median|percentile): {_N} ms(?: at ([\d.]{{1,20}})%)?"
     rf"(?: \(end to end {_N} ms(?: at [\d.]{{1,20}}%)?\))?\s*$"
@@ -48,8 +50,8 @@ _TRACE = re.compile(
     rf"(?: \((?:end to end {_N} ms)?(?:, )?(?:enqueue {_N} ms)?\))?"
 )
 _AVERAGE = re.compile(
-    rf"Average over (\d{{1,12}}) runs is {_N} ms \(host walltime is {_N} ms, "
-    rf"([\d.]{{1,20}})% percentile time is {_N}\)"
+    rf"Average over (\d{{1,12}}) runs? is {_N} ms(?: \(host walltime is {_N} ms"
+    rf"(?:, ([\d.]{{1,20}})% percentile time is {_N}(?: ms)?)?\))?"
 )
 
 
@@ -61,6 +63,28 @@ class SummaryCollector:
         self.metrics: dict[str, dict[str, float]] = {}
         self.averages: list[TraceAverage] = []
         self.block: str | None = None
+
+    @property
+    def printed(self) -> bool:
+        """Whether a performance summary was seen, as against averages of a trace."""
+        return bool(self.metrics or self.totals)
+
+    @property
+    def legacy(self) -> bool:
+        """Whether averages in the wording of TensorRT 3 to 6 were seen."""
+        return bool(self.averages) and self.averages[0].legacy
+
+    def repeats(self, text: str) -> bool:
+        """Say whether a line gives a number that this summary has, so that it is another's."""
+        heading = _BLOCKS.get(text.rstrip().lower()) if len(text) < 40 else None
+        if heading is not None:
+            return heading in self.metrics
+        label, colon, rest = text.partition(":")
+        if not colon or len(label) > 40:
+            return False
+        if label in METRICS:
+            return label in self.metrics and _PAIR.search(rest) is not None
+        return label in _TOTALS and _TOTALS[label] in self.totals and bool(_TOTAL.match(rest))
 
     def take(self, text: str) -> bool:
         """Take a line in; say whether it belonged to a summary."""
@@ -79,23 +103,19 @@ class SummaryCollector:
         return self.block is not None and self._block_line(text)
 
     def _total(self, field: str, rest: str) -> bool:
-        amount, _, unit = rest.strip().partition(" ")
-        value = number(amount)
-        if value is None or unit.strip() != _UNIT[field]:
+        match = _TOTAL.match(rest)
+        value = number(match[1]) if match else None
+        if match is None or value is None or match[2] != _UNIT[field]:
             return False
         self.totals[field] = value
         return True
 
     def _metric(self, label: str, rest: str) -> bool:
-        found: dict[str, float] = {}
-        for part in rest.split(", ")[:200]:
-            name, _, printed = part.strip().partition(" = ")
-            value = number(printed.removesuffix(" ms"))
-            if value is None or not printed.endswith(" ms"):
-                return False
-            found[_statistic(name)] = value
-        self.metrics[label] = found
-        return True
+        found = {_statistic(name): number(text) for name, text in _PAIR.findall(rest[:20_000])}
+        known = {name: value for name, value in found.items() if value is not None}
+        if known:
+            self.metrics[label] = known
+        return bool(known)
 
     def _block_line(self, text: str) -> bool:
         match = _BLOCK_LINE.match(text)
@@ -118,13 +138,13 @@ class SummaryCollector:
             return False
         rest = [None if each is None else number(each) for each in match.groups()[2:]]
         if legacy:
-            label = f"{legacy[4]}%"
             line = TraceAverage(
                 runs=int(match[1]),
                 gpu_ms=gpu,
                 host_ms=rest[0],
-                percentile=label,
+                percentile=None if legacy[4] is None else f"{legacy[4]}%",
                 percentile_ms=rest[2],
+                legacy=True,
             )
         else:
             line = TraceAverage(
@@ -140,16 +160,17 @@ class SummaryCollector:
 
     def summary(self) -> PerformanceSummary | None:
         """Give the summary, or ``None`` when the log has none."""
-        if self.metrics or self.totals:
+        if self.printed:
             metrics = {label: _metric_from(found) for label, found in self.metrics.items()}
+            # TensorRT 7 multiplies by the batch, which it takes for 0 when it is explicit.
+            rate = self.totals.get("throughput_qps") or None
             return PerformanceSummary(
-                throughput_qps=self.totals.get("throughput_qps"),
+                throughput_qps=rate,
                 wall_s=self.totals.get("wall_s"),
                 gpu_total_s=self.totals.get("gpu_total_s"),
                 metrics=metrics,
             )
-        legacy = [line for line in self.averages if line.percentile is not None]
-        return _derived(legacy) if legacy else None
+        return _derived(self.averages) if self.averages else None
 
 
 def _statistic(name: str) -> str:
@@ -172,11 +193,35 @@ def _metric_from(found: dict[str, float]) -> Metric:
 
 
 def _derived(lines: list[TraceAverage]) -> PerformanceSummary:
-    """TensorRT 5 and 6 print averages of a few runs and no summary: take means over those."""
-    runs = sum(line.runs for line in lines) or 1
-    gpu = sum(line.gpu_ms * line.runs for line in lines) / runs
-    metrics = {"GPU Compute Time": Metric(mean_ms=gpu)}
-    host = [(line.host_ms, line.runs) for line in lines if line.host_ms is not None]
-    if host and len(host) == len(lines):
-        metrics["Latency"] = Metric(mean_ms=sum(value * count for value, count in host) / runs)
-    return PerformanceSummary(metrics=metrics, derived=True)
+    """Take means over averages of a few runs each, where trtexec printed nothing else."""
+    legacy = [line for line in lines if line.legacy]
+    lines = legacy or lines
+    metrics = {"GPU Compute Time": _mean(lines, "gpu_ms") or Metric()}
+    named = {"Latency": "host_ms", "End-to-End Host Latency": "end_to_end_ms"}
+    if legacy:
+        named = {"Host": "host_ms"}  # the wall time of a call, in which nothing is copied
+    for label, field in (*named.items(), ("Enqueue Time", "enqueue_ms")):
+        mean = _mean(lines, field)
+        if mean is not None:
+            metrics[label] = mean
+    tails = {line.percentile: line.percentile_ms for line in lines if line.percentile}
+    if tails:
+        # Of several groups the largest: no more than that share of all calls took longer.
+        most = {
+            label: max(x.percentile_ms or 0.0 for x in lines if x.percentile == label)
+            for label in tails
+        }
+        mean_ms = metrics["GPU Compute Time"].mean_ms
+        metrics["GPU Compute Time"] = Metric(mean_ms=mean_ms, percentiles_ms=most)
+    generation = None if not legacy else 6 if "Host" in metrics else 4
+    return PerformanceSummary(metrics=metrics, derived=True, generation=generation)
+
+
+def _mean(lines: list[TraceAverage], field: str) -> Metric | None:
+    values = [(getattr(line, field), line.runs) for line in lines]
+    if any(value is None for value, _ in values):
+        return None
+    if len(values) == 1:
+        return Metric(mean_ms=values[0][0])  # as printed, to the last digit
+    runs = sum(count for _, count in values) or 1
+    return Metric(mean_ms=sum(value * count for value, count in values) / runs)

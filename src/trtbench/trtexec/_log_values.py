@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from trtbench.domain.samples import LayerProfile, LayerTime
 from trtbench.domain.spec import Value
 from trtbench.trtexec.version import version_key
 
-Outcome = Literal["passed", "failed", "waived", "crashed", "help"]
-"""``crashed`` is a log without an end marker; ``help`` printed the usage text and no marker."""
+Outcome = Literal["passed", "failed", "waived", "crashed", "cut", "help"]
+"""How a run ended, as far as its log tells.
+
+crashed  no end marker, and errors or a crash as the last words
+cut      no end marker and no sign of trouble: an excerpt, or a log cut short
+help     the usage text was printed and nothing was run
+"""
+
+_PATH_FLAGS = frozenset(
+    [
+        "--calib",
+        "--deploy",
+        "--dumpRawBindingsToFile",
+        "--dynamicPlugins",
+        "--exportLayerInfo",
+        "--exportOutput",
+        "--exportProfile",
+        "--exportTimes",
+        "--leanDLLPath",
+        "--loadEngine",
+        "--loadInputs",
+        "--model",
+        "--onnx",
+        "--plugins",
+        "--saveEngine",
+        "--setPluginsToSerialize",
+        "--staticPlugins",
+        "--tempdir",
+        "--timingCacheFile",
+        "--uff",
+    ]
+)
+"""Flags whose values are paths, which may hold blanks."""
+_BEFORE_FLAG = re.compile(r"\s+(?=--?[A-Za-z])|\s+(?=[\"']--)")
 
 
 class Section(Value, frozen=True, kw_only=True):
@@ -46,11 +79,13 @@ class PerformanceSummary(Value, frozen=True, kw_only=True):
     gpu_total_s: float | None = None
     metrics: dict[str, Metric] = {}
     derived: bool = False
-    """True for TensorRT 5 and 6, which print averages only: the means are taken over those."""
+    """True where only averages were printed: the means are taken over those."""
+    generation: int | None = None
+    """The major version whose wording this is, where no other prints like it."""
 
 
 class TraceAverage(Value, frozen=True, kw_only=True):
-    """One ``Average on N runs`` line."""
+    """One ``Average on N runs`` line, or ``Average over N runs`` of TensorRT 3 to 6."""
 
     runs: int
     gpu_ms: float
@@ -59,6 +94,8 @@ class TraceAverage(Value, frozen=True, kw_only=True):
     enqueue_ms: float | None = None
     percentile: str | None = None
     percentile_ms: float | None = None
+    legacy: bool = False
+    """In the wording of TensorRT 3 to 6, which times the call alone and copies nothing in it."""
 
 
 class MemoryLine(Value, frozen=True, kw_only=True):
@@ -138,6 +175,18 @@ class LogRun(Value, frozen=True, kw_only=True):
     build: int | None = None
     """Build number of banners from TensorRT 10.4 on (``[b26]``)."""
     command: str | None = None
+    announced: bool = False
+    """A ``RUNNING`` line was there, so the log is not an excerpt."""
+    headed: bool = False
+    """Its summary stands under the heading ``=== Performance summary ===``."""
+    pasted_command: bool = False
+    """The command stood above the text and was not printed by trtexec."""
+    title: str | None = None
+    """What somebody wrote above an excerpt."""
+    last_line: int | None = None
+    first_stamp: str | None = None
+    """``03/04/2025-05:06:07``, in the local time of the machine."""
+    last_stamp: str | None = None
     sections: tuple[Section, ...] = ()
     facts: BuildFacts = BuildFacts()
     bindings: tuple[Binding, ...] = ()
@@ -170,9 +219,10 @@ class LogRun(Value, frozen=True, kw_only=True):
         key = version_key(self.version)
         if key:
             return key[0]
-        if self.summary is not None and self.summary.derived:
-            return 6
-        return 7 if self.tool == "trtexec" and self.command and self.sections else None
+        if self.summary is not None and self.summary.generation is not None:
+            return self.summary.generation
+        known = self.tool == "trtexec" and self.command and not self.pasted_command
+        return 7 if known and self.sections else None
 
     def section(self, name: str) -> Section | None:
         """Give one block of options by its heading."""
@@ -189,5 +239,20 @@ class LogRun(Value, frozen=True, kw_only=True):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The command line cut at blanks, as trtexec prints it without quotes."""
-        return tuple((self.command or "").split())
+        """The command line in words; trtexec prints it without quotes, paths may hold blanks."""
+        return arguments_from_command(self.command or "")
+
+
+def arguments_from_command(command: str) -> tuple[str, ...]:
+    """Cut a command line into words: at blanks before a flag, and within what is no path."""
+    words: list[str] = []
+    for chunk in _BEFORE_FLAG.split(command.strip()):
+        bare = chunk.strip("\"'")
+        flag, equals, value = bare.partition("=")
+        if flag in _PATH_FLAGS and equals:
+            words.append(f"{flag}={value.strip().strip(chr(34)).strip(chr(39))}")
+        elif not words and not bare.startswith("-"):
+            words.append(bare)  # the program, which may lie in a folder with blanks
+        else:
+            words += (word.replace('"', "").replace("'", "") for word in bare.split())
+    return tuple(word for word in words if word)

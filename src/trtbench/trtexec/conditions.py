@@ -15,7 +15,7 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
         label="Data transfers",
         on="--includeDataTransfers",
         off="--noDataTransfers",
-        default=_by_major(run, before_11=True, from_11=False),
+        default=_transfers_by_major(run),
     )
     graph = _switch(
         run,
@@ -54,6 +54,12 @@ def _by_major(run: LogRun, *, before_11: bool, from_11: bool) -> bool | None:
     if run.major is None:
         return None
     return from_11 if run.major >= 11 else before_11
+
+
+def _transfers_by_major(run: LogRun) -> bool | None:
+    """Up to TensorRT 6 the clock runs over enqueueing and waiting only; copies come before."""
+    early = run.major is not None and run.major <= 6
+    return False if early else _by_major(run, before_11=True, from_11=False)
 
 
 def _has_flag(run: LogRun, flag: str) -> bool:

@@ -7,8 +7,11 @@ were taken, and how each condition is known.
 
 from __future__ import annotations
 
+import re
+from typing import BinaryIO, NamedTuple
+
 from trtbench.errors import ParseError
-from trtbench.trtexec._log_lines import banner_from_text, line_from_text, lines_from_data
+from trtbench.trtexec._log_lines import Banner, CommandLines, Prefixes, banner_from_text, clean
 from trtbench.trtexec._log_reader import RunReader
 from trtbench.trtexec._log_values import (
     Binding,
@@ -23,12 +26,14 @@ from trtbench.trtexec._log_values import (
     TraceAverage,
 )
 from trtbench.trtexec.conditions import conditions_from_log
+from trtbench.trtexec.log_text import HARD_BREAK, text_lines
 
 __all__ = [
     "Binding",
     "BuildFacts",
     "LogMessage",
     "LogRun",
+    "LogText",
     "MemoryLine",
     "Metric",
     "Outcome",
@@ -37,52 +42,156 @@ __all__ = [
     "TraceAverage",
     "conditions_from_log",
     "log_from_text",
+    "read_log",
 ]
 
 MOST_RUNS = 10_000
 """Runs read from one log; a file of nothing but banners must not fill the memory."""
 
+_HEADING = re.compile(r"=== Performance summary ===\s*$")
+_FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
+_MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
+_LONGEST_TITLE = 100
 
-def log_from_text(data: bytes | bytearray | memoryview | str, *, where: str) -> tuple[LogRun, ...]:
+
+class LogText(NamedTuple):
+    """What a text holds of trtexec's."""
+
+    runs: tuple[LogRun, ...]
+    headings: tuple[int, ...]
+    """Lines that read ``=== Performance summary ===``, counted apart from what became of them."""
+    lines: int
+
+    @property
+    def summaries(self) -> int:
+        """How many summaries the text shows, with a heading or in an older wording without."""
+        return len(self.headings) + sum(
+            run.summary is not None and not run.headed for run in self.runs
+        )
+
+    @property
+    def empty_headings(self) -> tuple[int, ...]:
+        """Headings that no numbers follow; a run was made of every other one."""
+        made = [(run.line, run.last_line or run.line) for run in self.runs if run.summary]
+        return tuple(at for at in self.headings if not any(a <= at <= b for a, b in made))
+
+
+def log_from_text(
+    data: BinaryIO | bytes | bytearray | memoryview | str, *, where: str
+) -> tuple[LogRun, ...]:
     """Read every run in a log; a text that is not trtexec's is a ``ParseError``."""
-    runs: list[LogRun] = []
-    current = RunReader(where=where, line=1)
-    count = 0
-    for count, raw in enumerate(lines_from_data(data), start=1):
+    found = read_log(data, where=where)
+    if not found.runs:
+        raise _not_a_log(where, lines=found.lines)
+    return found.runs
+
+
+def read_log(data: BinaryIO | bytes | bytearray | memoryview | str, *, where: str) -> LogText:
+    """Read every run in a text of any kind, and count the summaries it shows."""
+    reader = _TextReader(where=where)
+    number = 0
+    for number, raw in enumerate(text_lines(data), start=1):
+        reader.take(clean(raw), number)
+    reader.next_run(number + 1)
+    return LogText(tuple(reader.runs), tuple(reader.headings), number)
+
+
+class _TextReader:
+    """Cuts a text into runs; no two summaries ever share one."""
+
+    def __init__(self, *, where: str) -> None:
+        self.where = where
+        self.runs: list[LogRun] = []
+        self.current = RunReader(where=where, line=1)
+        self.headings: list[int] = []
+        self.prefixes = Prefixes()
+        self.commands = CommandLines()
+        self.above: int | None = None
+        """Where the words began that stand between the last run's numbers and what comes next."""
+        self.title: str | None = None
+
+    def take(self, raw: str, number: int) -> None:
+        """File one line."""
+        if raw == HARD_BREAK:
+            self.next_run(number)
+            self.prefixes, self.commands = Prefixes(), CommandLines()
+            return
         banner = banner_from_text(raw) if "&&&& " in raw else None
-        if banner is None:
-            line = line_from_text(raw)
-            if _begins_again(current, line.level, line.text):
-                runs, current = _next(runs, current, where=where, line=count)
-            current.take(line, raw)
-        elif banner.kind == "RUNNING":
-            if current.started:
-                runs, current = _next(runs, current, where=where, line=count)
-            current.line = count
-            current.begin(banner)
-        elif not current.ended:
-            current.end(banner)
-    runs, _ = _next(runs, current, where=where, line=count)
-    if not runs:
-        raise _not_a_log(where, lines=count)
-    return tuple(runs)
+        if banner is not None:
+            self._banner(banner, raw, number)
+            return
+        line = self.prefixes.line(raw)
+        if "=== Perf" in line.text and _HEADING.match(line.text):
+            self.headings.append(number)
+        if self.current.begins_anew(line):
+            self.next_run(self.above or number)
+        elif not line.level and self._words(line.text, number):
+            return
+        if line.level and not self._over:
+            self._settle()
+        self.current.take(line, raw)
+        self.current.last_line = number
 
+    def next_run(self, line: int) -> None:
+        """End the run at hand and begin another."""
+        if self.current.evidence and len(self.runs) < MOST_RUNS:
+            self.current.last_line = max(self.current.line, min(self.current.last_line, line - 1))
+            self.runs.append(self.current.run())
+        self.current = RunReader(where=self.where, line=line)
+        self._settle()
 
-def _next(
-    runs: list[LogRun], current: RunReader, *, where: str, line: int
-) -> tuple[list[LogRun], RunReader]:
-    if current.evidence and len(runs) < MOST_RUNS:
-        runs.append(current.run())
-    return runs, RunReader(where=where, line=line)
+    @property
+    def _over(self) -> bool:
+        """Whether the run at hand has its numbers, so that words that follow are not about it."""
+        run = self.current
+        return run.ended or run.closed or run.summary.printed
 
+    def _settle(self) -> None:
+        """Give the words that stood above to the run they stand above of."""
+        if self.current.title is None and not self.current.started:
+            self.current.title = self.title
+        self.above = self.title = None
 
-def _begins_again(current: RunReader, level: str, text: str) -> bool:
-    """Say whether a new run begins without a banner: options are listed once per run."""
-    if text.startswith("=== Model Options ===") and level:
-        return any(name == "Model Options" for name, _ in current.sections) or current.ended
-    if not current.ended or current.banner is not None:
+    def _banner(self, banner: Banner, raw: str, number: int) -> None:
+        self.prefixes.without(raw)
+        if banner.kind == "RUNNING":
+            if self.current.started or self.current.ended:
+                self.next_run(self.above or number)
+            if self.current.command is None:
+                self.current.line = number
+            self.current.begin(banner)
+            self.current.title = None  # a log tells itself what was run
+        elif not self.current.ended:
+            self.current.end(banner)
+        self.current.last_line = number
+        self.above = None
+
+    def _words(self, text: str, number: int) -> bool:
+        """Look at a line that trtexec did not mark: a typed command, a fence, somebody's words."""
+        current = self.current
+        if self._over and self.above is None and text.strip():
+            self.above = number
+        going_on = self.commands.waiting
+        command = self.commands.take(text)
+        if command is not None:
+            self._typed(command, number)
+        if command is not None or going_on or self.commands.waiting:
+            return False
+        if _FENCE.match(text):
+            current.closed = current.closed or (current.summary.printed and not current.banner)
+            return True
+        if (self._over or not current.started) and (self.title is None or text.startswith("#")):
+            title = _MARKUP.sub("", text[: 4 * _LONGEST_TITLE])
+            self.title = title[:_LONGEST_TITLE] or self.title
         return False
-    return not level and bool(text.strip())
+
+    def _typed(self, command: str, number: int) -> None:
+        current = self.current
+        if current.banner is not None and not current.ended and not current.summary.printed:
+            return  # something the run itself says
+        if current.started:
+            self.next_run(self.above or number)
+        self.current.command = command
 
 
 def _not_a_log(where: str, *, lines: int) -> ParseError:

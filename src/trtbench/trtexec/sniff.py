@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from trtbench.trtexec._time_keys import KNOWN_KEYS
+from trtbench.trtexec.log_text import encoding_of, holds_log, stream_holds_log
 from trtbench.trtexec.plan import is_plan
 
 Kind = Literal[
@@ -36,11 +37,6 @@ _TIMING_CACHE = b"ptrt"
 _ONNX_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
 """What follows the IR version in a model: producer, domain, version, documentation, graph."""
 _CALIBRATION = re.compile(r"TRT-\d+-\S+\s*(?:[\r\n]|\Z)")
-_LOG = re.compile(
-    r"^(?:\[\w+\] )?&&&& \w+ TensorRT\.|^(?:\[\w+\] )?\[[\d/: -]+\] \[[VIWEF]\] "
-    r"|^(?:\[[^\]\n]*\] ?)*(?:Average over \d+ runs is|=== (?:Model|Build) Options ===)",
-    re.MULTILINE,
-)
 _KEY = re.compile(r'"([^"\\]{1,120})"\s*:')
 _SERIES = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\[\s*[-\d.]')
 _METADATA_KEYS = {"model_options", "build_options", "performance_summary", "device_information"}
@@ -72,9 +68,8 @@ _CSV_KINDS: dict[str, Kind] = {
 _NAME_KINDS: tuple[tuple[str, Kind], ...] = (
     (r"\.onnx$", "onnx"),
     (r"\.(engine|plan|trt)$", "plan"),
-    (r"\.log$|stdout", "log"),
 )
-_TEXT_KINDS = frozenset({"log"})
+_NOTEBOOK = frozenset({"cell_type", "nbformat"})
 
 
 def kind_of(data_head: bytes, *, name: str) -> Kind:
@@ -85,13 +80,22 @@ def kind_of(data_head: bytes, *, name: str) -> Kind:
         return "plan"
     if data_head[:1] == b"\x08" and data_head[2:3] and data_head[2:3] in _ONNX_FIELDS:
         return "onnx"
-    if data_head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        text = data_head.decode("utf-16", "replace")
-    elif b"\0" in data_head[:1024].rstrip(b"\0"):
-        return _kind_of_name(name, binary=True)
-    else:
-        text = data_head.decode("utf-8", "replace")
-    return _kind_of_text(text.lstrip("\ufeff \t\r\n\0"), name=name)
+    encoding = encoding_of(data_head)
+    if encoding is None:
+        return _kind_of_name(name)
+    text = data_head.decode(encoding, "replace").lstrip("\ufeff \t\r\n\0")
+    kind = _kind_of_text(text, name=name)
+    return "log" if kind == "unknown" and holds_log(data_head) else kind
+
+
+def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[Kind, bytes]:
+    """Tell the kind of a file and give its first bytes; a log may begin far down in it."""
+    head = stream.read(HEAD_BYTES)
+    kind = kind_of(head, name=name)
+    is_text = head and encoding_of(head) is not None
+    if kind == "unknown" and is_text and stream_holds_log(stream):
+        return "log", head
+    return kind, head
 
 
 def _kind_of_text(text: str, *, name: str) -> Kind:
@@ -101,20 +105,20 @@ def _kind_of_text(text: str, *, name: str) -> Kind:
         found = _kind_of_json(text, name=name)
         if found != "unknown":
             return found
-    if _LOG.search(text):
-        return "log"
     first_line = text.split("\n", 1)[0].strip().lower()
     if first_line in _CSV_KINDS:
         return _CSV_KINDS[first_line]
     if first_line.startswith("batch,samples,throughput_qps"):
         return "toolkit-summary"
-    return _kind_of_name(name, binary=False) if text else "unknown"
+    return "unknown"
 
 
 def _kind_of_json(text: str, *, name: str) -> Kind:
     if text.startswith('"'):  # JSON within a string
         text = text.replace('\\"', '"').replace("\\n", "\n").removeprefix('"')
     keys = set(_KEY.findall(text))
+    if keys & _NOTEBOOK:
+        return "unknown"  # whether it is a log is asked of all that is left
     if {"computeMs", "latencyMs"} & keys or len(keys & KNOWN_KEYS) > 2:
         return "times"
     for kind, wanted in _JSON_KINDS:
@@ -127,8 +131,6 @@ def _kind_of_json(text: str, *, name: str) -> Kind:
     return "unknown"
 
 
-def _kind_of_name(name: str, *, binary: bool) -> Kind:
-    found = next((kind for words, kind in _NAME_KINDS if re.search(words, name, re.I)), None)
-    if found is None or binary == (found in _TEXT_KINDS):
-        return "unknown"
-    return found
+def _kind_of_name(name: str) -> Kind:
+    found = (kind for words, kind in _NAME_KINDS if re.search(words, name, re.IGNORECASE))
+    return next(found, "unknown")

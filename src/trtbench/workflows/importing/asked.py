@@ -124,12 +124,16 @@ def _model_path(draft: Draft, told: LogRun) -> str:
         return str(draft.parts["torch"].value.get("model_path") or "unknown")
     given = dict(word.split("=", 1) for word in told.arguments if "=" in word)
     words = [given.get(flag) for flag in _MODEL_FLAGS]
+    words = [None if word and "$" in word else word for word in words]  # a variable of a shell
     words += [told.option(label) for label in _MODEL_OPTIONS]
     found = next((word for word in words if word), None)
     if found is None and "summary" in draft.parts:
         engine = draft.parts["summary"].value.get("engine")
         found = first(engine, "path", "filename") if isinstance(engine, Mapping) else None
-    return str(found or draft.key or plain(draft.folder.absolute().name) or "unknown")
+    name = draft.key or plain(draft.folder.absolute().name) or "unknown"
+    if found is None and told.title is not None and draft.parts["log"].of > 1:
+        return f"{name}: {told.title}"  # several texts of one file are seldom of one network
+    return str(found or name)
 
 
 def _format(path: str) -> ModelFormat:

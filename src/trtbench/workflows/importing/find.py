@@ -14,7 +14,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import InputError, near_miss
 from trtbench.models.identity import sha256_of
 from trtbench.store.directory import RECORD
-from trtbench.trtexec.sniff import HEAD_BYTES, kind_of
+from trtbench.trtexec.sniff import kind_of_stream
 
 _GLOB = re.compile(r"[*?\[]")
 _ROLES = (
@@ -32,7 +32,9 @@ _ROLE = "|".join(_ROLES)
 _BEFORE = re.compile(rf"(?:{_ROLE})(?:[._-]+|\Z)", re.IGNORECASE)
 _AFTER = re.compile(rf"(?:[._-]+|\A)(?:{_ROLE})\Z", re.IGNORECASE)
 _RUN_TOGETHER = re.compile(r"[._-]export(?:Times|Profile|LayerInfo|Output)\Z", re.IGNORECASE)
-_ENDINGS = re.compile(r"\.(?:json|csv|log|txt|cache|int8cache|profile)\Z", re.IGNORECASE)
+_ENDINGS = re.compile(
+    r"\.(?:json|csv|log|txt|md|out|ipynb|html?|cache|int8cache|profile)\Z", re.IGNORECASE
+)
 _MODEL_ENDINGS = re.compile(r"\.(?:engine|plan|trt|onnx|pt|pth)\Z", re.IGNORECASE)
 
 _KINDS_BY_NAME = {
@@ -115,16 +117,16 @@ def found_from_path(path: Path, *, named: bool) -> Found:
         raise InputError(f"{plain(path)} is no regular file", fix="write it to a file first")
     try:
         with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
+            kind, head = kind_of_stream(file, name=path.name)
     except OSError as problem:
         raise InputError(
             f"{plain(path)} cannot be read", facts={"reason": problem.strerror}
         ) from None
-    kind: str = kind_of(head, name=path.name)
+    found: str = kind
     if kind == "unknown":
-        kind = _KINDS_BY_NAME.get(path.name.lower(), kind)
-        kind = "device" if _DEVICE.match(head) else kind
-    return Found(path=path, kind=kind if head.strip() else "empty", named=named)
+        found = _KINDS_BY_NAME.get(path.name.lower(), kind)
+        found = "device" if _DEVICE.match(head) else found
+    return Found(path=path, kind=found if head.strip() else "empty", named=named)
 
 
 def _given(text: str) -> Iterator[tuple[Path, bool]]:

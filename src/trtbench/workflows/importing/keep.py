@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +20,9 @@ from trtbench.report.trtexec_files import profile_json, times_json
 from trtbench.store.directory import new_id, write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.log_text import HARD_BREAK, encoding_of, is_document, text_lines
 from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
+from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import Part, data_of
 from trtbench.workflows.importing.match import Draft
@@ -147,22 +151,34 @@ def _copy_originals(draft: Draft, folder: Path) -> None:
             continue
         if part.file.kind != "log":  # metadata that stands for a log
             shutil.copyfile(part.file.path, folder / "profile.metadata.json")
-        elif part.of == 1:
+        elif part.of == 1 and not _wrapped(part):
             shutil.copyfile(part.file.path, folder / LOG)
         else:
             (folder / LOG).write_bytes(_lines_of(part))
 
 
-def _lines_of(part: Part) -> bytes:
-    """Cut the lines of one run out of a log of several."""
-    from trtbench.trtexec.log import log_from_text
+def _wrapped(part: Part) -> bool:
+    """Say whether a log is the text of a notebook or a page, so that its file is not the log."""
+    with open(part.file.path, "rb") as stream:
+        return is_document(stream.read(HEAD_BYTES))
 
-    data = data_of(part.file)
-    begins = [run.line for run in log_from_text(data, where=plain(part.file.path))]
-    lines = data.splitlines(keepends=True)
-    begin = 0 if part.index == 0 else begins[part.index] - 1
-    end = begins[part.index + 1] - 1 if part.index + 1 < len(begins) else len(lines)
-    return b"".join(lines[begin:end])
+
+def _lines_of(part: Part) -> bytes:
+    """Cut the lines of one run out of a text of several."""
+    run: LogRun = part.value
+    begin, end = run.line - 1, run.last_line or run.line
+    if part.index == 0 and not _wrapped(part):
+        begin = 0
+    following = part.text.runs[part.index + 1 :] if part.text is not None else ()
+    if not following and not _wrapped(part):
+        end = sys.maxsize
+    with open(part.file.path, "rb") as stream:
+        if encoding_of(stream.read(HEAD_BYTES)) == "utf-8" and not _wrapped(part):
+            data = data_of(part.file)
+            return b"".join(data.splitlines(keepends=True)[begin:end])
+        stream.seek(0)
+        lines = itertools.islice(text_lines(stream), begin, end)
+        return "".join(f"{line}\n" for line in lines if line != HARD_BREAK).encode()
 
 
 def _derived(

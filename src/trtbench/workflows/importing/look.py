@@ -15,7 +15,7 @@ from trtbench.domain.samples import Column
 from trtbench.errors import ParseError
 from trtbench.trtexec.calibration import calibration_from_text
 from trtbench.trtexec.layers import graph_from_json
-from trtbench.trtexec.log import LogRun, log_from_text
+from trtbench.trtexec.log import LogRun, LogText, read_log
 from trtbench.trtexec.outputs import outputs_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.trtexec.profile import profiles_from_json
@@ -38,6 +38,8 @@ class Part:
     of: int = 1
     value: Any = None
     """A LogRun, names of layers, a decoded document, or ``None`` for what is read later."""
+    text: LogText | None = None
+    """Of a log: all that was found in the file."""
 
     @property
     def what(self) -> str:
@@ -88,10 +90,11 @@ def data_of(found: Found) -> bytes:
 
 
 def _log(found: Found) -> list[Part]:
-    runs = log_from_text(data_of(found), where=plain(found.path))
+    with open(found.path, "rb") as stream:
+        text = read_log(stream, where=plain(found.path))
     return [
-        Part(file=found, slot=_log_slot(run), index=index, of=len(runs), value=run)
-        for index, run in enumerate(runs)
+        Part(file=found, slot=_log_slot(run), index=i, of=len(text.runs), value=run, text=text)
+        for i, run in enumerate(text.runs)
     ]
 
 
@@ -101,9 +104,10 @@ def _log_slot(run: LogRun) -> str:
         return "help"
     if run.summary is not None or run.profile is not None:
         return "log"
-    if run.outcome in ("failed", "crashed"):
-        return "failed_log"
-    return "build_log"
+    built = run.facts.build_s is not None or run.facts.generate_s is not None
+    if run.outcome in ("failed", "crashed") or (run.announced and run.outcome == "cut"):
+        return "build_log" if run.outcome == "cut" and built else "failed_log"
+    return "build_log" if built or run.outcome != "cut" else "excerpt"
 
 
 def _profile(found: Found) -> list[Part]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -39,6 +39,7 @@ from trtbench.workflows.importing.metadata import (
 )
 from trtbench.workflows.importing.printed import numbers_of
 
+_ENDLESS = "the log has no end: cut short, or trtexec did not end by itself"
 _FAILED = "trtexec ended with FAILED and named no error"
 _OF_THE_BUILD = ("typing", "tf32", "precision")
 """Conditions that a loaded engine does not tell, and the log of its build does."""
@@ -135,7 +136,7 @@ def failure_reason(run: LogRun) -> str:
     telling = [each for each in errors if each.code is not None and each.code not in AFTERMATH]
     error = next(iter(telling or errors), None)
     if error is None:
-        return "the log has no end: cut short or crashed" if run.outcome == "crashed" else _FAILED
+        return _ENDLESS if run.outcome in ("crashed", "cut") else _FAILED
     return f"{error.text} ({error.meaning})" if error.meaning else error.text
 
 
@@ -165,6 +166,9 @@ def _conditions(
         # Copies that took exactly no time did not take place.
         moved = times.h2d is not None or times.d2h is not None
         conditions["transfers"] = transfers = Fact(value=moved, source="implied")
+    printed = _printed_copies(told)
+    if transfers.source == "unknown" and printed is not None:
+        conditions["transfers"] = transfers = Fact(value=printed, source="implied")
     if conditions["protocol"].value is None and transfers.value is not None:
         # TensorRT 5 and 6, which wait for every query, tell nothing about transfers.
         exposed = (told.option("ExposeDMA") or "").startswith("Enabled")
@@ -178,6 +182,14 @@ def _conditions(
         conditions |= _torch_conditions(draft)
     conditions["batch"] = batch_of(draft, conditions["batch"], inputs, asked=wishes.batch)
     return conditions
+
+
+def _printed_copies(told: LogRun) -> bool | None:
+    """Say whether copies took any time, where a summary tells; ``None`` where it does not."""
+    metrics = told.summary.metrics if told.summary is not None else {}
+    longest = [metrics[name].max_ms for name in ("H2D Latency", "D2H Latency") if name in metrics]
+    known = [value for value in longest if value is not None]
+    return any(value > 0 for value in known) if len(known) == 2 else None
 
 
 def _torch_conditions(draft: Draft) -> dict[str, Fact]:
@@ -250,7 +262,7 @@ def _facts(
     when = first(config.value, "timestamp_iso", "timestamp") if config else None
     if when:
         facts["measured_at"] = str(when)
-    if told.outcome not in ("passed", "waived"):
+    if told.outcome not in ("passed", "waived", "cut"):
         facts["outcome"] = told.outcome
     if array is not None and array.enqueue_resolution_s is not None:
         facts["enqueue_resolution_s"] = array.enqueue_resolution_s
@@ -284,6 +296,23 @@ def _notes(draft: Draft, array: TimesArray | None, told: LogRun) -> Sequence[str
         notes.append("samples as toolkit 000 kept them; it takes means below 0.1 ms for seconds")
     if "layer_csv" in draft.parts and "profile" not in draft.parts:
         notes.append("layer times as toolkit 000 kept them; without a count they may be totals")
-    if told.outcome not in ("passed", "waived"):
-        notes.append(f"trtexec ended: {told.outcome}")
+    notes += _log_notes(told)
     return notes
+
+
+def _log_notes(told: LogRun) -> Iterator[str]:
+    if told.title:
+        yield f"above it stands: {told.title}"
+    if told.pasted_command:
+        yield "the command stood above the numbers; trtexec did not print it itself"
+    if told.outcome == "cut":
+        yield "an excerpt: the log has no end marker"
+    elif told.outcome not in ("passed", "waived"):
+        yield f"trtexec ended: {told.outcome}"
+    summary = told.summary
+    if summary is not None and summary.derived:
+        groups = len(told.averages)
+        lines = "line" if groups == 1 else "lines"
+        yield f"trtexec printed {groups} {lines} of averages and no summary: means are over those"
+        if groups > 1 and any(metric.percentiles_ms for metric in summary.metrics.values()):
+            yield "the percentile is the largest of those lines"

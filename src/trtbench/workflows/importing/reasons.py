@@ -11,6 +11,7 @@ from trtbench.workflows.importing.match import Draft
 
 _REASONS = {
     "graph": "layer information; no times or profile of these layers beside it",
+    "excerpt": "an excerpt of a log; nothing was measured in it",
     "help": "the help text of trtexec",
     "onnx": "a model; to measure it: trtbench bench FILE",
     "timing_cache": "a timing cache of the builder; nothing was measured",
@@ -26,6 +27,7 @@ _REASONS = {
 KINDS = {
     "unknown": "not recognised as anything of trtexec's or the toolkits'",
     "empty": "empty",
+    "log": "has words of trtexec's, but no run of it",
 }
 
 

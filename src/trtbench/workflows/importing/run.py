@@ -57,6 +57,8 @@ class Imported:
     median_of: str | None = None
     """The column of the median, or ``latency, reported`` when it was only printed."""
     path: Path | None = None
+    from_summary: bool = False
+    """Whether a log's performance summary is part of it."""
     known_as: str | None = None
     """The run that was made of the same files before; nothing was made this time."""
 
@@ -71,6 +73,12 @@ class ImportResult:
     warnings: tuple[str, ...] = ()
     written: tuple[Path, ...] = ()
     """Files of toolkit 000, where they were asked for."""
+    summaries: int = 0
+    """Performance summaries that the logs show, counted apart from what became of them."""
+    summary_runs: int = 0
+    """Runs that were made of one."""
+    lost: tuple[str, ...] = ()
+    """Summaries that became no run, each with the reason."""
 
     @property
     def complete(self) -> bool:
@@ -131,8 +139,12 @@ def import_artefacts(
     _check_single(len(ready), engine=ref is not None, output=output is not None)
     made = tuple(_made(ready, work))
     _account_for_rest(drafts, ready, work)
+    seen, became, lost = _summaries(drafts, made)
     return ImportResult(
         runs=made,
+        summaries=seen,
+        summary_runs=became,
+        lost=lost,
         unused=tuple(sorted(work.unused, key=lambda each: each.path)),
         warnings=tuple(dict.fromkeys(work.warnings)),
         written=tuple(work.written),
@@ -219,6 +231,9 @@ def _imported(run: Run, draft: Draft, known: str | None) -> Imported:
         median_s=median,
         median_of=of,
         path=run.path,
+        from_summary="log" in draft.parts
+        and draft.parts["log"].text is not None
+        and draft.parts["log"].value.summary is not None,
         known_as=known,
     )
 
@@ -258,6 +273,22 @@ def _account_for_rest(drafts: list[Draft], ready: list[Draft], work: _Work) -> N
             reason = reason_of(part, draft, ready)
             named = file.named and file.path not in used_files
             work.unused.append(Unused(path=name, kind=file.kind, reason=reason, named=named))
+
+
+def _summaries(drafts: list[Draft], made: tuple[Imported, ...]) -> tuple[int, int, tuple[str, ...]]:
+    """Count the summaries the logs show, the runs made of them, and name every difference."""
+    logs = [p for d in drafts for p in d.parts.values() if p.text is not None]
+    texts = {part.file.path: part.text for part in logs if part.text is not None}
+    seen = sum(text.summaries for text in texts.values())
+    became = sum(each.from_summary for each in made)
+    lost = [
+        f"{plain(path.name)} line {line}: a heading without numbers"
+        for path, text in texts.items()
+        for line in text.empty_headings
+    ]
+    if seen - became > len(lost):
+        lost.append(f"{seen - became - len(lost)} in files that are listed as not used")
+    return seen, became, tuple(lost)
 
 
 def _files(draft: Draft) -> tuple[Path, ...]:

@@ -29,7 +29,7 @@ from trtbench.store.store import Store
 from trtbench.trtexec.calibration import calibration_from_text
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.profile import profile_from_json
-from trtbench.trtexec.sniff import HEAD_BYTES, kind_of
+from trtbench.trtexec.sniff import kind_of_stream
 from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.workflows.look.engine import inspect_engine
 from trtbench.workflows.look.records import described_file, inspect_record
@@ -56,8 +56,7 @@ def inspect(
         return _from_store(str(name), path, store)
     model_ref(path, whole=False)  # says so when it cannot be read or is empty
     with open(path, "rb") as file:
-        head = file.read(HEAD_BYTES)
-    kind = kind_of(head, name=path.name)
+        kind, _ = kind_of_stream(file, name=path.name)
     if kind == "onnx":
         return _with_sidecar(inspect_onnx(path, shapes=shapes, batch=batch), path)
     if kind == "plan":
