@@ -180,7 +180,8 @@ def _between(sides: _Sides) -> None:
     stretches = [dict(_stretches(sides, side)) for side in (0, 1)]
     for ends, left in stretches[0].items():
         right = stretches[1].get(ends, [])
-        if left and right and max(len(left), len(right)) <= LARGEST_PLACE:
+        anchored = ends != (-1, -1)
+        if anchored and right and max(len(left), len(right)) <= LARGEST_PLACE:
             sides.add(left, right, "place")
 
 

@@ -1,0 +1,130 @@
+"""Small engines of our own making: layers as an inspector writes them, with times beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from trtbench.analysis.layers.join import join_layers
+from trtbench.analysis.layers.layer import LayerTable
+from trtbench.domain.samples import EngineGraph, LayerProfile, LayerTime
+from trtbench.trtexec.layers import graph_from_json
+
+WORDS = {
+    "fp32": "Row major linear FP32", "fp16": "Row major linear FP16 format",
+    "int8": "Thirty-two wide channel vectorized row major Int8 format", "half": "Half",
+}  # fmt: skip
+TACTICS = {
+    "int8": "sm80_xmma_fprop_implicit_gemm_interleaved_i8i8_i8i32_f32_nchw_vect_c_32kcrs_tile",
+    "int8 to fp16": "sm80_xmma_fprop_implicit_gemm_interleaved_i8f16_i8i32_f32_nchw_vect_c_32kcrs",
+    "fp16": "sm80_xmma_fprop_implicit_gemm_f16f16_f16f16_f16_nhwckrsc_nhwc_tilesize128x64x32",
+    "tf32": "sm80_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x64x16",
+}
+
+
+def tensor(name: str, dtype: str, dims: Sequence[int] = (1, 64, 56, 56)) -> dict[str, Any]:
+    return {"Name": name, "Dimensions": list(dims), "Format/Datatype": WORDS[dtype]}
+
+
+def conv(
+    name: str,
+    source: tuple[str, str],
+    target: tuple[str, str],
+    *,
+    tactic: str | None = None,
+    nodes: Sequence[str] = (),
+    also: Sequence[tuple[str, str]] = (),
+    dims: Sequence[int] = (1, 64, 56, 56),
+) -> dict[str, Any]:
+    """A 3x3 convolution with 64 channels; ``also`` are further inputs, as a residual is."""
+    return {
+        "Name": name,
+        "LayerType": "CaskConvolution",
+        "Inputs": [tensor(*source), *(tensor(*each) for each in also)],
+        "Outputs": [tensor(*target, dims)],
+        "ParameterType": "Convolution",
+        "Kernel": [3, 3],
+        "OutMaps": dims[1],
+        "Groups": 1,
+        "Weights": {"Type": "Int8" if source[1] == "int8" else "Half", "Count": 64 * dims[1] * 9},
+        "TacticName": TACTICS.get(tactic or source[1], tactic),
+        "StreamId": 0,
+        "Metadata": "\x1e".join(f"[ONNX Layer: {node}]" for node in nodes),
+    }
+
+
+def other(
+    name: str,
+    kind: str,
+    source: tuple[str, str],
+    target: tuple[str, str],
+    *,
+    nodes: Sequence[str] = (),
+    stream: int = 0,
+    origin: str | None = None,
+) -> dict[str, Any]:
+    """Any layer without weights: a pooling, a reformat, a Myelin kernel."""
+    layer = {
+        "Name": name,
+        "LayerType": kind,
+        "Inputs": [tensor(*source)],
+        "Outputs": [tensor(*target)],
+        "TacticValue": "0x0000000000000000",
+        "StreamId": stream,
+        "Metadata": "\x1f".join(f"[ONNX Layer: {node}]" for node in nodes),
+    }
+    return {**layer, "ParameterType": "Reformat", "Origin": origin} if origin else layer
+
+
+def graph(layers: Sequence[dict[str, Any] | str]) -> EngineGraph:
+    document = json.dumps({"Layers": list(layers), "Bindings": ["input", "output"]})
+    return graph_from_json(document, where="graph.json")
+
+
+def profile(names: Sequence[str], times_us: Sequence[float], *, count: int = 100) -> LayerProfile:
+    return LayerProfile(
+        count=count,
+        layers=tuple(
+            LayerTime(name=name, total_s=us * 1e-6 * count, average_s=us * 1e-6, median_s=us * 1e-6)
+            for name, us in zip(names, times_us, strict=True)
+        ),
+    )
+
+
+def table(layers: Sequence[dict[str, Any]], times_us: Sequence[float]) -> LayerTable:
+    """Join layers and the microseconds they take."""
+    return join_layers(profile([each["Name"] for each in layers], times_us), graph(layers))
+
+
+def fp16_chain() -> LayerTable:
+    """Three convolutions and a Gelu, all in FP16: 10 + 20 + 4 + 20 µs."""
+    return table(
+        [
+            conv("/a/Conv", ("input", "fp16"), ("a", "fp16"), nodes=["/a/Conv"]),
+            conv("/b/Conv", ("a", "fp16"), ("b", "fp16"), nodes=["/b/Conv"]),
+            other("/act/Gelu", "PointWiseV2", ("b", "fp16"), ("act", "fp16"), nodes=["/act/Gelu"]),
+            conv("/c/Conv", ("act", "fp16"), ("output", "fp16"), nodes=["/c/Conv"]),
+        ],
+        [10, 20, 4, 20],
+    )
+
+
+def int8_chain() -> LayerTable:
+    """The same network in INT8, but for the Gelu, with conversions at every border: 43 µs."""
+    quantize = "Reformatting CopyNode for Input Tensor 0 to"
+    return table(
+        [
+            other(f"{quantize} /a/Conv", "Reformat", ("input", "fp32"), ("q", "int8"),
+                  origin="QDQ"),
+            conv("/a/Conv", ("q", "int8"), ("a", "int8"), nodes=["/a/Conv"]),
+            conv("/b/Conv", ("a", "int8"), ("b", "fp16"), tactic="int8 to fp16",
+                 nodes=["/b/Conv"]),
+            other("/act/Gelu", "PointWiseV2", ("b", "fp16"), ("act", "fp16"), nodes=["/act/Gelu"]),
+            other(f"{quantize} /c/Conv", "Reformat", ("act", "fp16"), ("cq", "int8"),
+                  origin="QDQ"),
+            conv("/c/Conv", ("cq", "int8"), ("output", "fp16"), tactic="int8 to fp16",
+                 nodes=["/c/Conv"]),
+        ],
+        [6, 5, 10, 5, 7, 10],
+    )  # fmt: skip

@@ -1,0 +1,243 @@
+"""Layers of engines that others built and timed, against totals added up from the files here."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trtbench.analysis.layers.difference import difference
+from trtbench.analysis.layers.facts import EngineFacts
+from trtbench.analysis.layers.gpus import peak_of
+from trtbench.analysis.layers.grouping import groups_of
+from trtbench.analysis.layers.join import join_layers
+from trtbench.analysis.layers.layer import LayerTable
+from trtbench.analysis.layers.precision import precision_truth
+from trtbench.analysis.layers.reconcile import reconcile
+from trtbench.analysis.layers.roofline import with_rates
+from trtbench.analysis.layers.why import why
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.trtexec.profile import profile_from_json
+
+TREX = "NVIDIA__TensorRT/tools/experimental/trt-engine-explorer/examples/pytorch/resnet/A100"
+FUZZY = "fuzzylabs__edge-vision-power-estimation/desktop/torch_onnx_trtexec/results"
+DEPTH = "julianleeowl__depth-anything-win"
+H200 = "h200__trtexec-8.6.0"
+
+
+class Files:
+    """A profile and layer information as plain JSON, for adding up by hand, and joined."""
+
+    def __init__(self, profile: Path, graph: Path) -> None:
+        self.rows: list[dict[str, Any]] = [
+            row for row in json.loads(profile.read_text()) if "name" in row
+        ]
+        self.layers: list[dict[str, Any]] = json.loads(graph.read_text(), strict=False)["Layers"]
+        self.table: LayerTable = join_layers(
+            profile_from_json(profile.read_bytes(), where=str(profile)),
+            graph_from_json(graph.read_bytes(), where=str(graph)),
+        )
+
+    def sum_s(self, choose: Any = lambda layer: True) -> float:
+        """Add up average times by hand; names are unique in these files and in one order."""
+        pairs = zip(self.rows, self.layers, strict=True)
+        return math.fsum(row["averageMs"] for row, layer in pairs if choose(layer)) / 1e3
+
+
+@pytest.fixture
+def trex(artefacts: Path) -> dict[str, Files]:
+    """ResNet of TREx on an A100: FP16, and QAT without quantized residuals."""
+    names = {"fp16": "resnet", "fp32": "resnet", "qat": "resnet-qat"}
+    return {
+        key: Files(
+            artefacts / TREX / key / f"{name}.onnx.engine.profile.json",
+            artefacts / TREX / key / f"{name}.onnx.engine.graph.json",
+        )
+        for key, name in names.items()
+    }
+
+
+@pytest.fixture
+def resnet(artefacts: Path) -> dict[str, Files]:
+    """ResNet-18 of TensorRT 8.6.0 on an H200, FP16 and INT8."""
+    return {
+        key: Files(
+            artefacts / H200 / f"resnet18_{key}_b1.profile.json",
+            artefacts / H200 / f"resnet18_{key}_b1.graph.json",
+        )
+        for key in ("fp16", "int8")
+    }
+
+
+def test_qat_resnet_computes_in_int8_whatever_it_gives_out(trex: dict[str, Files]) -> None:
+    qat = trex["qat"]
+    by_hand = qat.sum_s(lambda layer: layer["LayerType"] == "CaskConvolution")
+    types = {each.precision: each for each in precision_truth(qat.table).types}
+    assert types["int8"].seconds == pytest.approx(by_hand)
+    assert types["int8"].layers == 21
+    given = {layer.precision_out for layer in qat.table.layers if layer.precision == "int8"}
+    assert given == {"int8", "fp16", "fp32"}
+
+
+def test_qat_resnet_is_slower_than_fp16_and_the_causes_are_named(trex: dict[str, Files]) -> None:
+    fp16, qat = trex["fp16"], trex["qat"]
+    found = why(fp16.table, qat.table, candidate=EngineFacts(asked="int8"))
+    assert found is not None
+    assert found.baseline_s == pytest.approx(fp16.sum_s())
+    assert found.candidate_s == pytest.approx(qat.sum_s())
+    assert found.candidate_s - found.baseline_s == pytest.approx(0.078848e-3)
+    causes = {each.cause.code: each.cause for each in found.causes}
+    assert "conv1.weight + QuantizeLinear_7 + Conv_9" in causes["kernel"].layers[0]
+    interrupted = [each.cause for each in found.causes if each.cause.code == "interruption"]
+    assert [each.layers[0] for each in interrupted] == ["MaxPool_12", "GlobalAveragePool_246"]
+    conversions = qat.sum_s(lambda layer: layer["LayerType"] == "Reformat")
+    before = fp16.sum_s(lambda layer: layer["LayerType"] == "Reformat")
+    own = math.fsum(
+        layer.seconds
+        for cause in interrupted
+        for layer in qat.table.layers
+        if layer.name in cause.layers and layer.converts
+    )
+    assert causes["reformat"].seconds == pytest.approx(conversions - before - own)
+    explained = math.fsum(each.explains_s for each in found.causes)
+    assert explained <= found.shortfall_s * (1 + 1e-9)
+
+
+def test_conversions_of_qat_resnet_add_up(trex: dict[str, Files]) -> None:
+    qat = trex["qat"]
+    truth = precision_truth(qat.table)
+    by_hand = qat.sum_s(lambda layer: layer["LayerType"] == "Reformat")
+    assert truth.conversion_s == pytest.approx(by_hand)
+    assert sum(each.layers for each in truth.conversions) == 12
+    assert len(truth.islands) > 5  # residuals stay FP16, so every block is an island
+    assert math.fsum(len(each.layers) for each in truth.islands) == 21
+
+
+@pytest.mark.parametrize(("one", "two"), [("fp16", "qat"), ("fp32", "fp16"), ("fp32", "qat")])
+def test_changes_add_up_to_the_difference_of_the_files(
+    trex: dict[str, Files], one: str, two: str
+) -> None:
+    found = difference(trex[one].table, trex[two].table)
+    by_hand = trex[two].sum_s() - trex[one].sum_s()
+    assert found.delta_s == pytest.approx(by_hand)
+    assert math.fsum(each.delta_s for each in found.changes) == pytest.approx(by_hand)
+    work = [each for each in found.changes if each.role == "compute"]
+    assert len(work) == 23  # 21 convolutions and 2 poolings, each with its counterpart
+    assert all(each.by != "none" for each in work)
+    assert found.explained is not None
+    assert found.explained > 0.99 or two == "qat"
+
+
+def test_convolutions_of_two_exports_meet_by_place(trex: dict[str, Files]) -> None:
+    """Node names only count and differ between the files; weights tell whether it is right."""
+    a, b = trex["fp16"].table, trex["qat"].table
+    for change in difference(a, b).changes:
+        if change.role == "compute" and len(change.a) == len(change.b) == 1:
+            left, right = a.layers[change.a[0]], b.layers[change.b[0]]
+            assert left.weights == right.weights, (left.name, right.name)
+
+
+def test_int8_resnet_of_8_6_0_stayed_fp16_but_for_one_layer(resnet: dict[str, Files]) -> None:
+    truth = precision_truth(resnet["int8"].table, asked="int8")
+    types = {each.precision: each.layers for each in truth.types}
+    assert types == {"fp16": 20, "int8": 1, "fp32": 1}
+    assert len(truth.unmet) == 20
+    found = why(resnet["fp16"].table, resnet["int8"].table, candidate=EngineFacts(asked="int8"))
+    assert found is not None
+    first = found.causes[0].cause
+    assert first.code == "precision"
+    assert found.candidate_s == pytest.approx(resnet["int8"].sum_s())
+
+
+def test_the_fused_convolution_and_pooling_stand_against_two_layers(
+    resnet: dict[str, Files],
+) -> None:
+    found = difference(resnet["fp16"].table, resnet["int8"].table)
+    fusion = found.fusions()[0]
+    assert fusion.name_a == "/conv1/Conv + /relu/Relu\n/maxpool/MaxPool"
+    assert fusion.name_b == "/conv1/Conv + /relu/Relu + /maxpool/MaxPool"
+    assert fusion.by == "origin"
+
+
+def test_layers_of_8_6_0_are_reconciled_with_its_gpu_time(
+    resnet: dict[str, Files], artefacts: Path
+) -> None:
+    log = (artefacts / H200 / "resnet18_fp16_b1.log").read_text()
+    line = next(each for each in log.splitlines() if "GPU Compute Time: min" in each)
+    gpu_s = float(line.split("median = ")[1].split(" ")[0]) / 1e3
+    files = resnet["fp16"]
+    found = reconcile(files.table, gpu_s)
+    assert found is not None
+    medians = math.fsum(row["medianMs"] for row in files.rows) / 1e3
+    assert found.layers_s == pytest.approx(files.sum_s())
+    assert found.parts[0].seconds == pytest.approx(files.sum_s() - medians)
+    assert found.unexplained_s == pytest.approx(medians - gpu_s)
+
+
+@pytest.mark.parametrize("name", ["alexnet", "resnet18"])
+def test_layers_of_10_4_are_all_fp16_and_add_up(artefacts: Path, name: str) -> None:
+    folder = artefacts / FUZZY / name
+    files = Files(folder / f"{name}_fp16.profile.json", folder / f"{name}_fp16.graph.json")
+    assert files.table.total_s == pytest.approx(files.sum_s())
+    assert {each.precision for each in precision_truth(files.table).types} == {"fp16"}
+    for by in ("kind", "block", "node"):
+        groups = groups_of(files.table, by)
+        assert math.fsum(each.seconds or 0 for each in groups) == pytest.approx(files.sum_s())
+    shares = [row["percentage"] / 100 for row in files.rows]
+    assert [layer.share for layer in files.table.layers] == pytest.approx(shares, abs=1e-5)
+
+
+def test_different_networks_have_nothing_in_common(artefacts: Path) -> None:
+    tables = [
+        Files(
+            artefacts / FUZZY / name / f"{name}_fp16.profile.json",
+            artefacts / FUZZY / name / f"{name}_fp16.graph.json",
+        ).table
+        for name in ("alexnet", "resnet18")
+    ]
+    found = difference(*tables)
+    assert "one network" in found.notes[0]
+
+
+def test_the_depth_network_of_10_12(artefacts: Path) -> None:
+    files = Files(artefacts / DEPTH / "profile.json", artefacts / DEPTH / "layers.json")
+    assert len(files.table.layers) == 139
+    kinds = {each.name: each for each in groups_of(files.table, "kind")}
+    by_hand = files.sum_s(lambda layer: layer["LayerType"] == "kgen")
+    assert (kinds["kgen"].layers, kinds["kgen"].seconds) == (41, pytest.approx(by_hand))
+    assert {layer.region for layer in files.table.layers if layer.region} == {"myl2"}
+    blocks = {each.name: each.layers for each in groups_of(files.table, "block")}
+    assert blocks["/blocks.0"] == 7
+
+
+def test_the_other_engine_s_layers_are_not_joined_to_the_depth_profile(artefacts: Path) -> None:
+    other = next((artefacts / DEPTH).glob("*engine_inspector.json"))
+    profile = artefacts / DEPTH / "profile.json"
+    joined = join_layers(
+        profile_from_json(profile.read_bytes(), where="profile"),
+        graph_from_json(other.read_bytes(), where="graph"),
+    )
+    assert "different engines" in joined.notes[0]
+    assert {layer.kind for layer in joined.layers} == {None}
+
+
+def test_myelin_s_attention_meets_the_kernels_it_replaces(artefacts: Path) -> None:
+    """One fused attention of the FP16 engine stands against three kernels of the other."""
+    files = Files(artefacts / DEPTH / "profile.json", artefacts / DEPTH / "layers.json")
+    other = next((artefacts / DEPTH).glob("*engine_inspector.json"))
+    bare = join_layers(None, graph_from_json(other.read_bytes(), where="graph"))
+    found = difference(files.table, bare)
+    attention = [each for each in found.fusions() if "_gemm_mha_v2" in (each.name_a or "")]
+    assert len(attention) == 12
+    assert all((len(each.a), len(each.b)) == (1, 3) for each in attention)
+
+
+def test_a_convolution_of_the_a100_never_exceeds_its_roof(trex: dict[str, Files]) -> None:
+    for files in trex.values():
+        rated = with_rates(files.table, peak_of("NVIDIA A100 80GB PCIe"))
+        shares = [layer.roofline for layer in rated.layers if layer.roofline is not None]
+        assert len(shares) > 20
+        assert max(shares) < 1
