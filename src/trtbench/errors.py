@@ -111,9 +111,9 @@ ERROR_KINDS: Mapping[str, type[TrtbenchError]] = {
 }
 
 
-def near_miss(word: str, known: Iterable[str]) -> str | None:
+def near_miss(word: str, known: Iterable[str], *, least: float = 0.6) -> str | None:
     """Return the known word that was most likely meant, if one is close."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=least)
     return close[0] if close else None
 
 

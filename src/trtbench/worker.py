@@ -36,8 +36,8 @@ from trtbench.domain.job import (
     WorkerError,
 )
 from trtbench.domain.samples import IterationTimes
-from trtbench.errors import FULL, ProgramError, TrtbenchError, UsageError
-from trtbench.runtimes import RUNTIMES
+from trtbench.errors import FULL, ProgramError, TrtbenchError
+from trtbench.runtimes import RUNTIMES, session_opener
 
 PROGRESS_S = 0.2
 """How often progress within a stage is told; a builder takes thousands of steps."""
@@ -121,8 +121,8 @@ def _bench(job: BenchJob, *, folder: Path, events: Events) -> None:
 def _duet(job: DuetJob, *, folder: Path, events: Events, channel: int | None) -> None:
     from trtbench.runtimes._duet import play
 
-    modules = [RUNTIMES.load(spec.runtime) for spec in job.sides]
-    results = play(job, [module.open_session for module in modules], events, channel=channel)
+    openers = [session_opener(spec.runtime) for spec in job.sides]
+    results = play(job, openers, events, channel=channel)
     events("save")
     for side, (outcome, times) in results.items():
         (folder / f"side-{side}").mkdir()
@@ -135,7 +135,7 @@ def _infer(job: InferJob, *, folder: Path, events: Events) -> None:
     if job.feed is not None:
         _stream(job, job.feed, folder=folder, events=events)
         return
-    outputs = infer(RUNTIMES.load(job.spec.runtime).open_session, job.spec, stage=events)
+    outputs = infer(session_opener(job.spec.runtime), job.spec, stage=events)
     events("save")
     np.savez(folder / "outputs.npz", **outputs)  # type: ignore[arg-type]
 
@@ -146,14 +146,9 @@ def _stream(job: InferJob, feed: Feed, *, folder: Path, events: Events) -> None:
     from trtbench.tasks import TASKS
     from trtbench.tasks._feed import open_feed
 
-    runtime = RUNTIMES.load(job.spec.runtime)
-    if not hasattr(runtime, "open_session"):
-        raise UsageError(
-            f"the runtime {job.spec.runtime} gives no outputs", fix="-r tensorrt, or another one"
-        )
     task = TASKS.load(feed.task) if job.decode and feed.task else None
     outcome = stream(
-        runtime.open_session,
+        session_opener(job.spec.runtime),
         job.spec,
         open_source=lambda tensors: open_feed(feed, tensors, spec=job.spec),
         decode=None if task is None else partial(task.decode, settings=feed.settings),

@@ -94,7 +94,11 @@ def made_run(
         id=id,
         created=created,
         spec=RunSpec(
-            model=ModelRef(path=f"/models/{model}", format="onnx", size_bytes=3 * 2**20),
+            model=ModelRef(
+                path=f"/models/{model}",
+                format="torch" if runtime == "torch" else "onnx",
+                size_bytes=3 * 2**20,
+            ),
             runtime=runtime,
             batch=batch,
             precision=precision,
@@ -102,6 +106,7 @@ def made_run(
         environment=Environment(host=host, os="Linux", command=f"trtbench bench '{model}'"),
         findings=findings,
         launches=(LaunchFacts(),),
+        facts={"executes_engine": runtime in ("tensorrt", "trtexec")},
     )
     return Run(record=record, times=made_times() if times is None else times, **rest)
 

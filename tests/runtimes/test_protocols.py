@@ -18,6 +18,7 @@ from trtbench.domain.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
 from trtbench.errors import UsageError
 from trtbench.runtimes._protocols import bench_session
 from trtbench.runtimes._server import arrivals, load_evidence, open_loop, queue_grows
+from trtbench.runtimes._session import Session
 from trtbench.workflows.measure.launches import evidence_of_launches
 
 SERVICE_S = 2e-3
@@ -29,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock().install(monkeypatch)
 
 
-class Sleeper:
+class Sleeper(Session):
     """A model that takes two milliseconds, and ten times as long at first."""
 
     inputs = (TensorSpec(name="x", dtype="float32", shape=(1,)),)
@@ -51,6 +52,9 @@ class Sleeper:
     def _once(self) -> None:
         self.calls += 1
         time.sleep(self._service_s * (10 if self.calls == 1 else 1))
+
+    def fetch(self) -> dict[str, Any]:
+        return {}
 
     def close(self) -> None:
         self.closed = True

@@ -15,10 +15,10 @@ from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.host.images import read_image
 from trtbench.tasks import classification, depth, pose
 from trtbench.tasks._coco import Annotations
-from trtbench.tasks._contract import Predicted, completed, settings_from_text
 from trtbench.tasks._depth_images import DepthImages, read_truth
 from trtbench.tasks._image_folder import ImageFolder, read_classes
 from trtbench.tasks._sequences import LabelledArrays
+from trtbench.tasks.contract import Predicted, completed, settings_from_text
 
 COLOUR = (TensorSpec(name="images", dtype="float32", shape=("batch", 3, 16, 16)),)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from trtbench.build.builders import BUILDERS
 from trtbench.domain.spec import ModelRef
-from trtbench.workflows.make import build as build_module
-from trtbench.workflows.make.build import default_builder
-from trtbench.workflows.request import spec as module
+from trtbench.registry import Registry
+from trtbench.runtimes import RUNTIMES
+from trtbench.workflows.request.choice import default_builder, default_runtime
 from trtbench.workflows.request.config import Config, RuntimeSettings
-from trtbench.workflows.request.spec import default_runtime
 
 
 def engine(path: Path, head: bytes = b"ftrt") -> ModelRef:
@@ -20,10 +20,10 @@ def engine(path: Path, head: bytes = b"ftrt") -> ModelRef:
     return ModelRef(path=str(path), format="engine")
 
 
-def here(monkeypatch: pytest.MonkeyPatch, **problems: str | None) -> None:
-    """Let runtimes be there or not: ``None`` is no problem."""
-    found = {name: SimpleNamespace(available=lambda p=p: p) for name, p in problems.items()}
-    monkeypatch.setattr(module, "RUNTIMES", SimpleNamespace(load=found.__getitem__))
+def here(monkeypatch: pytest.MonkeyPatch, registry: Registry[Any], **problems: str | None) -> None:
+    """Let plug-ins be there or not: ``None`` is no problem."""
+    for name, problem in problems.items():
+        monkeypatch.setattr(registry.load(name), "available", lambda told=problem: told)
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_an_engine_goes_to_what_is_there(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here(monkeypatch, tensorrt=tensorrt, trtexec=trtexec)
+    here(monkeypatch, RUNTIMES, tensorrt=tensorrt, trtexec=trtexec)
     assert default_runtime(engine(tmp_path / "a.engine"), Config(store="x")) == chosen
 
 
 def test_a_configured_interpreter_counts_as_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here(monkeypatch, tensorrt="not installed", trtexec=None)
+    here(monkeypatch, RUNTIMES, tensorrt="not installed", trtexec=None)
     config = Config(store="x", runtimes={"tensorrt": RuntimeSettings(python="/opt/trt/python")})
     assert default_runtime(engine(tmp_path / "a.engine"), config) == "tensorrt"
 
@@ -73,7 +73,21 @@ def test_an_engine_is_built_by_what_is_there(
     chosen: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    problems = {"tensorrt": tensorrt, "trtexec": trtexec}
-    found = {name: SimpleNamespace(available=lambda p=p: p) for name, p in problems.items()}
-    monkeypatch.setattr(build_module, "BUILDERS", SimpleNamespace(load=found.__getitem__))
+    here(monkeypatch, BUILDERS, tensorrt=tensorrt, trtexec=trtexec)
+    here(monkeypatch, BUILDERS, **{"tensorrt-rtx": "not installed"})
     assert default_builder(Config(store="x"), options) == chosen
+
+
+def test_without_the_others_tensorrt_rtx_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    here(monkeypatch, BUILDERS, tensorrt="not installed", trtexec="not found")
+    here(monkeypatch, BUILDERS, **{"tensorrt-rtx": None})
+    assert default_builder(Config(store="x"), {}) == "tensorrt-rtx"
+
+
+def test_outputs_come_from_a_runtime_that_hands_them_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here(monkeypatch, RUNTIMES, tensorrt="not installed", trtexec=None)
+    found = engine(tmp_path / "a.engine")
+    assert default_runtime(found, Config(store="x")) == "trtexec"
+    assert default_runtime(found, Config(store="x"), with_outputs=True) == "tensorrt"

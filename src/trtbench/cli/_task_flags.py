@@ -8,7 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from trtbench.domain.result import Scalar
-    from trtbench.tasks._contract import Flag
+    from trtbench.tasks.contract import Flag
 
 _KINDS: dict[str, Any] = {"text": str, "whole": int, "number": float}
 _META = "trtbench.task"

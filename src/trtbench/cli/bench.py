@@ -117,7 +117,7 @@ def spec_from_flags(flags: dict[str, Any], config: Any) -> Any:
         extra_args=tuple(flags.get("extra", ())),
         **{name: flags[name] for name in _SPEC_FLAGS},
     )
-    if spec.extra_args and not getattr(RUNTIMES.load(spec.runtime), "TAKES_ARGUMENTS", False):
+    if spec.extra_args and not RUNTIMES.load(spec.runtime).TAKES_ARGUMENTS:
         raise UsageError(
             f"the runtime {spec.runtime} takes no further arguments",
             facts={"given": shlex.join(spec.extra_args)},
@@ -151,7 +151,7 @@ def show_plan(spec: Any, *, as_json: bool) -> None:
     from trtbench.domain.job import BenchJob
     from trtbench.runtimes import RUNTIMES
 
-    describe = getattr(RUNTIMES.load(spec.runtime), "command_lines", None)
+    describe = RUNTIMES.load(spec.runtime).command_lines
     show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
 
 

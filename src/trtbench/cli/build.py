@@ -206,7 +206,7 @@ def _show_plan(spec: BuildSpec, *, as_json: bool) -> None:
     from trtbench.build.builders import BUILDERS
     from trtbench.domain.job import BuildJob
 
-    describe = getattr(BUILDERS.load(spec.runtime), "command_lines", None)
+    describe = BUILDERS.load(spec.runtime).command_lines
     show_job(BuildJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
 
 

@@ -64,6 +64,7 @@ def command(**flags: Any) -> None:
       trtbench export yolov8n-pose.pt --trust --python ~/envs/torch/bin/python
     """
     from trtbench.workflows.make.export import export_spec, input_shapes, run_export
+    from trtbench.workflows.request.choice import first_choice
     from trtbench.workflows.request.config import load_config
 
     spec = export_spec(
@@ -83,7 +84,7 @@ def command(**flags: Any) -> None:
 
     config = load_config()
     with Talk(flags["source"]) as talk:
-        conduct = conduct_from_flags(flags, config, runtime="torch", listen=talk)
+        conduct = conduct_from_flags(flags, config, runtime=first_choice("torch"), listen=talk)
         sidecar = run_export(spec, target=flags["target"], conduct=conduct)
     show_conversion(sidecar, Path(spec.output), as_json=flags["as_json"])
 

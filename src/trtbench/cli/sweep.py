@@ -155,7 +155,7 @@ def _task_settings(flags: dict[str, Any], matrix: Matrix) -> dict[str, Any] | No
     if not flags["task_options"]:
         return None
     from trtbench.tasks import TASKS
-    from trtbench.tasks._contract import settings_from_text
+    from trtbench.tasks.contract import settings_from_text
 
     told = pairs_from_flags(flags["task_options"])
     own = TASKS.load(flags["task"] or matrix.task).FLAGS

@@ -1,12 +1,13 @@
 """Where jobs run: on this machine, on a Ray cluster, by ssh; the folder is the registry.
 
-Each module has ``open_executor(settings)``. An executor does not know what a job measures: a value
+``contract.py`` says what each module offers. An executor does not know what a job measures: a value
 in, a folder out.
 """
 
 from __future__ import annotations
 
 from trtbench.executors._request import Executor, Needs, Partner, Request, Settings, Tell, Told
+from trtbench.executors.contract import ExecutorModule
 from trtbench.registry import Registry
 
 __all__ = [
@@ -20,4 +21,4 @@ __all__ = [
     "Told",
 ]
 
-EXECUTORS = Registry("trtbench.executors", noun="executor")
+EXECUTORS = Registry("trtbench.executors", noun="executor", contract=ExecutorModule)

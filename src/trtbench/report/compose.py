@@ -14,11 +14,13 @@ from trtbench.registry import Registry
 from trtbench.report.document import Document, Section
 from trtbench.report.failures import section_from_failures
 from trtbench.report.labels import model_name
+from trtbench.report.renderers.contract import Renderer
 from trtbench.report.run_facts import summarize_all
+from trtbench.report.sections.contract import SectionModule
 from trtbench.report.toolkit_files import report
 
-SECTIONS = Registry("trtbench.report.sections", noun="section")
-RENDERERS = Registry("trtbench.report.renderers", noun="report format")
+SECTIONS = Registry("trtbench.report.sections", noun="section", contract=SectionModule)
+RENDERERS = Registry("trtbench.report.renderers", noun="report format", contract=Renderer)
 
 FAILURES_ORDER = 25
 
@@ -62,7 +64,7 @@ def document_from_runs(
 def write_document(document: Document, folder: Path, *, formats: Sequence[str]) -> list[Path]:
     """Write a document in every format asked for and name the files, each once."""
     renderers = {name: RENDERERS.load(name) for name in formats}
-    covered = {each for module in renderers.values() for each in getattr(module, "INCLUDES", ())}
+    covered = {each for module in renderers.values() for each in module.INCLUDES}
     paths = [
         path
         for name, module in renderers.items()

@@ -1,17 +1,25 @@
 """One file per way to execute a model; the folder is the registry.
 
-A runtime does not know the other runtimes, nor who started it. Its module has:
-
-``FORMATS``          model formats it executes
-``available()``      ``None`` when it works here, else the reason in a few words
-``fix()``            what to type to get it
-``device(spec)``     what is locked while it measures: ``cpu`` or ``cuda:0``
-``bench(spec, ...)`` measure one launch; see ``_bench.Bench``
-``open_session``     for runtimes that live in the worker's process: see ``_session.Session``
+A runtime does not know the other runtimes, nor who started it. ``contract.py`` says what its file
+offers.
 """
 
 from __future__ import annotations
 
-from trtbench.registry import Registry
+from collections.abc import Callable
 
-RUNTIMES = Registry("trtbench.runtimes", noun="runtime")
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import UsageError
+from trtbench.registry import Registry
+from trtbench.runtimes._session import Session
+from trtbench.runtimes.contract import Runtime
+
+RUNTIMES = Registry("trtbench.runtimes", noun="runtime", contract=Runtime)
+
+
+def session_opener(name: str) -> Callable[[RunSpec], Session]:
+    """Get what loads a model in this process; a runtime that is a program has no such thing."""
+    opener = RUNTIMES.load(name).open_session
+    if opener is None:
+        raise UsageError(f"the runtime {name} gives no outputs", fix="-r NAME of another one")
+    return opener

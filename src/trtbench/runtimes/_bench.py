@@ -79,28 +79,21 @@ def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepar
 
 def close_session(session: Session) -> None:
     """Free what a session holds outside of this process's own memory."""
-    close = getattr(session, "close", None)
-    if close is not None:
-        close()
+    session.close()
 
 
 def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> Prepared:
     settled, arrays = resolve_inputs(session.inputs, spec)
     session.bind(arrays)
-    first = getattr(session, "first", None)
-    if first is not None:
-        first_s = _first(first)
-        step = session.step()
-    else:
-        step = session.step()
-        first_s = _first(step)
+    first_s = _first(session.first)
+    step = session.step()
     outcome = BenchOutcome(
         facts=LaunchFacts(),
         inputs=settled,
         outputs=session.outputs,
         conditions=session.conditions,
         notes=session.notes,
-        evidence=getattr(session, "evidence", {}),
+        evidence=dict(session.evidence),
     )
     return Prepared(
         session=session,
@@ -108,7 +101,7 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> Prepared:
         load_s=load_s,
         first_s=first_s,
         outcome=outcome,
-        spans=getattr(session, "spans", None),
+        spans=session.spans,
     )
 
 

@@ -184,10 +184,7 @@ def _outcome(prepared: Prepared, facts: LaunchFacts, warm: WarmupResult) -> Benc
 
 def _profiled(session: Session, outcome: BenchOutcome, stage: Stage) -> BenchOutcome:
     """Time single layers in a pass of its own, where the session can."""
-    profile = getattr(session, "profile_layers", None)
-    if profile is None:
-        raise UsageError("this runtime cannot time single layers", fix="leave --profile out")
     stage("profile")
-    layers, gpu_s = profile()
+    layers, gpu_s = session.profile_layers()
     facts = msgspec.structs.replace(outcome.facts, profiled_gpu_s=gpu_s)
     return msgspec.structs.replace(outcome, layers=layers, facts=facts)

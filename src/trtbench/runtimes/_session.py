@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import random_inputs
-from trtbench.domain.result import Fact
-from trtbench.domain.samples import Column
+from trtbench.domain.result import Fact, Scalar
+from trtbench.domain.samples import Column, LayerProfile
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shapes
 from trtbench.errors import InputError, UsageError, near_miss
 from trtbench.host.arrays import read_arrays
@@ -40,27 +43,49 @@ class Spans(Protocol):
         """Give what was kept, in seconds, one row per query."""
 
 
-class Session(Protocol):
+class Session(ABC):
     """A loaded model that can be run again and again on the inputs bound to it.
 
-    A session may also have ``spans`` (after ``step``), ``first()`` (the first query, where ``step``
-    needs one before it can be made), ``evidence`` (facts for the findings), ``profile_layers()``,
-    ``fetch_with_span()`` (``fetch``, and the seconds the device computed) and ``close()``.
+    What has a value here is an ability that a session may leave out.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     conditions: dict[str, Fact]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    evidence: Mapping[str, Scalar] = MappingProxyType({})
+    """Facts for the findings."""
+    spans: Spans | None = None
+    """What is known of each query beside the host's time; set by ``step``."""
 
+    @abstractmethod
     def bind(self, arrays: Arrays) -> None:
         """Take inputs; nothing of this is timed."""
 
+    @abstractmethod
     def step(self) -> Callable[[], object]:
-        """Give the function that runs one query and returns when it is complete."""
+        """Make the function that runs one query and returns when it is complete."""
 
+    @abstractmethod
     def fetch(self) -> dict[str, NDArray[np.generic]]:
-        """Run once and give the outputs by name."""
+        """Run once and return the outputs by name."""
+
+    def first(self) -> object:
+        """Run the very first query; what ``step`` makes may need one before it."""
+        return self.step()()
+
+    def fetch_with_span(self) -> tuple[dict[str, NDArray[np.generic]], float]:
+        """Do what ``fetch`` does, and tell the seconds it took: the device's, where it tells."""
+        began = time.perf_counter()
+        outputs = self.fetch()
+        return outputs, time.perf_counter() - began
+
+    def profile_layers(self) -> tuple[LayerProfile, float | None]:
+        """Time the layers in a pass of their own; beside them the GPU time of that pass."""
+        raise UsageError("this runtime cannot time single layers", fix="leave --profile out")
+
+    def close(self) -> None:  # noqa: B027 - most sessions hold nothing outside this process
+        """Free what is held outside of this process's own memory."""
 
 
 _MEMORY_WORDS = re.compile(r"bad_alloc|bad allocation|out of memory|failed to allocate", re.I)

@@ -176,13 +176,8 @@ class _Pass:
 
     def _run(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
         self.session.bind(feed)
-        with_span = getattr(self.session, "fetch_with_span", None)
-        if with_span is not None:
-            outputs, span = with_span()
-            return outputs, length, span
-        began = time.perf_counter()
-        outputs = self.session.fetch()
-        return outputs, length, time.perf_counter() - began
+        outputs, span = self.session.fetch_with_span()
+        return outputs, length, span
 
     def _filled(self, feed: Outputs, length: int) -> Outputs:
         missing = self.size - length

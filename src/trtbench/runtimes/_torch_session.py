@@ -14,7 +14,7 @@ from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.errors import InputError
 from trtbench.models.torch_models import LoadedModel
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery
-from trtbench.runtimes._session import Arrays, Spans
+from trtbench.runtimes._session import Arrays, Session, Spans
 
 Call = Callable[[], None]
 MODES_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
@@ -35,7 +35,7 @@ class Settings:
     channels_last: bool
 
 
-class _TorchSession:
+class _TorchSession(Session):
     """What both devices share: the module in its settings, and a call of it."""
 
     def __init__(

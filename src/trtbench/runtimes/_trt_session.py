@@ -18,7 +18,7 @@ from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.host.cuda import Call, CaptureError, Cuda, CudaError
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery
-from trtbench.runtimes._session import Arrays, Spans
+from trtbench.runtimes._session import Arrays, Session, Spans
 from trtbench.runtimes._trt_engine import Engine, activation_bytes, new_context
 from trtbench.runtimes._trt_layers import profile_context
 from trtbench.runtimes._trt_tensors import (
@@ -61,7 +61,7 @@ class Unit:
         return self.launch or partial(self.context.execute_async_v3, self.handle)
 
 
-class TrtSession:
+class TrtSession(Session):
     """An engine with its contexts, buffers and streams; everything is made before the loop."""
 
     def __init__(self, engine: Engine, cuda: Cuda, spec: RunSpec, *, config: Any = None) -> None:
@@ -354,4 +354,6 @@ class TrtSession:
             "profile_index": spec.profile_index,
             "device": self._cuda.facts().name,
         }
+        if self.engine.flavour == "tensorrt_rtx":  # when kernels for the shapes are made
+            found["specialization"] = spec.options.get("specialization", "eager")
         return {key: Fact(value=value) for key, value in found.items()}

@@ -32,9 +32,12 @@ from trtbench.runtimes._ort_providers import (
     short_name,
 )
 from trtbench.runtimes._protocols import PROFILE_AN_ENGINE, SERIAL, bench_session
-from trtbench.runtimes._session import Arrays, refuse_if_out_of_memory
+from trtbench.runtimes._session import Arrays, Session, refuse_if_out_of_memory
 
 FORMATS = ("onnx",)
+CHOSEN_FOR = {"onnx": 1}
+TIMES_LAYERS = False
+TAKES_PRECISION = False
 
 OPTIONS = {
     "providers": "execution providers in order of preference, comma separated (default: cpu, "
@@ -118,7 +121,7 @@ def binds(spec: RunSpec) -> bool:
     return bool(_choice("io_binding", wish, _SWITCH))
 
 
-class OrtSession:
+class OrtSession(Session):
     """One ``InferenceSession`` with its inputs bound."""
 
     def __init__(self, session: Any, spec: RunSpec) -> None:

@@ -11,6 +11,9 @@ from trtbench.runtimes import _trt_bench
 from trtbench.runtimes._trt_session import TrtSession
 
 FORMATS = ("engine",)
+CHOSEN_FOR = {"engine": 1}
+FLAVOUR = "tensorrt"
+EXECUTES_ENGINES = True
 OPTIONS = _trt_bench.OPTIONS
 """What ``--opt key=value`` may set."""
 

@@ -22,6 +22,8 @@ from trtbench.runtimes._session import refuse_if_out_of_memory
 from trtbench.runtimes._torch_session import CpuSession, CudaSession, Settings
 
 FORMATS = ("torch",)
+CHOSEN_FOR = {"torch": 1}
+TIMES_LAYERS = False
 
 OPTIONS = {
     "compile": "default, reduce-overhead or max-autotune: torch.compile (default: eager)",

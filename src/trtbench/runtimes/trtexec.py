@@ -41,6 +41,10 @@ from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.trtexec.written_for import target_from_options
 
 FORMATS = ("engine", "onnx")
+CHOSEN_FOR = {"engine": 2}
+FLAVOUR = "tensorrt"
+EXECUTES_ENGINES = True
+TAKES_PRECISION = False
 TAKES_ARGUMENTS = True
 DEFAULT_PROTOCOL: Protocol = "pipeline"
 """What trtexec does unless it is told otherwise; it cannot do ``serve``."""

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from trtbench.analysis.depth import DepthResult, DepthRules, to_depth
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
-from trtbench.tasks._contract import Arrays, Picture, Predicted, Settings, Source, Tensors
 from trtbench.tasks._drawing import grid, save, show
 from trtbench.tasks._images import Loaded, image_input, names_below, normalized, noted
+from trtbench.tasks.contract import Arrays, DataSource, Picture, Predicted, Settings, Tensors
 
 SIZE = 518
 WORST = 3
@@ -24,7 +24,7 @@ Results = Mapping[int, DepthResult]
 """Of one model, by image."""
 
 
-class DepthImages:
+class DepthImages(DataSource):
     """Images with the file of their ground truth, where there is one."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
@@ -139,7 +139,7 @@ def read_truth(path: Path) -> NDArray[Any]:
 
 def draw_depth(
     images: DepthImages,
-    source: Source,
+    source: DataSource,
     models: Sequence[Predicted],
     results: Sequence[Results],
     rules: DepthRules,

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import has_rows, random_inputs
 from trtbench.domain.feed import Feed
@@ -17,19 +18,19 @@ from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
 from trtbench.tasks import TASKS
-from trtbench.tasks._contract import Array, Arrays, Source, Tensors
+from trtbench.tasks.contract import Array, Arrays, DataSource, Tensors
 from trtbench.units import text_from_shape
 
 _ITEM_SEEDS = 2**32
 """Every item has a seed of its own, so that a batch of any size holds the same items."""
 
 
-def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> Source:
+def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     """Open the items for a model with these inputs."""
     settled = [_settled(tensor, spec) for tensor in tensors]
     if feed.kind == "task":
         assert feed.task is not None
-        source: Source = TASKS.load(feed.task).open_source(feed.settings, settled)
+        source: DataSource = TASKS.load(feed.task).open_source(feed.settings, settled)
         return _Limited(source, feed.count) if feed.count else source
     known = _names(feed, settled)
     if feed.kind == "random":
@@ -38,7 +39,7 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> Source:
     return ArrayItems(Path(spec.inputs.source), settled, known, limit=feed.count)
 
 
-class RandomItems:
+class RandomItems(DataSource):
     """Items drawn one by one, each from its own seed."""
 
     def __init__(self, feed: Feed, tensors: Sequence[TensorSpec], known: dict[str, str]) -> None:
@@ -72,7 +73,7 @@ class RandomItems:
         return values if given is None else _scaled(values, *given)
 
 
-class ArrayItems:
+class ArrayItems(DataSource):
     """The rows of an ``.npz``, an ``.npy`` or a folder of raw binaries."""
 
     def __init__(
@@ -114,16 +115,21 @@ class ArrayItems:
         }
 
 
-class _Limited:
+class _Limited(DataSource):
     """The first items of another source."""
 
-    def __init__(self, source: Source, count: int) -> None:
+    def __init__(self, source: DataSource, count: int) -> None:
         self._source = source
+        self.labels, self.class_names = source.labels, source.class_names
         self.names = source.names[:count]
         self.notes = source.notes
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
+    @property
+    def whole(self) -> DataSource:
+        return self._source.whole
+
+    def picture(self, index: int) -> NDArray[np.uint8] | None:
+        return self._source.picture(index)
 
     def load(self, index: int) -> Any:
         return self._source.load(index)

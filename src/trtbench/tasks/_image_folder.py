@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from trtbench.domain.result import Scalar
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image
-from trtbench.tasks._contract import Arrays, Settings, Tensors
 from trtbench.tasks._images import (
     Loaded,
     image_input,
@@ -21,13 +20,14 @@ from trtbench.tasks._images import (
     noted,
     resize_and_crop,
 )
+from trtbench.tasks.contract import Arrays, DataSource, Settings, Tensors
 
 SIZE = 224
 MARGIN = 256 / 224
 """Images are scaled to this much more than is cut out of their centre."""
 
 
-class ImageFolder:
+class ImageFolder(DataSource):
     """Images with the class their folder stands for."""
 
     def __init__(self, root: Path, settings: Settings, tensors: Tensors) -> None:

@@ -14,7 +14,7 @@ from trtbench.analysis.detection import Letterbox, letterbox_of
 from trtbench.domain.result import Scalar
 from trtbench.errors import UsageError
 from trtbench.host.images import GREY, IMAGENET, Pixels, scaled
-from trtbench.tasks._contract import Flag, Tensors
+from trtbench.tasks.contract import Flag, Tensors
 from trtbench.units import text_from_shape
 
 NORMALIZE = "imagenet, none, or MEAN/STD such as 0.5/0.5 or 0.4,0.4,0.4/0.2,0.2,0.2"

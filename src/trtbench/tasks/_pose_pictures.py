@@ -10,8 +10,8 @@ import numpy as np
 
 from trtbench.analysis.pose import COCO_SIGMAS, COCO_SKELETON, People
 from trtbench.host.images import read_image
-from trtbench.tasks._contract import Picture, Predicted
 from trtbench.tasks._drawing import draw_skeleton, grid, save, shape_of, show
+from trtbench.tasks.contract import Picture, Predicted
 
 WORST = 6
 SHOWN = 0.25

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.arrays import DAMAGE, refuse_missing, refuse_no_archive
-from trtbench.tasks._contract import Arrays, Tensors
+from trtbench.tasks.contract import Arrays, DataSource, Tensors
 
 LABELS = ("labels", "label", "targets", "y")
 SEQUENCE = 5
 """Dimensions of (N, C, T, V, M)."""
 
 
-class LabelledArrays:
+class LabelledArrays(DataSource):
     """The rows of an array, each with the number of its class."""
 
     def __init__(

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from trtbench.analysis.detection import corners_from_centres, suppress
 from trtbench.analysis.pose import People
 from trtbench.errors import InputError
-from trtbench.tasks._contract import Arrays, Settings, number
 from trtbench.tasks._images import Loaded
+from trtbench.tasks.contract import Arrays, Settings, number
 
 COCO_VALUES = (56, 57)
 """Values of a prediction with COCO's 17 points, raw and with a class."""

@@ -20,21 +20,21 @@ from trtbench.analysis.classification import (
 )
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError
-from trtbench.tasks._contract import (
+from trtbench.tasks._drawing import grid, save, shape_of, show
+from trtbench.tasks._image_folder import ImageFolder
+from trtbench.tasks._images import normalize_flag
+from trtbench.tasks._sequences import LabelledArrays
+from trtbench.tasks.contract import (
     Arrays,
+    DataSource,
     Flag,
     Judgement,
     Picture,
     Predicted,
     Settings,
-    Source,
     Table,
     Tensors,
 )
-from trtbench.tasks._drawing import grid, save, shape_of, show
-from trtbench.tasks._image_folder import ImageFolder
-from trtbench.tasks._images import normalize_flag
-from trtbench.tasks._sequences import LabelledArrays
 
 FLAGS = (
     Flag(name="labels", help="Numbers of the classes of arrays, from .npy or text."),
@@ -55,7 +55,7 @@ NO_CLASS = -1
 TOP = 5
 
 
-def open_source(settings: Settings, tensors: Tensors) -> Source:
+def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     """Open images in folders, or an array with labels."""
     path = Path(str(settings["data"]))
     if path.is_dir() or path.suffix not in (".npz", ".npy"):
@@ -99,10 +99,10 @@ def _may_be_scores(output: Any) -> bool:
 
 
 def judge(
-    source: Source, models: Sequence[Predicted], settings: Settings, *, folder: Path
+    source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
     """Top-1 and top-5 of every model, agreement with the first, and the worst mistakes."""
-    labels = getattr(source, "labels", None)
+    labels = source.labels
     assert labels is not None
     labels = labels[: len(source.names)]
     tallies = [_tally(model, labels, source) for model in models]
@@ -153,7 +153,7 @@ class _Tally:
     classes: int
 
 
-def _tally(model: Predicted, labels: NDArray[np.int64], source: Source) -> _Tally:
+def _tally(model: Predicted, labels: NDArray[np.int64], source: DataSource) -> _Tally:
     ranks, best, confidence, classes = [], [], [], 0
     for start, arrays in model.chunks:
         scores = arrays["scores"].astype(np.float64)
@@ -218,11 +218,11 @@ def _class_table(
     models: Sequence[Predicted],
     tallies: Sequence[_Tally],
     labels: NDArray[np.int64],
-    source: Source,
+    source: DataSource,
 ) -> Table:
     """Accuracy by class, worst class of the first model first."""
     columns = [per_class(tally.ranks, labels) for tally in tallies]
-    names: dict[int, str] = getattr(source, "class_names", {})
+    names = source.class_names
     order = sorted(range(len(columns[0])), key=lambda place: columns[0][place].top1)
     rows: tuple[tuple[Scalar, ...], ...] = tuple(
         (
@@ -242,7 +242,7 @@ def _class_table(
 
 
 def _worst(
-    source: Source,
+    source: DataSource,
     model: Predicted,
     tally: _Tally,
     labels: NDArray[np.int64],
@@ -252,8 +252,8 @@ def _worst(
     """Draw the mistakes a model is surest of."""
     wrong = np.flatnonzero(tally.ranks > 1)
     chosen = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
-    draw = getattr(source, "picture", None)
-    if not len(chosen) or draw is None or draw(int(chosen[0])) is None:
+    draw = source.picture
+    if not len(chosen) or draw(int(chosen[0])) is None:
         return None
     title = f"Mistakes {model.label} is surest of"
     figure, axes = grid(*shape_of(len(chosen)), title=title)

@@ -21,18 +21,18 @@ from trtbench.analysis.depth import (
 from trtbench.analysis.resample import mean_interval
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError, UsageError
-from trtbench.tasks._contract import (
+from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
+from trtbench.tasks._images import normalize_flag
+from trtbench.tasks.contract import (
     Arrays,
+    DataSource,
     Flag,
     Judgement,
     Predicted,
     Settings,
-    Source,
     Table,
     Tensors,
 )
-from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
-from trtbench.tasks._images import normalize_flag
 
 KINDS = ("depth", "inverse", "disparity")
 
@@ -58,7 +58,7 @@ FLAGS = (
 )  # fmt: skip
 
 
-def open_source(settings: Settings, tensors: Tensors) -> Source:
+def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     """Open one image or a folder of them."""
     rules_from_settings(settings)  # what has no meaning is refused before anything is run
     return DepthImages(settings, tensors)
@@ -108,7 +108,7 @@ class _Tally:
 
 
 def judge(
-    source: Source, models: Sequence[Predicted], settings: Settings, *, folder: Path
+    source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
     """Metrics of every image, then averaged; differences from the first model; pictures."""
     images = _images(source)
@@ -136,8 +136,8 @@ def judge(
     )
 
 
-def _images(source: Source) -> DepthImages:
-    inner = getattr(source, "_source", source)
+def _images(source: DataSource) -> DepthImages:
+    inner = source.whole
     assert isinstance(inner, DepthImages)
     return inner
 
@@ -158,7 +158,9 @@ def _score(metric: str, values: NDArray[Any]) -> Score:
     )
 
 
-def _tables(models: Sequence[Predicted], tallies: Sequence[_Tally], source: Source) -> list[Table]:
+def _tables(
+    models: Sequence[Predicted], tallies: Sequence[_Tally], source: DataSource
+) -> list[Table]:
     tables = []
     rows: tuple[tuple[Scalar, ...], ...]
     if len(models) > 1:

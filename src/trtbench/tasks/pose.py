@@ -24,16 +24,6 @@ from trtbench.domain.result import Score
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image
 from trtbench.tasks._coco import Annotations, coco_metrics
-from trtbench.tasks._contract import (
-    Arrays,
-    Flag,
-    Judgement,
-    Predicted,
-    Settings,
-    Source,
-    Table,
-    Tensors,
-)
 from trtbench.tasks._images import (
     Loaded,
     image_input,
@@ -45,6 +35,16 @@ from trtbench.tasks._images import (
 )
 from trtbench.tasks._pose_pictures import SHOWN, draw_people
 from trtbench.tasks._yolo import people_from_outputs, people_from_row
+from trtbench.tasks.contract import (
+    Arrays,
+    DataSource,
+    Flag,
+    Judgement,
+    Predicted,
+    Settings,
+    Table,
+    Tensors,
+)
 
 SIZE = 640
 RESAMPLES = 200
@@ -64,7 +64,7 @@ FLAGS = (
 )  # fmt: skip
 
 
-class PoseImages:
+class PoseImages(DataSource):
     """Images, and the people annotated in them."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
@@ -128,7 +128,7 @@ class PoseImages:
         return known
 
 
-def open_source(settings: Settings, tensors: Tensors) -> Source:
+def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     """Open one image or a folder of them."""
     return PoseImages(settings, tensors)
 
@@ -147,7 +147,7 @@ class _Tally:
 
 
 def judge(
-    source: Source, models: Sequence[Predicted], settings: Settings, *, folder: Path
+    source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
     """OKS mAP and PCK of every model, likeness to the first one, and skeletons drawn."""
     images = _images(source)
@@ -209,8 +209,8 @@ def _refuse_other_points(
         raise InputError(f"{what} do not have the same key points", facts=known)
 
 
-def _images(source: Source) -> PoseImages:
-    inner = getattr(source, "_source", source)
+def _images(source: DataSource) -> PoseImages:
+    inner = source.whole
     assert isinstance(inner, PoseImages)
     return inner
 
@@ -304,7 +304,9 @@ def _likeness(
     return (Score(metric="oks_to_first", value=float(np.mean(values)), count=len(values)),)
 
 
-def _image_table(source: Source, models: Sequence[Predicted], tallies: Sequence[_Tally]) -> Table:
+def _image_table(
+    source: DataSource, models: Sequence[Predicted], tallies: Sequence[_Tally]
+) -> Table:
     rows = tuple(
         (name, model.label, tally.matches[index].people, len(tally.people[index].scores),
          int((tally.matches[index].hits[0] & ~tally.matches[index].ignored[0]).sum()),

@@ -42,9 +42,14 @@ def is_plan(head: bytes) -> bool:
     return head[:4] in _FLAVOURS
 
 
+def flavour_of(head: bytes) -> Flavour | None:
+    """Tell which TensorRT an engine is for by its first four bytes."""
+    return _FLAVOURS.get(bytes(head[:4]))
+
+
 def plan_from_bytes(head: bytes, *, where: str) -> PlanHeader:
     """Read the header from the first 64 bytes of a file."""
-    flavour = _FLAVOURS.get(bytes(head[:4]))
+    flavour = flavour_of(head)
     needed = HEADER_BYTES if flavour == "tensorrt_rtx" else _VERSION_AT + 4
     if flavour is None or len(head) < needed:
         raise parse_error(

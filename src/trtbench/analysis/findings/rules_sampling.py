@@ -270,12 +270,11 @@ def still_loading(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy="--warmup 5s; CUDA_MODULE_LOADING=EAGER",
             concerns=e.times.headline,
         )
-    runtime = e.record.spec.runtime if e.record else ""
-    if runtime.replace("_", "-") == "tensorrt-rtx" and e.condition("runtime_cache") is False:
+    if e.condition("specialization") == "lazy":
         yield Hit(
             message="TensorRT-RTX compiles kernels in the background: times step down in mid-run",
-            evidence={"runtime_cache": False},
-            remedy="give it a runtime cache, or ask for eager specialisation",
+            evidence={"specialization": "lazy"},
+            remedy="--opt specialization=eager, which compiles before the first query",
             concerns="gpu",
         )
 

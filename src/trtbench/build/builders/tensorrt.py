@@ -11,9 +11,13 @@ from trtbench.domain.job import BuildOutcome
 from trtbench.domain.spec import BuildSpec
 from trtbench.host.tensorrt import INSTALL
 from trtbench.host.tensorrt_device import driver_problem
+from trtbench.host.versions import library_versions
 
 if TYPE_CHECKING:
     from trtbench.build.builders._precision import Step
+
+
+CHOSEN = 2
 
 
 def available() -> str | None:
@@ -24,6 +28,10 @@ def available() -> str | None:
 
 def fix() -> str | None:
     return INSTALL["tensorrt"]
+
+
+def tools() -> dict[str, str]:
+    return library_versions(("tensorrt",))
 
 
 def device(spec: BuildSpec) -> str:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from trtbench.domain.job import BuildOutcome
 from trtbench.domain.spec import BuildSpec
 from trtbench.host.tensorrt import INSTALL
+from trtbench.host.versions import library_versions
 
 if TYPE_CHECKING:
     from trtbench.build.builders._precision import Step
 
+CHOSEN = 3
 TIMING_CACHE = False
 """Kernels are chosen when the engine runs; there is nothing to time."""
 
@@ -26,6 +28,10 @@ def available() -> str | None:
 
 def fix() -> str | None:
     return INSTALL["tensorrt_rtx"]
+
+
+def tools() -> dict[str, str]:
+    return library_versions(("tensorrt-rtx",))
 
 
 def device(spec: BuildSpec) -> str:

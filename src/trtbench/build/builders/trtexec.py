@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -17,7 +19,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BuildOutcome, Stage
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import BuildSpec
-from trtbench.errors import InputError, ParseError, UsageError
+from trtbench.errors import InputError, ParseError, TrtbenchError, UsageError
 from trtbench.host.process import Exit
 from trtbench.host.programs import (
     INSTALL,
@@ -42,6 +44,7 @@ from trtbench.trtexec.metadata import build_metadata_from_log
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.trtexec.written_for import target_from_options
 
+CHOSEN = 1
 OPTIONS = {
     "binary": "path of trtexec (default: on PATH, or where NVIDIA's packages put it)",
     "version": "TensorRT version to write commands for where trtexec is not installed",
@@ -71,6 +74,26 @@ def available() -> str | None:
 
 def fix() -> str | None:
     return INSTALL
+
+
+def tools() -> dict[str, str]:
+    """Tell the program by its file: asking it for a version takes a second."""
+    try:
+        binary = Path(trtexec_binary(None)).resolve()
+    except TrtbenchError:
+        return {}
+    facts = binary.stat()
+    return {"trtexec": f"{binary} {facts.st_size} {facts.st_mtime_ns}"}
+
+
+def needs_types(options: Mapping[str, str]) -> bool:
+    """Ask trtexec whether it still takes precisions; that of TensorRT 11 does not."""
+    return _only_typed(trtexec_binary(options.get("binary")))
+
+
+@cache
+def _only_typed(binary: str) -> bool:
+    return abilities_from_help(help_text(binary), where=f"{binary} --help").inverted
 
 
 def device(spec: BuildSpec) -> str:

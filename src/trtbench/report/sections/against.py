@@ -27,7 +27,6 @@ ORDER = 45
 
 MOST_PAIRS = 8
 OPEN_PAIRS = 2
-ENGINES = ("tensorrt", "tensorrt-rtx", "tensorrt_rtx", "trtexec")
 
 Pair = tuple[str, Run, str, Run]
 """Name and run of the baseline, and of the candidate."""
@@ -83,11 +82,12 @@ def _engines_of(run: Run, runs: Sequence[Run]) -> set[str]:
 
 
 def _torch(run: Run) -> bool:
-    return run.record.spec.runtime == "torch"
+    return run.record.spec.model.format == "torch"
 
 
 def _engine(run: Run) -> bool:
-    return run.record.spec.runtime in ENGINES or run.record.spec.model.format == "engine"
+    executed = run.record.facts.get("executes_engine")
+    return executed is True or run.record.spec.model.format == "engine"
 
 
 def _compared(baseline: Run, candidate: Run) -> bool:

@@ -17,14 +17,15 @@ from trtbench.errors import InputError, UsageError
 from trtbench.executors.local import check_interpreter
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.chunks import Chunks
-from trtbench.models.identity import format_of
+from trtbench.models.identity import model_ref
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
-from trtbench.tasks._contract import completed
 from trtbench.tasks._feed import open_feed
+from trtbench.tasks.contract import completed
 from trtbench.workflows.check.values import Asked, Candidate, Checked, Inputs, Ran, Side
 from trtbench.workflows.measure.failure import Failures
 from trtbench.workflows.measure.infer import stream
+from trtbench.workflows.request.choice import default_runtime
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.progress import Event
@@ -96,10 +97,10 @@ def _sides(
 def side_spec(
     name: str, runtime: str | None, *, config: Config, flags: Mapping[str, Any]
 ) -> RunSpec:
-    """Settle one side; an engine runs on TensorRT's own API, which gives outputs."""
+    """Settle one side; when nobody says, on a runtime that hands out outputs."""
     path = Path(name)
     if runtime is None and config.defaults.runtime is None and path.is_file():
-        runtime = "tensorrt" if format_of(path) == "engine" else None
+        runtime = default_runtime(model_ref(path), config, with_outputs=True)
     return run_spec(name, config=config, runtime=runtime, profile=False, **flags)
 
 

@@ -21,8 +21,8 @@ from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
-from trtbench.tasks._contract import Judgement, Predicted, completed
 from trtbench.tasks._feed import open_feed
+from trtbench.tasks.contract import Judgement, Predicted, completed
 from trtbench.workflows.check.check import side_spec
 from trtbench.workflows.measure.failure import Failed, Failures
 from trtbench.workflows.measure.infer import stream

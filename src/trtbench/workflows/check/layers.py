@@ -25,6 +25,7 @@ from trtbench.tasks._feed import open_feed
 from trtbench.workflows.check.check import feed_of
 from trtbench.workflows.check.values import Asked
 from trtbench.workflows.measure.failure import raise_told
+from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.progress import Event
@@ -69,7 +70,7 @@ def run_layers(
             raise UsageError(
                 "--layers looks into ONNX files", facts={"given": path}, fix="leave --layers out"
             )
-    spec = run_spec(reference, config=config, runtime="onnxruntime", **_flags(asked))
+    spec = run_spec(reference, config=config, runtime=first_choice("onnx"), **_flags(asked))
     with store.scratch() as folder:
         inputs = _write_inputs(spec, asked, folder, sides or (reference, candidate))
         job = LayersSpec(

@@ -247,7 +247,7 @@ class Duet:
 def _settled(mode: Mode, sides: Sides) -> Mode:
     """Choose how the sides take turns, by what their runtimes can do."""
     modules = [RUNTIMES.load(spec.runtime) for spec in sides.both]
-    if not all(hasattr(module, "open_session") for module in modules):
+    if not all(module.open_session is not None for module in modules):
         return "launches"
     if not all(_takes_turns(spec) for spec in sides.both):
         if mode in ("auto", "launches"):

@@ -42,7 +42,7 @@ def spec_from_told(
     warmup_s: float | None = None,
 ) -> RunSpec:
     """Describe what was asked for; what nobody told takes no value or the plainest one."""
-    torch = "torch" in draft.parts or "torch_csv" in draft.parts
+    torch = draft.of_torch
     warmup_ms = warmup_ms_of(told)
     floor = warmup_s if warmup_s is not None else (warmup_ms / 1e3 if warmup_ms else None)
     profiled = "profile" in draft.parts or (told.option("Profile") or "").startswith("Enabled")
@@ -74,7 +74,7 @@ def model_of(draft: Draft, told: LogRun) -> ModelRef:
     if "engine_metadata" in draft.parts:
         return _model_from_metadata(draft.parts["engine_metadata"].value)
     path = _model_path(draft, told)
-    return ModelRef(path=path, format=_format(path))
+    return ModelRef(path=path, format="torch" if draft.of_torch else _format(path))
 
 
 def batch_of(

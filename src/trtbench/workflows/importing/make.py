@@ -178,7 +178,7 @@ def _conditions(
         built = conditions_from_log(draft.parts["build_log"].value)
         unknown = [key for key in _OF_THE_BUILD if conditions[key].source == "unknown"]
         conditions |= {key: built[key] for key in unknown}
-    if "torch" in draft.parts or "torch_csv" in draft.parts:
+    if draft.of_torch:
         conditions |= _torch_conditions(draft)
     conditions["batch"] = batch_of(draft, conditions["batch"], inputs, asked=wishes.batch)
     return conditions
@@ -257,7 +257,7 @@ def _facts(
     conditions: dict[str, Fact],
     reported: dict[str, Scalar],
 ) -> dict[str, Scalar]:
-    facts: dict[str, Scalar] = {}
+    facts: dict[str, Scalar] = {"executes_engine": not draft.of_torch}
     config = draft.parts.get("run_config")
     when = first(config.value, "timestamp_iso", "timestamp") if config else None
     if when:

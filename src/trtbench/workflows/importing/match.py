@@ -50,6 +50,11 @@ class Draft:
         return series or any(slot in self.parts for slot in MEASURED)
 
     @property
+    def of_torch(self) -> bool:
+        """Whether PyTorch was measured, not an engine."""
+        return "torch" in self.parts or "torch_csv" in self.parts
+
+    @property
     def failed(self) -> bool:
         return "failed_log" in self.parts and not self.measured
 

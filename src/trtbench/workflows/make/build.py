@@ -47,13 +47,13 @@ from trtbench.workflows.make.conversion import refuse_folder
 from trtbench.workflows.make.modelopt import modelopt_option, quantize_ahead
 from trtbench.workflows.measure.failure import CHANGED, end_with_same_bytes, reason_from_end
 from trtbench.workflows.measure.model_notes import stamps_of_onnx
+from trtbench.workflows.request.choice import default_builder
 from trtbench.workflows.request.conduct import TICK_S, Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.progress import Event
 
 __all__ = ["build_spec", "profiles_from_shapes", "run_build"]
 
-DEFAULT_BUILDER = "trtexec"
 PATIENCE_S = 6 * 3600.0
 """Large networks at a high optimization level take hours; longer counts as hung."""
 
@@ -96,7 +96,7 @@ def build_spec(
     reference = model_ref(Path(model))
     name = builder or default_builder(config, options or {})
     module = BUILDERS.load(name)
-    keeps_timings = getattr(module, "TIMING_CACHE", True)
+    keeps_timings = module.TIMING_CACHE
     if reference.format not in ("onnx", "unknown"):
         raise UsageError(
             "engines are built from ONNX files",
@@ -122,15 +122,6 @@ def build_spec(
         options={**known, **given},
         **{key: _anywhere(key, value) for key, value in rest.items() if value is not None},
     )
-
-
-def default_builder(config: Config, options: Mapping[str, str]) -> str:
-    """What builds when nobody says: trtexec, or TensorRT's Python API where only that is."""
-    trtexec, python_api = BUILDERS.load(DEFAULT_BUILDER), BUILDERS.load("tensorrt")
-    if "binary" in options or trtexec.available() is None:
-        return DEFAULT_BUILDER
-    usable = config.python_for("tensorrt") or python_api.available() is None
-    return "tensorrt" if usable else DEFAULT_BUILDER
 
 
 def _anywhere(key: str, value: Any) -> Any:

@@ -6,9 +6,9 @@ import importlib.util
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from trtbench.build.builders._prepare import TYPED, notes_of, step_spec
+from trtbench.build.builders.contract import Builder
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import QuantOutcome
 from trtbench.domain.job import QuantizeJob
@@ -19,11 +19,11 @@ from trtbench.workflows.request.config import Config
 
 
 def modelopt_option(
-    builder: Any, *, config: Config, precision: str | None, options: Mapping[str, str]
+    builder: Builder, *, config: Config, precision: str | None, options: Mapping[str, str]
 ) -> dict[str, str]:
     """Name the interpreter of ModelOpt, where a build may need it and one is known."""
     needed = precision == "fp8" or "quantizer" in options
-    if not needed or not hasattr(builder, "step_ahead"):
+    if not needed or builder.step_ahead is None:
         return {}
     here = sys.executable if importlib.util.find_spec("modelopt") is not None else None
     found = config.python_for("modelopt") or here
@@ -31,11 +31,10 @@ def modelopt_option(
 
 
 def quantize_ahead(
-    builder: Any, spec: BuildSpec, *, folder: Path, conduct: Conduct
+    builder: Builder, spec: BuildSpec, *, folder: Path, conduct: Conduct
 ) -> tuple[tuple[str, ...], float]:
     """Leave the quantized model in the folder of the build, if needed; give notes and time."""
-    plan = getattr(builder, "step_ahead", None)
-    step = plan(spec) if plan is not None else None
+    step = builder.step_ahead(spec) if builder.step_ahead is not None else None
     if step is None:
         return (), 0.0
     work = folder / "ahead"

@@ -97,7 +97,10 @@ def record_from_launches(
         conditions={**conditions_of_engine(spec.model), **first.conditions},
         reported=first.reported,
         notes=tuple(dict.fromkeys([*told, *stamps_of_engine(spec.model)])),
-        facts=evidence_of_launches([each.outcome.evidence for each in launches]),
+        facts={
+            **evidence_of_launches([each.outcome.evidence for each in launches]),
+            "executes_engine": RUNTIMES.load(spec.runtime).EXECUTES_ENGINES,
+        },
     )
 
 

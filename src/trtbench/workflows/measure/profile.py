@@ -12,6 +12,7 @@ from trtbench.domain.result import Run
 from trtbench.domain.samples import EngineGraph, LayerInfo, LayerProfile, LayerTime
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError
+from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
@@ -62,7 +63,7 @@ def _way_to_layers(run: Run) -> str:
     spec = run.record.spec
     if run.record.provenance == "imported":
         return "import the file of --exportProfile together with the others, with --again"
-    if spec.runtime in ("onnxruntime", "torch"):  # they do not time layers
+    if not RUNTIMES.load(spec.runtime).TIMES_LAYERS:
         return "trtbench build MODEL.onnx, then trtbench profile MODEL.engine"
     return f"trtbench profile {shlex.quote(spec.model.path)} -r {spec.runtime}"
 

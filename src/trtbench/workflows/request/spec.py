@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from trtbench.domain.spec import (
     CudaGraph,
     InputSpec,
     Length,
+    ModelFormat,
     ModelRef,
     Protocol,
     RunSpec,
@@ -26,14 +26,13 @@ from trtbench.host.arrays import refuse_missing
 from trtbench.models.identity import model_ref
 from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
+from trtbench.runtimes.contract import Runtime
 from trtbench.units import hertz_from_text, seconds_from_text
+from trtbench.workflows.request.choice import default_runtime, first_choice
 from trtbench.workflows.request.config import Config
 
-DEFAULT_RUNTIMES = {"onnx": "onnxruntime", "engine": "tensorrt", "torch": "torch"}
 """What executes a model of this format when nobody says."""
 
-RTX_MAGIC = b"vtrt"
-"""How an engine of TensorRT-RTX begins."""
 
 Duration = str | float | int
 
@@ -87,7 +86,7 @@ def run_spec(
     )
     _refuse_numbers(least=0, seed=seed, warmup_iterations=warmup_iterations)
     _refuse_shapes(shapes or {})
-    default: Protocol = getattr(module, "DEFAULT_PROTOCOL", "serve")
+    default: Protocol = module.DEFAULT_PROTOCOL
     chosen = protocol or default
     _refuse_contradiction(chosen, cuda_graph)
     return RunSpec(
@@ -110,7 +109,7 @@ def run_spec(
         rate_hz=_rate(rate),
         telemetry_s=_interval(telemetry),
         lock_clocks=_clock(lock_clocks),
-        profile=getattr(module, "DEFAULT_PROFILE", False) if profile is None else profile,
+        profile=module.DEFAULT_PROFILE if profile is None else profile,
         **rest,
     )
 
@@ -137,19 +136,6 @@ def own_options(options: Mapping[str, str], runtime: str) -> dict[str, str]:
         if not colon or owner == runtime:
             found[rest if colon else key] = value
     return found
-
-
-def default_runtime(reference: ModelRef, config: Config) -> str | None:
-    """What executes a model when nobody says; an engine goes to trtexec where only that is."""
-    if reference.format != "engine":
-        return DEFAULT_RUNTIMES.get(reference.format)
-    with open(reference.path, "rb") as file:
-        if file.read(len(RTX_MAGIC)) == RTX_MAGIC:
-            return "tensorrt-rtx"
-    usable = config.python_for("tensorrt") or RUNTIMES.load("tensorrt").available() is None
-    if not usable and RUNTIMES.load("trtexec").available() is None:
-        return "trtexec"
-    return DEFAULT_RUNTIMES["engine"]
 
 
 def seconds(value: Duration) -> float:
@@ -210,15 +196,14 @@ def _refuse_contradiction(protocol: Protocol, cuda_graph: CudaGraph | None) -> N
         )
 
 
-def _refuse_format(runtime: str, model_format: str, name: str) -> ModuleType:
+def _refuse_format(runtime: str, model_format: ModelFormat, name: str) -> Runtime:
     module = RUNTIMES.load(runtime)
-    formats = getattr(module, "FORMATS", ())
-    if model_format == "unknown" or model_format in formats:
+    if model_format == "unknown" or model_format in module.FORMATS:
         return module
     raise UsageError(
         f"the runtime {runtime} does not execute {model_format} files",
-        facts={"file": name, "it executes": ", ".join(formats)},
-        fix=f"-r {DEFAULT_RUNTIMES[model_format]}" if model_format in DEFAULT_RUNTIMES else None,
+        facts={"file": name, "it executes": ", ".join(module.FORMATS)},
+        fix=f"-r {other}" if (other := first_choice(model_format)) else None,
     )
 
 

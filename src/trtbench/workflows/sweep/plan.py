@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,18 +16,16 @@ import msgspec
 
 from trtbench.build.builders import BUILDERS
 from trtbench.domain.result import Scalar
-from trtbench.domain.spec import Value
+from trtbench.domain.spec import ModelFormat, Value
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.host.environment import read_environment
-from trtbench.host.programs import help_text, trtexec_binary
 from trtbench.host.versions import library_versions
 from trtbench.models.identity import model_ref, sha256_of
 from trtbench.runtimes import RUNTIMES
 from trtbench.tasks import TASKS
-from trtbench.tasks._contract import completed
-from trtbench.trtexec.command import abilities_from_help
+from trtbench.tasks.contract import completed
+from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.spec import DEFAULT_RUNTIMES
 from trtbench.workflows.sweep.matrix import Case, Matrix, cases_from_matrix
 
 StepKind = Literal["export", "quantize", "build", "eval"]
@@ -136,7 +133,7 @@ class _Planner:
         self.evals.append(self._eval(case, chain) if self._data and problem is None else None)
 
     def _chain(self, case: Case) -> tuple[str, ...]:
-        formats = getattr(RUNTIMES.load(case.runtime), "FORMATS", ())
+        formats = RUNTIMES.load(case.runtime).FORMATS
         kind = source_format(case.model)
         chain: list[str] = []
         if kind == "torch" and "torch" not in formats:
@@ -166,7 +163,7 @@ class _Planner:
     def _built(self, case: Case, source: str) -> list[str]:
         """Give the steps to an engine; a builder that only takes types gets a typed file first."""
         steps: list[str] = []
-        typed = case.runtime == "trtexec" and case.precision in CAST and needs_types(case)
+        typed = case.precision in CAST and needs_types(case)
         if typed:
             steps.append(self._quantize(case, source, keep_io=False))
             source = steps[-1]
@@ -242,7 +239,7 @@ def is_hub(model: str) -> bool:
     return bool(colon) and "/" not in head and not Path(model).exists()
 
 
-def source_format(model: str) -> str:
+def source_format(model: str) -> ModelFormat:
     return "torch" if is_hub(model) else model_ref(Path(model)).format
 
 
@@ -282,7 +279,7 @@ def unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
         return problem.message
     if config.python_for(runtime):
         return None
-    reason = module.available() if hasattr(module, "available") else None
+    reason = module.available()
     return f"{runtime} is not usable here: {reason}" if reason else None
 
 
@@ -294,14 +291,10 @@ def reason_of(problem: TrtbenchError) -> str:
 
 
 def needs_types(case: Case) -> bool:
-    """Ask trtexec whether it still takes precisions; TensorRT 11 builds the types of the file."""
-    binary = case.settings.get("opt.binary")
-    return _inverted(trtexec_binary(str(binary) if binary else None))
-
-
-@cache
-def _inverted(binary: str) -> bool:
-    return abilities_from_help(help_text(binary), where=f"{binary} --help").inverted
+    """Ask the builder whether it only builds the types of the file, as TensorRT 11 does."""
+    asks = BUILDERS.load(case.runtime).needs_types
+    own = {k[4:]: str(v) for k, v in case.settings.items() if k.startswith("opt.")}
+    return asks is not None and asks(own)
 
 
 def tools(*names: str) -> dict[str, str]:
@@ -314,23 +307,16 @@ def builder_tools(builder: str) -> dict[str, str]:
     """What an engine depends on beside its inputs: the builder, the GPU and its driver."""
     gpus = read_environment(command=None, folder=Path.cwd()).gpus
     gpu = {"gpu": gpus[0].name, "driver": gpus[0].driver or ""} if gpus else {}
-    if builder != "trtexec":
-        return {**gpu, **tools("tensorrt", "tensorrt_rtx")}
-    try:
-        binary = Path(trtexec_binary(None)).resolve()
-    except TrtbenchError:
-        return gpu
-    facts = binary.stat()
-    return {**gpu, "trtexec": f"{binary} {facts.st_size} {facts.st_mtime_ns}"}
+    return {**gpu, **BUILDERS.load(builder).tools()}
 
 
 def _default_runtime(model: str) -> str:
-    return DEFAULT_RUNTIMES.get(source_format(model), "onnxruntime")
+    return first_choice(source_format(model)) or first_choice("onnx")
 
 
 def _told(case: Case) -> str | None:
-    """PyTorch computes in a precision; other runtimes measure a file that has one."""
-    return case.precision if case.runtime == "torch" else None
+    """Some runtimes compute in a precision; the others measure a file that has one."""
+    return case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None
 
 
 def _with_prefix(options: Mapping[str, Scalar], prefix: str) -> dict[str, Scalar]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from trtbench.analysis.onnx_stamp import RANDOM_DATA
 from trtbench.domain.result import Run
 from trtbench.errors import StoreError, TrtbenchError
+from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, now
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
@@ -29,9 +30,6 @@ from trtbench.workflows.sweep.journal import Journal, Line, Outline, read_outlin
 from trtbench.workflows.sweep.matrix import Case, Matrix
 from trtbench.workflows.sweep.plan import ORDER, Plan, Step, plan_sweep, reason_of
 from trtbench.workflows.sweep.steps import Workshop, do_step
-
-UNTOLD = ("onnxruntime", "trtexec")
-"""Runtimes that take the precision from the file, and refuse to be told one."""
 
 
 @dataclass(kw_only=True)
@@ -278,7 +276,7 @@ class _Work:
             runtime=case.runtime,
             batch=case.batch,
             shapes=self._shapes(case),
-            precision=None if case.runtime in UNTOLD else case.precision,
+            precision=case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None,
             options={k[4:]: str(v) for k, v in case.settings.items() if k.startswith("opt.")},
             **_flags(case),
         )

@@ -19,6 +19,7 @@ from trtbench.workflows.check.evaluate import Asked, run_evaluation, scores_of
 from trtbench.workflows.make.build import build_spec, run_build
 from trtbench.workflows.make.export import export_spec, input_shapes, run_export
 from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
+from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.sweep.cache import Cache, Made, made_from_file
@@ -64,7 +65,7 @@ def _export(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Pro
         output=folder / f"{step.network}.onnx",
         inputs=input_shapes(shop.matrix.input_shape),
     )
-    sidecar = run_export(spec, conduct=_conduct(shop, "torch"))
+    sidecar = run_export(spec, conduct=_conduct(shop, first_choice("torch")))
     return Path(spec.output), sidecar.notes
 
 
@@ -144,7 +145,7 @@ def _evaluate(step: Step, source: Path, shop: Workshop) -> Made:
     """Take the accuracy of the very bytes that are measured, as ``trtbench eval`` does."""
     began = time.monotonic()
     runtime = step.settings["runtime"]
-    if not hasattr(RUNTIMES.load(runtime), "open_session"):
+    if RUNTIMES.load(runtime).open_session is None:
         raise UnavailableError(f"{runtime} hands out no outputs to judge")
     matrix = shop.matrix
     assert matrix.data is not None

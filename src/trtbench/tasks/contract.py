@@ -6,9 +6,11 @@ middle two beside the model, the workflow the last one when all models have run.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -86,17 +88,34 @@ def number(settings: Settings, key: str) -> float:
     return float(value)
 
 
-class Source(Protocol):
-    """Items in order: decoded by ``load``, made ready for the network by ``prepare``."""
+class DataSource(ABC):
+    """Items in order: decoded by ``load``, made ready for the network by ``prepare``.
+
+    What has a value here may be left out.
+    """
 
     names: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    labels: NDArray[np.int64] | None = None
+    """The right class of every item, where items have one."""
+    class_names: Mapping[int, str] = MappingProxyType({})
 
+    @property
+    def whole(self) -> DataSource:
+        """The source itself, or the one that this is a part of."""
+        return self
+
+    @abstractmethod
     def load(self, index: int) -> Any:
         """Read one item."""
 
+    @abstractmethod
     def prepare(self, loaded: Any) -> Arrays:
-        """Give the item as the inputs take it, in float32, without the batch."""
+        """Make the item ready for the inputs, in float32, without the batch."""
+
+    def picture(self, index: int) -> NDArray[np.uint8] | None:
+        """Draw one item, where it is something to look at."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,13 +166,13 @@ class Task(Protocol):
 
     FLAGS: tuple[Flag, ...]
 
-    def open_source(self, settings: Settings, tensors: Tensors) -> Source:
+    def open_source(self, settings: Settings, tensors: Tensors) -> DataSource:
         """Find the data; ``settings["data"]`` says where."""
 
     def decode(self, outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
         """Make predictions of the outputs of one batch, one row per item."""
 
     def judge(
-        self, source: Source, models: Sequence[Predicted], settings: Settings, *, folder: Path
+        self, source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
     ) -> Judgement:
         """Score all models against the truth and draw the worst cases into the folder."""

@@ -1,0 +1,15 @@
+"""What the file of an executor offers; ``EXECUTORS`` holds every one to it when it is loaded."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from trtbench.executors._request import Executor, Settings
+
+
+class ExecutorModule(Protocol):
+    """The module of an executor."""
+
+    def open_executor(self, settings: Settings) -> Executor:
+        """Open it as the user says."""
+        ...

@@ -1,0 +1,59 @@
+"""What the file of a runtime offers; ``RUNTIMES`` holds every one to it when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from trtbench.domain.job import BenchOutcome, Stage
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import ModelFormat, RunSpec
+from trtbench.domain.spec import Protocol as QueryProtocol
+from trtbench.runtimes._session import Session
+
+
+class Runtime(Protocol):
+    """The module of a runtime. What has a value here may be left out."""
+
+    FORMATS: tuple[ModelFormat, ...]
+    """Formats of models it executes."""
+    OPTIONS: Mapping[str, str] = {}
+    """What ``--opt key=value`` may set, with a line of help each."""
+    CHOSEN_FOR: Mapping[ModelFormat, int] = {}
+    """Formats it is chosen for when nobody says: the usable runtime of the lowest number."""
+    FLAVOUR: str = ""
+    """The kind of engine it alone executes, as the engine's first bytes tell; empty is any."""
+    DEFAULT_PROTOCOL: QueryProtocol = "serve"
+    DEFAULT_PROFILE: bool = False
+    """Whether it times layers unless told not to."""
+    TIMES_LAYERS: bool = True
+    """Whether it can time layers at all."""
+    TAKES_PRECISION: bool = True
+    """Whether it executes a model in the precision asked for; else the file decides."""
+    TAKES_ARGUMENTS: bool = False
+    """Whether arguments after ``--`` are handed on."""
+    EXECUTES_ENGINES: bool = False
+    """Whether what it runs is an engine, whatever file it was given."""
+    NAMES_DEVICE: bool = True
+    """Whether the facts of a run tell which device it took."""
+    open_session: Callable[[RunSpec], Session] | None = None
+    """Load a model in the worker's own process; programs cannot."""
+    command_lines: Callable[[RunSpec], list[str]] | None = None
+    """Write what a program would be started with, for ``--dry-run``."""
+
+    def available(self) -> str | None:
+        """Tell in a few words why it does not work here; ``None`` when it does."""
+
+    def fix(self) -> str | None:
+        """Tell what to type to get it."""
+
+    def device(self, spec: RunSpec) -> str:
+        """Name what is locked while it measures: ``cpu`` or ``cuda:0``."""
+        ...
+
+    def bench(
+        self, spec: RunSpec, *, folder: Path, stage: Stage
+    ) -> tuple[BenchOutcome, IterationTimes]:
+        """Measure one launch; files of its own go into the folder."""
+        ...
