@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from evil_models import model_with_weights_at
-from trtbench.workflows.bench import Conduct
-from trtbench.workflows.config import Config
-from trtbench.workflows.elsewhere import request_from_spec
-from trtbench.workflows.spec import run_spec
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.measure.remote import request_from_spec
+from trtbench.workflows.request.spec import run_spec
 
 from trtbench.build.onnx_file import external_files, load_onnx
 from trtbench.domain.spec import ModelRef, RunSpec
@@ -140,7 +140,7 @@ def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Pat
         (["remove", str(home)], b""),
     ):
         done = subprocess.run(
-            [sys.executable, "-m", "trtbench.executors._far", *words],
+            [sys.executable, "-m", "trtbench.executors._ssh_services", *words],
             input=data, cwd=here, capture_output=True, timeout=60, check=False,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
