@@ -10,6 +10,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
@@ -22,6 +23,43 @@ T = TypeVar("T")
 
 CONTRACT = "contract"
 """The module of a folder that says what its plug-ins offer; it is none itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignPlugIn:
+    """A plug-in that another installed package brings."""
+
+    noun: str
+    name: str
+    value: str
+    package: str
+    version: str
+    folder: str
+
+
+def foreign_plug_ins() -> list[ForeignPlugIn]:
+    """List the plug-ins of all kinds that other packages bring, without importing any."""
+    from importlib import metadata
+
+    found = []
+    for distribution in metadata.distributions():
+        for entry in distribution.entry_points:
+            if entry.group.startswith(_GROUPS):
+                found.append(
+                    ForeignPlugIn(
+                        noun=entry.group.rpartition(".")[2].removesuffix("s"),
+                        name=entry.name,
+                        value=entry.value,
+                        package=distribution.metadata["Name"] or "an unnamed package",
+                        version=distribution.version,
+                        folder=str(distribution.locate_file("")),
+                    )
+                )
+    return sorted(found, key=lambda each: (each.noun, each.name, each.package))
+
+
+_GROUPS = "trtbench."
+"""How the name of every group of entry points begins that adds to this package."""
 
 
 class Registry(Generic[T]):

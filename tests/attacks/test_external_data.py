@@ -13,10 +13,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from evil_models import model_with_weights_at
-from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import Config
-from trtbench.workflows.measure.remote import request_from_spec
-from trtbench.workflows.request.spec import run_spec
 
 from trtbench.build.onnx_file import external_files, load_onnx
 from trtbench.domain.spec import ModelRef, RunSpec
@@ -30,6 +26,10 @@ from trtbench.executors._parcel import (
     parcel_from_request,
     place_parcel,
 )
+from trtbench.workflows.measure.remote import request_from_spec
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import run_spec
 
 SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 OUTSIDE = ["../secret/id_rsa", "{secret}/id_rsa", "door/id_rsa", "key", "w/../../secret/id_rsa"]

@@ -80,8 +80,9 @@ def command(**flags: Any) -> None:
       trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
       trtbench bench model.onnx --executor ssh --hosts hosts.toml --need gpu=Orin
     """
+    from trtbench.cli._settings import load_config
     from trtbench.workflows.measure.bench import run_bench
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=flags["store"])
     spec = spec_from_flags(flags, config)

@@ -153,9 +153,9 @@ def command(**flags: Any) -> None:
 
 
 def _spec(flags: dict[str, Any]) -> tuple[BuildSpec, Any]:
+    from trtbench.cli._settings import load_config
     from trtbench.units import bytes_from_text
     from trtbench.workflows.make.build import build_spec
-    from trtbench.workflows.request.config import load_config
 
     config = load_config()
     spec = build_spec(

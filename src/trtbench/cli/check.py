@@ -105,10 +105,11 @@ def command(reference: str, candidates: tuple[str, ...], **flags: Any) -> None:
     """
     from trtbench.analysis.check_rules import rule_from_text
     from trtbench.cli._screen import Talk, say
+    from trtbench.cli._settings import load_config
     from trtbench.workflows.check.check import run_check
     from trtbench.workflows.check.check_files import join_checks, write_check
     from trtbench.workflows.measure.failure import refuse_failed
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=flags["store"])
     rules = [rule_from_text(text) for text in flags["rules"]]

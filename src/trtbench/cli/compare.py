@@ -55,8 +55,9 @@ def command(baseline: str, candidates: tuple[str, ...], **flags: Any) -> None:
       trtbench compare --selftest model.onnx
     """
     from trtbench.cli._screen import Talk
+    from trtbench.cli._settings import load_config
     from trtbench.workflows.compare.compare import compare, selftest
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=flags["store"])
     store = open_store(config)

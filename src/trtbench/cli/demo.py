@@ -35,9 +35,10 @@ def command(output: Path, as_json: bool) -> None:
       trtbench demo -o /tmp/first-look
     """
     from trtbench.cli._screen import Talk, say
+    from trtbench.cli._settings import load_config
     from trtbench.workflows.demo import run_demo
     from trtbench.workflows.request.conduct import Conduct
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=str(output.absolute() / "store"))
     command_line = shlex.join(["trtbench", *sys.argv[1:]])

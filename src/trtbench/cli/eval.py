@@ -46,11 +46,12 @@ def command(models: tuple[str, ...], **flags: Any) -> None:
       trtbench eval stgcn.onnx --task classification --data skeletons.npz
     """
     from trtbench.cli._screen import Talk, say
+    from trtbench.cli._settings import load_config
     from trtbench.units import fraction_from_text
     from trtbench.workflows.check.evaluate import Asked, run_evaluation
     from trtbench.workflows.check.evaluate_files import join, write_evaluation
     from trtbench.workflows.measure.failure import refuse_failed
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=flags["store"])
     store = open_store(config)

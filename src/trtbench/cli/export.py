@@ -63,9 +63,9 @@ def command(**flags: Any) -> None:
       trtbench export weights.pt --factory mymodels:make --input-shape -1 3 224 224
       trtbench export yolov8n-pose.pt --trust --python ~/envs/torch/bin/python
     """
+    from trtbench.cli._settings import load_config
     from trtbench.workflows.make.export import export_spec, input_shapes, run_export
     from trtbench.workflows.request.choice import first_choice
-    from trtbench.workflows.request.config import load_config
 
     spec = export_spec(
         flags["source"],

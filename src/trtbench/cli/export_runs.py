@@ -56,7 +56,8 @@ def command(
       trtbench export-runs --to mlflow -o sqlite:///mlflow.db last
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.cli._settings import load_config
+    from trtbench.workflows.request.config import open_store
     from trtbench.workflows.stored.export import export_runs
     from trtbench.workflows.stored.runs import list_runs
 

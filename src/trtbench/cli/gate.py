@@ -64,6 +64,7 @@ def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
     """
     from trtbench.analysis.gate import rule_from_text, slowdown_rule
     from trtbench.cli._screen import Talk
+    from trtbench.cli._settings import load_config
     from trtbench.cli.compare import asked_from_flags, pair_conduct
     from trtbench.units import fraction_from_text, seconds_from_text
     from trtbench.workflows.compare.gate import (
@@ -72,7 +73,7 @@ def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
         rules_from_file,
         write_gate_files,
     )
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.config import open_store
 
     rules = [rule_from_text(text) for text in flags["metrics"]]
     if flags["max_slowdown"]:

@@ -50,8 +50,9 @@ def command(model: str | None, **flags: Any) -> None:
       trtbench gate model.onnx --baseline best --max-slowdown 3%
     """
     from trtbench.cli._screen import say
+    from trtbench.cli._settings import load_config
     from trtbench.domain.codec import json_from_value
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.config import open_store
     from trtbench.workflows.stored.history import History, read_history, write_history
 
     store = open_store(load_config(store=flags["store"]))

@@ -63,10 +63,11 @@ def command(context: click.Context, /, **flags: Any) -> None:
       trtbench import old-run/ --dry-run
     """
     from trtbench.cli._screen import Talk, say
+    from trtbench.cli._settings import load_config
     from trtbench.store.place import is_url
     from trtbench.units import seconds_from_text
     from trtbench.workflows.importing.run import import_artefacts
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.config import open_store
 
     warmup = flags["warmup"]
     warmup_s = seconds_from_text(warmup) if warmup else None

@@ -47,8 +47,9 @@ def command(**flags: Any) -> None:
       trtbench inspect graph.json --onnx model.onnx --layers
       trtbench inspect model.onnx --csv > nodes.csv
     """
+    from trtbench.cli._settings import load_config
     from trtbench.workflows.look.inspect import inspect
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.config import open_store
 
     if flags["as_csv"] and flags["as_json"]:
         raise UsageError("--csv and --json cannot be had at once")

@@ -45,8 +45,9 @@ def command(**flags: Any) -> None:
       trtbench profile model.engine --top 10 --csv > layers.csv
       trtbench profile last --json
     """
+    from trtbench.cli._settings import load_config
     from trtbench.workflows.measure.profile import is_model_file, profile_model, stored_profile
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=flags["store"])
     if not is_model_file(flags["model"]) and not _looks_like_file(flags["model"]):

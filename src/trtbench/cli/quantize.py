@@ -121,8 +121,8 @@ def command(**flags: Any) -> None:
       trtbench quantize model.onnx --precision int8 --calibration photos/ --task classification
       trtbench quantize model.onnx --precision fp8 --calibration data.npz --python PATH
     """
+    from trtbench.cli._settings import load_config
     from trtbench.workflows.make.quantize import quant_spec, run_quantize
-    from trtbench.workflows.request.config import load_config
 
     calibrated = flags["precision"] in ("int8", "fp8")
     spec = quant_spec(

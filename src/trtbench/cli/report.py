@@ -44,7 +44,8 @@ def command(
       trtbench report last --brief -o comment
     """
     from trtbench.cli._screen import say
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.cli._settings import load_config
+    from trtbench.workflows.request.config import open_store
     from trtbench.workflows.stored.report import FORMATS, load_runs, write_report
 
     opened = open_store(load_config(store=store))

@@ -145,7 +145,8 @@ def reindex(context: click.Context, folders: tuple[Path, ...]) -> None:
 
 
 def _store(folder: str | None) -> Store:
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.cli._settings import load_config
+    from trtbench.workflows.request.config import open_store
 
     return open_store(load_config(store=folder))
 

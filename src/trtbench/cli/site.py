@@ -27,7 +27,8 @@ def command(output: Path, title: str, store: str | None) -> None:
       trtbench site -o public --title "Vision models"
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.cli._settings import load_config
+    from trtbench.workflows.request.config import open_store
     from trtbench.workflows.request.progress import Event
     from trtbench.workflows.stored.site import write_site
 

@@ -90,7 +90,8 @@ def command(context: click.Context, /, models: tuple[str, ...], **flags: Any) ->
       trtbench sweep --resume sweeps/resnet18-20261115-120000
       trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
     """
-    from trtbench.workflows.request.config import load_config, open_store
+    from trtbench.cli._settings import load_config
+    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=flags["store"])
     if flags["resume"] is not None:

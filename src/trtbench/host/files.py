@@ -1,8 +1,19 @@
-"""Small text files of the machine, read without ever failing."""
+"""Small text files of the machine, read without ever failing; and files written whole."""
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that others see all of it or nothing."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(3)}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def text_of(path: Path) -> str | None:

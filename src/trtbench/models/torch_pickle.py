@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pickletools
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Literal
 
 ArchiveKind = Literal["ExportedProgram", "TorchScript", "pickle", "unknown"]
+
+_MOST_BYTES = 1 << 26
+"""The part of a file that names code is small; tensors are not looked at."""
+
+DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError, EOFError)
+"""What zipfile raises on archives that are damaged, encrypted or packed in an unknown way."""
 
 _PLAIN = {"torch", "collections", "numpy", "builtins", "__builtin__"}
 """Packages that weights alone may name."""
@@ -18,7 +25,7 @@ def archive_kind(path: Path) -> ArchiveKind:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, OSError):
+    except DAMAGE:
         with open(path, "rb") as file:
             return "pickle" if file.read(2)[:1] == b"\x80" else "unknown"
     inner = [name.partition("/")[2] for name in names]
@@ -50,6 +57,11 @@ def modules_named(path: Path) -> set[str]:
 def _pickles(path: Path) -> list[bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
-            return [archive.read(name) for name in archive.namelist() if name.endswith(".pkl")]
-    except (zipfile.BadZipFile, OSError):
-        return [path.read_bytes()]
+            return [
+                archive.read(member)
+                for member in archive.infolist()
+                if member.filename.endswith((".pkl", ".pt")) and member.file_size <= _MOST_BYTES
+            ]
+    except DAMAGE:
+        with open(path, "rb") as file:
+            return [file.read(_MOST_BYTES)]

@@ -152,6 +152,8 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: Any) -> Source:
     kind = archive_kind(path)
     digest = sha256_of(path)
     if kind == "ExportedProgram":
+        # torch.export.load takes constants and examples that are pickles, and runs what they name.
+        _demand_trust(spec, path.name, modules_named(path), what="an exported program")
         program = torch.export.load(str(path))
         return Source(kind=kind, model=program.module(), program=program, sha256=digest)
     if kind == "TorchScript":
@@ -189,11 +191,13 @@ def _pickled(path: Path, spec: ExportSpec, torch: Any, digest: str) -> Source:
     return Source(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
 
 
-def _demand_trust(spec: ExportSpec, name: str, named: set[str]) -> None:
+def _demand_trust(
+    spec: ExportSpec, name: str, named: set[str], *, what: str = "a pickle"
+) -> None:
     if spec.trust:
         return
     raise UsageError(
-        f"{name} is a pickle: loading it can run any code",
+        f"{name} is {what}: loading it can run any code",
         facts={"it names": ", ".join(sorted(named)) or "nothing that can be told"},
         fix="--trust, if you know where it comes from; or save a state dict and give --factory",
     )

@@ -81,6 +81,7 @@ def diagnose(*, config: Configured | None = None) -> Diagnosis:
         WORKING: [_runtime(name, settings=settings) for name in RUNTIMES.names()],
         "GPU and driver": _gpus(gpus),
         "tools": [_trtexec()],
+        "code of other packages": _plug_ins(),
         "store": _store(settings),
         "configuration": [problem] if problem else _settings(config),
     }
@@ -190,6 +191,15 @@ def _trtexec() -> Check:
         detail=f"not on {looked}",
         fix="sudo apt install libnvinfer-bin, or put trtexec on PATH",
     )
+
+
+def _plug_ins() -> Iterable[Check]:
+    """List who adds code to this program: it is run when it is asked for by name."""
+    from trtbench.registry import foreign_plug_ins
+
+    for found in foreign_plug_ins():
+        detail = f"{found.value}, of {found.package} {found.version} in {found.folder}"
+        yield Check(name=f"{found.noun} {found.name}", status="info", detail=detail)
 
 
 def _store(settings: dict[str, str]) -> Iterable[Check]:

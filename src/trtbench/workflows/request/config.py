@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from trtbench.boundary import read_text
 from trtbench.domain.spec import Value
 from trtbench.errors import UsageError, near_miss
 from trtbench.store.place import is_url, without_password
+from trtbench.workflows.request.trust import first_shown, refuse_strangers, user_config_folder
 
 if TYPE_CHECKING:
     from trtbench.store.store import Store
@@ -65,6 +67,8 @@ class Config(Value, frozen=True, kw_only=True):
     defaults: Defaults = Defaults()
     origins: dict[str, str] = {}
     """Where each setting came from: ``default``, a file, or an environment variable."""
+    news: tuple[str, ...] = ()
+    """What a project's file steers and this user has not been shown before."""
 
     def python_for(self, runtime: str) -> str | None:
         settings = self.runtimes.get(runtime)
@@ -94,8 +98,10 @@ def load_config(*, folder: Path | None = None, store: str | None = None) -> Conf
     """Read the user's file, then the project's, then the environment, then the flag."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    news: list[str] = []
     for path in _files(folder or Path.cwd()):
         content = _read(path)
+        news += _news(path, content)
         for key, value in _flat(content).items():
             merged[key] = _placed(key, value, path.parent)
             origins[key] = str(path)
@@ -109,7 +115,7 @@ def load_config(*, folder: Path | None = None, store: str | None = None) -> Conf
         merged["store"], origins["store"] = store, "flag"
     if "store" not in merged:
         merged["store"], origins["store"] = str(_default_store()), "default"
-    return _config(merged, origins)
+    return msgspec.structs.replace(_config(merged, origins), news=tuple(news))
 
 
 def user_data_folder() -> Path:
@@ -119,8 +125,7 @@ def user_data_folder() -> Path:
 
 
 def user_config_file() -> Path:
-    base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "trtbench" / "config.toml"
+    return user_config_folder() / "config.toml"
 
 
 def _default_store() -> Path:
@@ -153,8 +158,9 @@ def _read(path: Path) -> ConfigFile:
         import tomllib
     else:
         import tomli as tomllib
+    refuse_strangers(path)
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
+        raw = tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as problem:
         raise UsageError(
             f"{path} cannot be read",
@@ -165,6 +171,20 @@ def _read(path: Path) -> ConfigFile:
         return msgspec.convert(raw, type=ConfigFile)
     except msgspec.ValidationError as problem:
         raise _invalid(path, str(problem)) from None
+
+
+def _news(path: Path, content: ConfigFile) -> list[str]:
+    """Say once what a project's file steers: interpreters, and where runs go."""
+    if path.name != PROJECT_FILE:
+        return []
+    steering = {
+        key: without_password(str(_placed(key, value, path.parent)))
+        for key, value in _flat(content).items()
+        if key in _PLACES or key.endswith((".python", ".options.binary"))
+    }
+    if not first_shown(path, steering):
+        return []
+    return [f"{path} sets {key} to {value}" for key, value in steering.items()]
 
 
 def _invalid(path: Path, reason: str) -> UsageError:

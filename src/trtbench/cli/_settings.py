@@ -1,0 +1,20 @@
+"""Settings for a command; what a project's file steers is shown the first time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trtbench.workflows.request.config import Config
+
+
+def load_config(*, folder: Path | None = None, store: str | None = None) -> Config:
+    """Read the settings as ``workflows.request.config`` does, and say what is new in them."""
+    from trtbench.cli._screen import say
+    from trtbench.workflows.request import config
+
+    found = config.load_config(folder=folder, store=store)
+    for line in found.news:
+        say(f"{line} (said once)")
+    return found
