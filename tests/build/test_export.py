@@ -358,11 +358,13 @@ def test_torchscript_and_exported_programs(world: Path) -> None:
     )
     shapes = input_shapes(["-1x3x8x8"])
     assert made("script.pt", inputs=shapes).exporter == "legacy"
-    program = made("p.pt2")
+    with pytest.raises(UsageError, match="can run any code"):
+        made("p.pt2")
+    program = made("p.pt2", trust=True)
     assert (program.exporter, program.method) == ("dynamo", "ExportedProgram")
     assert program.difference[0].close == 1.0
     with pytest.raises(UsageError, match="--input-shape cannot change"):
-        made("p.pt2", inputs=shapes)
+        made("p.pt2", inputs=shapes, trust=True)
 
 
 @needs_torch

@@ -54,7 +54,7 @@ def command(**flags: Any) -> None:
     """Export SOURCE to ONNX, check it, and compare it with PyTorch.
 
     SOURCE is torchvision:NAME, timm:NAME, ultralytics:NAME, or a file: a state dict (with
-    --factory), TorchScript, an ExportedProgram, or a pickled module (with --trust).
+    --factory), TorchScript, and, with --trust, an ExportedProgram or a pickled module.
 
     \b
     Examples:

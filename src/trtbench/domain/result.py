@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from msgspec import structs
 
+from trtbench import boundary
 from trtbench.domain.samples import (
     EngineGraph,
     IterationTimes,
@@ -213,6 +215,25 @@ def precision_of(record: Record) -> str | None:
         return record.spec.precision
     fact = record.conditions.get("precision") if isinstance(record, RunRecord) else None
     return str(fact.value) if fact and fact.value is not None else None
+
+
+def without_secrets(record: Record) -> Record:
+    """Hide passwords, tokens and credentials in what a record tells of commands and options."""
+    spec, environment = record.spec, record.environment
+    spec = structs.replace(
+        spec,
+        options=boundary.mask_values(spec.options),
+        extra_args=tuple(boundary.mask_words(spec.extra_args)),
+    )
+    if environment.command is not None:
+        environment = structs.replace(environment, command=boundary.mask(environment.command))
+    if isinstance(record, RunRecord):
+        reported = {
+            name: boundary.mask(value) if isinstance(value, str) else value
+            for name, value in record.reported.items()
+        }
+        return structs.replace(record, spec=spec, environment=environment, reported=reported)
+    return structs.replace(record, spec=spec, environment=environment)
 
 
 def gpu_number(record: Record) -> int:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trtbench.boundary import mask_words
 from trtbench.errors import UnavailableError
 from trtbench.host.process import Exit, run_process
 from trtbench.host.tools import TRTEXEC_FOLDERS, find_trtexec
@@ -81,7 +82,7 @@ def run_logged(
     ``on_text`` is told what the program has written since the last look.
     """
     with open(log, "a", encoding="utf-8") as file:
-        file.write(f"# run by trtbench:\n{shlex.join(command)}\n")
+        file.write(f"# run by trtbench:\n{shlex.join(mask_words(command))}\n")
     seen = [log.stat().st_size]
 
     def look() -> None:

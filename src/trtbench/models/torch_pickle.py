@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import pickletools
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -56,12 +59,20 @@ def modules_named(path: Path) -> set[str]:
 
 def _pickles(path: Path) -> list[bytes]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            return [
-                archive.read(member)
-                for member in archive.infolist()
-                if member.filename.endswith((".pkl", ".pt")) and member.file_size <= _MOST_BYTES
-            ]
+        return list(_packed(path))
     except DAMAGE:
         with open(path, "rb") as file:
             return [file.read(_MOST_BYTES)]
+
+
+def _packed(source: Path | io.BytesIO) -> Iterator[bytes]:
+    """Give the pickles of an archive, and of the archives in it."""
+    with zipfile.ZipFile(source) as archive:
+        for member in archive.infolist():
+            if member.file_size > _MOST_BYTES:
+                continue
+            if member.filename.endswith(".pkl"):
+                yield archive.read(member)
+            elif member.filename.endswith(".pt") and isinstance(source, Path):
+                with contextlib.suppress(*DAMAGE):
+                    yield from _packed(io.BytesIO(archive.read(member)))

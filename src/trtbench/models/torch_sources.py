@@ -191,9 +191,7 @@ def _pickled(path: Path, spec: ExportSpec, torch: Any, digest: str) -> Source:
     return Source(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
 
 
-def _demand_trust(
-    spec: ExportSpec, name: str, named: set[str], *, what: str = "a pickle"
-) -> None:
+def _demand_trust(spec: ExportSpec, name: str, named: set[str], *, what: str = "a pickle") -> None:
     if spec.trust:
         return
     raise UsageError(

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from trtbench.domain.codec import json_from_value, record_from_json, value_from_json
-from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scores
+from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scores, without_secrets
 from trtbench.domain.samples import (
     EngineGraph,
     IterationTimes,
@@ -118,7 +118,7 @@ def write_record(folder: Path, record: Record) -> None:
     path = folder / RECORD
     temporary = folder / f".{RECORD}.{secrets.token_hex(3)}"
     try:
-        temporary.write_bytes(json_from_value(record))
+        temporary.write_bytes(json_from_value(without_secrets(record)))
         temporary.replace(path)
     except OSError as problem:
         temporary.unlink(missing_ok=True)

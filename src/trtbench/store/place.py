@@ -6,8 +6,9 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
+from trtbench.boundary import mask
 from trtbench.errors import UsageError
 
 INDEX = "index.sqlite"
@@ -69,11 +70,7 @@ def place_from_text(store: str, *, runs: str | None = None, home: Path | None = 
 
 def without_password(url: str) -> str:
     """Write a URL so that it can be shown."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    user = f"{parts.username}:***@" if parts.username else "***@"
-    return urlunsplit(parts._replace(netloc=user + parts.netloc.rpartition("@")[2]))
+    return mask(url)
 
 
 def _index(store: str) -> tuple[str, Path | None]:

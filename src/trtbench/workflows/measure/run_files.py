@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from trtbench.domain.result import Run
+from trtbench.domain.result import Run, without_secrets
 from trtbench.errors import write_error
 from trtbench.report.toolkit_files import data_files
 from trtbench.report.torch_files import torch_files
@@ -13,6 +14,7 @@ from trtbench.report.trtexec_files import times_json
 
 def write_run_files(run: Run, folder: Path) -> None:
     """Write what can be written from the samples alone; a file that is there already stays."""
+    run = replace(run, record=without_secrets(run.record))
     contents = {"times.json": times_json(run.times), **data_files(run), **torch_files(run)}
     for name, content in contents.items():
         path = folder / name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trtbench.boundary import clean_line, mask
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError
 from trtbench.executors import Executor, Needs
@@ -32,7 +33,7 @@ class Conduct:
     memory_bytes: int | None = None
     wait: bool = True
     command: str | None = None
-    """The command line, for the record."""
+    """The command line, for the record; secrets in it are hidden from here on."""
     tags: tuple[str, ...] = ()
     output: Path | None = None
     run_id: str | None = None
@@ -44,6 +45,8 @@ class Conduct:
     listen: Listener = field(default=silent)
 
     def __post_init__(self) -> None:
+        if self.command is not None:
+            object.__setattr__(self, "command", clean_line(mask(self.command)))
         if self.timeout_s is not None and self.timeout_s <= 0:
             raise UsageError("a timeout of 0 s lets nothing be measured", fix="--timeout 10min")
         if self.memory_bytes is not None and self.memory_bytes < LEAST_MEMORY_BYTES:

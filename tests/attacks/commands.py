@@ -1,0 +1,50 @@
+"""The command line in a process of its own, as a user types it."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def trtbench(
+    *words: object, folder: Path | None = None, text: bool = True, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run one command to its end."""
+    named = [os.fspath(word) if isinstance(word, Path) else str(word) for word in words]
+    return subprocess.run(
+        [sys.executable, "-m", "trtbench", *named],
+        capture_output=True, text=text, timeout=180, check=False, cwd=folder,
+        errors="surrogateescape" if text else None,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables},
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left on the screen."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def typed(*words: object) -> Done:
+    """Run one command in this process, which takes a tenth of the time."""
+    from trtbench import cli
+
+    named = [os.fspath(word) if isinstance(word, Path) else str(word) for word in words]
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["trtbench", *named]
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            status = cli.run(named)
+    except SystemExit as end:
+        status = int(end.code or 0)
+    finally:
+        sys.argv = before
+    return Done(status, out.getvalue(), err.getvalue())

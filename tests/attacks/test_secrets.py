@@ -1,0 +1,128 @@
+"""Secrets are planted wherever a user may write one; then every file and screen is searched."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import typed
+
+import models
+
+SECRETS = ("hunter2-in-the-url", "hunter2-in-a-flag", "hunter2-in-an-option", "hunter2-in-the-file")
+QUICK = ("--batch", "1", "--duration", "20ms", "--warmup", "1ms", "--no-until-steady")
+
+
+def leaks(folder: Path) -> list[str]:
+    """Files whose name or content, archives unpacked, has a planted secret."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            texts = [str(path).encode(), *_contents(path)]
+            found += [f"{path}: {s}" for s in SECRETS if any(s.encode() in t for t in texts)]
+    return found
+
+
+def _contents(path: Path) -> Iterator[bytes]:
+    yield path.read_bytes()
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            yield from (archive.read(name) for name in archive.namelist())
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "TRTBENCH_LOCKS"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.delenv("TRTBENCH_STORE", raising=False)
+    models.tiny_model(tmp_path / "m.onnx")
+    models.tiny_model(tmp_path / "n.onnx")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_no_secret_reaches_the_store_a_document_or_a_screen(world: Path) -> None:
+    # A file:// URL takes credentials as any URL does, and needs no server.
+    store = f"file://bench:{SECRETS[0]}@localhost{world / 'store'}"
+    said = []
+
+    def run(*words: object, status: int = 0) -> None:
+        done = typed(*words)
+        assert done.returncode == status, done.stderr
+        said.append(done.stdout + done.stderr)
+
+    place = ("--store", store)
+    run("bench", "m.onnx", *QUICK, *place, "--tag", "a")
+    run("bench", "m.onnx", *QUICK, *place, "-o", world / "out")
+    run("compare", "m.onnx", "n.onnx", "--batch", "1", "--launches", "2", "--pairs", "20", *place)
+    run("bench", "m.onnx", *QUICK, *place, "--opt", f"api_key={SECRETS[2]}", status=2)
+    run(
+        "sweep",
+        "m.onnx",
+        "--batch",
+        "1,2",
+        *place,
+        "-o",
+        world / "sweep",
+        "--axis",
+        "duration=20ms",
+    )
+    run("runs", *place)
+    run("runs", "show", "last", *place, "--json")
+    run("report", "last", *place, "-o", world / "report")
+    run("site", *place, "-o", world / "site")
+    run("bench", "m.onnx", "--store", f"nosuch://bench:{SECRETS[0]}@host/x", status=2)
+    (world / "trtbench.toml").write_text(f"store = 'postgresql://b:{SECRETS[3]}@127.0.0.1:1/x'\n")
+    run("doctor")
+    run("runs", status=1 if _has_psycopg() else 4)
+    (world / "trtbench.toml").unlink()
+    assert leaks(world) == []
+    assert not [secret for secret in SECRETS for text in said if secret in text]
+    with sqlite3.connect(world / "store" / "index.sqlite") as index:
+        dumped = "\n".join(index.iterdump())
+    assert "m.onnx" in dumped
+    assert "hunter2" not in dumped
+    assert "file://bench:***@localhost" in (world / "out" / "run.json").read_text()
+
+
+def _has_psycopg() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("psycopg") is not None
+
+
+def test_a_run_that_fails_keeps_no_secret_either(world: Path) -> None:
+    (world / "broken.onnx").write_bytes(os.urandom(2000))
+    store = f"file://bench:{SECRETS[0]}@localhost{world / 'store'}"
+    done = typed("bench", "broken.onnx", *QUICK, "--store", store)
+    assert done.returncode != 0
+    assert leaks(world) == []
+
+
+def test_secrets_in_options_and_commands_of_a_program_are_masked_in_the_record(
+    tmp_path: Path,
+) -> None:
+    from trtbench.domain.result import Environment, FailedRun, without_secrets
+    from trtbench.domain.spec import ModelRef, RunSpec
+
+    record = FailedRun(
+        id="r",
+        created="2026-01-01T00:00:00+00:00",
+        spec=RunSpec(
+            model=ModelRef(path="m.onnx", format="onnx"),
+            runtime="trtexec",
+            options={"api_key": SECRETS[2], "binary": "/usr/bin/trtexec"},
+            extra_args=("--token", SECRETS[1], f"--x=http://u:{SECRETS[0]}@h"),
+        ),
+        environment=Environment(host="h", os="o", command=f"trtbench --password {SECRETS[1]}"),
+        stage="x",
+        reason="y",
+    )
+    text = repr(without_secrets(record))
+    assert "hunter2" not in text
+    assert "/usr/bin/trtexec" in text

@@ -1,0 +1,114 @@
+"""A trtbench.toml of another user in a parent folder; nothing in it is run or used."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trtbench.errors import InputError, UsageError
+from trtbench.workflows.request.config import load_config
+from trtbench.workflows.request.trust import trust_settings, trusted_settings
+
+STRANGER = 12345
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of a stranger above the one we work in, with an interpreter that leaves a trace."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("TRTBENCH_STORE", raising=False)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    shared = tmp_path / "shared"
+    (shared / "mine").mkdir(parents=True)
+    python = shared / "python"
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path / 'owned'}\n")
+    python.chmod(0o755)
+    (shared / "trtbench.toml").write_text(f"[runtimes.onnxruntime]\npython = '{python}'\n")
+    monkeypatch.chdir(shared / "mine")
+    return shared
+
+
+def make_strange(trap: Path, how: str) -> None:
+    if how == "writable":
+        (trap / "trtbench.toml").chmod(0o666)
+    elif how == "folder":
+        trap.chmod(0o777)
+    elif os.getuid() != 0:
+        pytest.skip("only root can give files away")
+    else:
+        os.chown(trap / "trtbench.toml", STRANGER, STRANGER)
+
+
+def trtbench(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "trtbench", *words],
+        capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["owner", "writable", "folder"])
+def test_settings_of_others_are_refused_until_they_are_trusted(trap: Path, how: str) -> None:
+    make_strange(trap, how)
+    with pytest.raises(UsageError, match="not yours") as found:
+        load_config()
+    assert found.value.fix is not None
+    assert found.value.fix.startswith(f"trtbench trust {trap / 'trtbench.toml'}")
+    assert trust_settings(trap) == trap / "trtbench.toml"
+    assert load_config().python_for("onnxruntime") == str(trap / "python")
+    assert stat.S_IMODE((trap.parent / "config" / "trtbench").stat().st_mode) == 0o700
+
+
+def test_doctor_alone_does_not_run_the_interpreter_of_a_stranger(trap: Path) -> None:
+    make_strange(trap, "writable")
+    done = trtbench("doctor")
+    assert "not yours" in done.stdout
+    assert "trtbench trust" in done.stdout
+    assert not (trap.parent / "owned").exists()
+
+
+def test_trusting_is_listed_and_taken_back(trap: Path) -> None:
+    make_strange(trap, "writable")
+    assert trtbench("trust", str(trap)).returncode == 0
+    assert trtbench("trust").stdout.strip() == str(trap / "trtbench.toml")
+    assert trtbench("runs").returncode == 0
+    assert "no longer" in trtbench("trust", "--remove", str(trap)).stdout
+    refused = trtbench("runs")
+    assert refused.returncode == 2
+    assert "not yours" in refused.stderr
+
+
+def test_a_list_of_trust_that_everyone_can_write_counts_for_nothing(trap: Path) -> None:
+    make_strange(trap, "writable")
+    trust_settings(trap)
+    (trap.parent / "config" / "trtbench" / "trusted.json").chmod(0o666)
+    assert trusted_settings() == ()
+    with pytest.raises(UsageError, match="not yours"):
+        load_config()
+
+
+def test_nothing_to_trust_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no settings"):
+        trust_settings(tmp_path)
+
+
+def test_what_a_project_steers_is_shown_the_first_time_and_when_it_changes(trap: Path) -> None:
+    assert load_config().news == (
+        f"{trap / 'trtbench.toml'} sets runtimes.onnxruntime.python to {trap / 'python'}",
+    )
+    assert load_config().news == ()
+    (trap / "trtbench.toml").write_text("store = 'postgresql://me:hunter2@db/x'\n")
+    (news,) = load_config().news
+    assert "store to postgresql://me:***@db/x" in news
+    assert load_config().news == ()
+
+
+def test_a_pipe_for_settings_is_refused_and_not_waited_for(trap: Path) -> None:
+    (trap / "trtbench.toml").unlink()
+    os.mkfifo(trap / "trtbench.toml")
+    assert load_config(store="x").python_for("onnxruntime") is None
