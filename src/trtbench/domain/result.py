@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from msgspec import structs
@@ -209,6 +209,9 @@ class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"
 Record = RunRecord | FailedRun
 
 
+R = TypeVar("R", bound=RunRecord | FailedRun)
+
+
 def precision_of(record: Record) -> str | None:
     """Give the precision that was asked for or, failing that, the one on record as a condition."""
     if record.spec.precision:
@@ -217,7 +220,7 @@ def precision_of(record: Record) -> str | None:
     return str(fact.value) if fact and fact.value is not None else None
 
 
-def without_secrets(record: Record) -> Record:
+def without_secrets(record: R) -> R:
     """Hide passwords, tokens and credentials in what a record tells of commands and options."""
     spec, environment = record.spec, record.environment
     spec = structs.replace(
@@ -228,7 +231,7 @@ def without_secrets(record: Record) -> Record:
     if environment.command is not None:
         environment = structs.replace(environment, command=boundary.mask(environment.command))
     if isinstance(record, RunRecord):
-        reported = {
+        reported: dict[str, Scalar] = {
             name: boundary.mask(value) if isinstance(value, str) else value
             for name, value in record.reported.items()
         }
