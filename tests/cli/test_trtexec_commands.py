@@ -182,7 +182,7 @@ def test_profile_shows_layers_of_a_model_and_of_a_stored_run(
     assert "2 of 5 layers" in shown
     assert trtbench(["profile", "last", "--json", "--top", "1"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [layer["type"] for layer in document["layers"]] == ["Convolution"]
+    assert [layer["kind"] for layer in document["layers"]] == ["Convolution"]
     assert document["count"] == only_run(tmp_path).layers.count  # type: ignore[union-attr]
     assert trtbench(["profile", "last", "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))

@@ -7,8 +7,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
+from trtbench.analysis.layers.expect import (
+    expectation_from_text,
+    is_expectation,
+    judge,
+    rule_from_expectation,
+)
+from trtbench.analysis.layers.facts import facts_from_run
+from trtbench.analysis.layers.join import join_layers
 from trtbench.analysis.summary import QUANTILES, ColumnSummary, Summary
-from trtbench.domain.result import GateResult, GateRule, Interval, Verdict
+from trtbench.domain.result import GateResult, GateRule, Interval, Run, Verdict
 from trtbench.domain.samples import DURATIONS
 from trtbench.errors import UsageError, near_miss
 from trtbench.units import (
@@ -33,6 +41,8 @@ _RULE = re.compile(r"^\s*([A-Za-z_][\w.]*)\s*(<=|>=|<|>)\s*(.+?)\s*$")
 
 def rule_from_text(text: str) -> GateRule:
     """Read one rule such as ``p99<5ms``, ``gpu.median<=0.2ms`` or ``throughput>=100/s``."""
+    if is_expectation(text):
+        return rule_from_expectation(expectation_from_text(text))
     match = _RULE.match(text)
     if not match:
         raise UsageError(f"{text!r} is not a gate rule", fix=f"write it like {EXAMPLE}")
@@ -61,7 +71,8 @@ def slowdown_rule(limit: float, *, metric: str = "headline") -> GateRule:
 def rules_from_table(table: Mapping[str, Any], *, where: str) -> tuple[GateRule, ...]:
     """Read the expected ranges of a TOML table: ``p99 = "<5ms"``, ``median = ["4ms", "6ms"]``.
 
-    ``max_slowdown = "3%"`` is the rule against a baseline; ``gpu = {p99 = "<5ms"}`` nests.
+    ``max_slowdown = "3%"`` is the rule against a baseline; ``gpu = {p99 = "<5ms"}`` nests;
+    ``expect = ["count(Einsum)>=1"]`` lists what is expected of the layers.
     """
     return tuple(_rules(table, prefix="", where=where))
 
@@ -73,6 +84,9 @@ def _rules(table: Mapping[str, Any], *, prefix: str, where: str) -> Iterator[Gat
             metric = prefix.rstrip(".") or "headline"
             limit = fraction_from_text(str(value))
             yield slowdown_rule(limit, metric=metric)
+        elif key == "expect" and not prefix:
+            texts = value if isinstance(value, list) else [value]
+            yield from (rule_from_expectation(expectation_from_text(str(each))) for each in texts)
         elif isinstance(value, Mapping):
             yield from _rules(value, prefix=f"{name}.", where=where)
         elif isinstance(value, str):
@@ -116,9 +130,25 @@ def evaluate(
     *,
     summary: Summary | None = None,
     verdicts: Mapping[str, Verdict] | None = None,
+    run: Run | None = None,
 ) -> tuple[GateResult, ...]:
-    """Evaluate every rule; ``verdicts`` are by metric, for the rules against a baseline."""
-    return tuple(_evaluate(rule, summary, verdicts or {}) for rule in rules)
+    """Evaluate every rule; ``verdicts`` are by metric, for the rules against a baseline.
+
+    ``run`` is for what is expected of layers.
+    """
+    return tuple(
+        _expected(rule, run)
+        if rule.relation == "expect"
+        else _evaluate(rule, summary, verdicts or {})
+        for rule in rules
+    )
+
+
+def _expected(rule: GateRule, run: Run | None) -> GateResult:
+    if run is None:
+        return _unclear(rule, "nothing was measured")
+    table = join_layers(run.layers, run.graph)
+    return judge(expectation_from_text(rule.text), table, facts_from_run(run))
 
 
 def _evaluate(

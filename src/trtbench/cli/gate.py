@@ -55,6 +55,7 @@ def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
       --max-slowdown 3%             against BASELINE, both measured in turn
       --metric 'p99<5ms'            median, mean, min, max, p50 to p99.9; gpu.p99, host.median
       --metric 'throughput>=100/s'  batches per second; items>=... counts items
+      --metric 'count(MatMul)==0'   of layers: count, share and time of (precision=int8), (Conv)
     \b
     Examples:
       trtbench gate new.onnx --against old.onnx --max-slowdown 3%

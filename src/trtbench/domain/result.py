@@ -380,7 +380,8 @@ class GateRule(Value, frozen=True, kw_only=True):
     metric: str
     """A column, ``throughput``, ``items`` or ``headline``."""
     statistic: str = "median"
-    relation: Literal["<", "<=", ">", ">=", "slowdown"]
+    relation: Literal["<", "<=", ">", ">=", "slowdown", "expect"]
+    """``expect`` is for expressions over layers, which stand in ``text``."""
     limit: float
     """Seconds, per second or a fraction, as the metric has it."""
 

@@ -86,7 +86,7 @@ def _figure(parts: dict[tuple[str, str], float], name: Name, *, timed: bool) -> 
         groups=groups,
     )
     title = f"{'Time' if timed else 'Layers'} by kind and precision{name.of(': ')}"
-    caption = "Precision is the type a layer gives out."
+    caption = "Precision is the type that computes; of a conversion, the one it gives out."
     return Figure(id=f"layer_kinds{name.suffix}", title=title, chart=chart, caption=caption)
 
 

@@ -39,6 +39,10 @@ class NodeCosts:
     def knows(self, nodes: Iterable[str]) -> bool:
         return any(node in self.nodes for node in nodes)
 
+    def operators(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Tell the kinds of a layer's nodes."""
+        return tuple(self.nodes[node].op for node in nodes if node in self.nodes)
+
     def asked(self, nodes: Sequence[str]) -> str | None:
         """Tell the type that the weighted nodes of a layer ask for."""
         return next((self.types[node] for node in nodes if node in self.types), None)

@@ -14,7 +14,13 @@ from collections.abc import Mapping, Sequence
 from trtbench.analysis.layers.computing import computing_type, edge_types, kind_of, role_of
 from trtbench.analysis.layers.cost import NodeCosts, flops_of, traffic_of
 from trtbench.analysis.layers.layer import Layer, LayerTable
-from trtbench.analysis.layers.naming import foreign_ends, nodes_between, nodes_of, region_of
+from trtbench.analysis.layers.naming import (
+    foreign_ends,
+    nodes_between,
+    nodes_of,
+    operators_named,
+    region_of,
+)
 from trtbench.domain.samples import EngineGraph, LayerInfo, LayerProfile, LayerTime, TensorInfo
 from trtbench.units import text_from_shape
 
@@ -130,6 +136,7 @@ def _layer(
         stream=info.stream if info else None,
         weights=info.weights_count if info else None,
         nodes=nodes,
+        operators=(costs.operators(nodes) if costs else ()) or operators_named(nodes),
         asked=costs.asked(nodes) if costs and role == "compute" else asked_by_name(name),
         flops=flops_of(info, nodes, role, costs),
         traffic_bytes=traffic_of(info, nodes, role, costs),

@@ -61,6 +61,8 @@ class Layer(Value, frozen=True, kw_only=True):
     """Parameters it holds."""
     nodes: tuple[str, ...] = ()
     """ONNX nodes it came from."""
+    operators: tuple[str, ...] = ()
+    """Kinds of these nodes: ``Conv``, ``MatMul``; from their names where the model is not there."""
     asked: str | None = None
     """Type that the model asks for, where Q/DQ or typed nodes say so."""
     flops: int | None = None

@@ -18,6 +18,7 @@ _TORCH = re.compile(r"^\[[A-Z_0-9]+\]-\[(?P<op>[^\]]*)\]-\[(?P<node>[^\]]*)\]")
 _MYELIN = re.compile(r"_(?P<region>myl\d+)_\d+$")
 _CONSTANT = re.compile(r"(?:^|\.)(?:weight|bias|running_mean|running_var)$|^onnx::|_clone_\d+$")
 _NUMBERED = re.compile(r"^[A-Za-z]+_\d+$")
+_OPERATOR = re.compile(r"(?:^|/)([A-Za-z][A-Za-z0-9]*?)(?:_\d+)?$")
 _NOT_A_NODE = re.compile(r"^\(Unnamed Layer\*|^ONNXTRT_|^__my")
 
 
@@ -59,6 +60,12 @@ def nodes_of(name: str) -> tuple[str, ...]:
     if dla:
         return tuple(each.strip() for each in dla["nodes"].split(",") if _is_node(each.strip()))
     return tuple(dict.fromkeys(part for part in _parts(name) if _is_node(part)))
+
+
+def operators_named(nodes: Sequence[str]) -> tuple[str, ...]:
+    """Guess the kinds of nodes from their names: ``/layer1/conv1/Conv``, ``Add_12``."""
+    found = (_OPERATOR.search(node) for node in nodes)
+    return tuple(match[1] for match in found if match)
 
 
 def nodes_between(first: str, last: str, order: Sequence[str]) -> tuple[str, ...]:

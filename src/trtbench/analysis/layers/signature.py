@@ -14,7 +14,6 @@ _FAMILIES = {
 }  # fmt: skip
 _CLAMPS = ("Relu", "Clip", "LeakyRelu")
 """Operators that a kernel takes in without a word, so that names may lack them."""
-_OPERATOR = re.compile(r"(?:^|/)([A-Za-z]+)(?:_\d+)?$")
 
 
 def family_of(layer: Layer) -> str | None:
@@ -32,7 +31,7 @@ def signature_of(layer: Layer) -> tuple[object, ...]:
 
 
 def operators_of(layer: Layer) -> tuple[str, ...]:
-    """List the ONNX operators a layer came from, as far as names of nodes tell."""
-    found = (_OPERATOR.search(node) for node in layer.nodes)
-    names = (match[1] for match in found if match)
-    return tuple(name for name in names if "QuantizeLinear" not in name and name not in _CLAMPS)
+    """List the operators of a layer that make it what it is: without Q/DQ and clamps."""
+    return tuple(
+        name for name in layer.operators if "QuantizeLinear" not in name and name not in _CLAMPS
+    )

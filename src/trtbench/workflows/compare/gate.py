@@ -166,13 +166,13 @@ def _once(
 ) -> Gate:
     stored = stored_run(candidate, store)
     if against is None:
-        run = stored or _bench(candidate, config, store, asked, conduct)
+        run = stored or _bench(candidate, rules, config, store, asked, conduct)
         return _judged(run, rules, None)
     baseline = stored_run(against, store)
     sides = _sides(against, baseline, candidate, stored, config, asked)
     if sides is None:
         assert baseline is not None
-        run = stored or _bench(candidate, config, store, asked, conduct)
+        run = stored or _bench(candidate, rules, config, store, asked, conduct)
         comparison = comparison_from_runs(baseline, run, margin=asked.margin, accept=asked.accept)
         compared = Compared(baseline=baseline, candidate=run, comparison=comparison)
         return _judged(run, rules, compared)
@@ -182,11 +182,20 @@ def _once(
     return _judged(compared.candidate, rules, compared)
 
 
-def _bench(candidate: str, config: Config, store: Store, asked: Asked, conduct: Conduct) -> Run:
+def _bench(
+    candidate: str,
+    rules: Sequence[GateRule],
+    config: Config,
+    store: Store,
+    asked: Asked,
+    conduct: Conduct,
+) -> Run:
+    """Measure a candidate alone, its layers too where rules ask for them."""
     given = {key: value for key, value in asked.flags.items() if value is not None}
     flags = {"launches": asked.alone or ALONE_LAUNCHES, **given}
     runtime = asked.runtimes[-1] if asked.runtimes else None
-    spec = run_spec(candidate, config=config, runtime=runtime, profile=False, **flags)
+    layers = any(rule.relation == "expect" for rule in rules)
+    spec = run_spec(candidate, config=config, runtime=runtime, profile=layers, **flags)
     return run_bench(spec, store=store, conduct=conduct)
 
 
@@ -239,5 +248,5 @@ def _judged(run: Run, rules: Sequence[GateRule], compared: Compared | None) -> G
     if compared is not None:
         verdicts = {verdict.metric: verdict for verdict in compared.comparison.verdicts}
         verdicts["headline"] = compared.comparison.verdicts[0]
-    results = evaluate(rules, summary=summary_from_run(run), verdicts=verdicts)
+    results = evaluate(rules, summary=summary_from_run(run), verdicts=verdicts, run=run)
     return Gate(results=tuple(results), open=passed(results), candidate=run, compared=compared)

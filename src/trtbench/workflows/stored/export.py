@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import FailedRun, Run, gpu_of
 from trtbench.domain.samples import DURATIONS
-from trtbench.errors import InputError, StoreError, UnavailableError, UsageError, write_error
+from trtbench.errors import InputError, StoreError, UsageError, write_error
 from trtbench.store.index import Entry, instant_from_text
 from trtbench.store.store import Store
+from trtbench.workflows.request.libraries import optional_library
 from trtbench.workflows.request.progress import Event, Listener, silent
 
 RUNS, SAMPLES = "runs.parquet", "samples.parquet"
@@ -159,7 +160,10 @@ def _loaded(
 
 def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listener) -> Exported:
     """Write one table of runs and one of samples, a group of rows for each run."""
-    arrow, parquet = _library("pyarrow", "parquet"), _library("pyarrow.parquet", "parquet")
+    arrow, parquet = (
+        optional_library("pyarrow", "parquet"),
+        optional_library("pyarrow.parquet", "parquet"),
+    )
     problems: list[str] = []
     rows: list[Row] = []
     schema = _samples_schema(arrow)
@@ -212,7 +216,7 @@ def _to_mlflow(
     entries: list[Entry], store: Store, uri: str, experiment: str, listen: Listener
 ) -> Exported:
     """Log runs to an MLflow tracking server or folder, with their files as artefacts."""
-    tracking = _library("mlflow.tracking", "mlflow")
+    tracking = optional_library("mlflow.tracking", "mlflow")
     problems: list[str] = []
     count = skipped = 0
     try:
@@ -293,15 +297,3 @@ def _safe(name: str) -> str:
 def _errors_of_mlflow() -> type[Exception]:
     kind: type[Exception] = importlib.import_module("mlflow.exceptions").MlflowException
     return kind
-
-
-def _library(name: str, extra: str) -> Any:
-    loading: Callable[[str], Any] = importlib.import_module
-    try:
-        return loading(name)
-    except ImportError as problem:
-        raise UnavailableError(
-            f"exporting to {extra} needs a library that is not installed",
-            facts={"reason": problem},
-            fix=f"pip install 'trtbench[{extra}]'",
-        ) from None

@@ -1,0 +1,104 @@
+"""Flags and ends of the verbs about layers: how many, what is expected, where to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trtbench.cli._options import stack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trtbench.analysis.layers.columns import Row
+    from trtbench.domain.result import GateResult
+    from trtbench.report.document import Document
+
+top_options = stack(
+    click.option(
+        "--top",
+        type=click.IntRange(min=1),
+        default=20,
+        show_default=True,
+        help="Show so many layers.",
+    ),
+    click.option("--all", "show_all", is_flag=True, help="Show all layers."),
+)
+
+write_options = stack(
+    click.option("--csv", "as_csv", is_flag=True, help="Print all rows as CSV."),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write all rows to FILE.csv, .json or .parquet.",
+    ),
+)
+
+expect_options = stack(
+    click.option(
+        "--expect",
+        "expectations",
+        multiple=True,
+        metavar="RULE",
+        help="'count(Einsum)>=1', 'share(precision=int8)>=80%', 'jitter<5%'; else status 3.",
+    ),
+    click.option(
+        "--junit",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write what was expected as JUnit XML.",
+    ),
+)
+
+engine_options = stack(
+    click.option(
+        "--onnx",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="The model it was built of, for FLOPs and asked types.",
+    ),
+    click.option("--gpu", metavar="NAME", help="Take the roofline of this GPU: 'NVIDIA H200'."),
+)
+
+
+def top_of(flags: dict[str, Any]) -> int | None:
+    """Tell how many layers to show; ``None`` is all."""
+    return None if flags["show_all"] else flags["top"]
+
+
+def present(document: Document, rows: Sequence[Row], flags: dict[str, Any]) -> None:
+    """Print a document as asked, and write its rows where asked."""
+    from trtbench.cli._screen import say, show
+    from trtbench.workflows.explain.layers import csv_of, write_rows
+
+    if flags["output"]:
+        say(f"written: {write_rows(rows, flags['output'])}")
+    if flags["as_json"]:
+        from trtbench.domain.codec import json_from_value
+
+        click.echo(json_from_value(document.data).decode(), nl=False)
+    elif flags["as_csv"]:
+        click.echo(csv_of(rows), nl=False)
+    else:
+        show(document)
+
+
+def hold(results: Sequence[GateResult], flags: dict[str, Any], *, suite: str) -> None:
+    """Say what was expected and what is; leave with status 3 when anything is not met."""
+    from trtbench.analysis.gate import passed
+    from trtbench.analysis.gate_report import junit_from_results, lines_from_results
+    from trtbench.errors import EXIT_BROKEN, write_error
+
+    if not results:
+        return
+    if flags["junit"]:
+        try:
+            flags["junit"].write_text(junit_from_results(results, suite=suite), encoding="utf-8")
+        except OSError as problem:
+            raise write_error(flags["junit"], problem) from None
+    quiet = flags["as_json"] or flags["as_csv"]
+    for line in lines_from_results(results):
+        click.echo(line, err=quiet)
+    if not passed(results):
+        click.get_current_context().exit(EXIT_BROKEN)

@@ -1,0 +1,222 @@
+"""One engine, named by a run or by the files that trtexec left: its layers and what is around them.
+
+A file that is named alone brings those along that bear its name, so that
+``trtbench diff a.profile.json b.profile.json`` finds the layer information beside each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trtbench.analysis.layers.cost import NodeCosts, costs_from_model
+from trtbench.analysis.layers.facts import EngineFacts, facts_from_run
+from trtbench.analysis.layers.gpus import peak_of
+from trtbench.analysis.layers.join import join_layers
+from trtbench.analysis.layers.layer import LayerTable
+from trtbench.analysis.layers.roofline import with_rates
+from trtbench.build.onnx_read import read_onnx
+from trtbench.domain.result import FailedRun, Run
+from trtbench.domain.samples import EngineGraph
+from trtbench.errors import InputError, UsageError
+from trtbench.store.directory import RECORD, now, read_run
+from trtbench.store.store import Store
+from trtbench.trtexec.layers import graph_from_json
+from trtbench.workflows.importing.find import Found, found_from_path, plain
+from trtbench.workflows.importing.look import TimesShelf, data_of, parts_from_file
+from trtbench.workflows.importing.make import Wishes, run_from_draft
+from trtbench.workflows.importing.match import Draft, drafts_from_parts
+from trtbench.workflows.look.engine import read_artefact
+
+NOT_KEPT = "(files)"
+_USED = ("profile", "layers", "log", "times", "metadata", "device", "toolkit-layers")
+"""Kinds of files that tell something of layers or of the whole around them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """The layers of one engine, and the run they were timed in where there is one."""
+
+    label: str
+    table: LayerTable
+    facts: EngineFacts
+    run: Run | None = None
+    notes: tuple[str, ...] = ()
+    """How the files were taken, for the reader to check."""
+
+
+def engine_from_words(
+    words: Sequence[str],
+    *,
+    store: Store | None,
+    onnx: Path | None = None,
+    gpu: str | None = None,
+) -> Engine:
+    """Read an engine from a run, its folder, or files; an ONNX file may be among them."""
+    if not words:
+        raise UsageError("nothing was named", fix="trtbench layers RUN, or files of trtexec")
+    found = [found_from_path(Path(word), named=True) for word in words if Path(word).is_file()]
+    models = [Path(each.path) for each in found if each.kind == "onnx"]
+    model = onnx or next(iter(models), None)
+    others = [each for each in found if each.kind != "onnx"]
+    named = [word for word in words if not Path(word).is_file()]
+    if named and others:
+        raise UsageError(
+            f"{named[0]} is no file, and files were named beside it",
+            fix="name one run, or the files of one",
+        )
+    if len(named) > 1:
+        raise UsageError(
+            f"{len(named)} runs were named", fix=f"trtbench diff {' '.join(named[:2])}"
+        )
+    if named:
+        run = _stored(named[0], store)
+        return _engine(run.id, run, run.graph, model or _model_of(run), gpu, notes=())
+    return _from_files(others, model, gpu)
+
+
+def engine_from_run(run: Run, *, onnx: Path | None = None, gpu: str | None = None) -> Engine:
+    """Read an engine from a run at hand."""
+    return _engine(run.id, run, run.graph, onnx or _model_of(run), gpu, notes=())
+
+
+def _stored(name: str, store: Store | None) -> Run:
+    folder = Path(name)
+    if folder.is_dir():
+        if not (folder / RECORD).is_file():
+            raise InputError(
+                f"{name} is a folder, but not of a run",
+                facts={"missing": RECORD},
+                fix=f"name the files in it: trtbench layers {name}/*.json",
+            )
+        run = read_run(folder)
+    elif store is None:
+        raise InputError(f"there is no file {name}")
+    else:
+        run = store.load(name)
+    if isinstance(run, FailedRun):
+        raise InputError(f"the run {run.id} failed and has no layers", facts={"reason": run.reason})
+    if run.layers is None and run.graph is None:
+        raise UsageError(
+            f"the run {run.id} has neither layer times nor layer information",
+            fix=f"trtbench profile {run.record.spec.model.path}",
+        )
+    return run
+
+
+def _from_files(found: Sequence[Found], model: Path | None, gpu: str | None) -> Engine:
+    if not found:
+        raise UsageError(
+            "an ONNX file alone has no layers of an engine", fix=f"trtbench inspect {model}"
+        )
+    _refuse_engine(found)
+    beside = _beside(found[0]) if len(found) == 1 else []
+    shelf = TimesShelf()
+    parts = [part for each in (*found, *beside) for part in parts_from_file(each, shelf)]
+    drafts = [draft for draft in drafts_from_parts(parts, shelf) if draft.parts]
+    shelf.clear()
+    measured = [draft for draft in drafts if draft.measured]
+    if len(measured) > 1:
+        raise UsageError(
+            f"the files are of {len(measured)} runs, not of one",
+            facts={"runs": ", ".join(sorted(plain(_first(each).path) for each in measured))},
+            fix="name the files of one run",
+        )
+    graph = _graph(drafts, measured)
+    run = (
+        run_from_draft(measured[0], Wishes(), run_id=NOT_KEPT, created=now()) if measured else None
+    )
+    if graph is None and (run is None or run.layers is None):
+        raise InputError(
+            "the files tell no layers",
+            facts={"files": ", ".join(plain(each.path) for each in found)},
+            fix="trtexec --exportProfile=profile.json --exportLayerInfo=graph.json "
+            "--profilingVerbosity=detailed",
+        )
+    names = ", ".join(plain(each.path.name) for each in beside)
+    notes = (f"read with what lies beside it: {names}",) if beside else ()
+    return _engine(plain(found[0].path.name), run, graph, model, gpu, notes=notes)
+
+
+def _first(draft: Draft) -> Found:
+    return next(iter(draft.parts.values())).file
+
+
+def _refuse_engine(found: Sequence[Found]) -> None:
+    engine = next((each for each in found if each.kind == "plan"), None)
+    if engine is not None and len(found) == 1:
+        raise UsageError(
+            f"{engine.path.name} is an engine: nothing in it was timed",
+            fix=f"trtbench profile {engine.path}, then trtbench layers last",
+        )
+
+
+def _beside(found: Found) -> list[Found]:
+    """Find the files in the same folder that bear the same name."""
+    siblings = []
+    for path in sorted(found.folder.iterdir()):
+        if not path.is_file() or path.resolve() == found.path.resolve():
+            continue
+        try:
+            other = found_from_path(path, named=False)
+        except InputError:
+            continue
+        if other.kind in _USED and other.kind != found.kind and other.key == found.key:
+            siblings.append(other)
+    return siblings
+
+
+def _graph(drafts: Sequence[Draft], measured: Sequence[Draft]) -> EngineGraph | None:
+    """Read layer information, that of another engine too: joining says that it does not fit."""
+    ordered = [*measured, *(draft for draft in drafts if draft not in measured)]
+    part = next((draft.parts["graph"] for draft in ordered if "graph" in draft.parts), None)
+    if part is None:
+        return None
+    return graph_from_json(data_of(part.file), where=plain(part.file.path))
+
+
+def _model_of(run: Run) -> Path | None:
+    """Find the ONNX file a run's engine was built of, where it still lies there."""
+    path = Path(run.record.spec.model.path)
+    if path.suffix == ".onnx":
+        return path if path.is_file() else None
+    artefact = read_artefact(path) if path.is_file() else None
+    source = Path(artefact.spec.model.path) if artefact else None
+    return source if source and source.suffix == ".onnx" and source.is_file() else None
+
+
+def _engine(
+    label: str,
+    run: Run | None,
+    graph: EngineGraph | None,
+    model: Path | None,
+    gpu: str | None,
+    *,
+    notes: tuple[str, ...],
+) -> Engine:
+    facts = facts_from_run(run) if run else EngineFacts()
+    costs = _costs(model, run, graph)
+    table = join_layers(run.layers if run else None, graph, costs=costs)
+    peak = peak_of(gpu, sm_count=facts.sm_count) if gpu else None
+    if gpu and peak is None:
+        raise UsageError(
+            f"{gpu!r} is not in the table of GPUs", fix="write it as nvidia-smi does: 'NVIDIA H200'"
+        )
+    peak = peak or peak_of(facts.gpu, sm_count=facts.sm_count)
+    return Engine(label=label, table=with_rates(table, peak), facts=facts, run=run, notes=notes)
+
+
+def _costs(model: Path | None, run: Run | None, graph: EngineGraph | None) -> NodeCosts | None:
+    if model is None:
+        return None
+    shapes = {
+        each.name: tuple(dim for dim in each.shape if isinstance(dim, int))
+        for each in (run.record.inputs if run else ())
+        if each.is_static
+    }
+    batch = run.record.batch if run else None
+    try:
+        return costs_from_model(read_onnx(model, shapes=shapes, batch=batch), graph)
+    except UsageError:  # inputs of another name: estimate with the model's own shapes
+        return costs_from_model(read_onnx(model, batch=batch), graph)
