@@ -72,7 +72,7 @@ def processes(uuid: str, *, nvml: Any = None) -> tuple[GpuProcess, ...] | None:
 def sharing(uuid: str, *, nvml: Any = None) -> dict[str, Scalar]:
     """Return signs that a GPU is not ours alone; what NVML does not tell is absent.
 
-    Keys: ``processes`` (a count), ``utilisation`` (a fraction), ``display``, ``mig``,
+    Keys: ``processes`` (a count), ``utilisation`` (a fraction), ``display``, ``mig``, ``mps``,
     ``exclusive`` (compute mode allows one process).
     """
     try:
@@ -140,6 +140,7 @@ def _sharing(door: Any, handle: Any) -> dict[str, Scalar]:
         "utilisation": None if rates is None else rates.gpu / 100,
         "display": _flag(ask("nvmlDeviceGetDisplayActive")),
         "mig": _flag(mig),
+        "mps": bool(ask("nvmlDeviceGetMPSComputeRunningProcesses")),
         "exclusive": None if mode is None else mode == exclusive,
     }
     return {name: value for name, value in signs.items() if value is not None}

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.steady import WarmupWatch
 from trtbench.domain.job import BenchOutcome, Stage
-from trtbench.domain.result import LaunchFacts
+from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.runtimes._session import (
+    Arrays,
     Session,
     Spans,
     refuse_if_out_of_memory,
@@ -93,7 +94,7 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> Prepared:
         outputs=session.outputs,
         conditions=session.conditions,
         notes=session.notes,
-        evidence=dict(session.evidence),
+        evidence={**session.evidence, **_of_inputs(arrays)},
     )
     return Prepared(
         session=session,
@@ -103,6 +104,13 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> Prepared:
         outcome=outcome,
         spans=session.spans,
     )
+
+
+def _of_inputs(arrays: Arrays) -> dict[str, Scalar]:
+    """Tell whether every input holds one value only, as blank images do."""
+    filled = [array for array in arrays.values() if array.size > 1]
+    constant = bool(filled) and all((array == array.flat[0]).all() for array in filled)
+    return {"inputs_constant": constant}
 
 
 def _first(step: Callable[[], object]) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trtbench.domain.result import Run, Scores
+from trtbench.domain.result import Run, Score, Scores
 from trtbench.errors import write_error
 from trtbench.store.directory import SCORES
 from trtbench.store.sidecar import kept_value
@@ -34,7 +34,7 @@ def known_folders(run: Run, store: Store) -> Sequence[Path]:
     return [each for each in (run.path, by_hash) if each is not None and each.is_dir()]
 
 
-def known_scores(run: Run, store: Store) -> dict[str, object]:
+def known_scores(run: Run, store: Store) -> dict[str, Score]:
     """Scores that were taken of a run's bytes before it was measured; none of other bytes."""
     sha256 = run.record.spec.model.sha256
     path = store.root / FOLDER / (sha256 or "none") / SCORES

@@ -6,6 +6,8 @@ absent says nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trtbench.analysis.findings import (
     rules_compare,
     rules_machine,
@@ -13,7 +15,7 @@ from trtbench.analysis.findings import (
     rules_setup,
     rules_timing,
 )
-from trtbench.analysis.findings.evidence import Evidence, evidence_from_run
+from trtbench.analysis.findings.evidence import BatchPoint, Evidence, evidence_from_run
 from trtbench.analysis.findings.rule import Rule
 from trtbench.domain.result import Finding, Run
 
@@ -23,6 +25,7 @@ __all__ = [
     "evidence_from_run",
     "findings_from_evidence",
     "findings_from_run",
+    "findings_over_batches",
     "rule_table",
 ]
 
@@ -45,6 +48,42 @@ RULES: tuple[Rule, ...] = tuple(
 def findings_from_run(run: Run) -> tuple[Finding, ...]:
     """Look at a stored run with every rule, the most severe finding first."""
     return findings_from_evidence(evidence_from_run(run))
+
+
+def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]:
+    """Look at runs of one model at several batch sizes together; by the id of the largest."""
+    groups: dict[object, list[Run]] = {}
+    for run in runs:
+        spec = run.record.spec
+        key = (spec.model.name, spec.runtime, spec.precision, spec.protocol, spec.device)
+        groups.setdefault((key, run.record.environment.host), []).append(run)
+    return {
+        members[-1].id: found
+        for group in groups.values()
+        if (members := _by_batch(group)) and (found := _flat(members))
+    }
+
+
+def _by_batch(runs: Sequence[Run]) -> list[Run]:
+    """Order runs by their batch, one for each; those without a known batch are left out."""
+    known = {run.record.batch: run for run in runs if run.record.batch and len(run.times)}
+    return [known[batch] for batch in sorted(known)] if len(known) > 1 else []
+
+
+def _flat(runs: Sequence[Run]) -> tuple[Finding, ...]:
+    seen = [evidence_from_run(run) for run in runs]
+    points = tuple(
+        BatchPoint(
+            batch=run.record.batch, latency_s=each.summary.column(each.summary.headline).median
+        )
+        for run, each in zip(runs, seen, strict=True)
+        if run.record.batch and each.summary
+    )
+    evidence = Evidence(
+        record=runs[-1].record, batches=points, work=seen[0].work, peaks=seen[-1].peaks
+    )
+    rule = next(rule for rule in RULES if rule.code == "H02")
+    return tuple(rule.findings(evidence))
 
 
 def findings_from_evidence(evidence: Evidence) -> tuple[Finding, ...]:

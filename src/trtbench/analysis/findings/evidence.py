@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
 
+from trtbench.analysis.layers.gpus import peak_of
 from trtbench.analysis.steady import Segmentation, segment_launches
 from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.result import (
@@ -50,8 +50,6 @@ class OutputFacts(Value, frozen=True, kw_only=True):
     finite: bool | None = None
     varies: bool | None = None
     """Whether two different inputs gave different outputs."""
-    checked: bool | None = None
-    """Whether outputs were compared with a reference."""
 
 
 class LoadFacts(Value, frozen=True, kw_only=True):
@@ -78,19 +76,12 @@ class EnergyFacts(Value, frozen=True, kw_only=True):
     """The sensor looks only part of the time (A100 and H100: a quarter)."""
 
 
-class MemoryFacts(Value, frozen=True, kw_only=True):
-    """What a memory number counts."""
-
-    scope: Literal["process", "device"]
-    baseline_subtracted: bool = False
-
-
 class AccuracyFacts(Value, frozen=True, kw_only=True):
-    """Which engine an accuracy belongs to, and how much was lost against the reference."""
+    """How much accuracy a candidate lost against its baseline, by what was taken of both."""
 
-    engine_sha256: str | None = None
-    drop_low: float | None = None
-    drop_high: float | None = None
+    metric: str
+    drop_low: float
+    drop_high: float
     """Interval of the loss; above zero it is a loss."""
 
 
@@ -115,8 +106,6 @@ class PairFacts(Value, frozen=True, kw_only=True):
     """Per launch, ln of the time in second over first place of a pair."""
     comparisons: int = 1
     """How many candidates were compared at once."""
-    shown_as: str | None = None
-    """The word a report is about to print for the verdict."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,7 +117,6 @@ class Evidence:
     summary: Summary | None = None
     segments: tuple[Segmentation, ...] = ()
     telemetry: tuple[TelemetrySample, ...] = ()
-    telemetry_before: tuple[TelemetrySample, ...] = ()
     layers: LayerProfile | None = None
     graph: EngineGraph | None = None
     work: Work | None = None
@@ -137,7 +125,8 @@ class Evidence:
     outputs: OutputFacts | None = None
     load: LoadFacts | None = None
     energy: EnergyFacts | None = None
-    memory: MemoryFacts | None = None
+    device_memory: bool = False
+    """Whether the memory that was seen is that of the whole device."""
     accuracy: AccuracyFacts | None = None
     pair: PairFacts | None = None
 
@@ -215,19 +204,29 @@ def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
         outputs=OutputFacts(
             finite=bare.flag("outputs_finite"),
             varies=bare.flag("outputs_vary"),
-            checked=bare.flag("outputs_checked"),
         ),
         load=_load(bare),
         energy=_energy(bare),
+        device_memory=any(each.memory_used_bytes is not None for each in run.telemetry),
     )
 
 
 def _peaks(bare: Evidence) -> Peaks:
+    """Look the GPU up; of several types that may compute, the fastest one is the limit."""
     gpu = bare.gpu
+    if gpu is None:
+        return Peaks()
+    ceiling = peak_of(gpu.name, sm_count=gpu.sm_count)
+    if ceiling is None:
+        return Peaks(l2_bytes=gpu.l2_bytes)
+    precision = bare.condition("precision")
+    if precision == "fp32" and bare.condition("tf32") is not False:
+        precision = "tf32"
+    known_rate = ceiling.peak(precision) if isinstance(precision, str) else None
     return Peaks(
-        flops_per_s=bare.fact("peak_flops_per_s"),
-        bytes_per_s=bare.fact("peak_bytes_per_s"),
-        l2_bytes=gpu.l2_bytes if gpu else None,
+        flops_per_s=known_rate or max(ceiling.flops_per_s.values()),
+        bytes_per_s=ceiling.bytes_per_s,
+        l2_bytes=gpu.l2_bytes,
     )
 
 

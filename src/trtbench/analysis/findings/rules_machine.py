@@ -12,7 +12,7 @@ from trtbench.domain.result import RunRecord, gpu_number
 
 LIMITING_REASONS = 0xE8
 """HW slowdown 0x8, SW thermal 0x20, HW thermal 0x40, HW power brake 0x80 (NVML)."""
-SHARING = ("display", "mig", "mps", "wddm")
+SHARING = ("display", "mig", "mps")
 LIMITING_COUNTERS = ("power", "thermal", "board", "reliability", "power_brake")
 """``low_utilization`` and ``sync_boost`` also grow on an idle GPU and tell nothing."""
 
@@ -126,7 +126,7 @@ def clocks_unlocked(e: Evidence, at: Limits) -> Iterator[Hit]:
     "the GPU is shared",
     severity="warning",
     when="other processes on the GPU, more than {util:.0%} utilisation before the start, or MIG, "
-    "MPS, WDDM or a display",
+    "MPS or a display",
     source="NVML; TensorRT issue 2289",
     util=0.05,
 )
@@ -134,10 +134,8 @@ def gpu_shared(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when others could use the GPU at the same time."""
     if not e.on_gpu:
         return
-    looks = known([sample.gpu_util for sample in e.telemetry_before])
     mine = f"gpu{gpu_number(e.record) if e.record else 0}"
     others, before = e.fact(f"{mine}_processes"), e.fact(f"{mine}_utilisation")
-    before = float(np.mean(looks)) if looks else before
     why = [name for name in SHARING if e.flag(f"{mine}_{name}")]
     if others:
         why.append(f"{others:.0f} other processes")

@@ -19,8 +19,7 @@ SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
     "H26",
     "precision not what the label says",
     severity="warning",
-    when="fewer than {share:.0%} of the layers run in the precision of the label, or INT8 without "
-    "Q/DQ or calibration",
+    when="fewer than {share:.0%} of the layers run in the precision of the label",
     source="TensorRT 11 is strongly typed",
     share=0.5,
 )
@@ -29,13 +28,6 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     label = e.record.spec.precision if e.record else None
     if label is None:
         return
-    if label == "int8" and e.flag("quantized") is False:
-        yield Hit(
-            message="INT8 was asked for, but the model has neither Q/DQ nor calibration",
-            evidence={"precision": label, "quantized": False},
-            remedy="trtbench quantize MODEL --precision int8",
-            concerns="gpu",
-        )
     types = layer_types(e.graph) if e.graph else Counter()
     wanted = SHARED_TYPES.get(label, (label,))
     if not types or not wanted:
@@ -206,23 +198,17 @@ def energy_window(e: Evidence, at: Limits) -> Iterator[Hit]:
 @rule(
     "H39",
     "what a memory number counts",
-    severity="warning",
-    when="memory of the whole device, or of the process without its baseline subtracted",
+    severity="note",
+    when="telemetry tells the memory of the whole device",
     source="NVML counts per process and per device",
 )
 def memory_meaning(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when a memory figure counts more than the engine."""
-    if e.memory is None:
-        return
-    if e.memory.scope == "device" or not e.memory.baseline_subtracted:
-        what = "whole device" if e.memory.scope == "device" else "process, context included"
+    if e.device_memory:
         yield Hit(
-            message=f"the memory figure counts the {what}, not the engine",
-            evidence={
-                "scope": e.memory.scope,
-                "baseline_subtracted": e.memory.baseline_subtracted,
-            },
-            remedy="one engine per fresh process, baseline after the context subtracted",
+            message="the memory in the telemetry is that of the whole device, not of the engine",
+            evidence={"scope": "device"},
+            remedy="trtbench inspect ENGINE tells what the engine itself needs",
             concerns="memory",
         )
 

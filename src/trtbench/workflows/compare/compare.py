@@ -29,7 +29,7 @@ from trtbench.report.csv_lines import csv_from_lines
 from trtbench.store.store import Store
 from trtbench.workflows.compare.drift import drift_remembered
 from trtbench.workflows.compare.duet import Duet, paired, pairs_of
-from trtbench.workflows.compare.findings import with_findings
+from trtbench.workflows.compare.findings import further_findings, with_findings
 from trtbench.workflows.compare.sides import WARMUP, Asked, Sides
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
@@ -74,7 +74,13 @@ def compare(
         )
         for number, candidate in enumerate(candidates, start=1)
     ]
-    return _corrected(found)
+    return [_looked_around(each, len(found), store) for each in _corrected(found)]
+
+
+def _looked_around(compared: Compared, count: int, store: Store) -> Compared:
+    sides = (compared.baseline, compared.candidate)
+    comparison = further_findings(compared.comparison, sides, comparisons=count, store=store)
+    return replace(compared, comparison=comparison)
 
 
 def comparison_from_runs(

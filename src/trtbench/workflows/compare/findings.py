@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 
 import msgspec
 import numpy as np
 
 from trtbench.analysis.comparability import CLOCK_TOLERANCE
 from trtbench.analysis.findings import findings_from_evidence
-from trtbench.analysis.findings.evidence import Evidence, PairFacts
+from trtbench.analysis.findings.evidence import AccuracyFacts, Evidence, PairFacts
+from trtbench.analysis.scores import less_is_better
 from trtbench.analysis.verdict import confirm_in_cycles, kind_in_cycles
-from trtbench.domain.result import Comparison, Run, RunRecord, VerdictKind
+from trtbench.domain.result import Comparison, Run, RunRecord, Score, VerdictKind
+from trtbench.store.judged import known_scores
+from trtbench.store.store import Store
 
 
 def with_findings(
@@ -81,3 +85,37 @@ def _position_effect(run: Run) -> list[float]:
         if late.any() and not late.all():
             effects.append(float(np.median(logs[late]) - np.median(logs[~late])))
     return effects
+
+
+def further_findings(
+    comparison: Comparison, sides: tuple[Run, Run], *, comparisons: int, store: Store
+) -> Comparison:
+    """Add what only shows beside the pair: other comparisons, and accuracies that were taken."""
+    pair = PairFacts(baseline=sides[0].record, candidate=sides[1].record, comparisons=comparisons)
+    found = [
+        finding
+        for accuracy in (accuracy_lost(*(known_scores(run, store) for run in sides)) or [None])
+        for finding in findings_from_evidence(Evidence(pair=pair, accuracy=accuracy))
+        if finding not in comparison.findings
+    ]
+    unique = {(finding.code, finding.message): finding for finding in found}
+    return msgspec.structs.replace(comparison, findings=(*comparison.findings, *unique.values()))
+
+
+def accuracy_lost(
+    baseline: Mapping[str, Score], candidate: Mapping[str, Score]
+) -> list[AccuracyFacts | None]:
+    """Compare the scores that both sides have; the widths of two intervals add as squares do."""
+    lost: list[AccuracyFacts | None] = []
+    for metric, before in baseline.items():
+        after = candidate.get(metric)
+        if after is None or before.interval is None or after.interval is None:
+            continue
+        drop = before.value - after.value
+        if less_is_better(metric):
+            drop = -drop
+        widths = [(each.interval.high - each.interval.low) / 2 for each in (before, after)
+                  if each.interval]  # fmt: skip
+        half = math.hypot(*widths)
+        lost.append(AccuracyFacts(metric=metric, drop_low=drop - half, drop_high=drop + half))
+    return lost

@@ -13,18 +13,22 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import Environment, Record, Run, RunRecord, Scalar
 from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import RunSpec
+from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import StoreError
 from trtbench.host.locks import hold
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import now
 from trtbench.store.index import Cached
 from trtbench.store.store import Store
-from trtbench.workflows.measure.model_notes import conditions_of_engine, stamps_of_engine
+from trtbench.workflows.measure.model_notes import (
+    conditions_of_engine,
+    stamps_of_engine,
+    work_of_model,
+)
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.progress import Event
 
-_LESS_IS_WORSE = {"achieved_hz", "outputs_finite", "outputs_vary", "outputs_checked"}
+_LESS_IS_WORSE = {"achieved_hz", "outputs_finite", "outputs_vary", "inputs_constant"}
 
 
 def add_to_index(store: Store, record: Record, path: Path, *, cached: Cached | None = None) -> None:
@@ -99,9 +103,16 @@ def record_from_launches(
         notes=tuple(dict.fromkeys([*told, *stamps_of_engine(spec.model)])),
         facts={
             **evidence_of_launches([each.outcome.evidence for each in launches]),
-            "executes_engine": RUNTIMES.load(spec.runtime).EXECUTES_ENGINES,
+            **_facts_of_runtime(spec, first.inputs),
         },
     )
+
+
+def _facts_of_runtime(spec: RunSpec, inputs: tuple[TensorSpec, ...]) -> dict[str, Scalar]:
+    """Tell what executed, and on a GPU how much work one query is: its peaks are known."""
+    runtime = RUNTIMES.load(spec.runtime)
+    work = {} if runtime.device(spec) == "cpu" else work_of_model(spec.model, inputs)
+    return {"executes_engine": runtime.EXECUTES_ENGINES, **work}
 
 
 def evidence_of_launches(told: list[dict[str, Scalar]]) -> dict[str, Scalar]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from trtbench.analysis.flops import cost_from_model
 from trtbench.analysis.onnx_stamp import RANDOM_DATA, notes_from_metadata
 from trtbench.build.onnx_file import load_onnx
+from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
-from trtbench.domain.result import Fact
-from trtbench.domain.spec import ModelRef
-from trtbench.errors import InputError, UnavailableError
+from trtbench.domain.result import Fact, Scalar
+from trtbench.domain.spec import ModelRef, TensorSpec
+from trtbench.errors import InputError, TrtbenchError, UnavailableError
 from trtbench.store.sidecar import kept_value
+
+LARGEST_COUNTED_BYTES = 1 << 30
+"""A larger file is not read only to count its operations."""
 
 
 def record_of_engine(model: ModelRef) -> Artefact | None:
@@ -46,3 +52,28 @@ def stamps_of_onnx(path: Path) -> tuple[str, ...]:
     except (InputError, UnavailableError):
         return ()
     return notes_from_metadata({entry.key: entry.value for entry in entries})
+
+
+def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, Scalar]:
+    """Count what one query takes at least, where the ONNX file is at hand: operations, weights.
+
+    The ONNX file of an engine is the one that its record names. Nothing is known of the rest.
+    """
+    record = record_of_engine(model)
+    source = record.spec.model if record is not None else model
+    path = Path(source.path)
+    if source.format != "onnx" or not path.is_file() or path.stat().st_size > LARGEST_COUNTED_BYTES:
+        return {}
+    shapes = {each.name: _whole(each) for each in inputs if len(_whole(each)) == len(each.shape)}
+    try:
+        graph = read_onnx(path, shapes=shapes)
+    except TrtbenchError:  # an engine's inputs may be called otherwise; the count is a bonus
+        return {}
+    cost = cost_from_model(graph)
+    found: dict[str, Scalar] = {"flops": cost.flops or None, "weight_bytes": graph.weight_bytes}
+    return {name: value for name, value in found.items() if value}
+
+
+def _whole(tensor: TensorSpec) -> tuple[int, ...]:
+    """The dimensions that are settled."""
+    return tuple(dim for dim in tensor.shape if isinstance(dim, int) and dim > 0)

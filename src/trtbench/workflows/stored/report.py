@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.domain.result import Comparison, FailedRun, Run
+from trtbench.analysis.findings import findings_over_batches
+from trtbench.domain.result import Comparison, FailedRun, Finding, Run
 from trtbench.errors import InputError, UsageError, write_error
 from trtbench.report.attachments import samples_from_runs
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
@@ -81,9 +82,11 @@ def write_report(
     for name in formats:
         RENDERERS.load(name)
     given = [*comparisons, *_duets(runs)]
+    flat = findings_over_batches(runs)
     carriers = [
         replace(
-            run, extra={**run.extra, "comparisons": [c for c in given if c.candidate == run.id]}
+            _with_findings(run, flat.get(run.id, ())),
+            extra={**run.extra, "comparisons": [c for c in given if c.candidate == run.id]},
         )
         for run in runs
     ]
@@ -95,6 +98,14 @@ def write_report(
         return write_document(document, folder, formats=formats)
     except OSError as problem:
         raise write_error(folder, problem) from None
+
+
+def _with_findings(run: Run, more: Sequence[Finding]) -> Run:
+    """Add to a run's findings what shows only beside runs of other batch sizes."""
+    if not more:
+        return run
+    findings = (*run.record.findings, *more)
+    return replace(run, record=msgspec.structs.replace(run.record, findings=findings))
 
 
 def _duets(runs: Sequence[Run]) -> list[Comparison]:
