@@ -25,7 +25,7 @@ def test_a_profile_brings_along_the_layer_information_beside_it(
     assert trtbench(["layers", str(write_engine(tmp_path, "int8")), "--top", "2"]) == 0
     shown = capsys.readouterr().out
     assert "2 of 6 layers" in shown
-    assert "read with what lies beside it: int8.graph.json" in shown
+    assert "read with what lies beside it: graph.json" in shown
     assert "int8      3 layers, 58.1 % of time" in shown
     assert "quantize  2 layers, 13.0 µs (30.2 % of time)" in shown
 

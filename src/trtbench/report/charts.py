@@ -131,6 +131,8 @@ class Bars(Value, frozen=True, kw_only=True, tag="bars", tag_field="kind"):
     """Labels, not keys: they may repeat."""
     groups: tuple[BarGroup, ...]
     stacked: bool = True
+    starts: tuple[float, ...] = ()
+    """Where each bar begins, for a waterfall; empty: at zero."""
 
 
 class Box(Value, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Literal
 from trtbench.analysis.layers.difference import Change
 from trtbench.analysis.layers.edges import edges_of, neighbours, through
 from trtbench.analysis.layers.layer import CONVERSIONS, QUANTIZED, Layer, LayerTable
+from trtbench.analysis.layers.naming import short_name
 from trtbench.analysis.layers.precision import is_weighted, wider
 from trtbench.analysis.layers.remedies import remedy_for
 from trtbench.domain.spec import Value
@@ -169,7 +170,8 @@ def _title(code: Code, members: Sequence[Change], pieces: Pieces, at: int) -> st
     count = sum(len(each.b) for each in members)
     if code == "interruption":
         layer = pieces.b.layers[at]
-        return f"{layer.name} interrupts {asked}: it computes in {(layer.precision or '?').upper()}"
+        got = (layer.precision or "another type").upper()
+        return f"{short_name(layer.name)} interrupts {asked}: it computes in {got}"
     titles = {
         "precision": f"{count} layers do not compute in {asked}",
         "reformat": f"{count} conversions of layout and type",
@@ -195,4 +197,4 @@ def _evidence(code: Code, members: Sequence[Change], pieces: Pieces) -> Iterator
         if code == "memory":
             layer = max(_layers(change.b, pieces.b), key=lambda each: each.seconds)
             roof = f", {text_from_fraction(layer.roofline, digits=0)} of the roofline"
-        yield f"{names[0]}{more}: {text_from_seconds(change.b_s)}, {was}{types}{roof}"
+        yield f"{short_name(names[0])}{more}: {text_from_seconds(change.b_s)}, {was}{types}{roof}"

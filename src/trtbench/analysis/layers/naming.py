@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+MOST_LETTERS = 72
+
 _FOR = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor (\d+) to (.+)", re.DOTALL)
 _FOREIGN = re.compile(r"\{ForeignNode\[(?P<first>.*?)\.\.\.(?P<last>.*)\]\}", re.DOTALL)
 _DLA = re.compile(r"^\{(?P<nodes>[^{}]*)\}$", re.DOTALL)
@@ -80,6 +82,14 @@ def nodes_between(first: str, last: str, order: Sequence[str]) -> tuple[str, ...
 def is_numbered(node: str) -> bool:
     """Tell a name that only counts (``Conv_12``): in another file it is another node."""
     return bool(_NUMBERED.match(node))
+
+
+def short_name(name: str) -> str:
+    """Cut the middle out of a name that would fill several lines of prose."""
+    if len(name) <= MOST_LETTERS:
+        return name
+    head = MOST_LETTERS * 2 // 3
+    return f"{name[:head]}…{name[head + 1 - MOST_LETTERS :]}"
 
 
 def block_of(name: str, *, depth: int = 1) -> str:

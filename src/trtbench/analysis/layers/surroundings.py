@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from trtbench.analysis.layers.causes import Cause
 from trtbench.analysis.layers.facts import EngineFacts
 from trtbench.analysis.layers.layer import LayerTable
+from trtbench.analysis.layers.naming import short_name
 from trtbench.analysis.layers.remedies import remedy_for
 from trtbench.units import text_from_fraction, text_from_seconds
 
@@ -87,7 +88,7 @@ def _dominant(table: LayerTable) -> Cause | None:
         title=f"one layer takes {text_from_fraction(layer.share, digits=0)} of the time",
         seconds=None,
         layers=(layer.name,),
-        evidence=(f"{layer.name}: {text_from_seconds(layer.time_s)}",),
+        evidence=(f"{short_name(layer.name)}: {text_from_seconds(layer.time_s)}",),
         try_=words,
         command=command,
     )

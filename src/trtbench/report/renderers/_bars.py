@@ -42,7 +42,7 @@ def draw_bars(canvas: Canvas, chart: Bars) -> None:
 
 
 def _stack(axes: Any, chart: Bars, places: NDArray[np.float64]) -> NDArray[np.float64]:
-    ends = np.zeros(len(places))
+    ends = np.array(chart.starts) if chart.starts else np.zeros(len(places))
     for group in chart.groups:
         values = np.array([value or 0.0 for value in group.values])
         colour, label = style.colour(group.role), printable(group.name)

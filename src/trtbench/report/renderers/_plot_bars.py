@@ -23,9 +23,10 @@ def bars(chart: Bars) -> Spec:
     data = [
         {
             "type": "bar", "orientation": "h", "name": words(group.name),
-            "y": places, "x": rounded(group.values), "marker": {"color": ink(group.role)},
-            "text": _labels(chart, number), "textposition": "outside" if not chart.stacked
-            or len(chart.groups) == 1 else "none", "cliponaxis": False, "constraintext": "none",
+            "y": places, "x": rounded(group.values), **_starts(chart),
+            "marker": {"color": ink(group.role)}, "text": _labels(chart, number),
+            "textposition": "outside" if _labelled(chart) else "none",
+            "cliponaxis": False, "constraintext": "none",
             "textfont": {"size": 12}, "insidetextanchor": "start",
             "customdata": [words(each, length=200) for each in chart.categories],
             "hovertemplate": _hover(chart, len(chart.groups) > 1),
@@ -34,7 +35,7 @@ def bars(chart: Bars) -> Spec:
         for number, group in enumerate(chart.groups)
     ]  # fmt: skip
     layout: Spec = {
-        "barmode": "stack" if chart.stacked else "group",
+        "barmode": "overlay" if chart.starts else "stack" if chart.stacked else "group",
         "bargap": 0.25,
         "bargroupgap": 0.06,
         "xaxis": axis_spec(chart.value) | {"rangemode": "tozero"},
@@ -42,10 +43,21 @@ def bars(chart: Bars) -> Spec:
         "legend": {"traceorder": "normal"},
     }
     if _labelled(chart):
-        longest = max((value or 0.0 for group in chart.groups for value in group.values), default=0)
+        longest = max((_end(chart, group.values) for group in chart.groups), default=0.0)
         layout["xaxis"]["range"] = [0, (longest or 1.0) * 1.35]
     height = FRAME_PX + BAR_PX * max(3, len(places)) * max(1.0, 0.75 * side_by_side)
     return {"data": data, "layout": layout, "height": round(height)}
+
+
+def _starts(chart: Bars) -> Spec:
+    return {"base": rounded(chart.starts)} if chart.starts else {}
+
+
+def _end(chart: Bars, values: Sequence[float | None]) -> float:
+    """Where the longest bar of a group ends."""
+    starts = chart.starts or (0.0,) * len(values)
+    pairs = zip(starts, values, strict=True)
+    return max((start + (value or 0.0) for start, value in pairs), default=0.0)
 
 
 def boxes(chart: Boxes) -> Spec:
@@ -102,11 +114,14 @@ def _names(names: Sequence[str]) -> Spec:
 
 
 def _labelled(chart: Bars) -> bool:
-    return bool(chart.groups[0].labels) or not chart.stacked or len(chart.groups) == 1
+    return bool(chart.starts) or not chart.stacked or len(chart.groups) == 1
 
 
 def _labels(chart: Bars, number: int) -> list[str]:
     group = chart.groups[number]
+    if chart.starts:  # one group has the words of all bars
+        shown = zip(chart.groups[0].labels, group.values, strict=True)
+        return ["" if value is None else words(each) for each, value in shown]
     if group.labels:
         return [words(each) for each in group.labels]
     return ["" if value is None else text_from_number(value) for value in group.values]

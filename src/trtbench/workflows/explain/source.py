@@ -134,9 +134,14 @@ def _from_files(found: Sequence[Found], model: Path | None, gpu: str | None) -> 
             fix="trtexec --exportProfile=profile.json --exportLayerInfo=graph.json "
             "--profilingVerbosity=detailed",
         )
-    names = ", ".join(plain(each.path.name) for each in beside)
-    notes = (f"read with what lies beside it: {names}",) if beside else ()
+    notes = (f"read with what lies beside it: {_ends(found[0], beside)}",) if beside else ()
     return _engine(plain(found[0].path.name), run, graph, model, gpu, notes=notes)
+
+
+def _ends(found: Found, beside: Sequence[Found]) -> str:
+    """Name files by what follows the name they share with the one that was named."""
+    names = [plain(each.path.name) for each in beside]
+    return ", ".join(name.removeprefix(f"{found.key}.") for name in names)
 
 
 def _first(draft: Draft) -> Found:

@@ -1,0 +1,45 @@
+"""``trtbench why``: why an engine is not faster than another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from trtbench.cli._layers import engine_options
+from trtbench.cli._options import json_option, store_option
+
+
+@click.command("why", short_help="Why an engine is not faster: causes, evidence, what to try.")
+@click.argument("baseline")
+@click.argument("candidate")
+@click.option("--all", "show_all", is_flag=True, help="Show causes that explain little, too.")
+@engine_options
+@store_option
+@json_option
+def command(baseline: str, candidate: str, **flags: Any) -> None:
+    """Explain why CANDIDATE is not faster than BASELINE: runs, or files of trtexec.
+
+    Both need layer times. Causes are ranked by what they explain of the time that is missing, and
+    never explain more than there is.
+
+    \b
+    Examples:
+      trtbench why tag:fp16 tag:int8
+      trtbench why fp16.profile.json int8.profile.json --gpu 'NVIDIA H200'
+    """
+    from trtbench.cli._screen import show
+    from trtbench.workflows.explain.engines import labels_of, two_engines, why_document, why_of
+    from trtbench.workflows.request.config import load_config, open_store
+
+    store = open_store(load_config(store=flags["store"]))
+    engines = two_engines(baseline, candidate, store=store, onnx=flags["onnx"], gpu=flags["gpu"])
+    found = why_of(*engines)
+    labels = labels_of(baseline, candidate, engines)
+    document = why_document(*engines, found, show_all=flags["show_all"], labels=labels)
+    if flags["as_json"]:
+        from trtbench.domain.codec import json_from_value
+
+        click.echo(json_from_value(document.data).decode(), nl=False)
+        return
+    show(document)
