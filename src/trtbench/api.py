@@ -102,7 +102,7 @@ def compare(
     baseline: Model,
     candidate: Model,
     *,
-    launches: int = 10,
+    launches: int | None = None,
     margin: float = 0.02,
     runtimes: Sequence[str | None] = (None,),
     pythons: Sequence[str | None] = (None,),
@@ -114,7 +114,7 @@ def compare(
     opened, config = _open(store)
     asked = Asked(
         launches=launches,
-        most_launches=max(launches, 40),
+        most_launches=max(launches or 0, 40),
         margin=margin,
         accept=tuple(accept),
         flags=flags,

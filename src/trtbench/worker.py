@@ -121,8 +121,7 @@ def _bench(job: BenchJob, *, folder: Path, events: Events) -> None:
 def _duet(job: DuetJob, *, folder: Path, events: Events, channel: int | None) -> None:
     from trtbench.runtimes._duet import play
 
-    openers = [session_opener(spec.runtime) for spec in job.sides]
-    results = play(job, openers, events, channel=channel)
+    results = play(job, events, channel=channel)
     events("save")
     for side, (outcome, times) in results.items():
         (folder / f"side-{side}").mkdir()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import onnxruntime
 import pytest
 from click.testing import CliRunner
 
@@ -24,7 +25,6 @@ from trtbench.workflows.compare.gate import gate
 from trtbench.workflows.compare.sides import Asked, Sides
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import load_runs, write_report
 
@@ -135,21 +135,54 @@ def test_a_side_that_breaks_is_named_and_recorded(
     assert "broken.onnx" in str(caught.value)
 
 
-def test_sides_that_disturb_each_other_are_taken_apart(
+@pytest.mark.parametrize("mode", ["one-process", "lock-step"])
+def test_idle_threads_leave_the_processor_to_the_other_side(
+    mode: str, models: tuple[str, str], store: Store, config: Config
+) -> None:
+    wish = asked(mode=mode, launches=2, most_launches=2, flags={"batch": 1, "threads": 2})
+    found = compare(models[0], [models[1]], store=store, config=config, asked=wish)[0]
+    shares = hasattr(onnxruntime, "set_global_thread_pool_sizes")
+    way = "shared" if mode == "one-process" and shares else "run"
+    for run in (found.baseline, found.candidate):
+        assert run.record.conditions["spinning"].value == way
+        assert "spinning" not in run.record.spec.options, "what was asked for stays as it was"
+        assert all(len(launch.alone_s) >= 1 for launch in run.record.launches)
+    assert found.comparison.alone is not None
+    assert found.comparison.alone.launches == 2
+    assert found.interference is not None
+
+
+def test_times_in_turn_are_held_against_times_alone_in_the_store_too(
+    models: tuple[str, str], store: Store, config: Config
+) -> None:
+    found = compare(models[0], [models[1]], store=store, config=config, asked=asked())[0]
+    assert found.comparison.verdicts[0].kind == "slower"
+    first, second = (store.load(run.id) for run in (found.baseline, found.candidate))
+    assert isinstance(first, Run)
+    assert isinstance(second, Run)
+    # As if the slower side had been the faster one, whenever it ran alone.
+    launches = tuple(
+        msgspec.structs.replace(each, alone_s=tuple(s / 1000 for s in each.alone_s))
+        for each in second.record.launches
+    )
+    record = msgspec.structs.replace(second.record, launches=launches)
+    head = comparison_from_runs(first, dataclasses.replace(second, record=record)).verdicts[0]
+    assert head.kind == "unclear"
+    assert "alone" in head.reason
+
+
+def test_slow_models_are_looked_at_after_five_launches(
     models: tuple[str, str], store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import trtbench.workflows.compare.duet as module
 
-    heard: list[Event] = []
-    monkeypatch.setattr(module, "INTERFERENCE_LIMIT", -1.0)
+    monkeypatch.setattr(module, "LAUNCHES_S", 0.0)
     spec = run_spec(models[0], config=config, **QUICK)
-    sides = Sides(baseline=spec, candidate=spec)
-    duet = Duet(sides, store=store, conduct=Conduct(listen=heard.append), pairs=10)
-    assert duet.mode == "one-process"
-    duet.play(2)
-    assert duet.mode == "lock-step"
-    assert duet.launches == 2
-    assert any("disturb each other" in event.text for event in heard)
+    duet = Duet(Sides(baseline=spec, candidate=spec), store=store, conduct=Conduct(), pairs=10)
+    duet.play(None)
+    assert duet.launches == 5
+    duet.play(6)
+    assert duet.launches == 11, "what is asked for by number is measured"
 
 
 def test_stored_runs_are_compared_as_measured_apart(

@@ -86,14 +86,13 @@ def asked_from_flags(flags: dict[str, Any]) -> Asked:
     from trtbench.units import fraction_from_text
     from trtbench.workflows.compare.sides import LAUNCHES, Asked
 
-    launches = flags["launches"] or LAUNCHES
     names = ("batch", "warmup", "warmup_iterations", "until_steady", "duration", "iterations",
              "inputs", "seed", "threads", "device", "protocol", "rate", "arrivals", "cuda_graph",
              "transfers", "spin_wait", "streams", "gap", "profile_index",
              "precision")  # fmt: skip
     return Asked(
-        launches=launches,
-        most_launches=max(launches, flags["max_launches"]),
+        launches=flags["launches"],
+        most_launches=max(flags["launches"] or LAUNCHES, flags["max_launches"]),
         alone=flags["launches"],
         pairs=flags["pairs"],
         mode=flags["mode"],

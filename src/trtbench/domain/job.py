@@ -31,7 +31,8 @@ class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
     sides: tuple[RunSpec, RunSpec]
     mine: Literal[0, 1] | None = None
     """The side this process runs, in lock-step with another one; ``None`` runs both here."""
-    pairs: int = 100
+    pairs: int | None = None
+    """In turn; ``None`` is as many as a launch has time for."""
     seed: int = 0
     """Of the order within the pairs."""
     launch: int = 0

@@ -86,6 +86,7 @@ CONDITIONS: dict[str, Key] = {
     "providers": Key("text", "", "runtimes.onnxruntime", "execution providers in order"),
     "threads": Key("whole", "1", "runtimes.onnxruntime", "threads within an operator"),
     "spinning": Key("text", "", "runtimes.onnxruntime", "whether idle threads spin"),
+    "waiting": Key("text", "", "runtimes._torch_session", "how idle threads wait"),
     "io_binding": Key("switch", "", "runtimes.onnxruntime", "tensors live on the device"),
     "placement": Key("text", "", "runtimes.onnxruntime", "nodes by provider"),
     "autocast": Key("switch", "", "runtimes._torch_session", "PyTorch chooses types"),

@@ -118,7 +118,9 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     wall_s: float | None = None
     """Wall time of the measured part."""
     solo_median_s: float | None = None
-    """Median of a few iterations alone, before two sides took turns."""
+    """Median of a side's queries alone, before two sides took turns."""
+    alone_s: tuple[float, ...] = ()
+    """Medians of its blocks of queries alone; blocks of both sides alternated, in pairs."""
     timer_floor_s: float | None = None
     involuntary_switches: int | None = None
     cpu_s: float | None = None
@@ -363,6 +365,8 @@ class Comparison(Value, frozen=True, kw_only=True):
     """Smallest effect found in 80 % of comparisons like this one."""
     effects: tuple[float, ...] = ()
     """Per launch, median ln(candidate / baseline) of the first metric."""
+    alone: Verdict | None = None
+    """What the times alone say of the first metric, where sides that took turns also ran alone."""
 
     def verdict(self, metric: str) -> Verdict:
         """Give the verdict on one metric; one that was not judged is a ``KeyError``."""

@@ -45,9 +45,9 @@ class Partner(Value, frozen=True, kw_only=True):
     spec: RunSpec
     files: tuple[str, ...] = ()
     python: str | None = None
-    launches: int
+    launches: int | None
     most_launches: int
-    pairs: int
+    pairs: int | None
     mode: str
     margin: float
     seed: int = 0

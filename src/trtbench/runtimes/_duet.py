@@ -1,7 +1,10 @@
 """Two sides measured in turn: both in one process, or in two that hand each other the turn.
 
+The side that waits leaves the processor alone, and the side that runs runs as it would alone:
+sessions of one process share a pool of threads or stop theirs when a run ends, and two processes
+measure from the same core. Blocks of queries alone, in the same launch, show whether it worked.
 The order within each pair is random and known to both sides beforehand, so that a turn is handed
-over by one byte and the parent sleeps. The side that waits is blocked, not spinning.
+over by one byte and the parent sleeps.
 """
 
 from __future__ import annotations
@@ -9,175 +12,240 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import struct
 import time
 from array import array
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.turns import Plan, Stretch, order_of_turns, plan_from_pace, stretches
 from trtbench.domain.job import BenchOutcome, DuetJob, Stage
 from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, RunSpec
 from trtbench.errors import TrtbenchError
-from trtbench.runtimes._bench import Prepared, prepare, timed_loop, timer_floor_s, warm_up
-from trtbench.runtimes._session import Session
+from trtbench.runtimes import RUNTIMES, session_opener
+from trtbench.runtimes._bench import (
+    Prepared,
+    close_session,
+    prepare,
+    timed_loop,
+    timer_floor_s,
+    warm_up,
+)
+from trtbench.runtimes._session import TurnSpec
 
-SOLO = 30
-"""Iterations alone, against which interference is measured."""
-SETTLE = 10
-"""Pairs run before those that count: each side finds the caches as the other leaves them."""
+PACE = 5
+"""Queries that tell how long one takes, before a launch is planned."""
 
 _NS = 1e-9
 _HELLO, _TURN = b"h", b"t"
+_PACE = struct.Struct("!d")
 
-Opener = Callable[[RunSpec], Session]
+Step = Callable[[], object]
 Result = tuple[BenchOutcome, IterationTimes]
+Spans = NDArray[np.int64]
+"""Start and end of each query, in nanoseconds."""
 
 
 class PartnerLost(TrtbenchError):
     """The other side's process ended before its time."""
 
 
-def play(
-    job: DuetJob, openers: Sequence[Opener], stage: Stage, *, channel: int | None
-) -> dict[int, Result]:
+def play(job: DuetJob, stage: Stage, *, channel: int | None) -> dict[int, Result]:
     """Run this process's part of a duet; gives the result of each side that ran here."""
     if job.mine is None:
-        return _play_both(job, openers, stage)
+        return _play_both(job, stage)
     if channel is None:
         raise ValueError("a side that runs alone needs a channel to the other")
     with Partner(channel) as partner:
-        return {job.mine: _play_side(job, openers[job.mine], stage, partner)}
+        return {job.mine: _play_side(job, stage, partner)}
 
 
-def order_of_turns(pairs: int, *, seed: int, launch: int) -> NDArray[np.int64]:
-    """The side of each turn: every pair holds both, in random order."""
-    generator = np.random.default_rng([seed, launch])
-    first = generator.integers(0, 2, size=SETTLE + pairs)
-    return np.stack([first, 1 - first], axis=1).reshape(-1)
+def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
+    """Settle how a side waits for its turn; a runtime without threads of its own just waits."""
+    settle = RUNTIMES.load(spec.runtime).turn_spec
+    return settle(spec, together) if settle is not None else TurnSpec(spec=spec)
 
 
-def _play_both(job: DuetJob, openers: Sequence[Opener], stage: Stage) -> dict[int, Result]:
+def _opened(spec: RunSpec) -> Prepared:
+    return prepare(session_opener(spec.runtime), spec)
+
+
+def _play_both(job: DuetJob, stage: Stage) -> dict[int, Result]:
+    both = [turn_spec(spec, job.sides) for spec in job.sides]
     stage("load")
+    alike = all(each.like_alone for each in both)
+    alone: dict[int, Spans] = {}
+    if not alike:
+        for side in (0, 1) if job.launch % 2 == 0 else (1, 0):
+            alone[side] = _alone_apart(_opened(job.sides[side]), job)
     # Which side is made first is random too: memory may lie better for one of them.
     creation = np.random.default_rng([job.seed, job.launch, 1]).permutation(2)
-    prepared = {int(side): prepare(openers[side], job.sides[side]) for side in creation}
+    prepared = {int(side): _opened(both[side].spec) for side in creation}
     stage("warm-up")
-    solo = {}
-    for side in sorted(prepared):
-        warm_up(prepared[side].step, job.sides[side].warmup)
-        solo[side] = _solo(prepared[side].step)
+    steps = {side: prepared[side].step for side in (0, 1)}
+    for side in (0, 1):
+        warm_up(steps[side], job.sides[side].warmup)
+    plan = plan_from_pace([_pace_s(steps[side]) for side in (0, 1)], pairs=job.pairs)
+    if alike:
+        alone = _alone_in_blocks(steps, plan, job, None)
     stage("measure")
-    turns = order_of_turns(job.pairs, seed=job.seed, launch=job.launch)
-    spans = _alternate([prepared[0].step, prepared[1].step], turns)
+    turns = _turns(plan, job)
+    spans = run_stretches(steps, stretches(turns), None)
     return {
-        side: _result(prepared[side], spans[turns == side], turns, side, solo[side], "one process")
+        side: _result(
+            prepared[side], spans[side], alone[side], plan, turns, side, how="one process"
+        )
         for side in (0, 1)
     }
 
 
-def _play_side(job: DuetJob, opener: Opener, stage: Stage, partner: Partner) -> Result:
+def _play_side(job: DuetJob, stage: Stage, partner: Partner) -> Result:
     mine = int(job.mine or 0)
+    own = turn_spec(job.sides[mine], ())
     stage("load")
-    prepared = prepare(opener, job.sides[mine])
+    prepared = _opened(own.spec if own.like_alone else job.sides[mine])
     partner.meet()
     stage("warm-up")
-    if mine == 1:
-        partner.wait()
-    warm_up(prepared.step, job.sides[mine].warmup)
-    solo = _solo(prepared.step)
-    partner.hand_over()
-    if mine == 0:
-        partner.wait()
-    stage("measure")
-    turns = order_of_turns(job.pairs, seed=job.seed, launch=job.launch)
-    spans = _take_turns(prepared.step, turns, mine, partner)
-    return _result(prepared, spans, turns, mine, solo, "two processes in lock-step")
+    alone: Spans | None = None
+    with partner.slot(first=job.launch % 2 == mine):
+        if not own.like_alone:
+            with on_one_core():
+                alone = _alone_apart(prepared, job)
+            del prepared
+            prepared = _opened(own.spec)
+        with on_one_core():
+            warm_up(prepared.step, job.sides[mine].warmup)
+            pace_s = _pace_s(prepared.step)
+    plan = plan_from_pace([pace_s, partner.swap(pace_s)], pairs=job.pairs)
+    with on_one_core() as core:
+        blocks = _alone_in_blocks({mine: prepared.step}, plan, job, partner)[mine]
+        alone = blocks if alone is None else alone
+        partner.meet()
+        stage("measure")
+        turns = _turns(plan, job)
+        spans = run_stretches({mine: prepared.step}, stretches(turns), partner)[mine]
+    how = "two processes in lock-step" + ("" if core is None else f" on core {core}")
+    return _result(prepared, spans, alone, plan, turns, mine, how=how)
 
 
-def _alternate(
-    steps: Sequence[Callable[[], object]], turns: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Run every turn here; gives start and end of each in nanoseconds."""
-    clock = time.perf_counter_ns
-    stamps = array("q")
-    push = stamps.append
-    gc.collect()
-    gc.disable()
+def _turns(plan: Plan, job: DuetJob) -> NDArray[np.int64]:
+    return order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
+
+
+def _alone_in_blocks(
+    steps: Mapping[int, Step], plan: Plan, job: DuetJob, partner: Partner | None
+) -> dict[int, Spans]:
+    """Run blocks of queries, each side's in turn: within a block it is as if it were alone."""
+    order = order_of_turns(plan.blocks, seed=job.seed + 1, launch=job.launch)
+    found = run_stretches(steps, stretches(order, length=plan.in_block), partner)
+    shape = (plan.blocks, plan.in_block, 2)
+    return {side: spans.reshape(shape)[:, plan.dropped :] for side, spans in found.items()}
+
+
+def _alone_apart(prepared: Prepared, job: DuetJob) -> Spans:
+    """Run one long block of a session that a caller would have, and close it.
+
+    Its idle threads would not leave the processor to the other side, so it must be gone first.
+    """
+    step = prepared.step
     try:
-        for step in [steps[side] for side in turns]:
-            before = clock()
-            step()
-            push(before)
-            push(clock())
+        warm_up(step, job.sides[0].warmup)
+        plan = plan_from_pace([_pace_s(step)] * 2)
+        starts, ends = timed_loop(step, Length(iterations=plan.blocks * plan.in_block))
     finally:
-        gc.enable()
-    return np.frombuffer(stamps, np.int64).reshape(-1, 2)
+        close_session(prepared.session)
+    return np.stack([starts, ends], axis=1)[None]
 
 
-def _take_turns(
-    step: Callable[[], object], turns: NDArray[np.int64], mine: int, partner: Partner
-) -> NDArray[np.int64]:
-    """Run my turns, waiting while the other has its own."""
-    stretches = [(int(side), len(list(group))) for side, group in groupby(turns.tolist())]
+def run_stretches(
+    steps: Mapping[int, Step], plan: Sequence[Stretch], partner: Partner | None
+) -> dict[int, Spans]:
+    """Run every stretch of the sides that are here, and wait while another has its own."""
     clock = time.perf_counter_ns
-    stamps = array("q")
-    push = stamps.append
+    stamps = {side: array("q") for side in steps}
     gc.collect()
     gc.disable()
     try:
-        for number, (side, length) in enumerate(stretches):
-            if side != mine:
+        for number, (side, length) in enumerate(plan):
+            if side not in steps:
                 continue
-            if number > 0:
+            if partner is not None and number > 0:
                 partner.wait()
+            step, push = steps[side], stamps[side].append
             for _ in range(length):
                 before = clock()
                 step()
                 push(before)
                 push(clock())
-            if number + 1 < len(stretches):
+            if partner is not None and number + 1 < len(plan):
                 partner.hand_over()
     finally:
         gc.enable()
-    return np.frombuffer(stamps, np.int64).reshape(-1, 2)
+    return {side: np.frombuffer(kept, np.int64).reshape(-1, 2) for side, kept in stamps.items()}
 
 
-def _solo(step: Callable[[], object]) -> float:
-    starts, ends = timed_loop(step, Length(iterations=SOLO))
+def _pace_s(step: Step) -> float:
+    starts, ends = timed_loop(step, Length(iterations=PACE))
     return float(np.median(ends - starts)) * _NS
 
 
 def _result(
     prepared: Prepared,
-    spans: NDArray[np.int64],
+    spans: Spans,
+    alone: Spans,
+    plan: Plan,
     turns: NDArray[np.int64],
     side: int,
-    solo_s: float,
+    *,
     how: str,
 ) -> Result:
     """Drop the settling pairs and describe the rest as one launch of a run."""
-    second = (turns.reshape(-1, 2)[:, 1] == side)[SETTLE:]
-    kept = spans[SETTLE:]
+    second = (turns.reshape(-1, 2)[:, 1] == side)[plan.settle :]
+    kept = spans[plan.settle :]
     starts, ends = kept[:, 0], kept[:, 1]
     times = IterationTimes(
         host=np.asarray((ends - starts) * _NS, np.float64),
         start=np.asarray((starts - spans[0, 0]) * _NS, np.float64),
         stamps={"second": second.astype(np.float64)},
     )
+    lengths = (alone[..., 1] - alone[..., 0]) * _NS
+    blocks = np.median(lengths, axis=1)
     facts = LaunchFacts(
         load_s=prepared.load_s,
         first_s=prepared.first_s,
-        solo_median_s=solo_s,
+        solo_median_s=float(np.median(blocks)),
+        alone_s=tuple(float(each) for each in blocks),
         timer_floor_s=timer_floor_s(),
     )
     outcome = msgspec.structs.replace(prepared.outcome, facts=facts)
     conditions = {**outcome.conditions, "interleaved": Fact(value=how)}
     return msgspec.structs.replace(outcome, conditions=conditions), times
+
+
+@contextmanager
+def on_one_core() -> Iterator[int | None]:
+    """Keep this thread on the first core it may use, the same for both processes.
+
+    Where each sits on a core of its own, a whole launch compares cores: the same model against
+    itself differed by 15 to 25 % from launch to launch, and by 1 % from one core. Threads that
+    exist stay where they are; no session may be opened here, because its threads would inherit it.
+    """
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    if len(allowed) < 2:
+        yield None
+        return
+    core = min(allowed)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield core
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 class Partner:
@@ -204,6 +272,21 @@ class Partner:
     def wait(self) -> None:
         self._receive(_TURN)
 
+    @contextmanager
+    def slot(self, *, first: bool) -> Iterator[None]:
+        """Have the machine to oneself, one side after the other."""
+        if not first:
+            self.wait()
+        yield
+        self.hand_over()
+        if first:
+            self.wait()
+
+    def swap(self, pace_s: float) -> float:
+        """Tell the other side how long a query takes here, and hear how long it does there."""
+        self._send(_PACE.pack(pace_s))
+        return float(_PACE.unpack(self._hear(_PACE.size))[0])
+
     def _send(self, word: bytes) -> None:
         try:
             self._socket.sendall(word)
@@ -211,9 +294,14 @@ class Partner:
             raise PartnerLost("the other side ended before its time") from None
 
     def _receive(self, word: bytes) -> None:
+        if self._hear(len(word)) != word:
+            raise PartnerLost("the other side ended before its time")
+
+    def _hear(self, size: int) -> bytes:
         try:
-            heard = self._socket.recv(1)
+            heard = self._socket.recv(size, socket.MSG_WAITALL)
         except OSError:
             heard = b""
-        if heard != word:
+        if len(heard) < size:
             raise PartnerLost("the other side ended before its time")
+        return heard

@@ -6,6 +6,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -22,6 +23,15 @@ from trtbench.host.arrays import read_arrays
 from trtbench.units import text_from_shape
 
 Arrays = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnSpec:
+    """How a side is opened when it takes turns with another: its idle threads must rest."""
+
+    spec: RunSpec
+    like_alone: bool = True
+    """It runs as it would alone; else its time alone needs a session of its own."""
 
 
 class Spans(Protocol):

@@ -132,6 +132,8 @@ class _TorchSession(Session):
             "channels_last": settings.channels_last,
             "loaded_as": loaded.kind,
         }
+        if "waiting" in spec.options:
+            found["waiting"] = spec.options["waiting"]
         if self._device.type == "cuda":
             found |= {
                 "transfers": spec.transfers,

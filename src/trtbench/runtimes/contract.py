@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ModelFormat, RunSpec
 from trtbench.domain.spec import Protocol as QueryProtocol
-from trtbench.runtimes._session import Session
+from trtbench.runtimes._session import Session, TurnSpec
 
 
 class Runtime(Protocol):
@@ -39,6 +39,8 @@ class Runtime(Protocol):
     """Whether the facts of a run tell which device it took."""
     open_session: Callable[[RunSpec], Session] | None = None
     """Load a model in the worker's own process; programs cannot."""
+    turn_spec: Callable[[RunSpec, Sequence[RunSpec]], TurnSpec] | None = None
+    """Settle how a side waits for its turn, given all sides of this process, or none of them."""
     command_lines: Callable[[RunSpec], list[str]] | None = None
     """Write what a program would be started with, for ``--dry-run``."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from importlib import util
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,7 +33,7 @@ from trtbench.runtimes._ort_providers import (
     short_name,
 )
 from trtbench.runtimes._protocols import PROFILE_AN_ENGINE, SERIAL, bench_session
-from trtbench.runtimes._session import Arrays, Session, refuse_if_out_of_memory
+from trtbench.runtimes._session import Arrays, Session, TurnSpec, refuse_if_out_of_memory
 
 FORMATS = ("onnx",)
 CHOSEN_FOR = {"onnx": 1}
@@ -43,7 +44,8 @@ OPTIONS = {
     "providers": "execution providers in order of preference, comma separated (default: cpu, "
     "and cuda with --device cuda:0)",
     "inter_threads": "threads across operators",
-    "spinning": "on or off: whether idle threads spin (default: ONNX Runtime's own, on)",
+    "spinning": "on or off: whether idle threads spin (default: ONNX Runtime's own, on); run: only "
+    "while a query runs; shared: on, in one pool for all sessions of the process",
     "optimization": "disable, basic, extended or all (default: all)",
     "execution": "sequential or parallel (default: sequential)",
     "memory_pattern": "on or off (default: on)",
@@ -68,6 +70,11 @@ _LEVELS = {
 }
 _MODES = {"sequential": "ORT_SEQUENTIAL", "parallel": "ORT_PARALLEL"}
 _SWITCH = {"on": True, "off": False}
+_SPINNING = {
+    "on": ("session.intra_op.allow_spinning", "1"),
+    "off": ("session.intra_op.allow_spinning", "0"),
+    "run": ("session.force_spinning_stop", "1"),
+}
 
 
 def available() -> str | None:
@@ -86,6 +93,42 @@ def device(spec: RunSpec) -> str:
 def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
     """Measure one launch; ONNX Runtime leaves no files of its own."""
     return bench_session(open_session, spec, stage=stage)
+
+
+def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
+    """Keep idle threads off the processor while another side has its turn.
+
+    ``together`` are the sides of this process, none where each has its own. A pool of threads goes
+    on spinning for some 30 ms after a query. Sessions that share one are never in each other's
+    way, and find it as they would alone; a pool that stops when its query ends must be woken.
+    """
+    if device(spec) != "cpu" or spec.threads == 1 or spec.options.get("spinning") == "off":
+        return TurnSpec(spec=spec)
+    pools = {(each.runtime, *_pool_sizes(each), each.options.get("spinning")) for each in together}
+    way = "shared" if len(pools) == 1 and _shares_pool() else "run"
+    spec = msgspec.structs.replace(spec, options={**spec.options, "spinning": way})
+    return TurnSpec(spec=spec, like_alone=way == "shared")
+
+
+def _pool_sizes(spec: RunSpec) -> tuple[int, int]:
+    """Threads within and across operators; 0 is ONNX Runtime's choice."""
+    across = spec.options.get("inter_threads", "0")
+    return spec.threads or 0, _number("inter_threads", across)
+
+
+def _shares_pool() -> bool:
+    """Whether this ONNX Runtime has a pool for all sessions (from 1.23 on)."""
+    import onnxruntime
+
+    return hasattr(onnxruntime, "set_global_thread_pool_sizes")
+
+
+@cache
+def _make_shared_pool(within: int, across: int) -> None:
+    """Make the pool of all sessions of this process; it can be made once, before the first."""
+    import onnxruntime
+
+    onnxruntime.set_global_thread_pool_sizes(within, across)
 
 
 def open_session(spec: RunSpec) -> OrtSession:
@@ -130,6 +173,8 @@ class OrtSession(Session):
         self.inputs = tuple(_tensor(each) for each in session.get_inputs())
         self.outputs = tuple(_tensor(each) for each in session.get_outputs())
         self.notes = notes_from_metadata(session.get_modelmeta().custom_metadata_map)
+        if spec.options.get("spinning") == "run":
+            self.notes += ("its pool of threads stopped whenever a query ended",)
         self.conditions = {
             "providers": Fact(value=",".join(session.get_providers())),
             "threads": Fact(value=spec.threads, source="stated" if spec.threads else "implied"),
@@ -243,9 +288,12 @@ def _session_options(onnxruntime: Any, spec: RunSpec) -> Any:
         options.intra_op_num_threads = spec.threads
     if "inter_threads" in given:
         options.inter_op_num_threads = _number("inter_threads", given["inter_threads"])
-    if "spinning" in given:
-        value = "1" if _choice("spinning", given["spinning"], _SWITCH) else "0"
-        options.add_session_config_entry("session.intra_op.allow_spinning", value)
+    if given.get("spinning") == "shared" and _shares_pool():
+        _make_shared_pool(*_pool_sizes(spec))
+        options.use_per_session_threads = False
+    elif "spinning" in given:
+        key, value = _choice("spinning", given["spinning"], _SPINNING)
+        options.add_session_config_entry(key, value)
     if "memory_pattern" in given:
         pattern = _choice("memory_pattern", given["memory_pattern"], _SWITCH)
         options.enable_mem_pattern = pattern

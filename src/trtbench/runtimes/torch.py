@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from importlib import util
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
@@ -18,7 +22,7 @@ from trtbench.runtimes._protocols import (
     bench_session,
     check_protocol,
 )
-from trtbench.runtimes._session import refuse_if_out_of_memory
+from trtbench.runtimes._session import TurnSpec, refuse_if_out_of_memory
 from trtbench.runtimes._torch_session import CpuSession, CudaSession, Settings
 
 FORMATS = ("torch",)
@@ -33,6 +37,7 @@ OPTIONS = {
     "channels_last": "on or off: NHWC memory layout (default: off)",
     "imgsz": "side of a square image, where --shape is not given",
     "channels": "channels of that image (default: 3)",
+    "waiting": "passive: idle threads of the pool sleep at once (default: the library's own way)",
     "dtypes": "types of the inputs, comma separated (default: float32)",
     "weights": "default, none (random values), or a state dict for a model of a library",
     "seed": "of random weights (default: 0, as with export, so that both are the same model)",
@@ -64,9 +69,33 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     return bench_session(open_session, spec, stage=stage)
 
 
+def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
+    """Keep idle threads off the processor while another side has its turn.
+
+    In one process all models share PyTorch's pool, so none is in another's way. A pool of another
+    process would go on spinning; OpenMP can only be told to rest before PyTorch is loaded.
+    """
+    if together or device(spec) != "cpu" or spec.threads == 1 or "waiting" in spec.options:
+        return TurnSpec(spec=spec)
+    return TurnSpec(
+        spec=msgspec.structs.replace(spec, options={**spec.options, "waiting": "passive"})
+    )
+
+
+def _set_waiting(spec: RunSpec) -> None:
+    """Tell OpenMP how its idle threads wait; it reads this once, when PyTorch loads it."""
+    way = spec.options.get("waiting")
+    if way is None:
+        return
+    if way != "passive":
+        raise UsageError(f"--opt waiting is passive, or left out, not {way!r}")
+    os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
+
+
 def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     """Load a model with the options of a run."""
     settings = _settings(spec)
+    _set_waiting(spec)
     torch = import_torch()
     _check_device(torch, spec)
     torch.manual_seed(_number(spec, "seed", 0))

@@ -22,9 +22,9 @@ TAILS = (0.9, 0.95, 0.99, 0.999)
     severity="note",
     when="a percentile needs more effective samples than there are (its cell stays empty); a "
     "warning with two or more but fewer than {launches:.0f} launches, {pair:.0f} in a comparison",
-    source="order statistics; K < 8 cannot reach 99 %",
+    source="order statistics; Student's t",
     launches=5,
-    pair=8,
+    pair=5,
 )
 def too_few(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when a number that was asked for cannot be given."""

@@ -12,6 +12,12 @@ import msgspec
 from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.deltas import TOOLKIT_000_HEADER, toolkit_000_rows
 from trtbench.analysis.stored_comparison import compare_apart
+from trtbench.analysis.turns import (
+    alone_effects,
+    held_to_alone,
+    hold_to_alone,
+    interference,
+)
 from trtbench.analysis.verdict import (
     MARGIN,
     correct_for_many,
@@ -30,7 +36,7 @@ from trtbench.store.store import Store
 from trtbench.workflows.compare.drift import drift_remembered
 from trtbench.workflows.compare.duet import Duet, paired, pairs_of
 from trtbench.workflows.compare.findings import further_findings, with_findings
-from trtbench.workflows.compare.sides import WARMUP, Asked, Sides
+from trtbench.workflows.compare.sides import LAUNCHES, WARMUP, Asked, Sides
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
@@ -48,9 +54,12 @@ class Compared:
     baseline: Run
     candidate: Run
     comparison: Comparison
-    interference: tuple[float, float] | None = None
-    """How much slower each side was in turns than alone."""
     mode: str = "stored runs"
+
+    @property
+    def interference(self) -> tuple[float, float] | None:
+        """How much slower each side was in turns than alone."""
+        return interference(self.baseline, self.candidate)
 
 
 def compare(
@@ -89,7 +98,6 @@ def comparison_from_runs(
     *,
     margin: float = MARGIN,
     accept: Collection[str] = (),
-    interference: tuple[float, float] | None = None,
     store: Store | None = None,
 ) -> Comparison:
     """Judge two stored runs: as a duet when they were measured in turn, else as measured apart.
@@ -101,7 +109,7 @@ def comparison_from_runs(
         records = (baseline.record, candidate.record)
         drift = drift_remembered(store, *records) if store is not None else None
         comparison = compare_apart(baseline, candidate, drift=drift, accept=accept, margin=margin)
-        return with_findings(comparison, baseline, candidate, accept, None)
+        return with_findings(comparison, baseline, candidate, accept)
     headline = baseline.times.headline
     reasons = blocking_reasons(
         differences(baseline.record, candidate.record, accept=accept), metric=headline
@@ -112,7 +120,7 @@ def comparison_from_runs(
         comparison = Comparison(
             baseline=baseline.id, candidate=candidate.id, design=design, verdicts=(refused,)
         )
-        return with_findings(comparison, baseline, candidate, accept, interference)
+        return with_findings(comparison, baseline, candidate, accept)
     pairs = pairs_of(baseline, candidate, headline)
     comparison = duet_comparison(
         pairs,
@@ -133,7 +141,9 @@ def comparison_from_runs(
         if name != headline and name in candidate.times.durations()
     )
     comparison = msgspec.structs.replace(comparison, verdicts=(*comparison.verdicts, *further))
-    return with_findings(comparison, baseline, candidate, accept, interference)
+    alone = alone_effects(baseline.record.launches, candidate.record.launches)
+    comparison = hold_to_alone(comparison, alone, margin=margin)
+    return with_findings(comparison, baseline, candidate, accept)
 
 
 def selftest(
@@ -226,7 +236,8 @@ def _play_until_clear(duet: Duet, asked: Asked) -> Compared:
     """Measure, and double the launches while the answer is unclear and more are allowed."""
     duet.play(asked.launches)
     while duet.launches < asked.most_launches:
-        if headline_verdict(duet, margin=asked.margin).kind != "unclear":
+        verdict = headline_verdict(duet, margin=asked.margin)
+        if verdict.kind != "unclear" or verdict.launches_needed is None:
             break
         duet.play(min(duet.launches, asked.most_launches - duet.launches))
     return compared_from_duet(duet, asked)
@@ -236,22 +247,15 @@ def headline_verdict(duet: Duet, *, margin: float = MARGIN) -> Verdict:
     """Judge what has been measured so far."""
     pairs = duet.columns(duet.headline)
     effects = [pair_effect(a, b, design=duet.design) for a, b in pairs]
-    return verdict_from_effects(effects, metric=duet.headline, design=duet.design, margin=margin)
+    verdict = verdict_from_effects(effects, metric=duet.headline, design=duet.design, margin=margin)
+    return held_to_alone(verdict, duet.alone_effects(), margin=margin)[0]
 
 
 def compared_from_duet(duet: Duet, asked: Asked) -> Compared:
     """Keep both sides as runs and judge them."""
     first, second = duet.keep()
-    comparison = comparison_from_runs(
-        first, second, margin=asked.margin, accept=asked.accept, interference=duet.interference()
-    )
-    return Compared(
-        baseline=first,
-        candidate=second,
-        comparison=comparison,
-        interference=duet.interference(),
-        mode=duet.mode,
-    )
+    comparison = comparison_from_runs(first, second, margin=asked.margin, accept=asked.accept)
+    return Compared(baseline=first, candidate=second, comparison=comparison, mode=duet.mode)
 
 
 def duet_spec(name: str, runtime: str | None, *, config: Config, asked: Asked) -> RunSpec:
@@ -283,7 +287,7 @@ def _against_stored(
     fresh = 0 if stored[0] is None else 1
     known = stored[1 - fresh]
     assert known is not None
-    flags = {**asked.flags, "launches": asked.launches}
+    flags = {**asked.flags, "launches": asked.launches or LAUNCHES}
     if known.record.spec.batch is not None and flags.get("batch") is None:
         flags["batch"] = known.record.spec.batch
     runtime = runtimes[fresh]
@@ -321,7 +325,6 @@ def _corrected(found: list[Compared]) -> list[Compared]:
             comparison=msgspec.structs.replace(
                 each.comparison, verdicts=(head, *each.comparison.verdicts[1:])
             ),
-            interference=each.interference,
             mode=each.mode,
         )
         for each, head in zip(found, heads, strict=True)

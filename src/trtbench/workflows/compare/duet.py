@@ -5,14 +5,15 @@ from __future__ import annotations
 import secrets
 import shutil
 import socket
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
 import msgspec
-import numpy as np
 
 from trtbench.analysis.findings import findings_from_run
+from trtbench.analysis.turns import alone_effects
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
 from trtbench.domain.result import DuetRef, Environment, Run, Scalar
@@ -26,7 +27,14 @@ from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, read_samples, write_record, write_samples
 from trtbench.store.store import Store
-from trtbench.workflows.compare.sides import PAIRS, Mode, PairDesign, Sides
+from trtbench.workflows.compare.sides import (
+    FEWEST_LAUNCHES,
+    LAUNCHES,
+    LAUNCHES_S,
+    Mode,
+    PairDesign,
+    Sides,
+)
 from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
 from trtbench.workflows.measure.launches import (
     Launch,
@@ -37,9 +45,6 @@ from trtbench.workflows.measure.launches import (
 from trtbench.workflows.measure.run_files import write_run_files
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
-
-INTERFERENCE_LIMIT = 0.05
-"""How far taking turns may move a side from its time alone before the design is changed."""
 
 
 class Duet:
@@ -52,7 +57,7 @@ class Duet:
         store: Store,
         conduct: Conduct,
         mode: Mode = "auto",
-        pairs: int = PAIRS,
+        pairs: int | None = None,
         seed: int = 0,
     ) -> None:
         for python in sides.pythons:
@@ -60,7 +65,6 @@ class Duet:
                 check_interpreter(python)
         self.sides = sides
         self.mode = _settled(mode, sides)
-        self.asked = mode
         self._store, self._conduct = store, conduct
         self._pairs, self._seed = pairs, seed
         self._launches: tuple[list[Launch], list[Launch]] = ([], [])
@@ -88,8 +92,12 @@ class Duet:
             for a, b in zip(first, second, strict=True)
         ]
 
-    def play(self, launches: int) -> None:
-        """Measure so many more launches of both sides."""
+    def play(self, launches: int | None) -> None:
+        """Measure so many more launches of both sides; ``None``: as many as is usual.
+
+        Slow models are given fewer: their queries are averages already.
+        """
+        least = launches if launches is not None else FEWEST_LAUNCHES
         specs = self.sides.both
         devices = {RUNTIMES.load(spec.runtime).device(spec): spec for spec in specs}
         with ExitStack() as held:
@@ -101,27 +109,19 @@ class Duet:
                 )
             for spec in specs:
                 demand_unchanged(spec.model)
-            before = read_counters()
-            goal = self.launches + launches
+            before, began = read_counters(), time.monotonic()
+            done, goal = self.launches, self.launches + (launches or LAUNCHES)
             while self.launches < goal:
                 self._tell(goal)
                 self._play_once()
-                self._reconsider()
+                if self.launches - done >= least and time.monotonic() - began > LAUNCHES_S:
+                    break
             self._contention = counters_between(before, read_counters())
 
-    def interference(self) -> tuple[float, float] | None:
-        """How much slower each side is in turns than alone, as fractions; ``None`` if not known."""
-        if self.mode == "launches" or not self.launches:
-            return None
-        found = []
-        for launches in self._launches:
-            ratios = [
-                float(np.median(each.times.host)) / each.outcome.facts.solo_median_s - 1
-                for each in launches
-                if each.times.host is not None and each.outcome.facts.solo_median_s
-            ]
-            found.append(float(np.median(ratios)) if ratios else 0.0)
-        return (found[0], found[1])
+    def alone_effects(self) -> tuple[float, ...]:
+        """The effects of the times alone, launch by launch, where the sides took turns."""
+        facts = [[each.outcome.facts for each in launches] for launches in self._launches]
+        return alone_effects(facts[0], facts[1])
 
     def keep(self) -> tuple[Run, Run]:
         """Store each side as a run of its own; the two name their duet."""
@@ -148,6 +148,8 @@ class Duet:
                 found = self._lock_step(number, folder)
         for side in (0, 1):
             self._launches[side].append(found[side])
+        if self.mode != "launches":
+            self._pairs = len(found[0].times)  # what the first launch had time for
 
     def _alone(self, side: int, number: int, folder: Path) -> Launch:
         job = BenchJob(spec=self.sides.both[side], launch=number)
@@ -199,24 +201,6 @@ class Duet:
                 fail_job(end, _spec_of(each.job), environment, store=self._store,
                          conduct=self._conduct, log=each.folder / "log.txt")  # fmt: skip
 
-    def _reconsider(self) -> None:
-        """Leave one process when the two disturb each other there."""
-        if self.asked != "auto" or self.mode != "one-process" or self.launches != 1:
-            return
-        moved = self.interference()
-        if moved is None or max(abs(part) for part in moved) <= INTERFERENCE_LIMIT:
-            return
-        self._conduct.listen(
-            Event(
-                kind="note",
-                text=f"in one process the sides disturb each other by {max(moved, key=abs):+.0%}: "
-                "going on in two",
-            )
-        )
-        self.mode = "lock-step"
-        for launches in self._launches:
-            launches.clear()
-
     def _keep_side(self, side: Literal[0, 1], duet: str) -> Run:
         launches = self._launches[side]
         spec = msgspec.structs.replace(self.sides.both[side], launches=len(launches))
@@ -260,9 +244,12 @@ def _settled(mode: Mode, sides: Sides) -> Mode:
     if mode != "auto":
         return mode
     devices = {module.device(spec) for module, spec in zip(modules, sides.both, strict=True)}
-    alike = sides.baseline.runtime == sides.candidate.runtime
-    same_python = sides.pythons[0] == sides.pythons[1]
-    if alike and same_python and devices == {"cpu"}:
+    # Threads are of a process, for PyTorch: sides with other numbers of them need two.
+    alike = all(
+        getattr(sides.baseline, name) == getattr(sides.candidate, name)
+        for name in ("runtime", "threads")
+    )
+    if alike and sides.pythons[0] == sides.pythons[1] and devices == {"cpu"}:
         return "one-process"
     return "lock-step" if devices == {"cpu"} else "launches"
 

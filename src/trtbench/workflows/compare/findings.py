@@ -12,6 +12,7 @@ from trtbench.analysis.comparability import CLOCK_TOLERANCE
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import AccuracyFacts, Evidence, PairFacts
 from trtbench.analysis.scores import less_is_better
+from trtbench.analysis.turns import interference
 from trtbench.analysis.verdict import confirm_in_cycles, kind_in_cycles
 from trtbench.domain.result import Comparison, Run, RunRecord, Score, VerdictKind
 from trtbench.store.judged import known_scores
@@ -23,10 +24,10 @@ def with_findings(
     baseline: Run,
     candidate: Run,
     accept: Collection[str],
-    interference: tuple[float, float] | None,
 ) -> Comparison:
     """Have the rules look at the pair."""
-    moved = dict(zip(("baseline", "candidate"), interference, strict=True)) if interference else {}
+    parts = interference(baseline, candidate)
+    moved = dict(zip(("baseline", "candidate"), parts, strict=True)) if parts else {}
     how = baseline.record.conditions.get("interleaved")
     clocks = _clock(baseline.record), _clock(candidate.record)
     comparison, in_time, in_cycles = _by_clocks(comparison, clocks)

@@ -234,7 +234,8 @@ def _play_until_clear(
     while slowdowns and duet.launches < asked.most_launches:
         verdict = headline_verdict(duet, margin=asked.margin)
         results = evaluate(slowdowns, verdicts={verdict.metric: verdict, "headline": verdict})
-        if all(result.outcome != "unclear" for result in results):
+        decided = all(result.outcome != "unclear" for result in results)
+        if decided or (verdict.kind == "unclear" and verdict.launches_needed is None):
             return
         more = min(duet.launches, asked.most_launches - duet.launches)
         each = (time.monotonic() - began) / duet.launches

@@ -15,16 +15,17 @@ Mode = Literal["auto", "one-process", "lock-step", "launches"]
 PairDesign = Literal["duet", "launches"]
 
 
-PAIRS = 100
-"""Pairs per launch: more iterations in one launch hardly help, more launches do."""
-
-
 WARMUP = Warmup(floor=Length(seconds=0.06), until_steady=False)
 """Short and fixed: what drifts, drifts for both sides."""
 
 
 LAUNCHES = 10
 """Fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine."""
+
+
+FEWEST_LAUNCHES = 5
+LAUNCHES_S = 7.0
+"""Once they took so long, five launches are looked at; more are made while they are unclear."""
 
 
 MOST_LAUNCHES = 40
@@ -47,9 +48,11 @@ class Sides:
 class Asked:
     """What a comparison is asked to do, beyond its sides."""
 
-    launches: int = LAUNCHES
+    launches: int | None = None
+    """``None``: ten, or at least five of models so slow that ten take long."""
     most_launches: int = MOST_LAUNCHES
-    pairs: int = PAIRS
+    pairs: int | None = None
+    """Per launch; ``None``: as many as fit in 0.2 s, from 6 to 200."""
     mode: Mode = "auto"
     margin: float = MARGIN
     accept: Collection[str] = ()

@@ -1,0 +1,108 @@
+"""How each runtime waits for its turn: its idle threads must leave the processor alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import onnxruntime
+import pytest
+
+from models import conv_model
+from trtbench.domain.spec import RunSpec
+from trtbench.models.identity import model_ref
+from trtbench.runtimes import onnxruntime as ort
+from trtbench.runtimes import torch
+
+SHARES = hasattr(onnxruntime, "set_global_thread_pool_sizes")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> RunSpec:
+    model = conv_model(tmp_path / "model.onnx", channels=4, size=16, layers=2)
+    return RunSpec(model=model_ref(model), runtime="onnxruntime")
+
+
+def test_sessions_of_one_process_share_a_pool_and_those_of_two_stop_theirs(spec: RunSpec) -> None:
+    together = ort.turn_spec(spec, (spec, spec))
+    assert together.spec.options["spinning"] == ("shared" if SHARES else "run")
+    assert together.like_alone is SHARES
+    apart = ort.turn_spec(spec, ())
+    assert apart.spec.options["spinning"] == "run"
+    assert not apart.like_alone, "a pool that stops must be woken, which costs time"
+
+
+def test_sides_with_other_pools_do_not_share_one(spec: RunSpec) -> None:
+    other = msgspec.structs.replace(spec, threads=2)
+    found = ort.turn_spec(spec, (spec, other))
+    assert found.spec.options["spinning"] == "run"
+
+
+@pytest.mark.parametrize("changes", [{"threads": 1}, {"options": {"spinning": "off"}}])
+def test_a_side_without_spinning_threads_is_left_as_it_is(
+    spec: RunSpec, changes: dict[str, object]
+) -> None:
+    quiet = msgspec.structs.replace(spec, **changes)
+    found = ort.turn_spec(quiet, (quiet, quiet))
+    assert found.spec == quiet
+    assert found.like_alone
+
+
+def test_an_onnxruntime_without_a_common_pool_stops_its_own(
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ort, "_shares_pool", lambda: False)
+    found = ort.turn_spec(spec, (spec, spec))
+    assert (found.spec.options["spinning"], found.like_alone) == ("run", False)
+    session = ort.open_session(msgspec.structs.replace(found.spec, threads=2))
+    assert session.conditions["spinning"].value == "run"
+    assert any("stopped" in note for note in session.notes)
+
+
+SPUN = """
+import json, sys, time
+from pathlib import Path
+from trtbench.domain.spec import RunSpec
+from trtbench.models.identity import model_ref
+from trtbench.runtimes._session import resolve_inputs
+from trtbench.runtimes.onnxruntime import open_session
+spec = RunSpec(model=model_ref(Path(sys.argv[1])), runtime="onnxruntime", threads=2, batch=1,
+               options={"spinning": sys.argv[2]})
+session = open_session(spec)
+session.bind(resolve_inputs(session.inputs, spec)[1])
+step = session.step()
+clock = lambda: time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID)
+spent = []
+for _ in range(7):
+    for _ in range(20):
+        step()
+    before = clock()
+    time.sleep(0.02)
+    spent.append(clock() - before)
+print(json.dumps(sorted(spent)[3]))
+"""
+
+
+def test_a_pool_that_stops_uses_no_processor_after_its_query(spec: RunSpec) -> None:
+    def spent(way: str) -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", SPUN, spec.model.path, way],
+            capture_output=True, text=True, check=True, timeout=120,
+        )  # fmt: skip
+        return float(json.loads(done.stdout))
+
+    assert spent("run") < 0.5 * spent("on")
+
+
+def test_pytorch_shares_its_pool_within_a_process_and_lets_it_sleep_between_two(
+    spec: RunSpec,
+) -> None:
+    on_cpu = msgspec.structs.replace(spec, runtime="torch", device="cpu")
+    assert torch.turn_spec(on_cpu, (on_cpu, on_cpu)).spec == on_cpu
+    assert torch.turn_spec(on_cpu, ()).spec.options["waiting"] == "passive"
+    single = msgspec.structs.replace(on_cpu, threads=1)
+    assert torch.turn_spec(single, ()).spec == single
+    assert torch.turn_spec(msgspec.structs.replace(on_cpu, device="cuda:0"), ()).spec.options == {}
