@@ -62,7 +62,10 @@ def record(
             versions=versions or {"onnxruntime": "1.20.0"}, git_commit=f"{number // 10:040x}",
         ),
         inputs=(TensorSpec(name="image", dtype="float32", shape=(batch, 3, 224, 224)),),
-        conditions={"transfers": Fact(value=True), "tf32": Fact(value=False)},
+        conditions={
+            "transfers": Fact(value=True), "tf32": Fact(value=False),
+            **({} if precision is None else {"precision": Fact(value=precision)}),
+        },
         launches=(LaunchFacts(load_s=0.1, first_s=0.01, warmup_s=0.2),) * 2,
         tags=tags,
         findings=findings,

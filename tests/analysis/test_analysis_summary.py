@@ -188,7 +188,8 @@ def test_throughput_of_device_times_comes_from_stamps() -> None:
 def test_a_run_brings_its_wall_time_and_batch() -> None:
     times = launches_of([np.full(10, 0.1), np.full(10, 0.1)])
     facts = (LaunchFacts(wall_s=2.0), LaunchFacts(wall_s=3.0))
-    summary = summary_from_run(run(times, launches=facts, spec=spec(batch=4)))
+    four = (TensorSpec(name="x", dtype="float32", shape=(4, 3)),)
+    summary = summary_from_run(run(times, launches=facts, inputs=four, spec=spec(batch=8)))
     assert summary.queries_per_s == pytest.approx(4.0)
     assert summary.items_per_s == pytest.approx(16.0)
 

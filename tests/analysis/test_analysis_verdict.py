@@ -10,7 +10,7 @@ import pytest
 from analysis_values import GPU, duet, environment, launches_of, record, run, spec, stated
 from scipy import stats
 
-from trtbench.analysis.comparability import blocking_reasons, differences
+from trtbench.analysis.comparability import blocking_reasons, differences, refuse_unknown_keys
 from trtbench.analysis.robust import (
     detectable_effect,
     detectable_factor,
@@ -39,6 +39,8 @@ from trtbench.cli._verdicts import verdict_line
 from trtbench.domain.result import Fact, Verdict
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import TensorSpec
+from trtbench.errors import UsageError
+from trtbench.workflows.compare.sides import Asked
 
 TEN = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.50]
 
@@ -224,11 +226,19 @@ def test_graphs_on_a_gpu_drift_little() -> None:
 BIG = (TensorSpec(name="x", dtype="float32", shape=(1, 3, 16, 16)),)
 
 
+def test_a_difference_that_does_not_exist_cannot_be_accepted() -> None:
+    with pytest.raises(UsageError, match="--accept protocl names no difference") as caught:
+        Asked(accept=("tf32", "protocl"))
+    assert caught.value.fix == "--accept protocol"
+    with pytest.raises(UsageError, match="bogus"):
+        Asked(accept=("bogus",))
+
+
 @pytest.mark.parametrize(
     ("key", "changes"),
     [
         ("inputs", {"inputs": BIG}),
-        ("batch", {"spec": spec(batch=8)}),
+        ("batch", {"conditions": stated(tf32=False, cuda_graph=False, transfers=True, batch=8)}),
         ("protocol", {"spec": spec(protocol="pipeline")}),
         ("tf32", {"conditions": stated(tf32=True, cuda_graph=False, transfers=True)}),
         ("cuda_graph", {"conditions": stated(tf32=False, cuda_graph=True, transfers=True)}),
@@ -253,6 +263,7 @@ def test_what_blocks_a_ratio(key: str, changes: dict[str, object]) -> None:
     found = differences(baseline, candidate)
     assert [each.key for each in found if each.blocking] == [key]
     assert blocking_reasons(found, metric="host") is not None
+    refuse_unknown_keys([each.key for each in found])
     accepted = differences(baseline, candidate, accept=[key])
     assert blocking_reasons(accepted, metric="host") is None
     times = IterationTimes(host=np.ones(50))

@@ -36,7 +36,7 @@ def met(text: str, baseline: dict[str, object] | None = None, **row: object) -> 
         ("items/batch>2", {"items": 10.0, "batch": 4}, True),
         ("items/batch>2", {"items": 10.0, "batch": 0}, None),
         ("-1<batch", {"batch": 0}, True),
-        ("top1>=99%", {"top1": 99.2}, True),
+        ("top1>=99%", {"top1": 0.992}, True),
         ("p99>0", {"p99": 0.1}, True),
         ("p99<5ms or p99>1s and batch==7", {"p99": 0.001, "batch": 1}, True),  # and binds tighter
     ],
@@ -48,8 +48,8 @@ def test_conditions_mean_what_they_say(
 
 
 def test_the_baseline_is_the_same_quantity_of_another_row() -> None:
-    assert met("top1>=baseline-0.5", {"top1": 70.0}, top1=69.6) is True
-    assert met("top1>=baseline-0.5", {"top1": 70.0}, top1=69.4) is False
+    assert met("top1>=baseline-0.5%", {"top1": 0.700}, top1=0.696) is True
+    assert met("top1>=baseline-0.5%", {"top1": 0.700}, top1=0.694) is False
     assert met("baseline*0.9>p99", {"p99": 0.01}, p99=0.008) is True
     assert met(
         "items>2*baseline.items and p99<=baseline.p99", {"items": 1, "p99": 1}, items=3, p99=1
@@ -84,6 +84,23 @@ def test_what_cannot_be_read_says_why(text: str, said: str) -> None:
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text", ["top1>=0.7", "top1>=70", "top1>=baseline-0.5", "0.5<baseline.top1-top1", "top1>0.5+1%"]
+)
+def test_a_share_needs_its_per_cent(text: str) -> None:
+    with pytest.raises(UsageError, match="has no unit"):
+        condition_from_text(text, names=NAMES, shares=("top1",))
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [("top1>=70%", True), ("top1>=baseline*0.99", True), ("top1>=71 %", False), ("top1>0", True)],
+)
+def test_one_unit_of_shares(text: str, outcome: bool) -> None:
+    condition = condition_from_text(text, names=NAMES, shares=("top1",))
+    assert holds(condition, {"top1": 0.704}, baseline={"top1": 0.71}) is outcome
+
+
 def test_texts_and_numbers_do_not_mix() -> None:
     for text in ("precision<3", "precision+1>3"):
         with pytest.raises(UsageError):
@@ -91,7 +108,7 @@ def test_texts_and_numbers_do_not_mix() -> None:
 
 
 def test_what_a_condition_lacks_is_named() -> None:
-    condition = condition_from_text("p99<5ms and top1>=baseline-0.5", names=NAMES)
+    condition = condition_from_text("p99<5ms and top1>=baseline-0.5%", names=NAMES)
     assert unknown_names(condition, {"p99": 0.001, "top1": None}) == ["top1"]
 
 

@@ -22,9 +22,9 @@ from trtbench.cli import run as run_command
 from trtbench.cli._shapes import joined_dims
 from trtbench.domain.conversion import InputShape, Sidecar
 from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.models.sidecar import read_sidecar
 from trtbench.models.torch_pickle import archive_kind, modules_named
 from trtbench.models.torch_sources import _library
-from trtbench.workflows.make.conversion import read_sidecar
 from trtbench.workflows.make.export import export_spec, input_shapes, run_export
 from trtbench.workflows.request.conduct import Conduct
 

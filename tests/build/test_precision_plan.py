@@ -10,13 +10,13 @@ from onnx import TensorProto
 
 import models
 from trtbench.build.builders._failures import too_new
-from trtbench.build.builders._outline import outline_of
 from trtbench.build.builders._plan import plan_lines
 from trtbench.build.builders._precision import Asked, PrecisionPlan, precision_plan
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.host.tensorrt import Abilities, abilities_of_version
 from trtbench.models.identity import model_ref
+from trtbench.models.onnx_outline import outline_of
 from typed_models import quantized, typed
 
 OLD, TEN, ELEVEN = (

@@ -21,8 +21,8 @@ from trtbench.build.quantize_data import feeds_sha256
 from trtbench.cli import run as run_command
 from trtbench.data import demo_file
 from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.models.sidecar import read_sidecar
 from trtbench.tasks import classification
-from trtbench.workflows.make.conversion import read_sidecar
 from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
 from typed_models import typed
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import models
-from trtbench.build.builders._outline import outline_of
 from trtbench.cli import run as trtbench
+from trtbench.models.onnx_outline import outline_of
 from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
 
 

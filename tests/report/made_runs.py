@@ -10,6 +10,7 @@ from PIL import Image
 
 from trtbench.domain.result import (
     Environment,
+    Fact,
     FailedRun,
     Finding,
     LaunchFacts,
@@ -26,7 +27,7 @@ from trtbench.domain.samples import (
     TensorInfo,
     times_from_columns,
 )
-from trtbench.domain.spec import ModelRef, Precision, RunSpec
+from trtbench.domain.spec import ModelRef, Precision, RunSpec, TensorSpec
 
 NASTY = "<script>alert(1)<b>|a`b`\n# 模型_*x*[y](z)$\x00"
 WARNING = Finding(
@@ -107,6 +108,8 @@ def made_run(
         findings=findings,
         launches=(LaunchFacts(),),
         facts={"executes_engine": runtime in ("tensorrt", "trtexec")},
+        inputs=() if batch is None else (TensorSpec(name="x", dtype="float32", shape=(batch, 3)),),
+        conditions={} if precision is None else {"precision": Fact(value=precision)},
     )
     return Run(record=record, times=made_times() if times is None else times, **rest)
 

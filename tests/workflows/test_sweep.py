@@ -299,11 +299,11 @@ def test_the_best_under_a_condition_comes_first(rows: Any) -> None:
     chosen = choose(rows, condition_from_text("median<1s and batch>=1", names=names))
     assert [row.batch for row in chosen.rows] == [16, 1]  # a larger batch gives more items
     assert choose(rows, condition_from_text("batch==1", names=names)).rows[0].batch == 1
-    none = choose(rows, condition_from_text("top1>=baseline-0.5", names=names))
+    none = choose(rows, condition_from_text("top1>=baseline-0.5%", names=names))
     assert (none.rows, none.unknown) == ((), {"top1": 2})
     fast = condition_from_text("median<=baseline*1.0000001", names=names)
     assert len(choose(rows, fast).rows) == 2  # each is its own baseline: of its batch, the first
-    assert quantities_of(rows[0])["precision"] is None
+    assert quantities_of(rows[0])["precision"] == "fp32"  # by the types of the file
 
 
 def test_the_command_line_plans_sweeps_and_asks(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of
+from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
+from trtbench.errors import UsageError, near_miss
 
 CLOCK_TOLERANCE = 0.01
 """SM clocks further apart than 1 % are another condition (nvbench compares in cycles)."""
@@ -38,6 +39,26 @@ CODES = {
     "tf32": "H27", "clock": "H06", "clocks_locked": "H06", "typing": "H26", "precision": "H26",
     "streams": "H25", "spin_wait": "H25",
 }  # fmt: skip
+
+
+ACCEPTABLE = (
+    "inputs", "batch", "protocol", "gap_s", "rate_hz", "precision", *BLOCKING_CONDITIONS, "host",
+    "cpu", "cpu_cores", "threads", "versions", "gpu_name", "gpu_uuid", "gpu_power_limit_w",
+    "gpu_ecc", "gpu_driver", "gpu_persistence", "clock",
+)  # fmt: skip
+"""Keys that a difference may have, and so what may be accepted."""
+
+
+def refuse_unknown_keys(accept: Collection[str]) -> None:
+    """Refuse to accept what no difference is called: it would be obeyed by nobody."""
+    for key in accept:
+        if key not in ACCEPTABLE:
+            guess = near_miss(key, ACCEPTABLE)
+            raise UsageError(
+                f"--accept {key} names no difference",
+                facts={"differences": ", ".join(ACCEPTABLE)},
+                fix=f"--accept {guess}" if guess else None,
+            )
 
 
 class Difference(Value, frozen=True, kw_only=True):
@@ -106,13 +127,15 @@ def _protocol(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
         if left != right:
             message = f"different {what}: {left} against {right}"
             yield _difference(key, left, right, message, blocking=True)
-    if a.spec.precision != b.spec.precision:
-        left, right = a.spec.precision or "not told", b.spec.precision or "not told"
+    left, right = (precision_of(each) or "unknown" for each in (a, b))
+    if left != right:
         yield _difference("precision", left, right, f"precision {left} against {right}")
 
 
 def _conditions(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
     for key in dict.fromkeys((*a.conditions, *b.conditions)):
+        if key in ("precision", "batch", "protocol"):  # told by what ran, above
+            continue
         left, right = a.conditions.get(key), b.conditions.get(key)
         if not _known(left) or not _known(right):
             if key in QUESTIONED_CONDITIONS:

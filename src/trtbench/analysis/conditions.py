@@ -1,4 +1,4 @@
-"""Conditions on results: ``p99<5ms and top1>=baseline-0.5``, read and evaluated without eval().
+"""Conditions on results: ``p99<5ms and top1>=baseline-0.5%``, read and evaluated without eval().
 
 ``baseline`` alone stands for the other side's quantity of the baseline; ``baseline.p99`` names it.
 What is not known makes a condition unknown, never true.
@@ -19,12 +19,12 @@ T = TypeVar("T")
 Content = float | str | None
 Row = Mapping[str, Content]
 
-EXAMPLE = "p99<5ms and top1>=baseline-0.5"
+EXAMPLE = "p99<5ms and top1>=baseline-0.5%"
 BASELINE = "baseline"
 DEEPEST = 50
 """Brackets within brackets; more is a mistake, and would exhaust Python's stack."""
 
-UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 1.0}
+UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 0.01}
 _UNIT = "|".join(sorted((re.escape(name) for name in UNITS), key=len, reverse=True))
 _TOKEN = re.compile(
     rf"""\s*(?:
@@ -91,9 +91,11 @@ Term = Number | Word | Name | Sum
 Condition = Relation | Join
 
 
-def condition_from_text(text: str, *, names: Iterable[str], times: Iterable[str] = ()) -> Condition:
-    """Read a condition; every name in it must be one of these, and times need a unit."""
-    parser = _Parser(text, frozenset(names), frozenset(times))
+def condition_from_text(
+    text: str, *, names: Iterable[str], times: Iterable[str] = (), shares: Iterable[str] = ()
+) -> Condition:
+    """Read a condition; every name in it must be one of these; times and shares need a unit."""
+    parser = _Parser(text, frozenset(names), frozenset(times), frozenset(shares))
     condition = parser.either()
     parser.demand_end()
     return condition
@@ -121,8 +123,10 @@ def unknown_names(condition: Condition, row: Row) -> list[str]:
 class _Parser:
     """Reads from left to right; each method is one rule of the grammar."""
 
-    def __init__(self, text: str, names: frozenset[str], times: frozenset[str]) -> None:
-        self._text, self._names, self._times = text, names, times
+    def __init__(
+        self, text: str, names: frozenset[str], times: frozenset[str], shares: frozenset[str]
+    ) -> None:
+        self._text, self._names, self._times, self._shares = text, names, times, shares
         self._tokens = _tokens(text)
         self._place = 0
         self._depth = 0
@@ -166,10 +170,17 @@ class _Parser:
         return Relation(sign=sign, left=left, right=right)
 
     def _demand_unit(self, term: Term, other: Term) -> None:
-        """A time against a bare number: nobody knows whether seconds or milliseconds are meant."""
+        """A bare number beside a time or a share: nobody knows whether ms or s, 1 or % is meant."""
         is_time = isinstance(term, Name) and term.name in self._times
         if is_time and isinstance(other, Number) and not other.has_unit and other.value:
             raise self._error(f"{other.value:g} has no unit; write {other.value:g}ms")
+        shares = [each for each in _addends(term) if isinstance(each, Name)]
+        if not any(each.name in self._shares for each in shares):
+            return
+        for each in (*_addends(term), *_addends(other)):
+            if isinstance(each, Number) and not each.has_unit and each.value:
+                said = f"{each.value:g} % or {100 * each.value:g} %"
+                raise self._error(f"{each.value:g} has no unit, {said} may be meant; write the %")
 
     def _sum(self) -> Term:
         return self._chain("+-", lambda: self._chain("*/", self._factor))
@@ -255,7 +266,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         content = match[kind]
         if kind == "number":
             unit = match["unit"] or ""
-            content = f"{float(match['number']) * UNITS[unit or '%']!r} {unit}".rstrip()
+            content = f"{float(match['number']) * (UNITS[unit] if unit else 1.0)!r} {unit}".rstrip()
         tokens.append((kind, content))
         place = match.end()
     return tokens
@@ -279,6 +290,15 @@ def _with_baseline(term: Term, other: Term, error: Callable[[str], UsageError]) 
 
 def _terms(term: Term) -> list[Term]:
     return [*_terms(term.left), *_terms(term.right)] if isinstance(term, Sum) else [term]
+
+
+def _addends(term: Term) -> list[Term]:
+    """List what is added up in a term; a factor is a number without a unit by right."""
+    if not isinstance(term, Sum):
+        return [term]
+    if term.sign in "*/":
+        return [each for each in _terms(term) if isinstance(each, Name)]
+    return [*_addends(term.left), *_addends(term.right)]
 
 
 def _names(condition: Condition) -> list[Name]:

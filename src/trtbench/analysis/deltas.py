@@ -10,7 +10,7 @@ import numpy as np
 from trtbench.analysis.reported import reported_statistics
 from trtbench.analysis.summary import ColumnSummary, Summary, summary_from_run
 from trtbench.analysis.toolkits import TOOLKIT_000_COMPARED, toolkit_000_pt_metrics
-from trtbench.domain.result import Run
+from trtbench.domain.result import Run, precision_of
 from trtbench.domain.samples import Column
 from trtbench.domain.spec import Value
 
@@ -143,7 +143,7 @@ def _walltime(run: Run) -> float | None:
 
 
 def _dtype(run: Run) -> str | None:
-    return run.record.spec.precision or next((each.dtype for each in run.record.inputs), None)
+    return precision_of(run.record) or next((each.dtype for each in run.record.inputs), None)
 
 
 def _tf32(run: Run) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtbench.analysis.changepoints import LEAST_POINTS, ChangePoint, change_points, segments
-from trtbench.domain.result import Fact, RunRecord, gpu_of
+from trtbench.domain.result import Fact, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 
 AROUND = 5
@@ -107,7 +107,7 @@ def key_from_record(record: RunRecord) -> SeriesKey:
     return SeriesKey(
         model=spec.model.name,
         runtime=spec.runtime,
-        precision=spec.precision,
+        precision=precision_of(record),
         shape=_shape(record),
         protocol=spec.protocol,
         machine=where.host,

@@ -6,6 +6,15 @@ LESS_IS_BETTER = ("abs_rel", "sq_rel", "rmse", "mae", "log10", "silog", "error",
 """How names of metrics begin or end for which a small number is a good one."""
 
 
+SHARES = ("top", "agreement", "cov", "pck", "ap", "ar", "oks", "delta")
+"""How names of metrics begin that are parts of a whole, from 0 to 1."""
+
+
+def is_share(metric: str) -> bool:
+    """Tell whether a metric is a part of a whole, which people read in per cent."""
+    return metric.lower().startswith(SHARES)
+
+
 def less_is_better(metric: str) -> bool:
     """Tell whether a small number is a good one."""
     name = metric.lower().removesuffix("_to_first")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from trtbench.analysis.conditions import Condition, Content, holds, unknown_names
 from trtbench.analysis.pareto import Better, pareto_front
-from trtbench.analysis.scores import less_is_better
+from trtbench.analysis.scores import is_share, less_is_better
 from trtbench.analysis.summary import ColumnSummary, Summary
 from trtbench.domain.result import Interval, Scalar, Score
 from trtbench.domain.spec import Value
@@ -23,6 +23,8 @@ TIMES = (
     "median", "mean", "min", "max", "std", "gpu", "gpu_mean", "gpu_max", "per_item", *PERCENTILES,
 )  # fmt: skip
 """Quantities that are times, and are compared with nothing but times."""
+SHARES = ("top1", "top5", "cov")
+"""Quantities that are shares wherever there are any."""
 
 
 class SweepRow(Value, frozen=True, kw_only=True):
@@ -74,6 +76,12 @@ class SweepRow(Value, frozen=True, kw_only=True):
         return next((column for column in columns if column.column == name), None)
 
 
+def shares(rows: Sequence[SweepRow]) -> list[str]:
+    """List the quantities that are parts of a whole, which conditions write in per cent."""
+    named = ("cov", *(name for row in rows for name in row.scores))
+    return [*SHARES, *(name for name in dict.fromkeys(named) if is_share(name))]
+
+
 def quantities(rows: Sequence[SweepRow]) -> list[str]:
     """List the names a condition on these rows may use."""
     further = [name for row in rows for name in (*row.options, *row.scores)]
@@ -81,7 +89,7 @@ def quantities(rows: Sequence[SweepRow]) -> list[str]:
 
 
 def quantities_of(row: SweepRow) -> dict[str, Content]:
-    """Give the quantities of a row; accuracies in per cent, as the toolkits print them."""
+    """Give the quantities of a row; shares as such: 0.7 is 70 %."""
     found: dict[str, Content] = {
         "model": row.model,
         "precision": row.precision,
@@ -92,7 +100,7 @@ def quantities_of(row: SweepRow) -> dict[str, Content]:
         "layers": row.layers,
         "parameters": row.parameters,
         **{name: _content(value) for name, value in row.options.items()},
-        **{name: _percent(score) for name, score in row.scores.items()},
+        **{name: score.value for name, score in row.scores.items()},
     }
     head, gpu = row.head, row.column("gpu")
     if head is not None and row.summary is not None:
@@ -173,10 +181,6 @@ def _order(value: Content, better: float) -> tuple[bool, float]:
         not isinstance(value, int | float),
         better * value if isinstance(value, int | float) else 0.0,
     )
-
-
-def _percent(score: Score) -> float:
-    return 100 * score.value if score.metric.startswith(("top", "agreement")) else score.value
 
 
 def _content(value: Scalar) -> Content:

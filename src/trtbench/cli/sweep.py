@@ -85,7 +85,7 @@ def command(context: click.Context, /, models: tuple[str, ...], **flags: Any) ->
       trtbench sweep sweep.toml --dry-run
       trtbench sweep model.onnx -r tensorrt --engine static,dynamic --batch 1,32,256
       trtbench sweep model.onnx --axis threads=1,2,4 --data val.npz \\
-          --where 'p99<5ms and top1>=baseline-0.5'
+          --where 'p99<5ms and top1>=baseline-0.5%'
       trtbench sweep --preset classification -r torch,tensorrt
       trtbench sweep --resume sweeps/resnet18-20261115-120000
       trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
@@ -224,14 +224,16 @@ def _carry_out(
 
 def _chosen(results: Results, flags: dict[str, Any]) -> Chosen:
     from trtbench.analysis.conditions import condition_from_text
-    from trtbench.analysis.sweep import TIMES, choose, quantities
+    from trtbench.analysis.sweep import TIMES, choose, quantities, shares
 
     names = quantities(results.rows)
     if flags["best"] not in names:
         raise UsageError(
             f"--best {flags['best']} is no quantity", facts={"quantities": " ".join(names)}
         )
-    condition = condition_from_text(flags["where"], names=names, times=TIMES)
+    condition = condition_from_text(
+        flags["where"], names=names, times=TIMES, shares=shares(results.rows)
+    )
     return choose(results.rows, condition, by=flags["best"])
 
 

@@ -10,13 +10,14 @@ import numpy as np
 from msgspec import structs
 
 from trtbench import boundary
+from trtbench.domain.labels import batch_that_ran, precision_that_ran
 from trtbench.domain.samples import (
     EngineGraph,
     IterationTimes,
     LayerProfile,
     TelemetrySample,
 )
-from trtbench.domain.spec import RunSpec, TensorSpec, Value, batch_from_shapes
+from trtbench.domain.spec import RunSpec, TensorSpec, Value
 
 SCHEMA = 1
 """Version of run.json; a reader refuses a newer one and migrates older ones."""
@@ -180,8 +181,10 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
 
     @property
     def batch(self) -> int | None:
-        """How many items one query holds: as asked, or as the shapes that were run tell."""
-        return self.spec.batch or batch_from_shapes(tensor.shape for tensor in self.inputs)
+        """How many items one query held, as the shapes that were run tell."""
+        shapes = [tensor.shape for tensor in self.inputs]
+        told = known_value(self.conditions.get("batch"))
+        return batch_that_ran(shapes, asked=self.spec.batch, told=told)
 
     @property
     def items_per_query(self) -> int:
@@ -214,12 +217,17 @@ Record = RunRecord | FailedRun
 R = TypeVar("R", bound=RunRecord | FailedRun)
 
 
+def known_value(fact: Fact | None) -> Scalar:
+    """Give the value of a condition that somebody knows."""
+    return fact.value if fact is not None and fact.source != "unknown" else None
+
+
 def precision_of(record: Record) -> str | None:
-    """Give the precision that was asked for or, failing that, the one on record as a condition."""
-    if record.spec.precision:
+    """Give the precision that ran, ``None`` when nobody knows; of what did not run, that asked."""
+    if isinstance(record, FailedRun):
         return record.spec.precision
-    fact = record.conditions.get("precision") if isinstance(record, RunRecord) else None
-    return str(fact.value) if fact and fact.value is not None else None
+    told = known_value(record.conditions.get("precision"))
+    return precision_that_ran(told, asked=record.spec.precision)
 
 
 def without_secrets(record: R) -> R:

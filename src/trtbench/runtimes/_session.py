@@ -125,6 +125,19 @@ def resolve_inputs(
     return settled, _random(settled, spec.inputs)
 
 
+def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str, tuple[int, ...]]:
+    """Give shapes to the open inputs of a model for a batch, and refuse one that none can take."""
+    _check_names(tensors, spec)
+    _demand_room_for_batch(tensors, spec)
+    settled = tuple(_with_shape(tensor, spec) for tensor in tensors)
+    _demand_static(settled, spec)
+    return {
+        after.name: tuple(dim for dim in after.shape if isinstance(dim, int))
+        for before, after in zip(tensors, settled, strict=True)
+        if not before.is_static
+    }
+
+
 def _check_names(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     known = [tensor.name for tensor in tensors]
     for name in spec.shapes:

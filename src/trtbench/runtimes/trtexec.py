@@ -6,6 +6,7 @@ Success needs the files: trtexec also ends with status 0 when it has only printe
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -13,8 +14,8 @@ import msgspec
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import Protocol, RunSpec
-from trtbench.errors import ParseError, ProgramError, UsageError
+from trtbench.domain.spec import ModelRef, Protocol, RunSpec, TensorSpec
+from trtbench.errors import InputError, ParseError, ProgramError, UsageError
 from trtbench.host.process import Exit
 from trtbench.host.programs import (
     INSTALL,
@@ -25,6 +26,9 @@ from trtbench.host.programs import (
     trtexec_binary,
     trtexec_missing,
 )
+from trtbench.models.onnx_outline import UNTOLD, outline_of
+from trtbench.models.sidecar import record_of_engine
+from trtbench.runtimes._session import shapes_of_batch
 from trtbench.trtexec.command import (
     Abilities,
     abilities_from_help,
@@ -140,9 +144,38 @@ class Progress:
 
 
 def _passed_on(spec: RunSpec) -> RunSpec:
-    """Leave out the options that are not trtexec's to know."""
+    """Leave out the options that are not trtexec's to know, and write a batch as shapes."""
     kept = {key: value for key, value in spec.options.items() if key not in _OURS}
-    return msgspec.structs.replace(spec, options=kept)
+    return msgspec.structs.replace(spec, options=kept, shapes=_shapes(spec))
+
+
+def _shapes(spec: RunSpec) -> dict[str, tuple[int, ...]]:
+    """Settle the shapes of a run whose batch was asked for, as far as the model tells its inputs.
+
+    trtexec would run every dynamic dimension with 1.
+    """
+    tensors = inputs_of(spec.model) if spec.batch is not None else ()
+    return {**spec.shapes, **(shapes_of_batch(tensors, spec) if tensors else {})}
+
+
+def inputs_of(model: ModelRef) -> tuple[TensorSpec, ...]:
+    """Tell the inputs of a model without loading it; empty where nothing tells them.
+
+    Those of an engine are known by the profile it was built for, where a record lies beside it.
+    """
+    if model.format == "onnx":
+        with suppress(InputError):  # trtexec says what is wrong with it
+            return outline_of(Path(model.path)).inputs
+    record = record_of_engine(model)
+    spans = record.spec.shapes if record is not None else {}
+    return tuple(
+        TensorSpec(
+            name=name,
+            dtype=UNTOLD,
+            shape=(span.opt[0] if span.min == span.max else "batch", *span.opt[1:]),
+        )
+        for name, span in spans.items()
+    )
 
 
 def _check(spec: RunSpec, abilities: Abilities) -> None:
@@ -245,8 +278,8 @@ def _notes(spec: RunSpec, run: LogRun | None, folder: Path) -> tuple[str, ...]:
     notes = []
     if spec.model.format == "onnx":
         notes.append("trtexec built an engine from the ONNX file for this run and did not keep it")
-    if spec.batch is not None:
-        notes.append(_batch_note(spec.batch, run))
+    if spec.batch is not None and not inputs_of(spec.model):
+        notes.append(f"batch {spec.batch} was not passed on: the shapes of the engine decide")
     if spec.profile and not _has_content(folder / "graph.json"):
         notes.append("trtexec wrote no layer information")
     if run is None:
@@ -254,11 +287,3 @@ def _notes(spec: RunSpec, run: LogRun | None, folder: Path) -> tuple[str, ...]:
     warnings = [each.meaning for each in run.messages if each.level == "W" and each.meaning]
     notes += [f"trtexec warns: {meaning}" for meaning in warnings]
     return tuple(dict.fromkeys(notes))
-
-
-def _batch_note(batch: int, run: LogRun | None) -> str:
-    known = conditions_from_log(run)["batch"].value if run is not None else None
-    note = f"batch {batch} is recorded and not passed on to trtexec: shapes decide what runs"
-    if known is not None and known != batch:
-        note += f"; the engine ran with batch {known}"
-    return note

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from trtbench.domain.result import Run, Score, Scores
 from trtbench.errors import write_error
+from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import SCORES
-from trtbench.store.sidecar import kept_value
 from trtbench.store.store import Store
 
 FOLDER = "judged"

@@ -14,6 +14,7 @@ from trtbench.trtexec._command_parts import (
     plugin_flags,
     precision_flags,
     shapes_flag,
+    with_extra,
 )
 from trtbench.trtexec.abilities import Abilities
 
@@ -31,7 +32,7 @@ def build_command(
         raise UsageError("trtexec builds from ONNX", facts={"model": spec.model.path})
     check_options(spec.options, known=BUILD_OPTIONS)
     skip = "--skipInference" if abilities.has("--skipInference") else "--buildOnly"
-    return [
+    arguments = [
         binary,
         f"--onnx={spec.model.path}",
         f"--saveEngine={spec.output}",
@@ -44,8 +45,8 @@ def build_command(
         abilities.require(skip, what="building without running"),
         *plugin_flags(spec.plugins, abilities=abilities),
         *(["--verbose"] if spec.verbose else []),
-        *spec.extra_args,
     ]
+    return with_extra(arguments, spec.extra_args)
 
 
 def _shape_profiles(spec: BuildSpec) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from trtbench.domain.spec import Precision
 from trtbench.errors import UsageError, near_miss
@@ -12,6 +12,26 @@ from trtbench.trtexec.abilities import Abilities, versions_with
 GRAPH = "graph.json"
 _SWITCHES = ("verbose", "plugins", "binary", "typing")
 """Options that are not simply a flag with a value; ``binary`` is the caller's."""
+
+_OWN_FLAGS = {
+    "--iterations": "--iterations N",
+    "--duration": "--duration 3s",
+    "--warmUp": "--warmup 200ms",
+    "--shapes": "--shape NAME:1x3x224x224",
+    "--device": "--device cuda:N",
+    "--infStreams": "--streams N",
+    "--idleTime": "--gap 10ms",
+    "--useProfile": "--profile-index N",
+    "--useCudaGraph": "--cuda-graph on",
+    "--noDataTransfers": "--no-transfers",
+    "--useSpinWait": "--spin-wait",
+    "--minShapes": "--shape-min NAME:1x3x224x224",
+    "--optShapes": "--shape-opt NAME:1x3x224x224",
+    "--maxShapes": "--shape-max NAME:1x3x224x224",
+    "--timingCacheFile": "--timing-cache FILE",
+    "--builderOptimizationLevel": "--optimization-level N",
+}
+"""How the same is said to trtbench, which then records it."""
 
 _WEAK: dict[Precision, str] = {
     "fp16": "--fp16",
@@ -58,6 +78,26 @@ def shapes_flag(flag: str, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
         quoted = f"'{name}'" if set(name) & set(":,") else name
         parts.append(f"{quoted}:{'x'.join(map(str, dims)) or 'scalar'}")
     return [f"{flag}={','.join(parts)}"]
+
+
+def with_extra(arguments: list[str], extra: Sequence[str]) -> list[str]:
+    """Add what the user passes on; a flag that is there already would be said twice."""
+    ours = {_flag(each): each for each in arguments[1:]}
+    for each in extra:
+        if _flag(each) in ours:
+            own = _OWN_FLAGS.get(_flag(each))
+            raise UsageError(
+                f"{_flag(each)} is passed to trtexec already",
+                facts={"passed": ours[_flag(each)], "given again": each},
+                fix=f"{own} before the --" if own else f"leave {each} out",
+            )
+    return [*arguments, *extra]
+
+
+def _flag(argument: str) -> str:
+    """Name a flag as the older of its two names, where a version gave it another."""
+    name = argument.partition("=")[0]
+    return {"--streams": "--infStreams", "--buildOnly": "--skipInference"}.get(name, name)
 
 
 def precision_flags(precision: Precision, *, model: str, abilities: Abilities) -> list[str]:

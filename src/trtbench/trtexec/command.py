@@ -7,7 +7,8 @@ How a ``RunSpec`` maps, and what it cannot say:
   the two. ``serve``, ``server`` and ``first`` are other experiments and are refused.
 - ``cuda_graph="auto"`` is the same as ``"on"``: trtexec falls back by itself, and its log tells.
 - the warm-up is a time; a floor in iterations and "until steady" are not trtexec's to keep.
-- ``batch`` is recorded by the caller and never forwarded: an engine's shapes decide.
+- ``batch`` is never forwarded: the caller gives dynamic inputs their shapes, others decide.
+- ``stop`` holds leasts, as trtexec's own flags do; what it leaves out is left to trtexec.
 - ``precision`` belongs to weakly typed building, TensorRT 5 to 10. ``fp32`` means without TF32.
 - the runtime's own options: see ``RUN_OPTIONS`` and ``BUILD_OPTIONS``.
 """
@@ -28,6 +29,7 @@ from trtbench.trtexec._command_parts import (
     own_options,
     precision_flags,
     shapes_flag,
+    with_extra,
 )
 from trtbench.trtexec.abilities import (
     Abilities,
@@ -66,7 +68,7 @@ def bench_command(
     """Give the command that measures a spec and leaves its files in a folder."""
     _check_protocol(spec)
     check_options(spec.options, known=RUN_OPTIONS)
-    return [
+    arguments = [
         binary,
         *_model(spec),
         *shapes_flag("--shapes", spec.shapes),
@@ -76,8 +78,8 @@ def bench_command(
         *_state(spec, abilities=abilities),
         *_run_precision(spec, abilities=abilities),
         *_device(spec.device),
-        *spec.extra_args,
     ]
+    return with_extra(arguments, spec.extra_args)
 
 
 def profile_command(
@@ -131,11 +133,11 @@ def _length(spec: RunSpec) -> list[str]:
         )
     if stop.seconds is None and stop.iterations is None:
         raise UsageError("the run would never end", fix="--iterations 200 or --duration 3s")
-    # What is not a limit of the spec must not be one of trtexec's defaults either.
+    # Each is a least, here as there: what is not given is left to trtexec's own 10 and 3 s.
     return [
         f"--warmUp={_ms(floor.seconds or 0)}",
-        f"--iterations={1 if stop.iterations is None else stop.iterations}",
-        f"--duration={stop.seconds or 0:g}",
+        *([] if stop.iterations is None else [f"--iterations={stop.iterations}"]),
+        *([] if stop.seconds is None else [f"--duration={stop.seconds:g}"]),
         *([f"--idleTime={_ms(spec.gap_s)}"] if spec.gap_s else []),
     ]
 
@@ -196,7 +198,7 @@ def _run_precision(spec: RunSpec, *, abilities: Abilities) -> list[str]:
     if spec.precision is None or spec.options.get("typing") == "strong":
         return []
     if spec.model.format == "engine" and spec.precision in ("fp32", "tf32"):
-        return []
+        return []  # an engine keeps what it was built with; the others do no harm
     return precision_flags(spec.precision, model=spec.model.path, abilities=abilities)
 
 

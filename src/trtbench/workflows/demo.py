@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.classification import agreement, top_k
 from trtbench.data import demo_file
-from trtbench.domain.result import Comparison, Fact, Run, RunRecord, Score, Scores
+from trtbench.domain.result import Comparison, Run, Score, Scores
 from trtbench.domain.spec import RunSpec
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import Compared, compare
@@ -65,11 +65,7 @@ def run_demo(folder: Path, *, store: Store, config: Config, conduct: Conduct) ->
     compared = {batch: _compare(batch, config, store, steps) for batch in BATCHES}
     steps.next("report")
     carriers = [
-        replace(
-            run,
-            record=_with_precision(run.record, precision),
-            extra={"scores": {s.metric: s for s in scores[precision].scores}},
-        )
+        replace(run, extra={"scores": {s.metric: s for s in scores[precision].scores}})
         for (precision, _), run in runs.items()
     ]
     comparisons = [_as_runs(compared[batch], runs, batch) for batch in BATCHES]
@@ -113,12 +109,6 @@ def _spec(precision: str, batch: int, config: Config, inputs: Path | None = None
         threads=1,
         inputs=inputs,
     )
-
-
-def _with_precision(record: RunRecord, precision: str) -> RunRecord:
-    """State what the file's types are; ONNX Runtime is not told, because it takes them from it."""
-    conditions = {**record.conditions, "precision": Fact(value=precision)}
-    return msgspec.structs.replace(record, conditions=conditions)
 
 
 def _examples(folder: Path) -> tuple[Path, NDArray[np.integer]]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from trtbench.analysis.findings import (
     rules_compare,
+    rules_labels,
     rules_machine,
     rules_sampling,
     rules_setup,
@@ -38,6 +39,7 @@ RULES: tuple[Rule, ...] = tuple(
             *rules_machine.RULES,
             *rules_sampling.RULES,
             *rules_setup.RULES,
+            *rules_labels.RULES,
             *rules_compare.RULES,
         ),
         key=lambda rule: rule.code,

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
 from trtbench.analysis.modes import quantum
+from trtbench.domain.labels import types_of
+from trtbench.domain.result import precision_of
 from trtbench.domain.samples import EngineGraph
 
 SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
@@ -25,11 +27,11 @@ SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
 )
 def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when an engine runs in another precision than its name says."""
-    label = e.record.spec.precision if e.record else None
+    label = (precision_of(e.record) or e.record.spec.precision) if e.record else None
     if label is None:
         return
     types = layer_types(e.graph) if e.graph else Counter()
-    wanted = SHARED_TYPES.get(label, (label,))
+    wanted = SHARED_TYPES.get(label, tuple(types_of(label)))
     if not types or not wanted:
         return
     share = sum(types[name] for name in wanted) / sum(types.values())

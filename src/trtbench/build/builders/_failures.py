@@ -6,12 +6,12 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from trtbench.build.builders._outline import Outline
 from trtbench.domain.spec import BuildSpec, TensorSpec
 from trtbench.errors import InputError, JobError, TrtbenchError, UsageError, near_miss
 from trtbench.host.tensorrt import Abilities
 from trtbench.host.tensorrt_listen import Heard
 from trtbench.host.tensorrt_network import ParserProblem
+from trtbench.models.onnx_outline import Outline
 
 PARSER_HINTS = (
     (

@@ -6,12 +6,12 @@ import shlex
 from pathlib import Path
 
 from trtbench.build.builders._failures import too_new
-from trtbench.build.builders._outline import Outline, outline_of
 from trtbench.build.builders._precision import Asked, Step, precision_plan, step_ahead
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import UsageError, near_miss
 from trtbench.host.tensorrt import TITLES, Abilities, Flavour, abilities_of_version
 from trtbench.host.versions import distribution_versions
+from trtbench.models.onnx_outline import Outline, outline_of
 
 OPTIONS = {
     "typing": "strong: hold the builder to the types of the model (TensorRT 10)",

@@ -17,7 +17,6 @@ from typing import Any
 
 from trtbench.build.builders._calibration import attach_calibrator
 from trtbench.build.builders._failures import build_error, parser_error, too_new
-from trtbench.build.builders._outline import Outline, outline_of
 from trtbench.build.builders._plan import asked_from_spec, refuse_other_version
 from trtbench.build.builders._precision import PrecisionPlan, precision_plan, quantized_ahead
 from trtbench.build.builders._prepare import Prepared, made_ahead, prepare_model
@@ -43,6 +42,7 @@ from trtbench.host.tensorrt_network import (
     parse_onnx,
 )
 from trtbench.host.tensorrt_timing import TimingCache
+from trtbench.models.onnx_outline import Outline, outline_of
 
 NEEDS_GPU = "TensorRT needs a GPU to build; TensorRT-RTX does not"
 

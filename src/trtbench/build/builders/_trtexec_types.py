@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.build.builders._outline import outline_of
 from trtbench.build.builders._precision import (
     FLAGS,
     QUANTIZED,
@@ -21,6 +20,7 @@ from trtbench.build.builders._precision import (
 from trtbench.build.builders._prepare import Prepared, made_ahead, prepare_model
 from trtbench.domain.spec import BuildSpec
 from trtbench.host.tensorrt import abilities_of_version
+from trtbench.models.onnx_outline import outline_of
 from trtbench.trtexec.abilities import Abilities
 
 STEP_OPTIONS = ("quantizer", "modelopt", "calibration_items", "resize", "normalize")

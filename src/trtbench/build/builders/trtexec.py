@@ -11,7 +11,6 @@ import msgspec
 
 from trtbench.analysis.onnx_stamp import RANDOM_DATA
 from trtbench.build.builders._failures import too_new
-from trtbench.build.builders._outline import outline_of
 from trtbench.build.builders._precision import Step
 from trtbench.build.builders._prepare import Prepared
 from trtbench.build.builders._trtexec_types import ahead_of, told_spec, typed_spec, types_plan
@@ -31,6 +30,7 @@ from trtbench.host.programs import (
     trtexec_missing,
 )
 from trtbench.host.tensorrt import abilities_of_version
+from trtbench.models.onnx_outline import outline_of
 from trtbench.trtexec.command import (
     Abilities,
     abilities_from_help,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from trtbench.analysis.comparability import refuse_unknown_keys
 from trtbench.analysis.verdict import MARGIN
 from trtbench.domain.spec import Length, RunSpec, Warmup
 
@@ -56,7 +57,7 @@ class Asked:
     mode: Mode = "auto"
     margin: float = MARGIN
     accept: Collection[str] = ()
-    """Differences that shall not make the sides incomparable, by key: ``tf32``, ``runtime``."""
+    """Differences that shall not make the sides incomparable, by key: ``tf32``, ``protocol``."""
     flags: dict[str, Any] = field(default_factory=dict)
     """Of both sides, as ``run_spec`` takes them."""
     runtimes: Sequence[str | None] = (None,)
@@ -64,3 +65,6 @@ class Asked:
     pythons: Sequence[str | None] = (None,)
     alone: int | None = None
     """Launches of a candidate that is measured alone, where somebody said."""
+
+    def __post_init__(self) -> None:
+        refuse_unknown_keys(self.accept)

@@ -22,7 +22,7 @@ from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.errors import InputError
 from trtbench.host import nvml
 from trtbench.host.versions import distribution_versions
-from trtbench.store.sidecar import kept_value
+from trtbench.models.sidecar import kept_value
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, PlanHeader, plan_from_bytes
 

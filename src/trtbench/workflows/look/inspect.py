@@ -19,10 +19,11 @@ from trtbench.analysis.inspection import (
 )
 from trtbench.analysis.summary import summary_from_run
 from trtbench.build.onnx_read import read_onnx
-from trtbench.domain.result import FailedRun, Run, Scalar
+from trtbench.domain.result import FailedRun, Run, RunRecord, Scalar, precision_of
 from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.host.tensorrt import OPSETS
 from trtbench.models.identity import format_of, model_ref
+from trtbench.models.sidecar import read_sidecar
 from trtbench.models.torch_pickle import archive_kind, modules_named
 from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
@@ -33,7 +34,6 @@ from trtbench.trtexec.sniff import kind_of_stream
 from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.workflows.look.engine import inspect_engine
 from trtbench.workflows.look.records import described_file, inspect_record
-from trtbench.workflows.make.conversion import read_sidecar
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -240,8 +240,8 @@ def _run(run: Run | FailedRun, path: Path) -> Inspection:
         "model": record.spec.model.path,
         "runtime": record.spec.runtime,
         "protocol": record.spec.protocol,
-        "precision": record.spec.precision,
-        "batch": record.spec.batch,
+        "precision": precision_of(record),
+        "batch": record.batch if isinstance(record, RunRecord) else record.spec.batch,
     }
     if isinstance(run, FailedRun):
         failed = {"stage": run.stage, "reason": run.reason, "exit_status": run.exit_status}

@@ -7,7 +7,7 @@ from pathlib import Path
 from trtbench.analysis.inspection import Inspection
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.conversion import Sidecar
-from trtbench.store.sidecar import kept_value
+from trtbench.models.sidecar import kept_value
 
 
 def described_file(path: Path) -> Path | None:

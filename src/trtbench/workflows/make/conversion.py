@@ -19,8 +19,8 @@ from trtbench.errors import (
     write_error,
 )
 from trtbench.executors.local import check_interpreter, run_job
+from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import remove_abandoned, scratch_directory
-from trtbench.store.sidecar import kept_value
 from trtbench.workflows.measure.failure import reason_from_end
 from trtbench.workflows.request.conduct import TICK_S, Conduct
 from trtbench.workflows.request.progress import Event
@@ -135,15 +135,6 @@ def write_sidecar(sidecar: Sidecar, model: Path) -> Path:
     except OSError as problem:
         raise write_error(path, problem) from None
     return path
-
-
-def read_sidecar(model: Path) -> Sidecar | None:
-    """What is kept beside a model, if it is about this very file name."""
-    for path in (model.with_suffix(".json"), model.with_name(model.name + ".json")):
-        found = kept_value(path, Sidecar)
-        if found is not None and found.file == model.name:
-            return found
-    return None
 
 
 def _event(stage: str, job: ConversionJob) -> Event:

@@ -21,7 +21,8 @@ from trtbench.store.directory import now
 from trtbench.store.index import Cached
 from trtbench.store.store import Store
 from trtbench.workflows.measure.model_notes import (
-    conditions_of_engine,
+    conditions_of_model,
+    joined_conditions,
     stamps_of_engine,
     work_of_model,
 )
@@ -98,7 +99,7 @@ def record_from_launches(
         inputs=first.inputs,
         outputs=first.outputs,
         launches=tuple(each.outcome.facts for each in launches),
-        conditions={**conditions_of_engine(spec.model), **first.conditions},
+        conditions=joined_conditions(conditions_of_model(spec.model), first.conditions),
         reported=first.reported,
         notes=tuple(dict.fromkeys([*told, *stamps_of_engine(spec.model)])),
         facts={

@@ -9,22 +9,15 @@ from trtbench.analysis.flops import cost_from_model
 from trtbench.analysis.onnx_stamp import RANDOM_DATA, notes_from_metadata
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import read_onnx
-from trtbench.domain.artefact import Artefact
+from trtbench.domain.labels import name_of
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.spec import ModelRef, TensorSpec
 from trtbench.errors import InputError, TrtbenchError, UnavailableError
-from trtbench.store.sidecar import kept_value
+from trtbench.models.onnx_outline import outline_of
+from trtbench.models.sidecar import read_sidecar, record_of_engine
 
 LARGEST_COUNTED_BYTES = 1 << 30
 """A larger file is not read only to count its operations."""
-
-
-def record_of_engine(model: ModelRef) -> Artefact | None:
-    """The record beside an engine, if it is of this very engine."""
-    if model.format != "engine":
-        return None
-    record = kept_value(Path(f"{model.path}.json"), Artefact)
-    return record if record and model.sha256 in (None, record.sha256) else None
 
 
 def stamps_of_engine(model: ModelRef) -> tuple[str, ...]:
@@ -33,8 +26,10 @@ def stamps_of_engine(model: ModelRef) -> tuple[str, ...]:
     return tuple(note for note in record.notes if RANDOM_DATA in note) if record else ()
 
 
-def conditions_of_engine(model: ModelRef) -> dict[str, Fact]:
-    """What the record beside an engine tells about how it computes."""
+def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
+    """Tell how a file computes: an engine by the record beside it, ONNX by its own types."""
+    if model.format == "onnx":
+        return _conditions_of_onnx(model)
     record = record_of_engine(model)
     if record is None:
         return {}
@@ -43,6 +38,29 @@ def conditions_of_engine(model: ModelRef) -> dict[str, Fact]:
     # Where FP16 is allowed too, what little is left to TF32 decides nothing.
     kept = ("precision", "typing", *(("tf32",) if precision in ("fp32", "tf32") else ()))
     return {key: known[key] for key in kept if key in known}
+
+
+def _conditions_of_onnx(model: ModelRef) -> dict[str, Fact]:
+    """Take the precision a conversion wrote down for these bytes, else that of their types."""
+    path = Path(model.path)
+    sidecar = read_sidecar(path)
+    if sidecar is not None and sidecar.precision and sidecar.sha256 == model.sha256:
+        return {"precision": Fact(value=sidecar.precision)}
+    try:
+        carried = outline_of(path).carried
+    except InputError:
+        return {}
+    return {"precision": Fact(value=name_of(carried or frozenset({"fp32"})), source="implied")}
+
+
+def joined_conditions(known: dict[str, Fact], told: dict[str, Fact]) -> dict[str, Fact]:
+    """Put what a session tells over what is known of its model; not knowing overwrites nothing."""
+    fresh = {key: fact for key, fact in told.items() if key not in known or _is_known(fact)}
+    return {**known, **fresh}
+
+
+def _is_known(fact: Fact) -> bool:
+    return fact.value is not None and fact.source != "unknown"
 
 
 def stamps_of_onnx(path: Path) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from trtbench.domain.labels import fits, types_of
 from trtbench.domain.spec import (
     ON_DEVICE,
     CudaGraph,
@@ -24,6 +25,7 @@ from trtbench.domain.spec import (
 from trtbench.errors import UsageError, near_miss
 from trtbench.host.arrays import refuse_missing
 from trtbench.models.identity import model_ref
+from trtbench.models.sidecar import precision_of_engine
 from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
@@ -33,6 +35,9 @@ from trtbench.workflows.request.config import Config
 
 """What executes a model of this format when nobody says."""
 
+
+LEAST_QUERIES = 10
+"""Measured at the least, however short the time that was asked for, as trtexec does."""
 
 Duration = str | float | int
 
@@ -77,6 +82,7 @@ def run_spec(
             fix="say which with -r",
         )
     module = _refuse_format(name, reference.format, reference.name)
+    refuse_other_precision(reference, rest.get("precision"))
     _refuse_numbers(
         batch=batch,
         iterations=iterations if iterations is not None else defaults.iterations,
@@ -207,6 +213,18 @@ def _refuse_format(runtime: str, model_format: ModelFormat, name: str) -> Runtim
     )
 
 
+def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
+    """Refuse to call an engine by another precision than the one it was built in."""
+    built = precision_of_engine(reference) if precision is not None else None
+    if precision is None or built is None or fits(precision, types_of(built)):
+        return
+    raise UsageError(
+        f"{reference.name} was built in {built}, not in {precision}",
+        facts={"told by": f"{reference.path}.json"},
+        fix=f"leave --precision out, or trtbench build MODEL.onnx --precision {precision}",
+    )
+
+
 def _refuse_numbers(*, least: int = 1, **numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and number < least:
@@ -251,8 +269,8 @@ def _stop(duration: Duration | None, iterations: int | None, config: Config) -> 
     if duration is None and iterations is None:
         duration, iterations = config.defaults.duration, config.defaults.iterations
     if duration is None and iterations is None:
-        return Length(seconds=3.0, iterations=10)
+        return Length(seconds=3.0, iterations=LEAST_QUERIES)
     length = seconds(duration) if duration is not None else None
     if not length and iterations is None:
         raise UsageError("a duration of 0 s measures nothing", fix="--duration 3s")
-    return Length(seconds=length, iterations=iterations)
+    return Length(seconds=length, iterations=LEAST_QUERIES if iterations is None else iterations)

@@ -76,7 +76,7 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
         "model_sha256": spec.model.sha256,
         "model_bytes": spec.model.size_bytes,
         "runtime": spec.runtime,
-        "precision": spec.precision,
+        "precision": entry.precision,
         "batch": entry.batch,
         "protocol": spec.protocol,
         "launches": spec.launches,

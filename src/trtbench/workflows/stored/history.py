@@ -21,7 +21,7 @@ from trtbench.analysis.history import (
     series_from_points,
 )
 from trtbench.domain.result import FailedRun, RunRecord
-from trtbench.domain.spec import batch_from_shapes
+from trtbench.domain.spec import RunSpec, batch_from_shapes
 from trtbench.errors import TrtbenchError, UsageError, write_error
 from trtbench.report.compose import write_document
 from trtbench.report.history_document import document_from_series
@@ -134,11 +134,17 @@ def _comparable(candidate: str, store: Store, config: Config, asked: Asked) -> l
         and entry.host == platform.node()
         and batch in (None, entry.batch)
         and entry.protocol == spec.protocol
-        and entry.precision == spec.precision
+        and _asked_alike(entry, spec, store)
     ]
     found = [series_from_points(key, points) for key, points in _groups(entries, store, {})]
     found.sort(key=lambda each: (APART in each.key.settings, -instant(each.points[-1].created)))
     return found
+
+
+def _asked_alike(entry: Entry, spec: RunSpec, store: Store) -> bool:
+    """Whether a run was asked for in the same precision: only running it tells the one it has."""
+    record = _record(entry, store)
+    return record is not None and record.spec.precision == spec.precision
 
 
 def _groups(

@@ -10,8 +10,8 @@ from trtbench.domain.result import Scores
 from trtbench.domain.spec import Value
 from trtbench.errors import write_error
 from trtbench.models.identity import identity_of
+from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import now
-from trtbench.store.sidecar import kept_value
 from trtbench.store.store import Store
 from trtbench.workflows.sweep.plan import Step
 

@@ -111,7 +111,7 @@ def matrix_from_file(path: Path) -> Matrix:
 
 def preset_names() -> list[str]:
     """List the presets."""
-    folder = resources.files("trtbench.workflows.sweep.run") / "presets"
+    folder = resources.files("trtbench.workflows.sweep") / "presets"
     return sorted(Path(str(each)).stem for each in folder.iterdir() if each.name.endswith(".toml"))
 
 
@@ -125,7 +125,7 @@ def matrix_from_preset(name: str) -> Matrix:
             facts={"presets": ", ".join(known)},
             fix=f"--preset {guess}" if guess else None,
         )
-    path = Path(str(resources.files("trtbench.workflows.sweep.run") / "presets" / f"{name}.toml"))
+    path = Path(str(resources.files("trtbench.workflows.sweep") / "presets" / f"{name}.toml"))
     return matrix_from_table(_table(path), where=f"preset {name}")
 
 

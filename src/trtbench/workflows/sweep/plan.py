@@ -21,11 +21,13 @@ from trtbench.errors import TrtbenchError, UsageError
 from trtbench.host.environment import read_environment
 from trtbench.host.versions import library_versions
 from trtbench.models.identity import model_ref, sha256_of
+from trtbench.models.sidecar import precision_of_engine
 from trtbench.runtimes import RUNTIMES
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import completed
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import refuse_other_precision
 from trtbench.workflows.sweep.matrix import Case, Matrix, cases_from_matrix
 
 StepKind = Literal["export", "quantize", "build", "eval"]
@@ -135,6 +137,8 @@ class _Planner:
     def _chain(self, case: Case) -> tuple[str, ...]:
         formats = RUNTIMES.load(case.runtime).FORMATS
         kind = source_format(case.model)
+        if kind == "engine" and case.precision is not None:
+            _refuse_precision(case)
         chain: list[str] = []
         if kind == "torch" and "torch" not in formats:
             chain.append(self._export(case))
@@ -308,6 +312,18 @@ def builder_tools(builder: str) -> dict[str, str]:
     gpus = read_environment(command=None, folder=Path.cwd()).gpus
     gpu = {"gpu": gpus[0].name, "driver": gpus[0].driver or ""} if gpus else {}
     return {**gpu, **BUILDERS.load(builder).tools()}
+
+
+def _refuse_precision(case: Case) -> None:
+    """An engine has one precision: it cannot be swept, and must be known to be named."""
+    reference = model_ref(Path(case.model))
+    refuse_other_precision(reference, case.precision)
+    if precision_of_engine(reference) is None:
+        raise UsageError(
+            f"nobody knows the precision of {reference.name}, so it cannot be called "
+            f"{case.precision}",
+            fix="leave --precision out, or sweep the ONNX file it was built from",
+        )
 
 
 def _default_runtime(model: str) -> str:

@@ -13,7 +13,8 @@ from trtbench.analysis.findings import SEVERITIES
 from trtbench.analysis.summary import summary_from_run
 from trtbench.analysis.sweep import SweepRow, with_front
 from trtbench.build.onnx_read import read_onnx
-from trtbench.domain.result import Environment, Fact, FailedRun, Finding, Run, Score
+from trtbench.domain.labels import precision_that_ran as label_of_precision
+from trtbench.domain.result import UNKNOWN, Environment, FailedRun, Finding, Run, Score, known_value
 from trtbench.domain.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, TrtbenchError, write_error
@@ -42,9 +43,10 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         reason = sweep.failures.get(place)
         found = _runs(sweep, place, store)
         if found:
-            run = pooled(found, case, drop=sweep.outline.tag)
+            run = pooled(found, drop=sweep.outline.tag)
             runs.append(run)
             remark = f"later: {reason}" if reason else sweep.remarks.get(place)
+            remark = _remark(case, run, remark)
             rows.append(_row(case, run, [each.id for each in found], remark))
             continue
         reason = reason or "not measured"
@@ -77,18 +79,14 @@ def write_results(
     return paths
 
 
-def pooled(runs: Sequence[Run], case: Case, *, drop: str) -> Run:
+def pooled(runs: Sequence[Run], *, drop: str) -> Run:
     """Put the rounds of a case together as launches of one run."""
     first = runs[0].record
     times = join_launches([part for run in runs for part in _launches(run.times)])
-    conditions = dict(first.conditions)
-    if case.precision is not None:
-        conditions["precision"] = Fact(value=case.precision)
     record = msgspec.structs.replace(
         first,
         launches=tuple(facts for run in runs for facts in run.record.launches),
         findings=_gravest(runs),
-        conditions=conditions,
         tags=tuple(tag for tag in first.tags if tag != drop),
     )
     return replace(runs[0], record=record, times=times)
@@ -137,8 +135,8 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None) -> SweepRow:
     return SweepRow(
         model=case.network,
         runtime=case.runtime,
-        precision=case.precision,
-        batch=case.batch,
+        precision=precision_that_ran(case, run),
+        batch=run.record.batch or case.batch,
         engine=case.engine,
         options=case.options,
         runs=tuple(ids),
@@ -149,6 +147,25 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None) -> SweepRow:
         parameters=parameters,
         scores={name: score for name, score in found.items() if isinstance(score, Score)},
     )
+
+
+def precision_that_ran(case: Case, run: Run) -> str | None:
+    """Name the precision of what was measured, as the case calls it where that is right."""
+    told = known_value(run.record.conditions.get("precision"))
+    ran = label_of_precision(told, asked=case.precision)
+    return ran or (UNKNOWN if case.precision is not None else None)
+
+
+def _remark(case: Case, run: Run, remark: str | None) -> str | None:
+    """Say that a case ran in another precision or batch than it was made for."""
+    ran = {"precision": precision_that_ran(case, run), "batch": run.record.batch}
+    asked = {"precision": case.precision, "batch": case.batch}
+    other = [
+        f"{key} {asked[key]} was asked for, {ran[key]} ran"
+        for key in asked
+        if asked[key] is not None and ran[key] not in (None, asked[key])
+    ]
+    return "; ".join([*other, *([remark] if remark else [])]) or None
 
 
 def _failed_row(case: Case, reason: str) -> SweepRow:

@@ -9,12 +9,19 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
-from trtbench.domain.spec import Value
+from trtbench.domain.spec import TensorSpec, Value
 from trtbench.errors import InputError
 from trtbench.models.onnx_bytes import fields
 
 TYPES = {1: "fp32", 3: "int8", 10: "fp16", 16: "bf16", 17: "fp8", 19: "fp8"}
 """ONNX numbers of the types that a precision is made of."""
+
+DTYPES = {
+    1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
+    11: "float64", 16: "bfloat16",
+}  # fmt: skip
+"""numpy's names of the types that inputs have."""
+UNTOLD = "unknown"
 
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
 
@@ -40,6 +47,8 @@ class Outline(Value, frozen=True, kw_only=True):
     """Precisions below FP32 that the model's own types ask for: ``fp16 bf16 int8 fp8``."""
     external: tuple[str, ...]
     """Files beside the model that hold its weights."""
+    inputs: tuple[TensorSpec, ...] = ()
+    """What a caller feeds; stored tensors that are listed as inputs are none."""
 
     def node(self, index: int) -> Node | None:
         return self.nodes[index] if 0 <= index < len(self.nodes) else None
@@ -89,6 +98,7 @@ def _model(data: memoryview) -> Outline:
         nodes=tuple(graph.nodes),
         carried=graph.carried(),
         external=tuple(dict.fromkeys(graph.external)),
+        inputs=tuple(each for each in graph.inputs if each.name not in graph.types),
     )
 
 
@@ -100,6 +110,7 @@ class _Graph:
         self.types: dict[str, int] = {}
         self.seen: set[int] = set()
         self.external: list[str] = []
+        self.inputs: list[TensorSpec] = []
         for field, value in fields(data):
             if isinstance(value, int):
                 continue
@@ -165,14 +176,28 @@ class _Graph:
             self.types[name] = kind
 
     def _input(self, data: memoryview) -> None:
-        """Look into ValueInfo, its TypeProto and that one's tensor type for the element type."""
-        path = (2, 1)
-        for step in path:
-            found = [v for f, v in fields(data) if f == step and not isinstance(v, int)]
-            if not found:
-                return
-            data = found[0]
-        self.seen.update(v for f, v in fields(data) if f == 1 and isinstance(v, int))
+        """Look into ValueInfo, its TypeProto and that one's tensor type for type and shape."""
+        name = "".join(str(part, "utf-8") for part in _parts(data, 1))
+        for kind in (tensor for each in _parts(data, 2) for tensor in _parts(each, 1)):
+            numbers = [v for f, v in fields(kind) if f == 1 and isinstance(v, int)]
+            self.seen.update(numbers)
+            dims = [_dim(dim) for shape in _parts(kind, 2) for dim in _parts(shape, 1)]
+            dtype = DTYPES.get(numbers[0], UNTOLD) if numbers else UNTOLD
+            self.inputs.append(TensorSpec(name=name, dtype=dtype, shape=tuple(dims)))
+
+
+def _parts(data: memoryview, wanted: int) -> list[memoryview]:
+    return [v for f, v in fields(data) if f == wanted and not isinstance(v, int)]
+
+
+def _dim(data: memoryview) -> int | str | None:
+    """Read one dimension: a number, a name, or nothing."""
+    for field, value in fields(data):
+        if field == 1 and isinstance(value, int):
+            return value if value < 1 << 63 else None  # negative numbers wrap round
+        if field == 2 and not isinstance(value, int):
+            return str(value, "utf-8") or None
+    return None
 
 
 def _standard_opset(data: memoryview) -> int | None:

@@ -1,0 +1,71 @@
+"""What a number is of, told by what ran: batch and precision. What was asked for is no evidence.
+
+What nobody knows is ``None``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from trtbench.domain.spec import batch_from_shapes
+
+Shape = Sequence[int | str | None]
+
+LOWEST_FIRST = ("fp4", "fp8", "int8", "fp16", "half", "bf16", "tf32", "fp32")
+"""Order in which the types of a mixed precision are named; FP32 beside others goes unsaid."""
+
+_FULL = frozenset({"fp32", "tf32"})
+_SPELLINGS = {
+    "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float8": "fp8",
+}  # fmt: skip
+
+
+def batch_that_ran(shapes: Iterable[Shape], *, asked: int | None, told: object) -> int | None:
+    """Count the items of a query: as the program that ran it says, else by its inputs.
+
+    A program says 1 of every explicit batch, so its 1 comes last. Inputs that differ in their
+    leading dimension leave the choice open; one that has the size asked for settles it.
+    """
+    items = told if isinstance(told, int) and not isinstance(told, bool) and told > 0 else None
+    if items is not None and items > 1:
+        return items
+    ran = list(shapes)
+    if asked is not None and any(shape and shape[0] == asked for shape in ran):
+        return asked
+    return batch_from_shapes(ran) or items
+
+
+def precision_that_ran(told: object, *, asked: str | None) -> str | None:
+    """Name the precision that is on record, by the name it was asked for where the two agree."""
+    types = types_of(told)
+    if not types:
+        return None
+    if asked is not None and fits(asked, types):
+        return asked
+    return name_of(types)
+
+
+def types_of(told: object) -> frozenset[str]:
+    """Take a precision as somebody wrote it apart: ``FP32+FP16`` allows two types."""
+    words = str(told).lower().replace(",", "+").split("+") if told is not None else ()
+    found = (_SPELLINGS.get(word.strip(), word.strip()) for word in words)
+    return frozenset(word for word in found if word in LOWEST_FIRST or word == "best")
+
+
+def fits(asked: str, types: frozenset[str]) -> bool:
+    """Tell whether what ran is what a precision means: the lowest type, and above it any."""
+    if asked == "best":
+        return "best" in types or len(types - _FULL) > 1
+    if asked in _FULL:
+        return types <= _FULL and (asked == "tf32" or "tf32" not in types or "fp32" in types)
+    below = LOWEST_FIRST[: LOWEST_FIRST.index(asked)] if asked in LOWEST_FIRST else ()
+    return asked in types and not types.intersection(below)
+
+
+def name_of(types: frozenset[str]) -> str:
+    """Write the types that ran, the lowest first: ``int8+fp16``; FP32 alone is ``fp32``."""
+    if "best" in types:
+        return "best"
+    lower = [name for name in LOWEST_FIRST if name in types and name not in _FULL]
+    full = [name for name in ("tf32", "fp32") if name in types]
+    return "+".join(lower) or full[0]

@@ -1,0 +1,159 @@
+"""Labels hold what the session did: every runtime that runs here, with every flag that names one.
+
+A flag is either refused before the run, or what it names is what ran, or a finding says so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import models
+from trtbench.analysis.contradictions import contradictions
+from trtbench.analysis.summary import summary_from_run
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.result import Fact, Run, precision_of
+from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile
+from trtbench.errors import TrtbenchError, UsageError
+from trtbench.models.identity import sha256_of
+from trtbench.report.labels import precision_name
+from trtbench.store.index import entry_from_record
+from trtbench.store.store import Store
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import run_spec
+
+STANDIN_GPU = Path(__file__).resolve().parents[1] / "standin_gpu"
+SHORT = {"duration": 0.05, "warmup": 0.01, "until_steady": False}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def on_standin_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have child processes find TensorRT and CUDA made of Python."""
+    monkeypatch.setenv("PYTHONPATH", str(STANDIN_GPU))
+
+
+def bench(path: Path, store: Store, **flags: Any) -> Run:
+    python = flags.pop("python", None)
+    spec = run_spec(path, config=Config(store=str(store.root)), **{**SHORT, **flags})
+    return run_bench(spec, store=store, conduct=Conduct(python=python))
+
+
+def record_beside(
+    engine: Path, *, precision: str = "fp16", shapes: dict[str, ShapeProfile] | None = None
+) -> None:
+    """Write down how an engine was built, as ``trtbench build`` does."""
+    built = BuildSpec(
+        model=ModelRef(path="net.onnx", format="onnx"), output=str(engine), shapes=shapes or {}
+    )
+    made = Artefact(
+        path=str(engine), filename=engine.name, size_bytes=1, sha256=sha256_of(engine),
+        created="2026-01-01T00:00:00+00:00", spec=built,
+        conditions={"precision": Fact(value=precision)},
+    )  # fmt: skip
+    Path(f"{engine}.json").write_bytes(json_from_value(made))
+
+
+def items_per_query(run: Run) -> float | None:
+    summary = summary_from_run(run)
+    if summary.items_per_s is None or summary.queries_per_s is None:
+        return None
+    return round(summary.items_per_s / summary.queries_per_s, 6)
+
+
+# Single cases that were found untrue.
+
+
+def test_a_batch_that_trtexec_did_not_run_is_not_counted(trtexec: Any, store: Store) -> None:
+    run = bench(trtexec.engine(), store, runtime="trtexec", batch=8)
+    assert run.record.inputs[0].shape == (1, 3, 8, 8)
+    assert run.record.batch == 1
+    assert items_per_query(run) == 1
+    [finding] = [each for each in run.findings if each.code == "H46"]
+    assert finding.message == "batch 8 was asked for, and 1 ran"
+    assert entry_from_record(run.record, path="").batch == 1
+
+
+def test_a_dynamic_model_gets_the_shapes_of_its_batch(
+    trtexec: Any, tmp_path: Path, store: Store
+) -> None:
+    run = bench(models.conv_model(tmp_path / "net.onnx"), store, runtime="trtexec", batch=4)
+    assert "--shapes=image:4x3x16x16" in str(run.record.reported["command"])
+    assert run.record.inputs[0].shape == (4, 3, 16, 16)
+    assert items_per_query(run) == 4
+    fixed = models.conv_model(tmp_path / "fixed.onnx", batch=2)
+    with pytest.raises(TrtbenchError, match="fixed at 2"):
+        bench(fixed, store, runtime="trtexec", batch=4)
+
+
+def test_an_engine_gets_the_shapes_of_its_batch_by_its_record(trtexec: Any, store: Store) -> None:
+    engine = trtexec.engine()
+    span = ShapeProfile(min=(1, 3, 8, 8), opt=(4, 3, 8, 8), max=(16, 3, 8, 8))
+    record_beside(engine, shapes={"input": span})
+    run = bench(engine, store, runtime="trtexec", batch=8)
+    assert run.record.inputs[0].shape == (8, 3, 8, 8)
+    assert (run.record.batch, items_per_query(run)) == (8, 8)
+
+
+def test_trtexec_does_not_make_an_engine_forget_its_precision(trtexec: Any, store: Store) -> None:
+    engine = trtexec.engine()
+    assert precision_of(bench(engine, store, runtime="trtexec").record) is None
+    record_beside(engine, precision="fp16")
+    run = bench(engine, store, runtime="trtexec")
+    assert precision_name(run.record) == "fp16"
+    assert precision_name(bench(engine, store, runtime="trtexec", precision="fp16").record)
+    with pytest.raises(UsageError, match="was built in fp16, not in int8"):
+        bench(engine, store, runtime="trtexec", precision="int8")
+
+
+def test_a_precision_nobody_can_check_is_unknown(trtexec: Any, store: Store) -> None:
+    run = bench(trtexec.engine(), store, runtime="trtexec", precision="int8")
+    assert precision_of(run.record) is None
+    assert entry_from_record(run.record, path="").precision is None
+    assert [each.ran for each in contradictions(run.record)] == [None]
+
+
+def test_what_trtexec_may_compute_in_has_the_name_it_was_asked_by(
+    trtexec: Any, tmp_path: Path, store: Store
+) -> None:
+    path = models.conv_model(tmp_path / "net.onnx", batch=1)
+    run = bench(path, store, runtime="trtexec", precision="fp16")
+    assert run.record.conditions["precision"].value == "fp32+fp16"
+    assert precision_of(run.record) == "fp16"
+
+
+def test_least_means_least(trtexec: Any, store: Store) -> None:
+    engine = trtexec.engine()
+
+    def measured(**flags: Any) -> tuple[float, int]:
+        run = bench(engine, store, runtime="trtexec", profile=False, **flags)
+        assert run.record.launches[0].wall_s is not None
+        return run.record.launches[0].wall_s, len(run.times)
+
+    assert measured(duration=None, iterations=20)[0] >= 3.0
+    assert measured(duration=0.001, iterations=None)[1] >= 10
+    seconds, queries = measured(duration=0, iterations=20)
+    assert seconds < 1
+    assert queries >= 20
+
+
+@pytest.mark.parametrize(
+    ("extra", "flag"),
+    [("--iterations=200", "--iterations N"), ("--warmUp=0", "--warmup 200ms"),
+     ("--exportTimes=x.json", "leave"), ("--loadEngine=other", "leave")],
+)  # fmt: skip
+def test_what_is_passed_already_is_not_passed_again(
+    trtexec: Any, store: Store, extra: str, flag: str
+) -> None:
+    with pytest.raises(UsageError, match="is passed to trtexec already") as caught:
+        bench(trtexec.engine(), store, runtime="trtexec", extra_args=(extra,))
+    assert flag in str(caught.value.fix)
