@@ -15,11 +15,7 @@ from trtbench.analysis.gate import (
     rules_from_table,
     slowdown_rule,
 )
-from trtbench.analysis.gate_report import (
-    junit_from_results,
-    lines_from_results,
-    markdown_from_results,
-)
+from trtbench.analysis.gate_report import junit_from_results
 from trtbench.analysis.summary import Summary, summarize
 from trtbench.analysis.verdict import verdict_from_effects
 from trtbench.domain.samples import IterationTimes
@@ -134,16 +130,12 @@ def test_ranges_from_a_table() -> None:
 def test_reports_hold_every_rule() -> None:
     texts = ["median<2ms", "median<0.1ms", "p99.9<2ms"]
     results = evaluate([rule_from_text(text) for text in texts], summary=one_launch())
-    assert [line.split()[0] for line in lines_from_results(results)] == ["pass", "FAIL", "unclear"]
     root = ElementTree.fromstring(junit_from_results(results))
     assert root.attrib["tests"] == "3"
     assert root.attrib["failures"] == "2"
     assert [case.attrib["name"] for case in root.iter("testcase")] == texts
     lenient = ElementTree.fromstring(junit_from_results(results, on_unclear="pass"))
     assert (lenient.attrib["failures"], lenient.attrib["skipped"]) == ("1", "1")
-    markdown = markdown_from_results(results)
-    assert "1 pass, 1 fail, 1 unclear" in markdown
-    assert markdown.count("\n|") == 5
 
 
 def test_unclear_opens_the_gate_only_when_asked() -> None:

@@ -35,11 +35,11 @@ from trtbench.analysis.verdict import (
     verdict_from_effects,
     would_tell,
 )
-from trtbench.cli._verdicts import verdict_line
 from trtbench.domain.result import Fact, Verdict
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import UsageError
+from trtbench.report.documents.comparison import reasons, verdict_cells
 from trtbench.workflows.compare.sides import Asked
 
 TEN = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.50]
@@ -115,10 +115,11 @@ def test_unclear_says_how_many_launches_it_needs() -> None:
     assert "too noisy to tell" in would_tell(364_472)
 
 
-def test_an_unclear_line_says_each_number_once() -> None:
+def test_an_unclear_verdict_says_each_number_once() -> None:
     verdict = verdict_from_effects([0.4 * (-1) ** k for k in range(6)], metric="enqueue")
     assert verdict.interval is not None
-    line = verdict_line(verdict).plain
+    (reason,) = reasons([verdict])
+    line = " ".join([*(cell.shown for cell in verdict_cells(verdict)), reason.text])
     assert line.count("%") == 5, "the change, the level, both ends, the margin"
     assert line.endswith("more than 1000 launches would be needed: too noisy to tell")
 

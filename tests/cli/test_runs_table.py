@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
-from trtbench.cli.runs import _table
+from trtbench.report.documents.runs import document_from_entries
+from trtbench.report.renderers.terminal import text
 from trtbench.store.index import Entry
 
 
-def entry(protocol: str, *, precision: str | None = None) -> Entry:
+def entry(protocol: str, *, precision: str | None = None, host: str | None = None) -> Entry:
     return Entry(
         id=f"20261115-061858-{protocol}",
         kind="run",
@@ -18,20 +17,28 @@ def entry(protocol: str, *, precision: str | None = None) -> Entry:
         path="runs/x",
         precision=precision,
         protocol=protocol,
+        host=host,
         samples=100,
         median_s=1.634e-4,
     )
 
 
-def test_medians_of_different_protocols_are_told_apart(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    _table([entry("serve", precision="half"), entry("coldl2")], limit=50)
-    head, first, second = capsys.readouterr().out.splitlines()
-    place = head.index("protocol")
+def lines(*entries: Entry) -> list[str]:
+    return text(document_from_entries(entries), width=None).splitlines()
+
+
+def test_medians_of_different_protocols_are_told_apart() -> None:
+    head, first, second = lines(entry("serve", precision="half"), entry("coldl2"))
+    place = head.index("Protocol")
     assert first[place:].startswith("serve")
     assert second[place:].startswith("coldl2")
     assert "half" in first
-    _table([entry("serve")], limit=50)
-    assert "protocol" not in capsys.readouterr().out
+    assert "Protocol" not in lines(entry("serve"))[0]
+
+
+def test_the_machine_is_shown_where_runs_of_several_are_listed() -> None:
+    head, first, second = lines(entry("serve", host="orin"), entry("serve", host="ci-t4"))
+    place = head.index("Machine")
+    assert first[place:].startswith("orin")
+    assert second[place:].startswith("ci-t4")
+    assert "Machine" not in lines(entry("serve", host="orin"), entry("serve", host="orin"))[0]

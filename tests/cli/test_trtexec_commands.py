@@ -51,7 +51,7 @@ def test_bench_leaves_a_complete_run(
     assert trtbench([*arguments, "--", "--useManagedMemory"]) == 0
     shown = capsys.readouterr()
     assert "protocol pipeline" in shown.out
-    assert "GPU compute" in shown.out
+    assert "\nGPU " in shown.out
     assert "batch 4 is recorded and not passed on" in shown.err
     run = only_run(tmp_path)
     assert isinstance(run, Run)

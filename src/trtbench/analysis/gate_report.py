@@ -1,4 +1,4 @@
-"""The results of a gate as lines, JUnit XML and a Markdown summary."""
+"""The results of a gate as JUnit XML."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ from xml.etree import ElementTree
 
 from trtbench.analysis.verdict import would_tell
 from trtbench.domain.result import GateResult
-
-MARKS = {"pass": "pass", "fail": "FAIL", "unclear": "unclear"}
-
-
-def lines_from_results(results: Sequence[GateResult]) -> list[str]:
-    """Write one line per rule, aligned."""
-    width = max((len(result.rule.text) for result in results), default=0)
-    return [
-        f"{MARKS[result.outcome]:<7}  {result.rule.text:<{width}}  {_said(result)}"
-        for result in results
-    ]
 
 
 def junit_from_results(
@@ -53,26 +42,5 @@ def junit_from_results(
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def markdown_from_results(results: Sequence[GateResult], *, title: str = "Gate") -> str:
-    """Write a Markdown table with one row per rule."""
-    rows = [
-        f"| {MARKS[result.outcome]} | `{_escaped(result.rule.text)}` | {_escaped(_said(result))} |"
-        for result in results
-    ]
-    count = Counter(result.outcome for result in results)
-    tally = ", ".join(f"{count[key]} {key}" for key in ("pass", "fail", "unclear") if count[key])
-    head = [
-        f"## {title}: {tally or 'no rules'}",
-        "",
-        "| outcome | rule | measured |",
-        "|---|---|---|",
-    ]
-    return "\n".join([*head, *rows]) + "\n"
-
-
 def _said(result: GateResult) -> str:
     return f"{result.message}{would_tell(result.launches_needed)}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -210,36 +210,13 @@ def _show_plan(spec: BuildSpec, *, as_json: bool) -> None:
     show_job(BuildJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
 
 
-def _precision(artefact: Artefact) -> str:
-    """What was built, with the word ``weak`` where the builder chose by itself."""
-    facts = artefact.conditions
-    built = facts["precision"].value if "precision" in facts else None
-    shown = str(built or artefact.spec.precision or "fp32")
-    weak = "typing" in facts and facts["typing"].value == "weak"
-    return f"{shown} (weak: the builder chooses)" if weak else shown
-
-
-def _version(artefact: Artefact) -> str:
-    flavour = artefact.conditions.get("flavour")
-    rtx = flavour is not None and flavour.value == "tensorrt_rtx"
-    return f"TensorRT{'-RTX' * rtx} {artefact.tensorrt or 'of an unknown version'}"
-
-
 def _show(artefact: Artefact, *, as_json: bool) -> None:
-    from trtbench.domain.codec import json_from_value
-    from trtbench.units import text_from_bytes, text_from_seconds
-
     if as_json:
+        from trtbench.domain.codec import json_from_value
+
         click.echo(json_from_value(artefact).decode(), nl=False)
         return
-    facts = {
-        "engine": artefact.path,
-        "size": f"{text_from_bytes(artefact.size_bytes)}, sha256 {artefact.sha256[:12]}",
-        "built by": _version(artefact),
-        "precision": _precision(artefact),
-        "built in": f"{text_from_seconds(artefact.build_s)} "
-        f"(with everything {text_from_seconds(artefact.wall_s)})",
-        "beside it": ", ".join(artefact.files) or "nothing",
-    }
-    for name, value in facts.items():
-        click.echo(f"{name:<10} {value}")
+    from trtbench.cli._screen import show
+    from trtbench.report.documents.artefact import document_from_artefact
+
+    show(document_from_artefact(artefact))

@@ -134,12 +134,10 @@ def _show(found: list[Compared], flags: dict[str, Any]) -> None:
         document = documents[0] if len(documents) == 1 else documents
         click.echo(json_from_value(document).decode(), nl=False)
         return
-    from trtbench.cli._verdicts import show_comparison, show_ranking
+    from trtbench.cli._screen import show
+    from trtbench.report.documents.comparison import document_from_comparisons
 
-    for each in found:
-        show_comparison(each, selftest=flags["selftest"])
-    if len(found) > 1:
-        show_ranking(found)
+    show(document_from_comparisons(found, selftest=flags["selftest"]))
 
 
 def _write(found: list[Compared], flags: dict[str, Any]) -> None:

@@ -34,8 +34,9 @@ def command(output: Path, as_json: bool) -> None:
       trtbench demo
       trtbench demo -o /tmp/first-look
     """
-    from trtbench.cli._screen import Talk, say
+    from trtbench.cli._screen import Talk, say, show
     from trtbench.cli._settings import load_config
+    from trtbench.report.documents.demo import document_from_demo
     from trtbench.workflows.demo import run_demo
     from trtbench.workflows.request.conduct import Conduct
     from trtbench.workflows.request.config import open_store
@@ -52,50 +53,9 @@ def command(output: Path, as_json: bool) -> None:
     if as_json:
         _show_json(found)
     else:
-        _show(found)
+        show(document_from_demo(found))
     report = next(path for path in found.files if path.suffix == ".html")
     say(f"report: {report}")
-
-
-def _show(found: Demo) -> None:
-    from rich.table import Table
-
-    from trtbench.analysis.summary import summary_from_run
-    from trtbench.cli._screen import result_console
-    from trtbench.cli._verdicts import verdict_line
-    from trtbench.units import (
-        text_from_bytes,
-        text_from_fraction,
-        text_from_rate,
-        text_from_seconds,
-    )
-
-    console = result_console()
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("model", "precision", "batch", "median", "p99", "throughput", "top-1", "size"):
-        left = name in ("model", "precision")
-        table.add_column(name, justify="left" if left else "right", no_wrap=True)
-    for run in found.runs:
-        spec, summary = run.record.spec, summary_from_run(run)
-        head = summary.column(summary.headline)
-        tail = head.quantile(0.99)
-        precision = str(run.record.conditions["precision"].value)
-        top1 = found.scores[precision].scores[0]
-        table.add_row(
-            spec.model.name,
-            precision,
-            str(spec.batch),
-            text_from_seconds(head.median),
-            text_from_seconds(tail.value) if tail.value else f"needs n={tail.needed}",
-            text_from_rate(summary.items_per_s, what="items"),
-            text_from_fraction(top1.value),
-            text_from_bytes(spec.model.size_bytes),
-        )
-    console.print(table)
-    for batch, compared in found.compared.items():
-        console.print(f"\nINT8 against FP32, batch {batch}:", style="bold")
-        for verdict in compared.comparison.verdicts[:2]:
-            console.print(verdict_line(verdict))
 
 
 def _show_json(found: Demo) -> None:

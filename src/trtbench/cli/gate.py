@@ -121,16 +121,11 @@ def _against(candidate: str, flags: dict[str, Any], store: Any, config: Any, ask
 
 
 def _show(found: Any, paths: list[Path], *, as_json: bool) -> None:
-    from trtbench.analysis.gate_report import lines_from_results
-    from trtbench.cli._screen import say, show_blocks
-    from trtbench.report.documents.run import finding_blocks
+    from trtbench.cli._screen import say, show
+    from trtbench.report.documents.gate import document_from_gate
 
     if as_json:
         click.echo(paths[0].read_text(), nl=False)
     else:
-        for line in lines_from_results(found.results):
-            click.echo(line)
-        # Rules look at times: that these belong to a wrong result must not go unsaid.
-        errors = [each for each in found.candidate.findings if each.severity == "error"]
-        show_blocks(finding_blocks(errors))
+        show(document_from_gate(found))
     say(f"gate {'open' if found.open else 'closed'}; written: {', '.join(map(str, paths))}")

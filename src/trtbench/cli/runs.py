@@ -10,7 +10,6 @@ import click
 from trtbench.cli._options import json_option, store_option, store_words
 
 if TYPE_CHECKING:
-    from trtbench.store.index import Entry
     from trtbench.store.store import Store
 
 
@@ -42,13 +41,21 @@ def command(context: click.Context, /, store: str | None, as_json: bool, **filte
     context.obj = store
     if context.invoked_subcommand is not None:
         return
+    from trtbench.cli._screen import say
+    from trtbench.cli._screen import show as show_document
+    from trtbench.report.documents.runs import document_from_entries
     from trtbench.workflows.stored.runs import list_runs
 
     entries = list_runs(_store(store), **filters)
     if as_json:
         _json(entries)
         return
-    _table(entries, limit=filters["limit"])
+    if not entries:
+        say("no runs; measure one with: trtbench bench model.onnx")
+        return
+    show_document(document_from_entries(entries))
+    if filters["limit"] == len(entries):
+        say(f"the newest {len(entries)}; --limit 0 shows all")
 
 
 def _keep_store(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -155,50 +162,3 @@ def _json(value: object) -> None:
     from trtbench.domain.codec import json_from_value
 
     click.echo(json_from_value(value).decode(), nl=False)
-
-
-def _median(entry: Entry) -> str:
-    """Mark a median that was printed by another tool and could not be computed here."""
-    from trtbench.units import text_from_seconds
-
-    text = text_from_seconds(entry.median_s)
-    return f"{text} (reported)" if entry.samples == 0 and entry.median_s is not None else text
-
-
-def _table(entries: list[Entry], *, limit: int) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from trtbench.cli._screen import result_console, say
-    from trtbench.units import text_from_rate
-
-    if not entries:
-        say("no runs; measure one with: trtbench bench model.onnx")
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    # Medians of different protocols mean different things; of one, its name says nothing.
-    mixed = len({entry.protocol for entry in entries}) > 1
-    for name in ("run", "when", "model", "runtime", "precision", *(["protocol"] * mixed)):
-        table.add_column(name, no_wrap=name in ("run", "when"))
-    for name in ("batch", "median", "throughput", "warnings"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("tags")
-    for entry in entries:
-        failed = entry.kind == "failed"
-        cells = (
-            entry.id,
-            entry.created[:16].replace("T", " "),
-            entry.model,
-            entry.runtime,
-            entry.precision or "",
-            *([entry.protocol or ""] * mixed),
-            str(entry.batch or ""),
-            "failed" if failed else _median(entry),
-            "" if failed else text_from_rate(entry.items_per_s, what="items"),
-            str(entry.warnings or ""),
-            ", ".join(entry.tags),
-        )
-        table.add_row(*(Text(cell) for cell in cells), style="red" if failed else None)
-    result_console().print(table)
-    if limit and len(entries) == limit:
-        say(f"the newest {limit}; --limit 0 shows all")

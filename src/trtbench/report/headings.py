@@ -1,17 +1,23 @@
-"""Headings that several tables share: the same column has the same key and title in all."""
+"""Headings that several tables share: the same column has the same key and title in all.
+
+Ranks say what a narrow terminal leaves out first; medians and names stay.
+"""
 
 from __future__ import annotations
 
 from trtbench.report.document import Heading
 
-BATCH_HEADING = Heading(key="batch", title="Batch", align="right")
+BATCH_HEADING = Heading(key="batch", title="Batch", align="right", rank=1)
 CHANGE_HEADING = Heading(key="change", title="Change", align="right")
-ID_HEADING = Heading(key="id", title="Run")
-ITEMS_HEADING = Heading(key="items_per_s", title="Items/s", align="right")
+ID_HEADING = Heading(key="id", title="Run", rank=6)
+ITEMS_HEADING = Heading(key="items_per_s", title="Items/s", align="right", rank=2)
 MEDIAN_HEADING = Heading(key="median_s", title="Median", align="right")
 METRIC_HEADING = Heading(key="metric", title="Metric")
-NETWORK_HEADING = Heading(key="network", title="Network")
-PRECISION_HEADING = Heading(key="precision", title="Precision")
-RUNTIME_HEADING = Heading(key="runtime", title="Runtime")
-RUN_HEADING = Heading(key="run", title="Run")
-SIZE_HEADING = Heading(key="size_bytes", title="Size", align="right")
+MODEL_HEADING = Heading(key="model", title="Model", fit="shorten")
+NETWORK_HEADING = Heading(key="network", title="Network", fit="shorten")
+P99_HEADING = Heading(key="p99_s", title="p99", align="right", rank=3)
+PRECISION_HEADING = Heading(key="precision", title="Precision", rank=1)
+RUNTIME_HEADING = Heading(key="runtime", title="Runtime", rank=4)
+RUN_HEADING = Heading(key="run", title="Run", fit="shorten")
+SIZE_HEADING = Heading(key="size_bytes", title="Size", align="right", rank=5)
+THROUGHPUT_HEADING = Heading(key="items_per_s", title="Throughput", align="right", rank=2)

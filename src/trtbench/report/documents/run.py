@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from trtbench.analysis.reported import reported_statistics
@@ -27,6 +27,7 @@ from trtbench.report.numbers import Unit, text_from_count, text_from_duration, u
 from trtbench.report.run_facts import PHASES, summary_of
 from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds, text_from_shape
 
+SIDE_HEADING = Heading(key="side", title="Side", fit="shorten")
 SHOWN_QUANTILES = (0.90, 0.95, 0.99)
 HEADINGS = (
     Heading(key="column", title="Time", fit="shorten"),
@@ -53,7 +54,7 @@ _LOOKS = (
 
 def document_from_run(run: Run) -> Document:
     """Describe a run that finished, as short as a screen."""
-    blocks: list[Block] = [*statistics_of(run)]
+    blocks: list[Block] = [*statistics_of({"": run})]
     facts = [(name, Cell(text=words)) for name, words in facts_of(run)]
     if facts:
         blocks.append(KeyValues(id="facts", pairs=tuple(facts)))
@@ -83,13 +84,22 @@ def title_of(run: Run) -> str:
     return " · ".join(part for part in [*parts, f"protocol {protocol_name(record)}"] if part)
 
 
-def statistics_of(run: Run) -> Sequence[Block]:
-    """List a run's statistics or, without samples, the numbers another tool printed."""
-    columns = summary_of(run).columns
-    if columns:
-        rows = [_row(column) for column in columns]
-        return (table_from_rows("statistics", headings=HEADINGS, rows=rows),)
-    return _reported(run)
+def statistics_of(sides: Mapping[str, Run], *, id: str = "statistics") -> Iterator[Block]:
+    """List the statistics of runs or, without samples, the numbers another tool printed.
+
+    Of several runs, each row begins with the name of the run.
+    """
+    rows = [
+        [*([side] if len(sides) > 1 else []), *_row(column)]
+        for side, run in sides.items()
+        for column in summary_of(run).columns
+    ]
+    if rows:
+        headings = ((SIDE_HEADING,) if len(sides) > 1 else ()) + HEADINGS
+        yield table_from_rows(id, headings=headings, rows=rows)
+    for side, run in sides.items():
+        if not summary_of(run).columns:
+            yield from _reported(run, side, id=id)
 
 
 def finding_blocks(findings: Iterable[Finding]) -> tuple[FindingList, ...]:
@@ -99,24 +109,25 @@ def finding_blocks(findings: Iterable[Finding]) -> tuple[FindingList, ...]:
     return (FindingList(items=items),) if items else ()
 
 
-def _row(column: ColumnSummary) -> Sequence[Cell | str]:
+def _row(column: ColumnSummary) -> list[Cell | Scalar]:
     unit = unit_for_seconds(column.median)
     median = text_from_duration(column.median, bounds=column.median_interval, unit=unit)
-    return (
+    return [
         PHASES.get(column.column, column.column),
         Cell(value=column.median, text=median),
         *(_time(each, unit) for each in (column.mean, column.std, column.min)),
-        *(_quantile(column, q, unit) for q in SHOWN_QUANTILES),
+        *(quantile_cell(column, q, unit) for q in SHOWN_QUANTILES),
         _time(column.max, unit),
         Cell(value=column.count, text=text_from_count(column.count)),
-    )
+    ]
 
 
 def _time(value_s: float, unit: Unit) -> Cell:
     return Cell(value=value_s, text=text_from_duration(value_s, unit=unit))
 
 
-def _quantile(column: ColumnSummary, q: float, unit: Unit) -> Cell:
+def quantile_cell(column: ColumnSummary, q: float, unit: Unit) -> Cell:
+    """Write a quantile with the digits it deserves, or the samples it would need."""
     found = column.quantile(q)
     if found.value is None and found.needed:
         return Cell(text=f"needs n={found.needed}")
@@ -124,15 +135,19 @@ def _quantile(column: ColumnSummary, q: float, unit: Unit) -> Cell:
     return Cell(value=found.value, text=text)
 
 
-def _reported(run: Run) -> Sequence[Block]:
+def _reported(run: Run, side: str, *, id: str) -> Iterator[Block]:
     """List the numbers another tool printed, marked as such."""
     rows = {name: reported_statistics(run.record, name) for name in PHASES}
     names = list(dict.fromkeys(name for found in rows.values() for name in found))
     told = "no samples" + ("; as reported by the tool that measured:" if names else "")
-    return (Text(text=told), *([_reported_table(rows, names)] if names else []))
+    yield Text(text=f"{side}: {told}" if side else told)
+    if names:
+        yield _reported_table(rows, names, id=f"{id}_reported_{side}")
 
 
-def _reported_table(rows: dict[str, dict[str, float]], names: Sequence[str]) -> Table:
+def _reported_table(
+    rows: Mapping[str, Mapping[str, float]], names: Sequence[str], *, id: str
+) -> Table:
     headings = (
         HEADINGS[0],
         *(
@@ -145,7 +160,7 @@ def _reported_table(rows: dict[str, dict[str, float]], names: Sequence[str]) -> 
         for column, found in rows.items()
         if found
     ]
-    return table_from_rows("reported", headings=headings, rows=cells)
+    return table_from_rows(id, headings=headings, rows=cells)
 
 
 def _seconds(value_s: float | None) -> Cell:

@@ -44,26 +44,29 @@ class Layout:
 def layout_from_table(table: Table, width: int | None) -> Layout | None:
     """Fit a table into a width; ``None`` if even the columns that must stay do not fit.
 
-    Without a width, as in a pipe, every column is as wide as it wants to be.
+    Without a width, as in a pipe, every column is as wide as it wants to be. A column in which
+    nothing stands is not shown.
     """
     texts = [[row[place].shown for row in table.rows] for place in range(len(table.headings))]
     wanted = [_wanted(h.title, column) for h, column in zip(table.headings, texts, strict=True)]
-    places = list(range(len(wanted)))
+    places = [place for place, column in enumerate(texts) if any(column) or not column]
     if width is None:
         return Layout(columns=tuple(Column(place=p, width=wanted[p]) for p in places))
     least = [
         min(want, _least(heading, column))
         for heading, column, want in zip(table.headings, texts, wanted, strict=True)
     ]
-    while _total(least, places) > width:
-        rank, last = max((table.headings[p].rank, p) for p in places)
-        if rank == 0:
-            return None
-        places.remove(last)
+    filled, places = places, [place for place in places if table.headings[place].rank == 0]
+    if _total(least, places) > width:
+        return None
+    for place in sorted(filled, key=lambda place: table.headings[place].rank):
+        if place not in places and _total(least, [*places, place]) <= width:
+            places.append(place)
+    places.sort()
     widths = _shared(wanted, least, places, width)
     return Layout(
         columns=tuple(Column(place=p, width=w) for p, w in zip(places, widths, strict=True)),
-        left_out=tuple(h.title for p, h in enumerate(table.headings) if p not in places),
+        left_out=tuple(table.headings[place].title for place in filled if place not in places),
     )
 
 

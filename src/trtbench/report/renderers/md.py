@@ -58,16 +58,19 @@ def render(document: Document, folder: Path) -> list[Path]:
     return [path, *([] if document.brief else png.render(document, folder))]
 
 
-def markdown(document: Document) -> str:
-    """Write the document as Markdown; a brief one keeps what fits a pull request comment."""
+def markdown(document: Document, *, level: int = 1) -> str:
+    """Write the document as Markdown; a brief one keeps what fits a pull request comment.
+
+    The level is that of the title, for texts that become part of others.
+    """
     rows = BRIEF_ROWS if document.brief else MOST_ROWS
     document = document.with_figures(()) if document.brief else document
     sections = [each for each in document.sections if not document.brief or each.id in BRIEF]
-    parts = [f"# {escape(document.title)}"]
-    if not document.brief:
+    parts = [f"{'#' * level} {escape(document.title)}"] if document.title else []
+    if document.created and not document.brief:
         parts.append(f"Created {escape(document.created)} by trtbench.")
     for section in sections:
-        parts += _section(section, rows=rows)
+        parts += _section(section, rows=rows, level=level + 1)
     return "\n\n".join(parts) + "\n"
 
 
@@ -78,9 +81,9 @@ def escape(text: str) -> str:
     return re.sub(r"^(\d*)([-+=.)])(?=\s|$)", r"\1\\\2", text)
 
 
-def _section(section: Section, *, rows: int) -> Iterable[str]:
+def _section(section: Section, *, rows: int, level: int) -> Iterable[str]:
     if section.title:
-        yield f"## {escape(section.title)}"
+        yield f"{'#' * level} {escape(section.title)}"
     for block in section.blocks:
         yield from _block(block, rows=rows)
 

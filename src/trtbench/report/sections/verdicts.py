@@ -15,9 +15,9 @@ from trtbench.report.document import (
     Cell,
     Heading,
     Section,
-    Tone,
     table_from_rows,
 )
+from trtbench.report.documents.comparison import TONES, interval_text
 from trtbench.report.finding_list import gather
 from trtbench.report.headings import CHANGE_HEADING, METRIC_HEADING
 from trtbench.report.labels import labels_from_runs
@@ -37,7 +37,6 @@ HEADINGS = (
     Heading(key="measured", title="Measured"),
 )
 MOST_CARDS = 8
-TONES: dict[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain"}
 _DESIGNS = {"duet": "in turn", "launches": "launches in turn", "apart": "apart"}
 
 
@@ -77,17 +76,13 @@ def _row(
     names: tuple[str, str], comparison: Comparison, verdict: Verdict
 ) -> tuple[Cell | str | int, ...]:
     change = None if verdict.ratio is None else verdict.ratio - 1
-    interval = "–"
-    if verdict.interval is not None:
-        ends = (verdict.interval.low - 1, verdict.interval.high - 1)
-        interval = " to ".join(text_from_change(end) for end in ends)
     return (
         names[0],
         names[1],
         verdict.metric,
         verdict.kind,
         Cell(value=change, text=text_from_change(change)),
-        interval,
+        interval_text(verdict),
         verdict.launches,
         _DESIGNS[comparison.design],
     )
@@ -122,8 +117,7 @@ def _sureness(comparison: Comparison) -> list[str]:
     verdict = comparison.verdicts[0]
     facts = [f"measured {_DESIGNS[comparison.design]}, {verdict.launches} launches"]
     if verdict.interval is not None:
-        ends = (verdict.interval.low - 1, verdict.interval.high - 1)
-        words = " to ".join(text_from_change(end, digits=1) for end in ends)
+        words = interval_text(verdict, digits=1)
         facts.insert(0, f"{verdict.interval.level * 100:g} % interval {words}")
     return facts
 

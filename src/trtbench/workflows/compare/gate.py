@@ -12,12 +12,14 @@ from typing import Any, Literal
 import msgspec
 
 from trtbench.analysis.gate import evaluate, passed, rules_from_table
-from trtbench.analysis.gate_report import junit_from_results, markdown_from_results
+from trtbench.analysis.gate_report import junit_from_results
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import GateResult, GateRule, Run, Verdict
 from trtbench.errors import UsageError, write_error
 from trtbench.models.identity import identity_of
+from trtbench.report.documents.gate import document_from_gate
+from trtbench.report.renderers.md import markdown
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import (
     Compared,
@@ -127,7 +129,7 @@ def write_gate_files(found: Gate, folder: Path, *, on_unclear: OnUnclear) -> lis
         "gate.junit.xml": junit_from_results(
             found.results, suite=f"trtbench gate {name}", on_unclear=policy
         ).encode(),
-        "gate.md": markdown_from_results(found.results, title=f"Gate: {name}").encode(),
+        "gate.md": markdown(document_from_gate(found)).encode(),
     }
     paths = []
     try:
@@ -142,14 +144,9 @@ def write_gate_files(found: Gate, folder: Path, *, on_unclear: OnUnclear) -> lis
 
 def append_summary(found: Gate, path: Path) -> None:
     """Add the table of results to a file of Markdown, as GitHub shows it with a job."""
-    name = found.candidate.record.spec.model.name
-    state = "open" if found.open else "closed"
-    text = markdown_from_results(found.results, title=f"Gate {state}: {name}")
-    if found.compared is not None:
-        text += f"\nAgainst run `{found.compared.baseline.id}`.\n"
     try:
         with open(path, "a", encoding="utf-8") as file:
-            file.write(text + "\n")
+            file.write(markdown(document_from_gate(found), level=2) + "\n")
     except OSError as problem:
         raise write_error(path, problem) from None
 

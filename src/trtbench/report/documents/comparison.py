@@ -1,0 +1,167 @@
+"""Comparisons: both sides, a verdict per metric, and what the verdicts rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from trtbench.analysis.toolkits import toolkit_003_speedup
+from trtbench.analysis.verdict import would_tell
+from trtbench.domain.result import Finding, Verdict
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Document,
+    Heading,
+    KeyValues,
+    Section,
+    Table,
+    Text,
+    Tone,
+    table_from_rows,
+)
+from trtbench.report.documents.run import finding_blocks, statistics_of, title_of
+from trtbench.report.headings import CHANGE_HEADING, MEDIAN_HEADING, METRIC_HEADING
+from trtbench.report.labels import model_name
+from trtbench.report.numbers import text_from_change, text_from_duration
+from trtbench.report.run_facts import headline_summary
+from trtbench.units import text_from_fraction
+
+if TYPE_CHECKING:
+    from trtbench.workflows.compare.compare import Compared
+
+TONES: dict[str, Tone] = {"faster": "good", "slower": "bad", "same": "plain"}
+"""Of verdicts; those that are none are unclear."""
+HEADINGS = (
+    METRIC_HEADING,
+    Heading(key="verdict", title="Verdict"),
+    CHANGE_HEADING,
+    Heading(key="interval", title="Interval", rank=1),
+)
+RANKING = (
+    Heading(key="candidate", title="Candidate", fit="shorten"),
+    MEDIAN_HEADING,
+    *HEADINGS[1:],
+)
+_DESIGNS = {
+    "one-process": "in turn within one process",
+    "lock-step": "in turn, two processes in lock-step",
+    "launches": "fresh launches in turn (ABBA)",
+    "stored runs": "as they were stored",
+}
+
+
+def document_from_comparisons(found: Sequence[Compared], *, selftest: bool = False) -> Document:
+    """Describe every candidate against the baseline, and where there are several, all in a row."""
+    sections = [_section(each, number, selftest) for number, each in enumerate(found)]
+    if len(found) > 1:
+        rows = [_ranked(each) for each in found]
+        table = table_from_rows("ranking", headings=RANKING, rows=rows)
+        sections.append(Section(id="ranking", title="Against the baseline", blocks=(table,)))
+    created = max(each.candidate.record.created for each in found)
+    return Document(title="", created=created, sections=tuple(sections))
+
+
+def verdict_table(verdicts: Sequence[Verdict], *, id: str = "verdicts") -> Table:
+    """List the verdict on each metric with its change and interval."""
+    rows = [(verdict.metric, *verdict_cells(verdict)) for verdict in verdicts]
+    return table_from_rows(id, headings=HEADINGS, rows=rows)
+
+
+def verdict_cells(verdict: Verdict) -> tuple[Cell, Cell, Cell]:
+    """Write a verdict, the change it is about, and the interval of that."""
+    change = None if verdict.ratio is None else verdict.ratio - 1
+    level = f"{verdict.interval.level * 100:g} %: " if verdict.interval else ""
+    return (
+        Cell(value=verdict.kind, tone=TONES.get(verdict.kind, "unclear")),
+        Cell(value=change, text=text_from_change(change)),
+        Cell(text=level + interval_text(verdict)),
+    )
+
+
+def interval_text(verdict: Verdict, *, digits: int = 2) -> str:
+    """Write both ends of a change's interval."""
+    if verdict.interval is None:
+        return "–"
+    ends = (verdict.interval.low - 1, verdict.interval.high - 1)
+    return " to ".join(text_from_change(end, digits=digits) for end in ends)
+
+
+def reasons(verdicts: Sequence[Verdict]) -> Iterator[Text]:
+    """Say once why a verdict is none, and what would tell."""
+    told: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.kind in ("unclear", "incomparable"):
+            words = verdict.reason.partition("]: ")[2] if verdict.interval else verdict.reason
+            words = (words or verdict.reason) + would_tell(verdict.launches_needed)
+            told.setdefault(words, []).append(verdict.metric)
+    for words, metrics in told.items():
+        yield Text(text=f"{', '.join(metrics)}: {words}", tone="unclear")
+
+
+def _section(compared: Compared, number: int, selftest: bool) -> Section:
+    sides = {"baseline": compared.baseline, "candidate": compared.candidate}
+    comparison = compared.comparison
+    pairs = [(side, Cell(text=title_of(run))) for side, run in sides.items()]
+    pairs += [(name, Cell(text=words)) for name, words in _design(compared)]
+    after = [(name, Cell(text=words)) for name, words in _worth(compared, selftest)]
+    blocks: list[Block] = [
+        KeyValues(id=f"sides_{number}", pairs=tuple(pairs)),
+        *statistics_of(sides, id=f"statistics_{number}"),
+        verdict_table(comparison.verdicts, id=f"verdicts_{number}"),
+        *reasons(comparison.verdicts),
+        *([KeyValues(id=f"worth_{number}", pairs=tuple(after))] if after else []),
+        *finding_blocks((*_errors(compared), *comparison.findings)),
+    ]
+    names = [model_name(run.record) for run in (compared.candidate, compared.baseline)]
+    title = f"{names[0]} against {'itself' if selftest else names[1]}"
+    return Section(id=f"comparison-{number}", title=title, blocks=tuple(blocks))
+
+
+def _design(compared: Compared) -> Iterator[tuple[str, str]]:
+    judged = compared.comparison.verdicts[0].launches
+    # Where no ratio was made of them: launches of the side that has fewer.
+    sides = (compared.baseline, compared.candidate)
+    count = judged or min(len(run.record.launches) for run in sides)
+    launches = "1 launch" if count == 1 else f"{count} launches"
+    yield "measured", f"{_DESIGNS.get(compared.mode, compared.mode)}, {launches} a side"
+    if compared.interference:
+        moved = " and ".join(text_from_change(part) for part in compared.interference)
+        yield "in turns", f"{moved} against alone (baseline and candidate)"
+
+
+def _worth(compared: Compared, selftest: bool) -> Iterator[tuple[str, str]]:
+    """State the speed-up of means, the least difference that would be seen, and the selftest."""
+    head = compared.comparison.verdicts[0]
+    first, second = compared.baseline.times.host, compared.candidate.times.host
+    if first is not None and second is not None and head.kind != "incomparable":
+        numbers = toolkit_003_speedup(first, second)
+        improvement = f"FPS {numbers['fps_improvement_percent']:+.1f} %"
+        yield "speed-up", f"{numbers['speedup']:.3f}x of means, {improvement}"
+    if compared.comparison.detectable is not None:
+        size = text_from_fraction(compared.comparison.detectable)
+        yield "sees", f"differences from {size} on, in 80 % of such comparisons"
+    if selftest:
+        word = "as it should be" if head.kind == "same" else "this machine misleads comparisons"
+        yield "selftest", f"the model against itself is {head.kind}: {word}"
+
+
+def _errors(compared: Compared) -> Iterator[Finding]:
+    """Name what makes the time of a side alone worthless: a wrong result has no speed."""
+    for side, run in (("baseline", compared.baseline), ("candidate", compared.candidate)):
+        for finding in run.findings:
+            if finding.severity == "error":
+                yield replace(finding, concerns=side)
+
+
+def _ranked(compared: Compared) -> tuple[Cell, ...]:
+    head = headline_summary(compared.candidate)
+    median = head.median if head else None
+    bounds = head.median_interval if head else None
+    return (
+        Cell(value=model_name(compared.candidate.record)),
+        Cell(value=median, text=text_from_duration(median, bounds=bounds)),
+        *verdict_cells(compared.comparison.verdicts[0]),
+    )
