@@ -87,8 +87,10 @@ def present(document: Document, rows: Sequence[Row], flags: dict[str, Any]) -> N
 def hold(results: Sequence[GateResult], flags: dict[str, Any], *, suite: str) -> None:
     """Say what was expected and what is; leave with status 3 when anything is not met."""
     from trtbench.analysis.gate import passed
-    from trtbench.analysis.gate_report import junit_from_results, lines_from_results
+    from trtbench.analysis.gate_report import junit_from_results
+    from trtbench.cli._screen import show_blocks
     from trtbench.errors import EXIT_BROKEN, write_error
+    from trtbench.report.documents.gate import rule_table
 
     if not results:
         return
@@ -97,8 +99,6 @@ def hold(results: Sequence[GateResult], flags: dict[str, Any], *, suite: str) ->
             flags["junit"].write_text(junit_from_results(results, suite=suite), encoding="utf-8")
         except OSError as problem:
             raise write_error(flags["junit"], problem) from None
-    quiet = flags["as_json"] or flags["as_csv"]
-    for line in lines_from_results(results):
-        click.echo(line, err=quiet)
+    show_blocks([rule_table(results)], err=flags["as_json"] or flags["as_csv"])
     if not passed(results):
         click.get_current_context().exit(EXIT_BROKEN)

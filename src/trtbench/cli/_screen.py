@@ -110,18 +110,18 @@ def say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-def show(document: Document) -> None:
-    """Draw a document on stdout, as wide as the terminal is."""
+def show(document: Document, *, err: bool = False) -> None:
+    """Draw a document on stdout, or on stderr, as wide as the terminal is."""
     from rich.console import Console
 
     from trtbench.report.renderers.terminal import draw
 
-    draw(document, Console(highlight=False))
+    draw(document, Console(highlight=False, stderr=err))
 
 
-def show_blocks(blocks: Sequence[Block]) -> None:
-    """Draw blocks of a document on stdout."""
+def show_blocks(blocks: Sequence[Block], *, err: bool = False) -> None:
+    """Draw blocks of a document on stdout, or on stderr."""
     from trtbench.report.document import Document, Section
 
     section = Section(id="blocks", title="", blocks=tuple(blocks))
-    show(Document(title="", created="", sections=(section,)))
+    show(Document(title="", created="", sections=(section,)), err=err)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trtbench.analysis.verdict import would_tell
+from trtbench.domain.result import GateResult
 from trtbench.report.document import (
     Block,
     Cell,
     Document,
     Heading,
     Section,
+    Table,
     Text,
     Tone,
     table_from_rows,
@@ -31,17 +34,22 @@ HEADINGS = (
 )
 
 
-def document_from_gate(found: Gate) -> Document:
-    """Describe the rules of a gate; rules look at times, so errors of the run are told too."""
+def rule_table(results: Sequence[GateResult]) -> Table:
+    """List rules with their outcome and what was measured."""
     rows = [
         (
             Cell(value=each.outcome, text=MARKS[each.outcome], tone=TONES[each.outcome]),
             each.rule.text,
             f"{each.message}{would_tell(each.launches_needed)}",
         )
-        for each in found.results
+        for each in results
     ]
-    blocks: list[Block] = [table_from_rows("gate", headings=HEADINGS, rows=rows)]
+    return table_from_rows("gate", headings=HEADINGS, rows=rows)
+
+
+def document_from_gate(found: Gate) -> Document:
+    """Describe the rules of a gate; rules look at times, so errors of the run are told too."""
+    blocks: list[Block] = [rule_table(found.results)]
     if found.compared is not None:
         blocks.append(Text(text=f"against run {found.compared.baseline.id}"))
     blocks += finding_blocks(each for each in found.candidate.findings if each.severity == "error")
