@@ -61,6 +61,10 @@ class InputError(TrtbenchError):
     """A model, data or artefact file cannot be used as it is."""
 
 
+class InputTypeError(InputError):
+    """An array has another type than the input it is for."""
+
+
 class ParseError(InputError):
     """A file is not what it was taken for; the facts name the place and what was expected."""
 

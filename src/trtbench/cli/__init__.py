@@ -53,7 +53,7 @@ class Verbs(click.Group):
 def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
-    from trtbench import __version__
+    from trtbench.version import __version__
 
     click.echo(f"trtbench {__version__}")
     ctx.exit()

@@ -204,6 +204,8 @@ class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"
     stage: str
     """What the process was doing: ``start``, ``load``, ``warm-up``, ``measure``, ``save``."""
     reason: str
+    cause: str | None = None
+    """The kind of error its worker told of: ``memory``, ``CudaError``; the reason is its words."""
     exit_status: int | None = None
     signal: str | None = None
     program_status: int | None = None

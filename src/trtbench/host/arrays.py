@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError, near_miss
+from trtbench.errors import InputError, InputTypeError, near_miss
 from trtbench.units import text_from_shape
 
 RAW_SUFFIXES = (".bin", ".raw", ".dat")
@@ -71,7 +71,7 @@ def check_array(array: NDArray[np.generic], tensor: TensorSpec, *, where: str) -
     }
     is_text = tensor.dtype == "str" and array.dtype.kind == "U"
     if str(array.dtype) != tensor.dtype and not is_text:
-        raise InputError(
+        raise InputTypeError(
             f"the input {tensor.name!r} has the wrong type",
             facts=facts,
             fix=f"save it as {tensor.dtype}: array.astype('{tensor.dtype}')",

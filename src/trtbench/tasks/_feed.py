@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import zlib
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.inputs import has_rows, random_inputs
 from trtbench.domain.feed import Feed
 from trtbench.domain.spec import RunSpec, TensorSpec
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, InputTypeError, UsageError
 from trtbench.host.arrays import read_arrays
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import Array, Arrays, DataSource, Tensors
@@ -140,21 +141,15 @@ class _Limited(DataSource):
 
 def _read(path: Path, asked: list[TensorSpec]) -> dict[str, Array]:
     """Read arrays; floating-point ones of another width than the input's are taken all the same."""
-    try:
+    with contextlib.suppress(InputTypeError):
         return read_arrays(path, asked)
-    except InputError as problem:
-        if "wrong type" not in problem.message:
-            raise
     for dtype in ("float32", "float16", "float64"):
         other = [
             msgspec.structs.replace(t, dtype=dtype) if t.dtype.startswith("float") else t
             for t in asked
         ]
-        try:
+        with contextlib.suppress(InputTypeError):
             return read_arrays(path, other)
-        except InputError as problem:
-            if "wrong type" not in problem.message:
-                raise
     return read_arrays(path, asked)
 
 

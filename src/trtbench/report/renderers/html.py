@@ -20,13 +20,13 @@ from typing import Any
 
 import msgspec
 
-from trtbench import __version__
 from trtbench.analysis.findings import SEVERITIES
 from trtbench.report import style
 from trtbench.report.document import Cell, Document, FindingList, Picture
 from trtbench.report.numbers import text_from_count, text_from_number
 from trtbench.report.renderers import json
 from trtbench.report.renderers._plots import spec_from_figure
+from trtbench.version import __version__
 
 FILE = "report.html"
 OPEN_ROWS = 200

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trtbench import __version__
 from trtbench.analysis.numeric import TOLERANCES
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.conversion import Sidecar, VerifyOutcome, VerifySpec
@@ -21,6 +20,7 @@ from trtbench.errors import (
 from trtbench.executors.local import check_interpreter, run_job
 from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import remove_abandoned, scratch_directory
+from trtbench.version import __version__
 from trtbench.workflows.measure.failure import reason_from_end
 from trtbench.workflows.request.conduct import TICK_S, Conduct
 from trtbench.workflows.request.progress import Event

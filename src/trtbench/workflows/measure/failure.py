@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 CHANGED = "ModelChanged"
 """Kind of an end that is no good because the model was not the same all the while."""
 
-_RECORDED = {"bug", "memory", "StoreError", "ProgramError", "CudaError", CHANGED}
+NO_MEMORY = "memory"
+"""Kind of a worker's error when there was too little of it."""
+
+_RECORDED = {"bug", NO_MEMORY, "StoreError", "ProgramError", "CudaError", CHANGED}
 """Worker errors that are failures of a run, not of what was asked for."""
 
 _SIGNAL_HINTS = {
@@ -42,7 +45,6 @@ _SIGNAL_HINTS = {
 }
 
 
-NO_MEMORY = "out of memory"
 SMALLER = "a smaller --batch or --shape, or more memory"
 
 
@@ -146,6 +148,7 @@ def failed_run(
         tags=conduct.tags,
         stage=end.stage,
         reason=reason_from_end(end),
+        cause=end.error.kind if end.error is not None else None,
         exit_status=end.exit_status,
         signal=end.signal,
         program_status=end.program_status,
@@ -177,7 +180,7 @@ def job_error(failed: FailedRun, path: Path) -> JobError:
             **program,
             "record": path,
         },
-        fix=SMALLER if failed.reason == NO_MEMORY else f"look into {log}" if tail else None,
+        fix=SMALLER if failed.cause == NO_MEMORY else f"look into {log}" if tail else None,
     )
     error.log_tail = tail
     return error

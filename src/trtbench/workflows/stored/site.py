@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtbench import __version__
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Record, Run
 from trtbench.errors import StoreError, TrtbenchError, UsageError, write_error
@@ -29,6 +28,7 @@ from trtbench.report.site.pages import (
 from trtbench.store.directory import RECORD, SCORES, now, read_record, read_run
 from trtbench.store.index import Entry
 from trtbench.store.store import Store
+from trtbench.version import __version__
 from trtbench.workflows.stored.history import read_history
 
 RUNS = "data/runs"
