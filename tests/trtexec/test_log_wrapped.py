@@ -213,6 +213,28 @@ def test_lines_without_a_stamp_of_their_own_survive_too(
     check(text.encode(), [expected])
 
 
+@pytest.mark.parametrize("wrap", STAMPED)
+def test_each_prefix_alone(wrap: Any) -> None:
+    whole = logs.log_10().splitlines()
+    (plain,) = read_log(as_text(whole), where="x").runs
+    (run,) = read_log(as_text([wrap(line, n) for n, line in enumerate(whole)]), where="x").runs
+    assert run.summary == plain.summary
+    assert run.facts == plain.facts
+    assert run.sections == plain.sections
+    assert (run.version, run.outcome, run.command) == (plain.version, "passed", plain.command)
+    assert run.bindings == plain.bindings
+
+
+@pytest.mark.parametrize("wrap", BARE)
+@pytest.mark.parametrize("text", [logs.log_5(), logs.log_7().replace(f"{logs.STAMP} ", "")])
+def test_each_prefix_before_old_logs(wrap: Any, text: str) -> None:
+    (plain,) = read_log(text, where="x").runs
+    lines = [wrap(line, n) for n, line in enumerate(text.splitlines())]
+    (run,) = read_log(as_text(lines), where="x").runs
+    assert run.summary == plain.summary
+    assert run.sections == plain.sections
+
+
 @given(summaries(), st.sampled_from(DOCUMENTS), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_every_number_survives_a_document(

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
+import msgspec
+
 from trtbench.analysis.layers.expect import (
     expectation_from_text,
     is_expectation,
@@ -166,10 +168,22 @@ def _evaluate(
     except KeyError:
         return _unclear(rule, f"{rule.metric} was not measured")
     value, interval, needed = _statistic(column, rule.statistic)
+    if column.reported:
+        return _printed_result(rule, column, value)
     if value is None:
         return _unclear(rule, f"{rule.statistic} needs {needed} samples, {column.count} were taken")
     over_launches = interval if summary.launches > 1 else None
     return limit_result(rule, value, interval=over_launches, launches=summary.launches)
+
+
+def _printed_result(rule: GateRule, column: ColumnSummary, value: float | None) -> GateResult:
+    """Hold a rule against a number another tool printed: one launch, and no samples."""
+    if value is None or math.isnan(value):
+        named = ("min", "median", "mean", "max", *PERCENTILES)
+        known = " ".join(name for name in named if column.statistic(name) is not None)
+        return _unclear(rule, f"{rule.statistic} was not printed; known: {known}")
+    result = limit_result(rule, value, interval=None, launches=1)
+    return msgspec.structs.replace(result, message=f"{result.message}, reported")
 
 
 def limit_result(

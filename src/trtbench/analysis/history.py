@@ -100,7 +100,8 @@ def key_from_record(record: RunRecord) -> SeriesKey:
         "streams": spec.streams if spec.streams != 1 else None,
         "gap": spec.gap_s or None,
         "rate": spec.rate_hz,
-        **spec.options,
+        # Where trtexec lay says nothing about what it measured.
+        **{name: value for name, value in spec.options.items() if name != "binary"},
         **{name: _told(name, record.conditions.get(name)) for name in CONDITIONS},
     }
     told = (f"{name} {value}" for name, value in sorted(settings.items()) if value is not None)

@@ -33,8 +33,12 @@ def reported_s(record: RunRecord, column: str, statistic: str = "median") -> flo
 
 
 def reported_columns(record: RunRecord) -> tuple[str, ...]:
-    """Name the columns whose median was printed, in the order in which tables show them."""
-    return tuple(name for name in DURATIONS if reported_s(record, name) is not None)
+    """Name the columns whose median or mean was printed, in the order in which tables show them."""
+    return tuple(
+        name
+        for name in DURATIONS
+        if any(reported_s(record, name, each) is not None for each in ("median", "mean"))
+    )
 
 
 def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
@@ -51,7 +55,10 @@ def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
 def reported_headline(record: RunRecord) -> Reported | None:
     """Give the printed number that stands for a run; TensorRT 5 and 6 print means only."""
     for statistic in ("median", "mean"):
-        for column in DURATIONS:
+        columns: tuple[str, ...] = DURATIONS
+        if statistic == "mean":  # the column that more was printed about was the one meant
+            columns = tuple(sorted(DURATIONS, key=lambda c: -len(reported_statistics(record, c))))
+        for column in columns:
             seconds = reported_s(record, column, statistic)
             if seconds is not None:
                 return Reported(column=column, statistic=statistic, seconds=seconds)

@@ -97,13 +97,17 @@ def compare_apart(
             verdicts.append(incomparable(metric, reason=reason))
             continue
         known = drift if metric in (baseline.times.headline, "throughput") else None
+        statistic = _statistic(metric, baseline, candidate)
         bound = known or drift_from_records(baseline.record, candidate.record, metric=metric)
-        sides = _launch_values(baseline, metric), _launch_values(candidate, metric)
+        sides = (
+            _launch_values(baseline, metric, statistic),
+            _launch_values(candidate, metric, statistic),
+        )
         better: Better = "high" if metric == "throughput" else "low"
         verdict = verdict_apart(
             *sides, metric=metric, drift=bound, better=better, gate=gate, margin=margin
         )
-        verdicts.append(_as_printed(verdict, baseline, candidate))
+        verdicts.append(_as_printed(verdict, baseline, candidate, statistic))
     return Comparison(
         baseline=baseline.id, candidate=candidate.id, design="apart", verdicts=tuple(verdicts)
     )
@@ -180,13 +184,23 @@ def _too_coarse(metric: str, *runs: Run) -> str | None:
     return f"enqueue times are known in steps of {step * 1e6:g} µs only"
 
 
-def _as_printed(verdict: Verdict, baseline: Run, candidate: Run) -> Verdict:
+def _statistic(metric: str, *runs: Run) -> str:
+    """Compare by medians or, where a side printed means only, by the means of both."""
+    printed = [run for run in runs if not len(run.times)]
+    lacking = any(reported_s(run.record, metric) is None for run in printed)
+    means = all(reported_s(run.record, metric, "mean") is not None for run in printed)
+    return "mean" if lacking and means else "median"
+
+
+def _as_printed(verdict: Verdict, baseline: Run, candidate: Run, statistic: str) -> Verdict:
     """Say it when a side has no samples, so that its number is one that another tool printed."""
     sides = (("baseline", baseline), ("candidate", candidate))
     printed = [side for side, run in sides if not len(run.times)]
     if not printed or verdict.ratio is None:
         return verdict
     reason = f"{verdict.reason}; {' and '.join(printed)} as printed, without samples"
+    if statistic == "mean" and verdict.metric != "throughput":
+        reason += "; means, since no median was printed"
     return msgspec.structs.replace(verdict, reason=reason)
 
 
@@ -199,9 +213,9 @@ def _columns(run: Run) -> tuple[str, ...]:
     return tuple(run.times.durations()) if len(run.times) else reported_columns(run.record)
 
 
-def _launch_values(run: Run, metric: str) -> list[float]:
+def _launch_values(run: Run, metric: str, statistic: str = "median") -> list[float]:
     if not len(run.times):
-        return _printed_values(run, metric)
+        return _printed_values(run, metric, statistic)
     if metric == "throughput":
         return _launch_rates(run)
     if metric.startswith("p") and metric[1:].replace(".", "").isdigit():
@@ -209,10 +223,11 @@ def _launch_values(run: Run, metric: str) -> list[float]:
         return [nearest_rank(p, q) for p in run.times.by_launch(run.times.headline)]
     if metric not in run.times.durations():
         return []
-    return [float(np.median(part)) for part in run.times.by_launch(metric) if len(part)]
+    middle = np.mean if statistic == "mean" else np.median
+    return [float(middle(part)) for part in run.times.by_launch(metric) if len(part)]
 
 
-def _printed_values(run: Run, metric: str) -> list[float]:
+def _printed_values(run: Run, metric: str, statistic: str) -> list[float]:
     """Give what another tool printed; it is one launch whatever it was made of."""
     if metric == "throughput":
         value = reported_rate(run.record)
@@ -220,7 +235,7 @@ def _printed_values(run: Run, metric: str) -> list[float]:
         columns = reported_columns(run.record)
         value = reported_s(run.record, columns[0], metric) if columns else None
     else:
-        value = reported_s(run.record, metric)
+        value = reported_s(run.record, metric, statistic)
     return [] if value is None else [value]
 
 

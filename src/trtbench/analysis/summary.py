@@ -9,8 +9,9 @@ import numpy as np
 
 from trtbench.analysis.distributions import interval_ranks, samples_needed, t_quantile
 from trtbench.analysis.effective import effective_samples, effective_samples_at
-from trtbench.domain.result import Interval, Run
-from trtbench.domain.samples import Column, IterationTimes
+from trtbench.analysis.reported import reported_headline, reported_rate, reported_statistics
+from trtbench.domain.result import Interval, Run, RunRecord
+from trtbench.domain.samples import DURATIONS, Column, IterationTimes
 from trtbench.domain.spec import Value
 
 __all__ = [
@@ -22,7 +23,9 @@ __all__ = [
     "launch_interval",
     "nearest_rank",
     "summarize",
+    "summary_from_reported",
     "summary_from_run",
+    "summary_from_samples",
 ]
 
 QUANTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 0.999)
@@ -74,6 +77,27 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
     quantiles: tuple[Quantile, ...]
     median_interval: Interval | None
     """Over launches when there are several, else within the launch."""
+    reported: bool = False
+    """Another tool printed these numbers and no samples are at hand; what it left out is nan."""
+
+    @property
+    def typical(self) -> float:
+        """The median or, where another tool printed no more than that, the mean."""
+        return self.mean if math.isnan(self.median) else self.median
+
+    @property
+    def typical_of(self) -> str:
+        """Which statistic :attr:`typical` is."""
+        return "mean" if math.isnan(self.median) else "median"
+
+    def statistic(self, name: str) -> float | None:
+        """Give a statistic by name (``median``, ``mean``, ``p99``), ``None`` when nobody knows."""
+        value: float | None
+        if name.startswith("p") and name[1:].replace(".", "", 1).isdigit():
+            value = next((each.value for each in self.quantiles if each.name == name), None)
+        else:
+            value = getattr(self, name)
+        return None if value is None or math.isnan(value) else value
 
     def quantile(self, q: float) -> Quantile:
         """Give the percentile that was asked for; one that was not computed is a ``KeyError``."""
@@ -96,6 +120,14 @@ class Summary(Value, frozen=True, kw_only=True):
     """Over launches, of the headline's median; ``None`` with one launch."""
     throughput_from: str | None = None
     """What the throughput was computed from: wall time, host times, device stamps."""
+    reported: bool = False
+    """Another tool printed all of this; there are no samples."""
+
+    @property
+    def head(self) -> ColumnSummary | None:
+        """Give the column that stands for the run; ``None`` when nothing is known."""
+        found = (each for each in self.columns if each.column == self.headline)
+        return next((each for each in found if each.count or each.reported), None)
 
     def column(self, name: str) -> ColumnSummary:
         """Give one column; one that was not measured is a ``KeyError``."""
@@ -141,6 +173,18 @@ def summarize(
 
 
 def summary_from_run(run: Run) -> Summary:
+    """Give every statistic of a run: of its samples or, without any, as they were printed.
+
+    This is the one place that chooses between the two; ``reported`` says which it was.
+    """
+    if not len(run.times):
+        printed = summary_from_reported(run.record)
+        if printed is not None:
+            return printed
+    return summary_from_samples(run)
+
+
+def summary_from_samples(run: Run) -> Summary:
     """Compute every statistic of a run with the wall time and batch its record tells."""
     spec = run.record.spec
     walls = [launch.wall_s for launch in run.record.launches]
@@ -153,6 +197,53 @@ def summary_from_run(run: Run) -> Summary:
         wall_s=wall,
         closed_loop=spec.protocol in ("serve", "gpu") and spec.streams == 1 and spec.gap_s == 0,
     )
+
+
+def summary_from_reported(record: RunRecord) -> Summary | None:
+    """Give the statistics another tool printed, as they were printed; ``None`` without any."""
+    found = {name: reported_statistics(record, name) for name in DURATIONS}
+    columns = tuple(
+        _reported_column(name, values, record) for name, values in found.items() if values
+    )
+    rate, head = reported_rate(record), reported_headline(record)
+    if head is None and rate is None:
+        return None
+    return Summary(
+        columns=columns,
+        headline=head.column if head else "latency",
+        launches=1,
+        items_per_query=record.items_per_query,
+        queries_per_s=rate,
+        items_per_s=None if rate is None else rate * record.items_per_query,
+        interval=None,
+        throughput_from=None if rate is None else "as printed",
+        reported=True,
+    )
+
+
+def _reported_column(name: str, values: dict[str, float], record: RunRecord) -> ColumnSummary:
+    printed = {**values, "p50": values.get("p50", values.get("median", math.nan))}
+    quantiles = (
+        Quantile(q=q, value=_known(printed.get(f"p{100 * q:g}")), interval=None, needed=None)
+        for q in QUANTILES
+    )
+    count = record.reported.get("queries")
+    named = {key: values.get(key, math.nan) for key in ("min", "max", "median", "mean", "std")}
+    return ColumnSummary(
+        column=name,
+        count=int(count) if isinstance(count, (int, float)) else 0,
+        effective=0.0,
+        **named,
+        mad=math.nan,
+        cov=named["std"] / named["mean"] if named["mean"] else math.nan,
+        quantiles=tuple(quantiles),
+        median_interval=None,
+        reported=True,
+    )
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
 
 
 def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:

@@ -145,7 +145,9 @@ def _result_cells(row: SweepRow) -> list[str]:
         text_from_seconds(head.median),
         text_from_seconds(head.mean),
         text_from_seconds(head.max),
-        text_from_seconds(tail.value) if tail.value is not None else f"n={tail.needed}",
+        text_from_seconds(tail.value)
+        if tail.value is not None or not tail.needed
+        else f"n={tail.needed}",
         text_from_rate(row.summary.items_per_s).removesuffix("/s"),
         text_from_bytes(row.size_bytes),
         _accuracy_text(row),

@@ -44,6 +44,10 @@ _MARKS = {"stated": "", "implied": "~", "unknown": "?"}
 )  # fmt: skip
 @click.option("--again", is_flag=True, help="Import files that were imported before.")
 @click.option("--pictures/--no-pictures", default=True, help="Draw the layers (about 1 s a run).")
+@click.option("--gpu", metavar="NAME", help="The GPU it ran on, where no log tells.")
+@click.option("--tensorrt", metavar="VERSION", help="The version of TensorRT, such as 8.5.")
+@click.option("--date", metavar="DAY", help="When it was measured, such as 2024-05-17.")
+@click.option("--precision", metavar="NAME", help="The precision of the engine, such as fp16.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="Tag the runs.")
 @store_option
 @json_option
@@ -74,7 +78,8 @@ def command(context: click.Context, /, **flags: Any) -> None:
     config = load_config(store=flags["store"])
     is_there = is_url(config.store) or Path(config.store).exists()
     store = open_store(config) if is_there or not flags["dry_run"] else None
-    wanted = ("batch", "engine", "tags", "again", "dry_run", "output", "pictures")
+    stated = ("batch", "engine", "tags", "gpu", "tensorrt", "date", "precision")
+    wanted = (*stated, "again", "dry_run", "output", "pictures")
     with Talk("import") as talk:
         result = import_artefacts(
             flags["paths"],

@@ -61,6 +61,7 @@ FACTS: dict[str, Key] = {
     "jetson_clocks": Key("switch", "", "host.jtop", "clocks held at their highest"),
     # imported
     "measured_at": Key("text", "", "workflows.importing.make", "when, by the files"),
+    "created_from": Key("text", "", "workflows.importing.make", "how its time is known"),
     "outcome": Key("text", "", "workflows.importing.make", "how trtexec ended, if not well"),
     "enqueue_resolution_s": Key("number", "s", "workflows.importing.make", "steps of enqueueing"),
     "items_per_s": Key("number", "Hz", "workflows.importing.make", "by the printed rate"),

@@ -26,6 +26,8 @@ PHASES = {
 }
 """Columns as people call them."""
 
+REPORTED = "Reported: as another tool printed it; there are no samples to judge it by."
+
 THREADS = 4
 
 _SUMMARIES: WeakKeyDictionary[Run, Summary] = WeakKeyDictionary()
@@ -57,10 +59,16 @@ def summarize_all(runs: Sequence[Run]) -> None:
 
 
 def headline_summary(run: Run) -> ColumnSummary | None:
-    """Give the statistics of the column that stands for the run, if it has any samples."""
-    summary = summary_of(run)
-    found = [each for each in summary.columns if each.column == summary.headline and each.count]
-    return found[0] if found else None
+    """Give the statistics of the column that stands for the run, of samples or as printed."""
+    return summary_of(run).head
+
+
+def column_title(column: ColumnSummary) -> str:
+    """Name a column, with the mark of numbers that another tool printed."""
+    name = PHASES.get(column.column, column.column)
+    if not column.reported:
+        return name
+    return f"{name} (reported)" if column.typical_of == "median" else f"{name} mean (reported)"
 
 
 def headline_column(run: Run) -> Column:
@@ -78,7 +86,7 @@ def measured(runs: Sequence[Run]) -> list[tuple[int, Run]]:
 
 def headline_title(runs: Sequence[Run]) -> str:
     """Name what the headline columns measure: host time, latency on the device, or both."""
-    kinds = {run.times.headline for run in runs}
+    kinds = {summary_of(run).headline for run in runs}
     if kinds == {"host"}:
         return "Latency, host"
     if kinds == {"latency"}:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trtbench.analysis.reported import reported_statistics
 from trtbench.analysis.toolkits import toolkit_000_block, toolkit_000_throughput_qps
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Run
@@ -30,6 +31,12 @@ DEFINITIONS = {
     "items_per_s": "queries_per_s * batch",
     "size_megabytes": "bytes / 1024^2",
     "warmup": "milliseconds at least, before anything is counted",
+}
+REPORTED_DEFINITIONS = {
+    "reported": "numbers as another tool printed them; there are no samples",
+    "percentiles_ms": "as printed, by the rule of the tool that measured",
+    "throughput_qps": "items per second, as printed",
+    "queries_per_s": "as printed",
 }
 LATENCY_DEFINITIONS = {
     "latency": "h2d + gpu + d2h, spans on the device",
@@ -80,6 +87,8 @@ def write_toolkit_files(run: Run, folder: Path, *, pictures: bool = True) -> lis
 def summary(run: Run) -> dict[str, object]:
     """Make the content of ``summary.json``."""
     ours, (name, latency) = summary_of(run), _latency(run)
+    if ours.reported:
+        return _printed_summary(run)
     batch = run.record.items_per_query
     blocks = {
         block: None if column is None else toolkit_000_block(_finite(column))
@@ -99,6 +108,33 @@ def summary(run: Run) -> dict[str, object]:
         "run_config": run_config(run),
         "definitions": DEFINITIONS | ({"latency": LATENCY_DEFINITIONS[name]} if name else {}),
     }
+
+
+def _printed_summary(run: Run) -> dict[str, object]:
+    """Make the same content of numbers another tool printed, under the same names."""
+    ours = summary_of(run)
+    known = {column.column: _printed_block(run, column.column) for column in ours.columns}
+    return {
+        "batch": run.record.items_per_query,
+        "samples": 0,
+        "reported": True,
+        "throughput_qps": ours.items_per_s,
+        "queries_per_s": ours.queries_per_s,
+        "items_per_s": ours.items_per_s,
+        "latency": known.get("latency", known.get("host")),
+        **{block: known.get(column) for block, column in BLOCKS.items()},
+        **({"host": known["host"]} if "host" in known else {}),
+        "engine": engine_metadata(run),
+        "run_config": run_config(run),
+        "definitions": {**DEFINITIONS, **REPORTED_DEFINITIONS},
+    }
+
+
+def _printed_block(run: Run, column: str) -> dict[str, object]:
+    values = {name: value * 1e3 for name, value in reported_statistics(run.record, column).items()}
+    tails = {f"p{name[1:].replace('.', '_')}": v for name, v in values.items() if name[0] == "p"}
+    named = {f"{k}_ms": values.get(k) for k in ("min", "max", "mean", "median", "std")}
+    return {"count": run.record.reported.get("queries"), **named, "percentiles_ms": tails}
 
 
 def summary_csv(run: Run) -> str:

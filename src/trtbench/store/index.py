@@ -110,6 +110,7 @@ class Cached(Value, frozen=True, kw_only=True):
 
     samples: int
     median_s: float
+    """Of no samples what another tool printed, a mean where it printed no median."""
     items_per_s: float | None = None
 
 

@@ -26,12 +26,13 @@ _ANCHOR = re.compile(
     r"(?:\[[IWEVF]\] )?(?:&&&& (?:RUNNING|PASSED|FAILED|WAIVED) |=== [A-Z][\w() /-]{2,60} ===\s*$"
     r"|Average o(?:n|ver) \d|(?:Throughput|Total Host Walltime|Total GPU Compute Time): \d"
     r"|(?:Latency|End-to-End Host Latency|(?:H2D|D2H) Latency|Enqueue Time|GPU Compute Time): min ="
-    r"|(?:[Hh]ost [Ll]atency|GPU [Cc]ompute)\s*$)"
+    r"|(?:[Hh]ost [Ll]atency|GPU [Cc]ompute)\s*$"
+    r"|(?:deploy|engine|loadEngine|onnx|uff): \S+\.\w)"
 )
 _LEVEL_WORD = r"DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|NOTICE|TRACE"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b"
 _WRAPPING = re.compile(
-    r"\s+|[>|*#+~$!/-]+|<\d{1,3}>\d?|<\w[^<>]{0,80}>"
+    r"\s+|[>|*#+~$!/:-]+|<\d{1,3}>\d?|<\w[^<>]{0,80}>"
     r"|\[[^\]\n]{0,120}\]:?|\(\w{1,40}\)"
     r"|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[\d.,]{0,12}(?:Z|[+-]\d\d:?\d\d)?"
     rf"|(?:{_MONTH} +){{1,2}}\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d{{1,9}})?(?: \d{{4}})?"
@@ -39,7 +40,7 @@ _WRAPPING = re.compile(
     r"|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|#\d{1,4} [\d.]{1,12}"
     rf"|(?:{_LEVEL_WORD})\b:?|std(?:out|err)(?: [FP])?\b"
     r"|[\w./\\@-]{1,100}(?:\[\d{1,9}\])?:|[\w.-]{1,80}(?=\s*\|)|[\w.-]{1,60}(?= - )"
-    r"|[\w.-]{1,80}(?= [\w./-]{1,60}(?:\[\d{1,9}\])?: )|\d{1,9}[.)]?(?=\s)",
+    r"|[\w.-]{1,80}(?= [\w./-]{1,60}(?:\[\d{1,9}\])?: )|[\d.]{1,12}[.)]?(?=\s)",
 )
 """One piece of what containers, journals, build servers, loggers and quoting put before a line."""
 _VARYING = re.compile(rf"(\d+|\s+|\b(?:{_LEVEL_WORD})\b|\b{_MONTH})")

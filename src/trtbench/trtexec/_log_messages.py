@@ -70,6 +70,16 @@ KNOWN = (
         "clocks were free to move; lock them to compare runs",
     ),
     Known(
+        "throttled",
+        "throttl",
+        "the GPU lowered its clocks while it was measured, for heat or power: it can be faster",
+    ),
+    Known(
+        "throttled",
+        "Throttl",
+        "the GPU lowered its clocks while it was measured, for heat or power: it can be faster",
+    ),
+    Known(
         "timing-cache-refused",
         "timing cache will not be used",
         "the timing cache belongs to another TensorRT, GPU or driver and was ignored: tactics "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
 from typing import Literal
 
+from trtbench.trtexec import _log_words as words
 from trtbench.trtexec._log_collect import LONGEST_KEPT, MOST_KEPT, TAIL, MessageCollector
 from trtbench.trtexec._log_facts import FactCollector, number
 from trtbench.trtexec._log_lines import Banner, Line
@@ -13,118 +13,6 @@ from trtbench.trtexec._log_profile import HEADING, ProfileCollector
 from trtbench.trtexec._log_summary import SummaryCollector
 from trtbench.trtexec._log_values import LogRun, Outcome, Section
 from trtbench.trtexec.version import version_from_text
-
-_HEADER = re.compile(r"=== (.{1,80}) ===\s*$")
-_WARMED = re.compile(r"Warmup completed (\d{1,15}) queries over")
-_TRACED = re.compile(r"Timing trace has (\d{1,15}) queries over ([\d.]{1,40}) s")
-_OMITTED = re.compile(r"\.\.\. Omitting (\d{1,15}) lines")
-_LEGACY = frozenset(
-    [
-        "avgRuns",
-        "batch",
-        "calib",
-        "deploy",
-        "device",
-        "engine",
-        "iterations",
-        "loadEngine",
-        "model",
-        "onnx",
-        "output",
-        "percentile",
-        "saveEngine",
-        "uff",
-        "uffInput",
-        "useDLACore",
-        "workspace",
-        "fp16",
-        "int8",
-        "verbose",
-        "useSpinWait",
-        "hostTime",
-        "safe",
-        "allowGPUFallback",
-    ]
-)
-"""Options as TensorRT 5 and 6 list them, without a heading."""
-_TALK = (
-    "Building and running a GPU inference engine",
-    "Created ",
-    "Detected ",
-    "Explanations of the performance metrics",
-    "FP32 and INT8 precisions have been specified",
-    "Finish parsing",
-    "Layer Information:",
-    "Layers:",
-    "Loading ",
-    "Note: The application clock rates",
-    "Output Tensors:",
-    "Run inference...",
-    "Set shape of input tensor",
-    "Setting persistentCacheLimit",
-    "Skipped inference phase",
-    "Start parsing",
-    "Starting inference",
-    "TF32 is enabled by default",
-    "The e2e network timing is not reported",
-    "To show e2e network timing report",
-    "Trace averages of",
-    "Using random values for",
-    "Using values loaded from",
-)
-"""Lines that are understood and tell nothing that is kept."""
-
-_LIBRARY_TALK = ("---", "[BlockAssignment]", "[GpuLayer]", "[DlaLayer]", "[MS]", "Detected ")
-_LISTING = ("Name: ", "Layer(", "Bindings:")
-"""Layer information, which is read from its JSON export and not from the log."""
-
-_LEGACY_FIRST = frozenset({"deploy", "onnx", "uff", "engine", "loadEngine"})
-"""The first of those options."""
-_BEFORE_SUMMARY = (
-    "Average on ",
-    "Trace averages of",
-    "Warmup completed",
-    "Timing trace has",
-    "Start parsing",
-    "Finished parsing",
-    "Engine built",
-    "Engine loaded",
-    "Engine deserialized",
-)
-"""What trtexec says before it sums up, and not again after."""
-_AFTER_OPTIONS = (*_BEFORE_SUMMARY, "Starting inference", "Throughput: ", "TensorRT version: ")
-_DECIDING = frozenset(
-    [
-        "===",
-        "Average",
-        "Trace",
-        "Warmup",
-        "Timing",
-        "Start",
-        "Finished",
-        "Engine",
-        "Throughput:",
-        "throughput:",
-        "walltime:",
-        "Latency:",
-        "Host",
-        "host",
-        "End-to-End",
-        "Enqueue",
-        "H2D",
-        "GPU",
-        "gpu",
-        "D2H",
-        "Total",
-        "total",
-    ]
-)
-"""First words of lines that may show that another run has begun: the cheap test."""
-_CRASH = re.compile(
-    r"\[[EF]\] |[Ss]egmentation fault|core dumped|Aborted|\bKilled\b|terminate called|[Aa]ssert"
-    r"|Bus error|Traceback|SIG[A-Z]{3,5}|exit(?:ed with)? (?:code|status) [1-9]"
-)
-"""Last words of a process that did not end by itself."""
 
 _OUTCOMES: dict[str, Outcome] = {"PASSED": "passed", "FAILED": "failed", "WAIVED": "waived"}
 
@@ -168,6 +56,7 @@ class RunReader:
         self.headed = False
         """The heading of the performance summary has been seen."""
         self.helped = False
+        self.layer_types: Counter[str] = Counter()
         self.stamps: tuple[str, str] | None = None
 
     @property
@@ -204,7 +93,7 @@ class RunReader:
             return False
         text = line.text
         word = text.split(" ", 1)[0]
-        if word not in _DECIDING:
+        if word not in words.DECIDING:
             done = self.ended and self.banner is None and not line.level
             return bool(done and text.strip()) or self._options_again(text)
         over = self.ended or self.closed or self.headed
@@ -212,7 +101,7 @@ class RunReader:
             return self._heading_anew(text, over=over)
         if self.mode == "prose":
             return False
-        if text.startswith(_BEFORE_SUMMARY):
+        if text.startswith(words.BEFORE_SUMMARY):
             return over or self.summary.printed
         if text.startswith("Average over"):
             return self.ended or self.closed or self.summary.printed
@@ -221,7 +110,7 @@ class RunReader:
         return self.summary.repeats(text)
 
     def _heading_anew(self, text: str, *, over: bool) -> bool:
-        header = _HEADER.match(text)
+        header = words.HEADER.match(text)
         name = header[1] if header else ""
         printed = self.summary.printed
         if name == "Performance summary":
@@ -237,7 +126,7 @@ class RunReader:
 
     def _options_again(self, text: str) -> bool:
         """TensorRT 3 to 6 list options first, so options after averages are another run's."""
-        return self.summary.legacy and text.partition(":")[0].strip() in _LEGACY_FIRST
+        return self.summary.legacy and text.partition(":")[0].strip() in words.LEGACY_FIRST
 
     def take(self, line: Line, raw: str) -> None:
         """File one line that is not a banner."""
@@ -268,15 +157,15 @@ class RunReader:
                 self.mode = None
             return True
         if line.library:
-            return self.facts.take(text, library=True) or text.startswith(_LIBRARY_TALK)
-        header = _HEADER.match(text)
+            return self.facts.take(text, library=True) or text.startswith(words.LIBRARY_TALK)
+        header = words.HEADER.match(text)
         if header:
             self._header(header[1], text, stamped=bool(line.level))
             return True
         if self.mode == "profile" and self.profile is not None and self.profile.take(text):
             return True
         if self.mode == "section" and bool(line.level) == self.section_stamped:
-            if not text.startswith(_AFTER_OPTIONS):
+            if not text.startswith(words.AFTER_OPTIONS):
                 return self._option(text)
             self.mode = None  # the blank line that ends the options was left out
         if self.mode in ("prose", "help"):
@@ -325,10 +214,17 @@ class RunReader:
             return True
         self.withheld = self.withheld or text.startswith("The e2e network timing is not reported")
         self.tf32 = self.tf32 or text.startswith("TF32 is enabled by default")
-        return text.startswith((*_TALK, *_LISTING)) or self._legacy_option(text)
+        if text.startswith(words.LISTING):
+            self.layer_types.update(words.TYPES[name] for name in words.TYPE.findall(text[:20_000]))
+            return True
+        return text.startswith(words.TALK) or self._legacy_option(text)
 
     def _count(self, text: str) -> bool:
-        warmed, traced, omitted = _WARMED.match(text), _TRACED.match(text), _OMITTED.match(text)
+        warmed, traced, omitted = (
+            words.WARMED.match(text),
+            words.TRACED.match(text),
+            words.OMITTED.match(text),
+        )
         if warmed:
             self.warmup_queries = int(warmed[1])
         if traced:
@@ -340,7 +236,7 @@ class RunReader:
 
     def _legacy_option(self, text: str) -> bool:
         label, _, value = text.partition(":")
-        if label.strip() not in _LEGACY or self.summary.averages or self.summary.printed:
+        if label.strip() not in words.LEGACY or self.summary.averages or self.summary.printed:
             return False
         if not self.sections:
             self.sections.append(("Options", []))
@@ -371,7 +267,7 @@ class RunReader:
             return "help"
         if measured:
             return "cut"
-        return "crashed" if _CRASH.search(" ".join(list(self.last)[-3:])) else "cut"
+        return "crashed" if words.CRASH.search(" ".join(list(self.last)[-3:])) else "cut"
 
     def run(self) -> LogRun:
         """Give the run as a value."""
@@ -409,6 +305,7 @@ class RunReader:
             messages=messages,
             preamble=tuple(self.preamble),
             trailer=tuple(self.trailer),
+            layer_types=dict(self.layer_types),
             unknown=tuple(self.unknown),
             unknown_count=self.unknown_count,
             levels=dict(self.levels),

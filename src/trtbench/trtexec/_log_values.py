@@ -206,6 +206,8 @@ class LogRun(Value, frozen=True, kw_only=True):
     """Lines before the banner."""
     trailer: tuple[str, ...] = ()
     """Lines after the end marker."""
+    layer_types: dict[str, int] = {}
+    """How often layer information in the log names a type: ``{"fp16": 40, "fp32": 2}``."""
     unknown: tuple[str, ...] = ()
     """Lines nobody understood, up to a bound; the count is complete."""
     unknown_count: int = 0

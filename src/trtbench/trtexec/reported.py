@@ -14,6 +14,30 @@ _DTYPES = {
 }
 """The log's names of types that numpy calls otherwise."""
 
+WARNED = "trtexec_warned."
+"""Beginning of the facts that hold its warnings; the rest is what kind each is."""
+
+CONCERNING = frozenset(
+    [
+        "aux-streams",
+        "clocks-not-locked",
+        "d2h-bound",
+        "device-mismatch",
+        "enqueue-bound",
+        "graph-capture-failed",
+        "h2d-bound",
+        "library-mismatch",
+        "no-calibrator",
+        "shape-assumed",
+        "streams-overlap",
+        "throttled",
+        "unstable",
+        "weak-typing",
+        "weights-converted",
+    ]
+)
+"""Warnings that say something about what a number means."""
+
 UNKNOWN_DTYPE = "unknown"
 """Up to TensorRT 10.14 the log does not say which type a binding has."""
 
@@ -35,6 +59,16 @@ def reported_from_log(run: LogRun) -> dict[str, Scalar]:
         for percent, value in metric.percentiles_ms.items():
             found[f"{name}_p{percent.rstrip('%')}_ms"] = value
     return {name: value for name, value in found.items() if value is not None}
+
+
+def warnings_from_log(run: LogRun) -> dict[str, Scalar]:
+    """Give the warnings that concern the numbers, with their meaning, as facts of the record."""
+    found: dict[str, Scalar] = {}
+    for message in run.messages:
+        if message.code in CONCERNING and message.meaning is not None:
+            text = f"{message.meaning}; trtexec: {message.text.lstrip('* ').rstrip('.')}"
+            found.setdefault(f"{WARNED}{message.code}", text)
+    return found
 
 
 def tensors_from_log(run: LogRun, *, outputs: bool) -> tuple[TensorSpec, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trtbench.analysis.layers.gpus import peak_of
 from trtbench.analysis.steady import Segmentation, segment_launches
-from trtbench.analysis.summary import Summary, summary_from_run
+from trtbench.analysis.summary import Summary, summary_from_samples
 from trtbench.domain.result import (
     Comparison,
     Gpu,
@@ -194,7 +194,7 @@ def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
     return Evidence(
         record=run.record,
         times=run.times,
-        summary=summary or summary_from_run(run),
+        summary=summary or summary_from_samples(run),
         segments=tuple(segment_launches(run.times)) if len(run.times) else (),
         telemetry=run.telemetry,
         layers=run.layers,

@@ -1,4 +1,4 @@
-"""Rules on what was run and how: precision, fall-backs, data, load, energy: H26, H29 to H45."""
+"""Rules on what was run and how: precision, data, load, energy, imports: H26, H29 to H44, H47."""
 
 from __future__ import annotations
 
@@ -275,6 +275,46 @@ def imported(e: Evidence, at: Limits) -> Iterator[Hit]:
         )
 
 
+@rule(
+    "H47",
+    "the tool that measured warned",
+    severity="warning",
+    when="trtexec printed a warning about the numbers themselves (unstable times, bound by the "
+    "host or by copies, a graph that was not captured, lowered clocks); a note on how the engine "
+    "was made",
+    source="trtexec's own report",
+)
+def tool_warned(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire for every warning of trtexec's that concerns the numbers."""
+    facts = e.record.facts if e.record is not None else {}
+    for key, value in facts.items():
+        if not key.startswith(_WARNED) or not isinstance(value, str):
+            continue
+        kind = key[len(_WARNED) :]
+        meaning, _, said = value.partition("; trtexec: ")
+        yield Hit(
+            message=f"trtexec warned: {meaning}",
+            evidence={"kind": kind, "said": said},
+            remedy=_WARNING_REMEDIES.get(kind, "read its log around this line"),
+            severity="note" if kind in _ON_THE_ENGINE else None,
+        )
+
+
+_WARNED = "trtexec_warned."
+_ON_THE_ENGINE = ("weak-typing", "weights-converted", "no-calibrator", "library-mismatch")
+_WARNING_REMEDIES = {
+    "unstable": "lock the clocks, give the GPU to nobody else, and measure longer",
+    "clocks-not-locked": "lock the clocks: nvidia-smi --lock-gpu-clocks",
+    "enqueue-bound": "measure with a CUDA graph: --useCudaGraph",
+    "h2d-bound": "leave copies out (--noDataTransfers), or count them in on purpose",
+    "d2h-bound": "leave copies out (--noDataTransfers), or count them in on purpose",
+    "graph-capture-failed": "read the numbers as those of plain launches",
+    "throttled": "let it cool, raise its power limit, or lock lower clocks",
+    "streams-overlap": "read the throughput, not the latency",
+    "weak-typing": "put the types into the model before TensorRT 11",
+}
+
+
 def _coarse_enqueue(e: Evidence, at: Limits) -> Iterator[Hit]:
     column = e.times.enqueue if e.times is not None else None
     median = e.median("enqueue")
@@ -307,4 +347,5 @@ RULES = (
     memory_meaning,
     warm_caches,
     imported,
+    tool_warned,
 )

@@ -92,13 +92,14 @@ def statistics_of(sides: Mapping[str, Run], *, id: str = "statistics") -> Iterat
     rows = [
         [*([side] if len(sides) > 1 else []), *_row(column)]
         for side, run in sides.items()
+        if not summary_of(run).reported
         for column in summary_of(run).columns
     ]
     if rows:
         headings = ((SIDE_HEADING,) if len(sides) > 1 else ()) + HEADINGS
         yield table_from_rows(id, headings=headings, rows=rows)
     for side, run in sides.items():
-        if not summary_of(run).columns:
+        if summary_of(run).reported or not summary_of(run).columns:
             yield from _reported(run, side, id=id)
 
 
@@ -170,20 +171,18 @@ def _seconds(value_s: float | None) -> Cell:
 def facts_of(run: Run) -> Iterator[tuple[str, str]]:
     """State throughput, how repeatable it is, and what came before the samples."""
     record, summary = run.record, summary_of(run)
-    printed = record.reported.get("throughput_qps")
-    if not summary.columns and printed is not None:
-        yield "throughput", f"{printed} qps (reported)"
     if summary.queries_per_s is not None:
         rates = (
             text_from_rate(summary.queries_per_s, what="batches"),
             text_from_rate(summary.items_per_s, what="items"),
         )
-        yield "throughput", f"{', '.join(rates)} (batch {summary.items_per_query})"
+        mark = ", reported" if summary.reported else ""
+        yield "throughput", f"{', '.join(rates)} (batch {summary.items_per_query}{mark})"
     if (interval := summary.interval) is not None:
         ends = f"{text_from_seconds(interval.low)} to {text_from_seconds(interval.high)}"
         words = f"over {summary.launches} launches ({interval.meaning})"
         yield "repeats", f"median {ends} {words}"
-    elif summary.columns:
+    elif summary.columns and not summary.reported:
         yield "repeats", summary.repeatability
     yield from _before(run)
     yield from _telemetry(run)

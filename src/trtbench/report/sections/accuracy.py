@@ -83,7 +83,7 @@ def _same_bytes(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
     metrics = list(dict.fromkeys(m for _, _, readings, _ in judged for m in readings))[
         :MOST_METRICS
     ]
-    unit = common_unit(head.median for *_, head in judged)
+    unit = common_unit(head.typical for *_, head in judged)
     headings = (
         RUN_HEADING,
         Heading(key="sha256", title="SHA-256"),
@@ -95,7 +95,7 @@ def _same_bytes(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
             label,
             (run.record.spec.model.sha256 or MISSING)[:12],
             *(_value(readings.get(metric)) for metric in metrics),
-            Cell(value=head.median, text=text_from_duration(head.median, unit=unit)),
+            Cell(value=head.typical, text=text_from_duration(head.typical, unit=unit)),
             *_costs(run),
         )
         for label, run, readings, head in judged

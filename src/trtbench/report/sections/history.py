@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from trtbench.domain.result import Run
+from trtbench.domain.result import Run, gpu_of
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.headings import CHANGE_HEADING, ID_HEADING, MEDIAN_HEADING
@@ -76,6 +76,7 @@ def _key(run: Run) -> Key:
         " ".join(f"{name}:{shape}" for name, shape in sorted(spec.shapes.items())),
         spec.protocol,
         run.record.environment.host,
+        gpu.name if (gpu := gpu_of(run.record)) else "",
     )
 
 
@@ -98,18 +99,18 @@ def _seconds(run: Run) -> float | None:
 
 def _rows(name: str, members: Sequence[Run]) -> list[tuple[Cell | str, ...]]:
     heads = [head for run in members if (head := headline_summary(run))]
-    unit = common_unit(head.median for head in heads)
+    unit = common_unit(head.typical for head in heads)
     rows: list[tuple[Cell | str, ...]] = []
     for place, (run, head) in enumerate(zip(members, heads, strict=True)):
-        before = heads[place - 1].median if place else 0.0
-        change = head.median / before - 1 if before else None
+        before = heads[place - 1].typical if place else 0.0
+        change = head.typical / before - 1 if before else None
         rows.append(
             (
                 name,
                 run.record.created,
                 Cell(
-                    value=head.median,
-                    text=text_from_duration(head.median, bounds=head.median_interval, unit=unit),
+                    value=head.typical,
+                    text=text_from_duration(head.typical, bounds=head.median_interval, unit=unit),
                 ),
                 Cell(value=change, text=text_from_change(change, digits=1)),
                 _changes(members[place - 1], run) if place else "",
@@ -134,7 +135,7 @@ def _changes(before: Run, after: Run) -> str:
 
 def _figure(names: Sequence[str], series: dict[Key, list[Run]], runs: Sequence[Run]) -> Figure:
     shown = list(zip(names, series.values(), strict=True))[:MOST_SERIES]
-    medians = [h.median for _, members in shown for run in members if (h := headline_summary(run))]
+    medians = [h.typical for _, members in shown for run in members if (h := headline_summary(run))]
     unit, scale = unit_for_seconds(sorted(medians)[len(medians) // 2])
     lines = tuple(_line(name, members, scale, runs) for name, members in shown)
     chart = Lines(
@@ -153,7 +154,7 @@ def _line(name: str, members: Sequence[Run], scale: float, runs: Sequence[Run]) 
         name=name,
         role=f"run:{list(runs).index(members[0])}",
         x=tuple(_seconds(run) or 0.0 for run in members),
-        y=tuple(head.median / scale for head in heads),
+        y=tuple(head.typical / scale for head in heads),
         low=tuple(each.low / scale if each else None for each in ends),
         high=tuple(each.high / scale if each else None for each in ends),
         style="both",

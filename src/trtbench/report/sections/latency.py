@@ -20,6 +20,7 @@ from trtbench.report.charts import (
 from trtbench.report.document import Block, Figure, Section, Text
 from trtbench.report.numbers import text_from_duration
 from trtbench.report.picture_runs import Drawn, drawn_from_runs, words_beyond
+from trtbench.report.printed_bars import printed_blocks
 from trtbench.report.run_facts import headline_summary, headline_title, measured, words_on_protocols
 from trtbench.report.sampling import bin_edges, ecdf, view_of
 from trtbench.report.timeline import panel_from_run
@@ -39,8 +40,9 @@ SERIES_CAPTION = (
 
 def make(runs: Sequence[Run]) -> Section | None:
     """Draw histogram, ECDF, box plots of several runs, and the series over time."""
+    printed = printed_blocks(runs)
     if not measured(runs):
-        return None
+        return Section(id="latency", title="Latency", blocks=printed) if printed else None
     drawn = drawn_from_runs(runs)
     blocks: list[Block] = [
         _histogram(drawn.part(0, MOST_PANELS)),
@@ -48,6 +50,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     ]
     blocks += speed_blocks(drawn)
     blocks.append(_series(drawn.part(0, MOST_PANELS)))
+    blocks += printed
     if len(drawn.runs) > MOST_PANELS:
         note = (
             f"Histograms and series show the first {MOST_PANELS} of "

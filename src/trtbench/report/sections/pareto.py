@@ -53,7 +53,7 @@ def _points(runs: Sequence[Run], metric: str) -> list[_Point]:
     for index, (label, run) in enumerate(zip(labels_from_runs(runs), runs, strict=True)):
         head, score = headline_summary(run), readings_from_run(run).get(metric)
         if head and score:
-            per_item = head.median / run.record.items_per_query
+            per_item = head.typical / run.record.items_per_query
             size = run.record.spec.model.size_bytes
             points.append(_Point(label, f"run:{index}", per_item, score, size))
     return points

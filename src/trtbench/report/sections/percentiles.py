@@ -30,7 +30,8 @@ from trtbench.report.numbers import (
     unit_for_seconds,
 )
 from trtbench.report.run_facts import (
-    PHASES,
+    REPORTED,
+    column_title,
     headline_column,
     headline_summary,
     headline_title,
@@ -62,36 +63,46 @@ HEADINGS = (
 
 def make(runs: Sequence[Run]) -> Section | None:
     """Draw the percentile curve and list the percentiles of every column of every run."""
-    if not measured(runs):
-        return None
     pairs = [
         (label, column)
         for label, run in zip(labels_from_runs(runs), runs, strict=True)
         for column in summary_of(run).columns
-        if column.count
+        if column.count or column.reported
     ]
-    unit = common_unit(column.median for _, column in pairs)
+    if not pairs:
+        return None
+    unit = common_unit(column.typical for _, column in pairs)
     rows = [_row(label, column, unit) for label, column in pairs]
     caption = (
         "Percentiles by nearest rank. A percentile is left out, with the number of samples it "
         "would take, where the effective samples do not support a 95 % interval for it."
     )
+    if any(column.reported for _, column in pairs):
+        caption += " " + REPORTED
     table = table_from_rows("percentiles", headings=HEADINGS, rows=rows, caption=caption)
-    blocks: tuple[Block, ...] = (_curve(runs), table)
+    blocks: tuple[Block, ...] = (_curve(runs), table) if measured(runs) else (table,)
     return Section(id="percentiles", title="Percentiles", blocks=blocks)
 
 
 def _row(label: str, column: ColumnSummary, unit: Unit) -> tuple[Cell | str | int, ...]:
     return (
         label,
-        PHASES[column.column],
-        Cell(value=column.count, text=text_from_count(column.count)),
-        Cell(value=column.effective, text=text_from_count(math.floor(column.effective))),
+        column_title(column),
+        *_counts(column),
         _plain(column.min, unit),
         *(_cell(each, unit) for each in column.quantiles),
         _plain(column.max, unit),
         _plain(column.mean, unit),
         _plain(column.std, unit),
+    )
+
+
+def _counts(column: ColumnSummary) -> tuple[Cell, Cell]:
+    if column.reported:
+        return Cell(text=MISSING), Cell(text=MISSING)
+    return (
+        Cell(value=column.count, text=text_from_count(column.count)),
+        Cell(value=column.effective, text=text_from_count(math.floor(column.effective))),
     )
 
 

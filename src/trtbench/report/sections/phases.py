@@ -38,13 +38,11 @@ def make(runs: Sequence[Run]) -> Section | None:
     pairs = [
         (label, run)
         for label, run in zip(labels_from_runs(runs), runs, strict=True)
-        if len(run.times) and len(_means(run)) > 1
+        if len(_means(run)) > 1
     ]
     if not pairs:
         return None
-    unit = common_unit(
-        column.median for _, run in pairs for column in summary_of(run).columns if column.count
-    )
+    unit = common_unit(column.typical for _, run in pairs for column in summary_of(run).columns)
     rows = [[Cell(value=label), *_medians(run, unit)] for label, run in pairs]
     caption = "Medians. Enqueue is host time and overlaps with the device's work."
     table = table_from_rows("phases", headings=HEADINGS, rows=rows, caption=caption)
@@ -54,6 +52,10 @@ def make(runs: Sequence[Run]) -> Section | None:
 def _means(run: Run) -> dict[str, float]:
     durations = run.times.durations()
     means = {
+        column.column: column.mean
+        for column in summary_of(run).columns
+        if column.reported and column.column in SHOWN and np.isfinite(column.mean)
+    } or {
         name: float(np.nanmean(column))
         for name, column in durations.items()
         if name in (*STACKED, "host", "enqueue") and np.isfinite(column).any()
@@ -62,14 +64,18 @@ def _means(run: Run) -> dict[str, float]:
 
 
 def _medians(run: Run, unit: Unit) -> list[Cell]:
-    known = {column.column: column for column in summary_of(run).columns if column.count}
+    known = {
+        column.column: column
+        for column in summary_of(run).columns
+        if column.count or column.reported
+    }
     cells = []
     for name in SHOWN:
         column = known.get(name)
         text = None
         if column:
-            text = text_from_duration(column.median, bounds=column.median_interval, unit=unit)
-        cells.append(Cell(value=column.median if column else None, text=text))
+            text = text_from_duration(column.typical, bounds=column.median_interval, unit=unit)
+        cells.append(Cell(value=column.typical if column else None, text=text))
     return cells
 
 

@@ -33,7 +33,14 @@ from trtbench.report.numbers import (
     text_from_duration,
     text_from_number,
 )
-from trtbench.report.run_facts import PHASES, headline_summary, summary_of, words_on_protocols
+from trtbench.report.run_facts import (
+    PHASES,
+    REPORTED,
+    column_title,
+    headline_summary,
+    summary_of,
+    words_on_protocols,
+)
 from trtbench.units import text_from_bytes
 
 ORDER = 10
@@ -59,7 +66,7 @@ HEADINGS = (
 def make(runs: Sequence[Run]) -> Section:
     """Put the verdict first: what was measured, how sure it is, and every run in a row."""
     heads = [headline_summary(run) for run in runs]
-    unit = common_unit(head.median for head in heads if head)
+    unit = common_unit(head.typical for head in heads if head)
     table = table_from_rows(
         "summary",
         headings=HEADINGS,
@@ -67,6 +74,7 @@ def make(runs: Sequence[Run]) -> Section:
         caption=(
             "A p99 is shown when enough independent samples support it. "
             "An interval of one launch says nothing about the next launch."
+            + (f" {REPORTED}" if any(head and head.reported for head in heads) else "")
         ),
     )
     text = " ".join(
@@ -86,11 +94,11 @@ def _cards(run: Run) -> Cards:
     return Cards(
         items=(
             Card(
-                title=f"Median {PHASES[head.column].lower()} time",
-                value=text_from_duration(head.median, bounds=interval),
+                title=f"{head.typical_of.capitalize()} {PHASES[head.column].lower()} time",
+                value=text_from_duration(head.typical, bounds=interval),
                 detail=f"± {interval.half_width * 100:.2g} %, {launches}"
                 if interval and interval.high > 0
-                else launches,
+                else ("reported" if head.reported else launches),
             ),
             Card(
                 title="p99",
@@ -114,7 +122,7 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
         precision_name(run.record),
         run.record.batch,
         protocol_name(run.record),
-        PHASES[head.column] if head else None,
+        column_title(head) if head else None,
         *_times(head, unit),
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
         summary.launches,
@@ -134,7 +142,7 @@ def _times(head: ColumnSummary | None, unit: Unit) -> tuple[Cell, Cell, Cell]:
     if tail.value is None and tail.needed:
         p99 = f"{MISSING} (needs {text_from_count(tail.needed)})"
     return (
-        Cell(value=head.median, text=text_from_duration(head.median, bounds=interval, unit=unit)),
+        Cell(value=head.typical, text=text_from_duration(head.typical, bounds=interval, unit=unit)),
         Cell(value=width, text=MISSING if width is None else f"{width * 100:.2g} %"),
         Cell(value=tail.value, text=p99),
     )
@@ -150,13 +158,13 @@ def _counts(runs: Sequence[Run]) -> str:
 
 def _lowest(runs: Sequence[Run]) -> str | None:
     medians = {
-        label: (head.median, head.median_interval)
+        label: (head.typical, head.median_interval)
         for label, run in zip(labels_from_runs(runs), runs, strict=True)
         if (head := headline_summary(run))
         and not any(finding.severity == "error" for finding in run.findings)
     }
     alike = {
-        (network_name(r.record), r.record.spec.protocol, r.times.headline, r.record.batch)
+        (network_name(r.record), r.record.spec.protocol, summary_of(r).headline, r.record.batch)
         for r in runs
     }
     if len(medians) < 2 or len(alike) > 1:

@@ -100,8 +100,7 @@ def _order(run: Run) -> tuple[str, int, str, int]:
 def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     spec, head, summary = run.record.spec, headline_summary(run), summary_of(run)
     assert head is not None  # only runs that have one are listed
-    low, high = (float(q) for q in np.quantile(headline_column(run), (0.025, 0.975)))
-    spread = " to ".join(text_from_duration(end, unit=unit) for end in (low, high))
+    spread = _spread(run, unit)
     graph = run.graph
     parameters = sum(each.weights_count or 0 for each in graph.layers) if graph else 0
     return (
@@ -113,13 +112,22 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
         Cell(value=head.mean, text=text_from_duration(head.mean, unit=unit)),
         Cell(value=head.max, text=text_from_duration(head.max, unit=unit)),
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
-        Cell(value=high - low, text=spread),
+        spread,
         Cell(value=spec.model.size_bytes, text=text_from_bytes(spec.model.size_bytes)),
         *(_accuracy(run, names) for names in TOP.values()),
         Cell(value=len(graph.layers) if graph else None),
         Cell(value=parameters or None, text=text_from_count(parameters or None)),
         run.id,
     )
+
+
+def _spread(run: Run, unit: Unit) -> Cell:
+    column = headline_column(run)
+    if not len(column):
+        return Cell(text=MISSING)
+    low, high = (float(q) for q in np.quantile(column, (0.025, 0.975)))
+    words = " to ".join(text_from_duration(end, unit=unit) for end in (low, high))
+    return Cell(value=high - low, text=words)
 
 
 def _accuracy(run: Run, names: tuple[str, ...]) -> Cell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtbench.domain.result import Run
+from trtbench.domain.result import Run, gpu_of
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import (
     Block,
@@ -62,7 +62,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     heads = [
         head for members in series.values() for run in members if (head := headline_summary(run))
     ]
-    unit = common_unit(head.median for head in heads)
+    unit = common_unit(head.typical for head in heads)
     rows = [
         (name, *_cells(run, unit))
         for name, members in zip(names, series.values(), strict=True)
@@ -103,6 +103,7 @@ def _key(run: Run) -> Key:
         f"{spec.threads} threads" if spec.threads else "",
         "CUDA graph" if spec.cuda_graph == "on" else "",
         run.record.environment.host,
+        gpu.name if (gpu := gpu_of(run.record)) else "",
     )
 
 
@@ -115,13 +116,13 @@ def _names(keys: list[Key]) -> list[str]:
 def _cells(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     head, summary = headline_summary(run), summary_of(run)
     assert head is not None  # a series holds only runs that have one
-    per_item = head.median / summary.items_per_query
+    per_item = head.typical / summary.items_per_query
     return (
         run.record.batch,
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
         Cell(
-            value=head.median,
-            text=text_from_duration(head.median, bounds=head.median_interval, unit=unit),
+            value=head.typical,
+            text=text_from_duration(head.typical, bounds=head.median_interval, unit=unit),
         ),
         Cell(value=per_item, text=text_from_duration(per_item, unit=unit)),
         run.id,
@@ -165,14 +166,14 @@ def _network_figure(network: str, curves: Sequence[Curve], *, stem: str) -> Figu
 
 def _against_latency(curves: Sequence[Curve]) -> Figure:
     runs = [run for _, _, members in curves for run in members]
-    slowest = max(head.median for run in runs if (head := headline_summary(run)))
+    slowest = max(head.typical for run in runs if (head := headline_summary(run)))
     unit, scale = unit_for_seconds(slowest)
     few = len(curves) <= LABELLED_CURVES
     lines = tuple(
         Line(
             name=name,
             role=role,
-            x=tuple(head.median / scale for run in members if (head := headline_summary(run))),
+            x=tuple(head.typical / scale for run in members if (head := headline_summary(run))),
             y=tuple(summary_of(run).items_per_s for run in members),
             texts=tuple(f"batch {run.record.batch}" for run in members) if few else (),
             style="both",

@@ -83,7 +83,8 @@ def run_data(run: Run) -> dict[str, Any]:
     summary = summary_of(run)
     return {
         **_common(record),
-        "headline": PHASES.get(run.times.headline, run.times.headline),
+        "headline": PHASES.get(summary.headline, summary.headline),
+        "reported": summary.reported,
         "columns": [_column(each) for each in summary.columns],
         "items": summary.items_per_s,
         "queries": summary.queries_per_s,

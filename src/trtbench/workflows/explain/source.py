@@ -20,13 +20,14 @@ from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.result import FailedRun, Run
 from trtbench.domain.samples import EngineGraph
 from trtbench.errors import InputError, UsageError
-from trtbench.store.directory import RECORD, now, read_run
+from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.workflows.importing.find import Found, found_from_path, plain
 from trtbench.workflows.importing.look import TimesShelf, data_of, parts_from_file
-from trtbench.workflows.importing.make import Wishes, run_from_draft
+from trtbench.workflows.importing.make import run_from_draft
 from trtbench.workflows.importing.match import Draft, drafts_from_parts
+from trtbench.workflows.importing.stated import Stated
 from trtbench.workflows.look.engine import read_artefact
 
 NOT_KEPT = "(files)"
@@ -124,9 +125,7 @@ def _from_files(found: Sequence[Found], model: Path | None, gpu: str | None) -> 
             fix="name the files of one run",
         )
     graph = _graph(drafts, measured)
-    run = (
-        run_from_draft(measured[0], Wishes(), run_id=NOT_KEPT, created=now()) if measured else None
-    )
+    run = run_from_draft(measured[0], Stated(), run_id=NOT_KEPT) if measured else None
     if graph is None and (run is None or run.layers is None):
         raise InputError(
             "the files tell no layers",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -19,15 +20,17 @@ from trtbench.domain.result import (
     Scalar,
 )
 from trtbench.domain.samples import EngineGraph, IterationTimes
-from trtbench.domain.spec import ModelRef, TensorSpec
+from trtbench.domain.spec import TensorSpec
+from trtbench.store.directory import now
 from trtbench.trtexec.failure import AFTERMATH
 from trtbench.trtexec.log import LogRun, conditions_from_log
-from trtbench.trtexec.reported import tensors_from_log
+from trtbench.trtexec.reported import tensors_from_log, warnings_from_log
+from trtbench.trtexec.stamps import time_of_log
 from trtbench.trtexec.times import TimesArray
 from trtbench.units import text_from_seconds
 from trtbench.workflows.importing.asked import batch_of, spec_from_told
 from trtbench.workflows.importing.find import plain
-from trtbench.workflows.importing.match import Draft
+from trtbench.workflows.importing.match import SHARED, Draft
 from trtbench.workflows.importing.measured import edge_tensors, graph_of, layers_of, times_of
 from trtbench.workflows.importing.metadata import (
     first,
@@ -38,6 +41,7 @@ from trtbench.workflows.importing.metadata import (
     log_from_metadata,
 )
 from trtbench.workflows.importing.printed import numbers_of
+from trtbench.workflows.importing.stated import Stated
 
 _ENDLESS = "the log has no end: cut short, or trtexec did not end by itself"
 _FAILED = "trtexec ended with FAILED and named no error"
@@ -52,16 +56,6 @@ _VERSIONS = {
     "8.5": "8.5 or later",
 }
 """Which TensorRT writes a schema of times files."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What the user says about the files, which wins over what they say themselves."""
-
-    batch: int | None = None
-    engine: ModelRef | None = None
-    warmup_s: float | None = None
-    tags: tuple[str, ...] = ()
 
 
 def told_of(draft: Draft) -> LogRun:
@@ -79,23 +73,25 @@ def told_of(draft: Draft) -> LogRun:
     return joined(found)
 
 
-def run_from_draft(draft: Draft, wishes: Wishes, *, run_id: str, created: str) -> Run:
+def run_from_draft(draft: Draft, stated: Stated, *, run_id: str) -> Run:
     """Make a run; what nobody told stays unknown."""
-    told = told_of(draft)
-    times, array = times_of(draft, told, warmup_s=wishes.warmup_s)
+    told = stated.told(told_of(draft))
+    times, array = times_of(draft, told, warmup_s=stated.warmup_s)
     layers, graph = layers_of(draft), graph_of(draft)
     inputs, outputs = _tensors(told, graph)
-    conditions = _conditions(draft, told, times, wishes, inputs)
+    conditions = _conditions(draft, told, times, stated, inputs)
+    conditions["precision"] = _precision(conditions["precision"], told, graph)
     reported = numbers_of(draft)
-    notes = (*draft.notes, *_notes(draft, array, told))
+    notes = (*draft.notes, *_notes(draft, array, told), *stated.words())
+    created, known_by = created_of(draft, told, stated)
     record = RunRecord(
         id=run_id,
         created=created,
         spec=spec_from_told(
-            draft, told, conditions, engine=wishes.engine, warmup_s=wishes.warmup_s
+            draft, told, conditions, engine=stated.engine, warmup_s=stated.warmup_s
         ),
-        environment=_environment(draft, told),
-        tags=wishes.tags,
+        environment=stated.environment(_environment(draft, told)),
+        tags=stated.tags,
         provenance="imported",
         inputs=inputs,
         outputs=outputs,
@@ -104,7 +100,11 @@ def run_from_draft(draft: Draft, wishes: Wishes, *, run_id: str, created: str) -
         reported=reported,
         sources=sources_of(draft),
         notes=tuple(dict.fromkeys(notes)),
-        facts=_facts(draft, told, array, conditions, reported),
+        facts={
+            **_facts(draft, told, array, conditions, reported),
+            "created_from": known_by,
+            **warnings_from_log(told),
+        },
     )
     run = Run(record=record, times=times, layers=layers, graph=graph)
     findings = findings_from_run(run)
@@ -112,18 +112,19 @@ def run_from_draft(draft: Draft, wishes: Wishes, *, run_id: str, created: str) -
     return Run(record=record, times=times, layers=layers, graph=graph)
 
 
-def failure_from_draft(draft: Draft, wishes: Wishes, *, run_id: str, created: str) -> FailedRun:
+def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str) -> FailedRun:
     """Make the record of a run that trtexec did not finish."""
-    told = told_of(draft)
-    conditions = _conditions(draft, told, IterationTimes(), wishes)
+    told = stated.told(told_of(draft))
+    conditions = _conditions(draft, told, IterationTimes(), stated)
+    created, _ = created_of(draft, told, stated)
     return FailedRun(
         id=run_id,
         created=created,
         spec=spec_from_told(
-            draft, told, conditions, engine=wishes.engine, warmup_s=wishes.warmup_s
+            draft, told, conditions, engine=stated.engine, warmup_s=stated.warmup_s
         ),
-        environment=_environment(draft, told),
-        tags=wishes.tags,
+        environment=stated.environment(_environment(draft, told)),
+        tags=stated.tags,
         stage=_stage(told),
         reason=failure_reason(told),
         log_tail=told.last_lines,
@@ -157,7 +158,7 @@ def _conditions(
     draft: Draft,
     told: LogRun,
     times: IterationTimes,
-    wishes: Wishes,
+    stated: Stated,
     inputs: tuple[TensorSpec, ...] = (),
 ) -> dict[str, Fact]:
     conditions = conditions_from_log(told)
@@ -180,8 +181,44 @@ def _conditions(
         conditions |= {key: built[key] for key in unknown}
     if draft.of_torch:
         conditions |= _torch_conditions(draft)
-    conditions["batch"] = batch_of(draft, conditions["batch"], inputs, asked=wishes.batch)
-    return conditions
+    conditions["batch"] = batch_of(draft, conditions["batch"], inputs, asked=stated.batch)
+    return stated.conditions(conditions)
+
+
+def _precision(known: Fact, told: LogRun, graph: EngineGraph | None) -> Fact:
+    """Read the precision off the layers where nothing else tells it."""
+    if known.value is not None:
+        return known
+    types: set[str | None] = {*told.layer_types} or {
+        tensor.dtype
+        for layer in (graph.layers if graph is not None else ())
+        for tensor in (*layer.inputs, *layer.outputs)
+    }
+    found = [name for name in ("fp32", "fp16", "bf16", "int8", "fp8", "int4") if name in types]
+    return Fact(value="+".join(found), source="implied") if found else known
+
+
+def created_of(draft: Draft, told: LogRun, stated: Stated) -> tuple[str, str]:
+    """Give when a run was, and how that is known: stated, by the log, by its file, or not at all.
+
+    trtexec prints the local time of its machine; that is taken for the local time here.
+    """
+    if stated.date is not None:
+        return stated.date.isoformat(timespec="milliseconds"), "stated"
+    config = draft.parts.get("run_config")
+    when = str(first(config.value, "timestamp_iso", "timestamp") or "") if config else ""
+    with contextlib.suppress(ValueError):
+        written = datetime.datetime.fromisoformat(when.replace("Z", "+00:00"))
+        return written.astimezone().isoformat(timespec="milliseconds"), "run_config"
+    printed = time_of_log(told)
+    if printed is not None:
+        return printed.astimezone().isoformat(timespec="milliseconds"), "log"
+    with contextlib.suppress(OSError, ValueError, OverflowError):
+        measured = [p.file.path for slot, p in draft.parts.items() if slot not in SHARED]
+        modified = max(path.stat().st_mtime for path in measured)
+        changed = datetime.datetime.fromtimestamp(modified).astimezone()
+        return changed.isoformat(timespec="milliseconds"), "file"
+    return now(), "import"
 
 
 def _printed_copies(told: LogRun) -> bool | None:

@@ -13,7 +13,6 @@ from trtbench.domain.result import FailedRun, Run, RunRecord
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import model_ref
-from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.workflows.importing.asked import recorded_batch
 from trtbench.workflows.importing.find import (
@@ -32,9 +31,11 @@ from trtbench.workflows.importing.keep import (
     write_toolkit_folder,
 )
 from trtbench.workflows.importing.look import Part, TimesShelf, parts_from_file
-from trtbench.workflows.importing.make import Wishes, failure_from_draft, run_from_draft
+from trtbench.workflows.importing.make import failure_from_draft, run_from_draft, told_of
 from trtbench.workflows.importing.match import Draft, drafts_from_parts
+from trtbench.workflows.importing.metadata import gpu_from_log
 from trtbench.workflows.importing.reasons import KINDS, reason_of
+from trtbench.workflows.importing.stated import Stated, date_from_user, version_from_user
 from trtbench.workflows.request.progress import Event, Listener, silent
 
 LOOKING = 0.4
@@ -91,7 +92,7 @@ class _Work:
     """What is under way."""
 
     store: Store | None
-    wishes: Wishes
+    stated: Stated
     again: bool
     pictures: bool
     output: Path | None
@@ -110,6 +111,10 @@ def import_artefacts(
     engine: str | Path | None = None,
     warmup_s: float | None = None,
     tags: Iterable[str] = (),
+    gpu: str | None = None,
+    tensorrt: str | None = None,
+    date: str | None = None,
+    precision: str | None = None,
     again: bool = False,
     dry_run: bool = False,
     output: Path | None = None,
@@ -127,7 +132,16 @@ def import_artefacts(
     ref: ModelRef | None = model_ref(Path(engine)) if engine is not None else None
     work = _Work(
         store=None if dry_run else store,
-        wishes=Wishes(batch=batch, engine=ref, warmup_s=warmup_s, tags=tuple(tags)),
+        stated=Stated(
+            batch=batch,
+            engine=ref,
+            warmup_s=warmup_s,
+            tags=tuple(tags),
+            gpu=gpu,
+            tensorrt=version_from_user(tensorrt),
+            date=date_from_user(date),
+            precision=precision,
+        ),
         again=again,
         pictures=pictures,
         output=None if dry_run else output,
@@ -198,13 +212,13 @@ def _make(draft: Draft, work: _Work) -> Imported:
     keep = work.store is not None and known is None
     run_id = free_id(work.store) if work.store is not None and keep else NOT_KEPT
     if draft.failed:
-        failed = failure_from_draft(draft, work.wishes, run_id=run_id, created=now())
+        failed = failure_from_draft(draft, work.stated, run_id=run_id)
         path = keep_failure(failed, draft, store=work.store) if work.store and keep else None
         found = Imported(
             record=failed, files=_files(draft), parts=tuple(draft.parts), path=path, known_as=known
         )
     else:
-        run = run_from_draft(draft, work.wishes, run_id=run_id, created=now())
+        run = run_from_draft(draft, work.stated, run_id=run_id)
         if work.store is not None and keep:
             run = keep_run(run, draft, store=work.store, pictures=work.pictures)
         if work.output is not None:
@@ -239,9 +253,13 @@ def _imported(run: Run, draft: Draft, known: str | None) -> Imported:
 
 
 def _warn(draft: Draft, work: _Work) -> None:
-    """Say when the user's batch is not the recorded one; the user's is used."""
-    asked = work.wishes.batch
+    """Say when what the user states is not what is on record; the user's word is used."""
+    asked = work.stated.batch
     recorded = recorded_batch(draft)
+    log = told_of(draft)
+    device = gpu_from_log(log)
+    for words in work.stated.differing(gpu=device.name if device else None, version=log.version):
+        work.warnings.append(f"{plain(next(iter(draft.parts.values())).file.path)}: {words}")
     if asked is not None and recorded is not None and recorded != asked:
         name = plain(next(iter(draft.parts.values())).file.path)
         work.warnings.append(

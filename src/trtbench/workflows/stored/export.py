@@ -105,8 +105,8 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
 def metrics_from_run(run: Run) -> dict[str, float]:
     """Every number of a run that is one number, by name: ``host_median_s``, ``items_per_s``."""
     found: dict[str, float | None] = {}
-    if len(run.times) and run.times.durations():
-        summary = summary_from_run(run)
+    summary = summary_from_run(run)
+    if summary.columns:
         found |= {"items_per_s": summary.items_per_s, "queries_per_s": summary.queries_per_s}
         for column in summary.columns:
             name = column.column
@@ -116,7 +116,7 @@ def metrics_from_run(run: Run) -> dict[str, float]:
                 f"{name}_std_s": column.std,
                 f"{name}_min_s": column.min,
                 f"{name}_max_s": column.max,
-                f"{name}_count": float(column.count),
+                f"{name}_count": None if column.reported else float(column.count),
             }
             for each in column.quantiles:
                 if each.q in SHOWN:

@@ -6,7 +6,7 @@ import datetime
 import re
 from pathlib import Path
 
-from trtbench.analysis.reported import reported_headline
+from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import Run
 from trtbench.errors import UsageError
 from trtbench.store.directory import RECORD, read_record
@@ -67,18 +67,13 @@ def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> tuple[int, in
 
 
 def describe_run(run: Run) -> Cached | None:
-    """What the index keeps of a run; without samples, the median that another tool printed."""
+    """What the index keeps of a run; without samples, what another tool printed."""
     if len(run.times):
         return cached_from_run(run)
-    printed = reported_headline(run.record)
-    rate = run.record.facts.get("items_per_s")
-    if printed is None or printed.statistic != "median":
+    summary = summary_from_run(run)
+    if summary.head is None:
         return None
-    return Cached(
-        samples=0,
-        median_s=printed.seconds,
-        items_per_s=float(rate) if isinstance(rate, (int, float)) else None,
-    )
+    return Cached(samples=0, median_s=summary.head.typical, items_per_s=summary.items_per_s)
 
 
 def _runs_below(folder: Path) -> list[Path]:

@@ -1,0 +1,231 @@
+"""Runs of logs alone: the printed numbers are numbers everywhere, and known as what they are."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import os
+from pathlib import Path
+
+import pytest
+from imports import bring, only, record, stored
+
+from trtbench.analysis.gate import evaluate, rule_from_text
+from trtbench.analysis.stored_comparison import compare_apart
+from trtbench.analysis.summary import summary_from_run
+from trtbench.domain.result import Fact
+from trtbench.errors import UsageError
+from trtbench.report.compose import document_from_runs
+from trtbench.report.renderers.md import markdown
+from trtbench.report.site.data import run_data
+from trtbench.store.store import Store
+from trtbench.workflows.stored.export import metrics_from_run
+from trtbench.workflows.stored.history import read_history
+from trtbench.workflows.stored.runs import list_runs
+
+
+def log(
+    median_ms: float = 5.5,
+    *,
+    day: str = "03/04/2025",
+    version: str = "8601",
+    gpu: str = "Test GPU",
+    warning: str = "",
+    command: str = "trtexec --loadEngine=net.engine --useSpinWait",
+) -> str:
+    """Write a log as trtexec 8.6 does, of our own making."""
+    stamp = f"[{day}-05:06:07]"
+    pairs = (
+        f"min = {median_ms - 0.5:g} ms, max = {median_ms + 2:g} ms, mean = {median_ms + 0.1:g} ms, "
+        f"median = {median_ms:g} ms, percentile(90%) = {median_ms + 0.5:g} ms, "
+        f"percentile(99%) = {median_ms + 1:g} ms"
+    )
+    lines = [
+        "=== Device Information ===",
+        f"Selected Device: {gpu}",
+        "",
+        "Timing trace has 500 queries over 3 s",
+        "=== Performance summary ===",
+        "Throughput: 166.5 qps",
+        f"Latency: {pairs}",
+        f"GPU Compute Time: {pairs}",
+        "Total Host Walltime: 3.003 s",
+    ]
+    body = [f"{stamp} [I] {line}" for line in lines]
+    if warning:
+        body.append(f"{stamp} [W] {warning}")
+    banner = f"TensorRT.trtexec [TensorRT v{version}] # {command}"
+    return "\n".join([f"&&&& RUNNING {banner}", *body, f"&&&& PASSED {banner}"]) + "\n"
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    path = tmp_path / "net.log"
+    path.write_text(log())
+    return path
+
+
+def test_one_accessor_gives_what_was_printed_and_says_so(written: Path, store: Store) -> None:
+    run = stored(only(bring(written, store=store)), store)
+    summary = summary_from_run(run)
+    assert summary.reported
+    assert summary.headline == "latency"
+    assert summary.head is not None
+    assert summary.head.reported
+    assert summary.head.median == pytest.approx(5.5e-3)
+    assert summary.head.statistic("p99") == pytest.approx(6.5e-3)
+    assert summary.head.statistic("p99.9") is None
+    assert summary.queries_per_s == 166.5
+
+
+def test_the_report_of_two_logs_has_their_numbers(tmp_path: Path, store: Store) -> None:
+    for name, median in (("a", 5.5), ("b", 4.5)):
+        (tmp_path / f"{name}.log").write_text(log(median))
+    found = bring(tmp_path, store=store)
+    runs = [stored(each, store) for each in found.runs]
+    text = markdown(document_from_runs(runs, title="Two logs"))
+    summary = next(
+        line for line in text.splitlines() if "reported" in line and found.runs[0].record.id in line
+    )
+    assert "5.50 ms" in summary
+    assert "6.50 ms" in summary  # p99
+    assert "166" in summary
+    assert "Latency as reported" in text
+    assert "## Percentiles" in text
+
+
+def test_files_of_a_run_hold_the_printed_numbers(written: Path, store: Store) -> None:
+    run = stored(only(bring(written, store=store)), store)
+    assert run.path is not None
+    summary = json.loads((run.path / "summary.json").read_text())
+    assert summary["reported"] is True
+    assert summary["latency"]["median_ms"] == pytest.approx(5.5)
+    assert summary["latency"]["percentiles_ms"]["p99"] == pytest.approx(6.5)
+    assert summary["compute"]["mean_ms"] == pytest.approx(5.6)
+    (row,) = csv.DictReader((run.path / "summary.csv").read_text().splitlines())
+    assert float(row["latency.median_ms"]) == pytest.approx(5.5)
+    metrics = metrics_from_run(run)
+    assert metrics["latency_median_s"] == pytest.approx(5.5e-3)
+    assert metrics["items_per_s"] == 166.5
+    page = run_data(run)
+    assert page["reported"]
+    assert page["columns"][0]["median"] == pytest.approx(5.5e-3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "outcome"),
+    [
+        ("median<6ms", "pass"),
+        ("median<5ms", "fail"),
+        ("gpu.p99<6ms", "fail"),
+        ("throughput>=100/s", "pass"),
+        ("p99.9<9ms", "unclear"),
+        ("h2d.median<1ms", "unclear"),
+    ],
+)
+def test_gates_hold_printed_numbers(rule: str, outcome: str, written: Path, store: Store) -> None:
+    run = stored(only(bring(written, store=store)), store)
+    (result,) = evaluate([rule_from_text(rule)], summary=summary_from_run(run))
+    assert result.outcome == outcome
+    if outcome != "unclear" and "throughput" not in rule:
+        assert "reported" in result.message
+
+
+def test_nightly_logs_become_a_history_by_one_import(tmp_path: Path, store: Store) -> None:
+    begin = datetime.date(2023, 5, 1)
+    for night in range(24):
+        day = begin + datetime.timedelta(days=night)
+        level = 5.5 if night < 12 else 6.5
+        text = log(level + 0.01 * (night % 3), day=day.strftime("%m/%d/%Y"))
+        (tmp_path / f"nightly-{day}.log").write_text(text)
+    bring(tmp_path, store=store)
+    (series,) = read_history(store).series
+    assert len(series.points) == 24
+    assert series.points[0].created.startswith("2023-05-01T05:06:07")
+    (change,) = series.changes
+    assert change.created.startswith("2023-05-13")
+    assert len(list_runs(store, since="2023-05-20", until="2023-05-22")) == 3
+
+
+@pytest.mark.parametrize("which", ["log", "file", "stated"])
+def test_when_a_run_was_and_how_that_is_known(which: str, tmp_path: Path, store: Store) -> None:
+    path = tmp_path / "net.log"
+    text = log()
+    if which == "file":
+        text = text.replace("[03/04/2025-05:06:07] ", "")
+    path.write_text(text)
+    os.utime(path, (1.5e9, 1.5e9))
+    date = "2021-02-03" if which == "stated" else None
+    made = record(only(bring(path, store=store, date=date)))
+    assert made.facts["created_from"] == which
+    day = {"log": "2025-03-04", "file": "2017-07-1", "stated": "2021-02-03"}[which]
+    assert made.created.startswith(day)
+
+
+def test_months_from_zero_and_lost_clocks(tmp_path: Path, store: Store) -> None:
+    path = tmp_path / "net.log"
+    path.write_text(
+        "[00/22/2020-18:26:35] [I] Average over 10 runs is 55.5 ms "
+        "(host walltime is 56 ms, 99% percentile time is 60).\n"
+    )
+    assert record(only(bring(path, store=store))).created.startswith("2020-01-22")
+    path.write_text(log(day="01/01/1970"))
+    assert record(only(bring(path, store=store))).facts["created_from"] == "file"
+
+
+def test_what_the_user_states_is_kept_and_wins(written: Path, store: Store) -> None:
+    found = bring(
+        written, store=store, gpu="NVIDIA Orin", tensorrt="10.3", precision="FP16", tags=["orin"]
+    )
+    made = record(only(found))
+    assert [gpu.name for gpu in made.environment.gpus] == ["NVIDIA Orin"]
+    assert made.environment.versions["tensorrt"] == "10.3"
+    assert made.conditions["precision"] == Fact(value="fp16", source="stated")
+    assert made.spec.precision == "fp16"
+    assert made.tags == ("orin",)
+    assert any(note.startswith("stated on import: GPU NVIDIA Orin") for note in made.notes)
+    assert len(found.warnings) == 2
+    for wrong in ({"date": "yesterday-ish"}, {"tensorrt": "eight"}):
+        with pytest.raises(UsageError):
+            bring(written, store=store, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("warning", "kind"),
+    [
+        ("* GPU compute time is unstable, with coefficient of variance = 47.3%.", "unstable"),
+        ("* Throughput may be bound by Enqueue Time rather than GPU Compute.", "enqueue-bound"),
+        ("* Throughput may be bound by host-to-device transfers.", "h2d-bound"),
+        ("CUDA graph capture on the stream has failed.", "graph-capture-failed"),
+        ("Weakly-typed networks have been deprecated in TensorRT.", "weak-typing"),
+        ("The GPU clocks were throttled during the run.", "throttled"),
+    ],
+)
+def test_warnings_become_findings(warning: str, kind: str, tmp_path: Path, store: Store) -> None:
+    (tmp_path / "net.log").write_text(log(warning=warning))
+    made = record(only(bring(tmp_path, store=store)))
+    (finding,) = (each for each in made.findings if each.code == "H47")
+    assert finding.evidence["kind"] == kind
+    assert str(finding.evidence["said"]) in warning
+    assert len(finding.message) > 40
+
+
+def test_precision_is_read_off_layers_where_the_log_is_silent(tmp_path: Path, store: Store) -> None:
+    layer = (
+        "Name: conv, LayerType: C, Outputs: [ { Name: y, Dimensions: [1], Format/Datatype: Half }]"
+    )
+    text = log().replace("&&&& PASSED", f"Layers:\n{layer}\n&&&& PASSED")
+    (tmp_path / "net.log").write_text(text)
+    made = record(only(bring(tmp_path, store=store)))
+    assert made.conditions["precision"] == Fact(value="fp16", source="implied")
+
+
+def test_means_are_compared_where_no_more_was_printed(tmp_path: Path, store: Store) -> None:
+    line = "Average over 10 runs is {} ms (host walltime is {} ms, 99% percentile time is {}).\n"
+    for name, mean in (("a", 4.0), ("b", 8.0)):
+        (tmp_path / f"{name}.log").write_text("[I] " + line.format(mean, mean + 1, mean + 2))
+    first, second = (stored(each, store) for each in bring(tmp_path, store=store).runs)
+    verdict = compare_apart(first, second).verdict("gpu")
+    assert verdict.ratio == pytest.approx(2.0)
+    assert "means" in verdict.reason
