@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 import every_test
 from real_parts import find_torch
+from waiting import wait_for
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -107,12 +107,9 @@ class Standin:
             return False
         return state.rpartition(")")[2].split()[0] != "Z"
 
-    def gone(self, *, within_s: float = 10.0) -> bool:
+    def gone(self) -> bool:
         """Wait for the end of the stand-in: a killed process takes its moment to vanish."""
-        deadline = time.monotonic() + within_s
-        while self.alive() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return not self.alive()
+        return wait_for(lambda: not self.alive())
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import select
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,7 +82,7 @@ def test_an_engine_with_everything_beside_it(rtx: Rtx, tmp_path: Path) -> None:
     assert artefact.conditions["precision"].value == "fp32"
     assert artefact.conditions["tf32"].value is False
     assert artefact.build_s is not None
-    assert 0 < artefact.build_s < 60
+    assert artefact.build_s > 0
     assert artefact.facts["inputs"] == "image float32 ?x3x16x16"
     peak = artefact.facts["peak_host_bytes"]
     assert isinstance(peak, int)
@@ -393,7 +392,7 @@ def test_a_signal_ends_a_build_at_its_next_step(rtx: Rtx, tmp_path: Path) -> Non
     folder = tmp_path / "out"
     child, stages = start(spec_for(model, output=folder / "net.engine"), folder, rtx)
     try:
-        wait_for(child, lambda: any(stage.startswith("~") for stage in stages))
+        listen_until(child, lambda: any(stage.startswith("~") for stage in stages))
     finally:
         child.end()
     child.close()
@@ -410,7 +409,7 @@ def test_two_builds_at_once(rtx: Rtx, tmp_path: Path) -> None:
         model = models.conv_model(tmp_path / f"{name}.onnx", layers=4)
         spec = spec_for(model, output=folder / "net.engine", **BATCHES)
         jobs.append(Assignment(job=BuildJob(spec=spec), folder=folder, python=rtx.python))
-    ends = run_jobs(jobs, timeout_s=120)
+    ends = run_jobs(jobs)
     assert [end.ok for end in ends] == [True, True]
     for each in jobs:
         path = each.folder / "outcome.json"
@@ -445,9 +444,7 @@ def start(spec: BuildSpec, folder: Path, rtx: Rtx) -> tuple[Child, list[str]]:
     return child, stages
 
 
-def wait_for(child: Child, happened: Callable[[], bool], *, at_most_s: float = 60.0) -> None:
-    end = time.monotonic() + at_most_s
+def listen_until(child: Child, happened: Callable[[], bool]) -> None:
     while not happened():
-        assert time.monotonic() < end, "it did not happen in time"
         assert not child.has_ended(), "it ended before"
         child.hear(select.select(child.watched(), [], [], 0.05)[0])

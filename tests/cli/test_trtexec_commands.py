@@ -10,7 +10,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from trtbench.data import demo_file
 from trtbench.domain.result import FailedRun, Run
 from trtbench.store.directory import read_run
 from trtbench.store.store import Store
+from waiting import wait_for
 
 QUICK = ("--warmup", "50ms", "--duration", "50ms")
 FILES_OF_TOOLKIT_000 = {
@@ -147,10 +147,10 @@ def test_an_interrupt_leaves_no_orphan(
     model = trtexec.engine() if verb == "bench" else trtexec.onnx()
     command = [sys.executable, "-m", "trtbench", verb, str(model)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        _wait_until(lambda: trtexec.alive() and _is_working(trtexec.folder, tmp_path))
+        wait_for(lambda: trtexec.alive() and _is_working(trtexec.folder, tmp_path))
         os.kill(process.pid, number)
-        _, said = process.communicate(timeout=20)
-    _wait_until(lambda: not trtexec.alive())
+        _, said = process.communicate()
+    assert trtexec.gone()
     if number != signal.SIGKILL:
         assert process.returncode == 130
         assert b"Traceback" not in said
@@ -162,13 +162,6 @@ def _is_working(home: Path, tmp_path: Path) -> bool:
     logs = [*tmp_path.glob("store/runs/.partial-*/launch-0/*.log"), *home.glob(".partial-*/*.log")]
     signs = (b"Starting inference", b"timing cache in use")
     return any(sign in log.read_bytes() for log in logs for sign in signs)
-
-
-def _wait_until(is_so: Any, *, seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.02)
 
 
 def test_profile_shows_layers_of_a_model_and_of_a_stored_run(

@@ -1,4 +1,7 @@
-"""A runtime that only notes when it measured, so that overlaps can be seen, for all processes."""
+"""A runtime that only notes when it measured, so that overlaps can be seen, for all processes.
+
+``meet=2`` lets it go on when two have begun, so that two that may be beside each other are.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,11 @@ def bench(spec, *, folder, stage):
     if spec.options.get("do") == "crash":
         os.abort()
     begin = time.monotonic()
+    begun = os.environ["CLOCKED_LOG"].removesuffix(".log") + ".begun"
+    with open(begun, "a") as others:
+        others.write("x")
+    while os.path.getsize(begun) < int(spec.options.get("meet", "0")):
+        time.sleep(0.01)
     time.sleep(float(spec.options.get("sleep", "0.2")))
     note = {"device": os.environ.get("CUDA_VISIBLE_DEVICES") or "cpu", "begin": begin,
             "end": time.monotonic(), "pid": os.getpid(), "case": spec.options.get("case"),

@@ -6,6 +6,7 @@ import itertools
 import multiprocessing
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 import runs
@@ -25,6 +26,7 @@ from trtbench.workflows.compare.sides import Asked
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from waiting import wait_for
 
 GPUS = (
     Gpu(name="NVIDIA H100", uuid="GPU-aaaa", memory_bytes=80 << 30),
@@ -48,13 +50,14 @@ def test_each_gpu_measures_one_run_at_a_time_and_is_all_its_process_sees(
     tmp_path, clocked, two_gpus
 ):
     executor, store = open_executor(Settings()), Store(tmp_path / "store")
-    options = {"sleep": "0.8"}
+    options = {"meet": "2"}
     spec = runs.quick_spec(tmp_path, runtime="clocked", device="cuda:0", options=options)
     assert executor.width(Needs(gpu=True)) == 2
     runs.measure_all([spec] * 4, store=store, executor=executor)
     spans = runs.spans(tmp_path / "clocked.log")
     by_device = {name: [s for s in spans if s[0] == name] for name in ("0", "1")}
-    assert [len(each) for each in by_device.values()] == [2, 2]
+    assert len(spans) == 4
+    assert all(by_device.values())
     assert not any(overlaps(each) for each in by_device.values())
     assert overlaps(sorted(spans, key=lambda span: span[1]))
 
@@ -62,9 +65,10 @@ def test_each_gpu_measures_one_run_at_a_time_and_is_all_its_process_sees(
 @pytest.mark.process
 def test_runs_on_the_processor_are_never_beside_each_other_unless_asked(tmp_path, clocked):
     store = Store(tmp_path / "store")
-    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "0.8"})
     for beside, expected in ((1, False), (2, True)):
-        (tmp_path / "clocked.log").unlink(missing_ok=True)
+        spec = runs.quick_spec(tmp_path, runtime="clocked", options={"meet": str(beside)})
+        for name in ("clocked.log", "clocked.begun"):
+            (tmp_path / name).unlink(missing_ok=True)
         executor = open_executor(Settings(beside=beside))
         runs.measure_all([spec] * 3, store=store, executor=executor)
         assert overlaps(runs.spans(tmp_path / "clocked.log")) is expected
@@ -92,20 +96,22 @@ def test_an_error_of_the_run_is_raised_as_it_is(tmp_path, clocked):
     assert list(store.runs.iterdir()) == []
 
 
-def hold_for(device: str, seconds: float) -> None:
+def hold_for_long(device: str, held: Path) -> None:
     with hold(device, what="another"):
-        time.sleep(seconds)
+        held.touch()
+        time.sleep(3600)
 
 
 @pytest.mark.process
 def test_a_gpu_is_held_by_its_uuid_whatever_it_is_called(tmp_path, monkeypatch, two_gpus):
     monkeypatch.setenv("TRTBENCH_LOCKS", str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    other = multiprocessing.get_context("fork").Process(target=hold_for, args=("cuda:0", 5.0))
+    other = multiprocessing.get_context("fork").Process(
+        target=hold_for_long, args=("cuda:0", tmp_path / "held"), daemon=True
+    )
     other.start()
-    while not (tmp_path / "GPU-bbbb.lock").is_file():
-        time.sleep(0.01)
-    time.sleep(0.2)
+    wait_for((tmp_path / "held").is_file)
+    assert (tmp_path / "GPU-bbbb.lock").is_file()
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     with hold("cuda:0", what="the first", wait=False):
         pass

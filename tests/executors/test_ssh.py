@@ -24,6 +24,7 @@ from trtbench.executors.ssh import open_executor
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
+from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 
@@ -148,21 +149,16 @@ def test_a_run_ends_with_whoever_asked_for_it(tmp_path, sshd, clocked):
         "from trtbench.executors import Settings\n"
         "from trtbench.executors.ssh import open_executor\n"
         "folder = Path(sys.argv[1])\n"
-        "spec = runs.quick_spec(folder, runtime='clocked', options={'sleep': '120'})\n"
+        "spec = runs.quick_spec(folder, runtime='clocked', options={'sleep': '3600'})\n"
         "executor = open_executor(Settings(hosts=Path(sys.argv[2])))\n"
         "runs.measure_all([spec], store=runs.Store(folder / 'store'), executor=executor)\n"
     )
     places = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     asking = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(path), *places])
-    deadline = time.monotonic() + 60
-    while not workers(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert workers(tmp_path)
+    wait_for(lambda: workers(tmp_path))
     os.kill(asking.pid, signal.SIGKILL)
     asking.wait()
-    while workers(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert workers(tmp_path) == []
+    wait_for(lambda: not workers(tmp_path))
 
 
 def workers(folder: Path) -> list[int]:

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import runs
 
 from trtbench.cli import run as trtbench
 from trtbench.store.store import Store
+from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 
@@ -35,22 +35,16 @@ def test_cases_are_measured_beside_each_other_and_all_are_there(tmp_path, clocke
 
 
 def test_an_interrupted_sweep_ends_at_once_and_blames_no_case(tmp_path, clocked):
-    words = [word.replace("opt.sleep=0.5", "opt.sleep=60") for word in
+    words = [word.replace("opt.sleep=0.5", "opt.sleep=3600") for word in
              sweep_words(tmp_path, tmp_path / "sweep")]  # fmt: skip
     started = subprocess.Popen(
         [sys.executable, "-m", "trtbench", *words], stdout=subprocess.DEVNULL
     )
     journal = tmp_path / "sweep" / "journal.jsonl"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (
-        journal.is_file() and journal.read_text().count("begin") == 2
-    ):
-        time.sleep(0.05)
-    time.sleep(2.0)
-    began = time.monotonic()
+    wait_for(lambda: journal.is_file() and journal.read_text().count("begin") == 2)
+    wait_for(lambda: (tmp_path / "clocked.begun").is_file())
     started.send_signal(signal.SIGINT)
-    assert started.wait(timeout=30) == 130
-    assert time.monotonic() - began < 20
+    assert started.wait() == 130
     assert '"failed"' not in journal.read_text()
     assert Store(tmp_path / "store").index.find() == []
 
@@ -60,10 +54,8 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing_that_was_kept(tmp_path, cloc
     started = subprocess.Popen(
         [*command, *sweep_words(tmp_path, tmp_path / "sweep")], stdout=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 60
     store = Store(tmp_path / "store")
-    while len(store.index.find()) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: len(store.index.find()) >= 2)
     os.kill(started.pid, signal.SIGKILL)
     started.wait()
     kept = {entry.id for entry in store.index.find()}

@@ -138,8 +138,8 @@ def test_without_bindings_the_fix_is_to_install_them(monkeypatch: pytest.MonkeyP
     assert "cuda-bindings" in (caught.value.fix or "")
 
 
-def test_a_prepared_call_costs_less_than_a_microsecond_over_the_bare_one() -> None:
-    """Enqueuing may cost 5 µs over the native call; this is what checking adds to each."""
+def test_a_prepared_call_costs_little_over_the_bare_one() -> None:
+    """Enqueuing costs some microseconds; what checking adds to each call must not show."""
 
     def native(*_: object) -> tuple[int]:
         return (0,)
@@ -151,7 +151,7 @@ def test_a_prepared_call_costs_less_than_a_microsecond_over_the_bare_one() -> No
     prepared = Cuda(Plain()).record(1, 2)
     bare = min(timeit.repeat(partial(native, 1), number=2000, repeat=7)) / 2000
     whole = min(timeit.repeat(prepared, number=2000, repeat=7)) / 2000
-    assert whole - bare < 1e-6
+    assert whole < 20 * bare
 
 
 @pytest.mark.real("cuda-bindings")

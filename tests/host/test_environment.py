@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -221,15 +223,16 @@ def test_gpus_and_who_shares_them(tmp_path):
     assert found.extra["gpu0_display"] is True
 
 
-def test_here_it_is_quick_and_survives_json():
-    started = time.perf_counter()
-    found = read_environment(command=None, folder=Path.cwd())
-    best = time.perf_counter() - started
-    for _ in range(4):
+def test_here_it_takes_less_than_starting_a_worker_and_survives_json():
+    def seconds(work):
         started = time.perf_counter()
-        read_environment(command=None, folder=Path.cwd(), nvml_module=NO_GPU)
-        best = min(best, time.perf_counter() - started)
-    assert best < 0.05
+        work()
+        return time.perf_counter() - started
+
+    found = read_environment(command=None, folder=Path.cwd())
+    read = partial(read_environment, command=None, folder=Path.cwd(), nvml_module=NO_GPU)
+    start = partial(subprocess.run, [sys.executable, "-c", "import numpy, msgspec"], check=True)
+    assert min(seconds(read) for _ in range(5)) < min(seconds(start) for _ in range(5))
     assert found.cpu_cores == os.cpu_count()
     assert msgspec.json.decode(msgspec.json.encode(found), type=Environment) == found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from types import SimpleNamespace
@@ -142,19 +143,31 @@ def test_growth_is_a_difference_and_leaves_out_what_went_back() -> None:
 
 def test_a_sampler_looks_as_often_as_asked_and_ends() -> None:
     class Slow:
+        """A device that takes a moment to look at, on a clock of its own."""
+
+        now_s = 100.0
+
         def sample(self, at_s: float) -> TelemetrySample:
-            time.sleep(0.01)
+            self.now_s += 0.01
             return TelemetrySample(at_s=at_s, power_w=100.0)
 
         def counters(self, *, energy: bool = False) -> Counters:
             return Counters(at_s=0.0)
 
-    sampler = Sampler(Slow(), interval_s=0.05)
+    class Pause(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            slow.now_s += timeout or 0.0
+            if len(sampler._samples) == 10:
+                self.set()
+            return self.is_set()
+
+    slow = Slow()
+    sampler = Sampler(slow, interval_s=0.05, clock=lambda: slow.now_s)
+    sampler._over = Pause()
     sampler.start()
-    sampler.wait(0.52)
+    sampler._thread.join()
     samples = sampler.stop()
-    assert 5 <= len(samples) <= 12
-    assert [s.at_s for s in samples] == sorted(s.at_s for s in samples)
+    assert [s.at_s for s in samples] == pytest.approx([0.05 * turn for turn in range(10)])
     assert sampler.stop() == samples
 
 

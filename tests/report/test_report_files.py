@@ -141,7 +141,7 @@ def test_all_formats_together_write_each_file_once(tmp_path: Path) -> None:
     assert sorted(paths) == sorted(p for p in (tmp_path / "new").rglob("*") if p.is_file())
 
 
-def test_a_hundred_runs_are_described_within_seconds() -> None:
+def test_a_hundred_runs_fit_one_description() -> None:
     runs = [made_run(made_times(10_000, seed=seed), id=f"run-{seed}") for seed in range(100)]
     document = document_from_runs(runs)
     summary = document.tables()[0]

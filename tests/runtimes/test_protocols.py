@@ -136,9 +136,9 @@ def test_a_server_that_cannot_keep_up_is_found_out() -> None:
 
 def test_an_overloaded_run_is_given_up() -> None:
     """Ten seconds of work in a schedule of one: the rest would tell nothing new."""
-    began = time.monotonic()
+    began = time.perf_counter()  # of the clock of these tests
     outcome, times = run(protocol="server", rate_hz=5000.0, stop=Length(seconds=1.0))
-    assert time.monotonic() - began < 5.0
+    assert time.perf_counter() - began < 0.5 * 5000 * SERVICE_S
     assert len(times) + outcome.evidence["abandoned"] == 5000
     assert outcome.evidence["abandoned"] > 1000
     assert outcome.evidence["achieved_hz"] < 0.5 * outcome.evidence["offered_hz"]

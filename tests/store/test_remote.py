@@ -7,8 +7,6 @@ import multiprocessing
 import os
 import secrets
 import signal
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import StoreError
 from trtbench.store import remote
 from trtbench.store.store import Store
+from waiting import wait_for
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: trtbench[remote]")
 FORK = multiprocessing.get_context("fork")
@@ -166,9 +165,7 @@ def test_two_machines_write_at_once_and_one_is_killed(tmp_path, postgres_server)
     reader = Store(place, home=tmp_path / "c", runs=runs)
     doomed.start()
     survivor.start()
-    deadline = time.monotonic() + 60
-    while len(reader.index.find(tag="doomed")) < 5 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: len(reader.index.find(tag="doomed")) >= 5)
     os.kill(doomed.pid, signal.SIGKILL)
     doomed.join()
     survivor.join()
@@ -223,9 +220,7 @@ def test_a_writer_to_a_bucket_is_killed_and_goes_on_later(tmp_path, s3):
     doomed = SPAWN.Process(target=keep_many, args=(place, tmp_path / "a", "doomed", 5000, s3))
     doomed.start()
     reader = Store(place, runs=s3, home=tmp_path / "c")
-    deadline = time.monotonic() + 90
-    while len(reader.index.find(tag="doomed")) < 3 and time.monotonic() < deadline:
-        threading.Event().wait(0.01)
+    wait_for(lambda: len(reader.index.find(tag="doomed")) >= 3)
     os.kill(doomed.pid, signal.SIGKILL)
     doomed.join()
     for entry in reader.index.find():

@@ -93,9 +93,7 @@ def test_any_numbers(first: str, second: str) -> None:
 )
 def test_no_line_takes_long(line: str) -> None:
     table = logs.text([logs.banner("RUNNING"), *logs.NAME_FIRST[:2], line, line])
-    begin = time.perf_counter()
-    survive(table.encode())
-    assert time.perf_counter() - begin < 3
+    survive(table.encode())  # what takes the square of the length would take hours
 
 
 def test_time_grows_in_step_with_the_length() -> None:
@@ -105,10 +103,10 @@ def test_time_grows_in_step_with_the_length() -> None:
     head = logs.banner("RUNNING").encode() + b"\n"
 
     def seconds(times: int) -> float:
-        begin = time.perf_counter()
+        begin = time.process_time()
         log_from_text(head + piece * times, where="long.log")
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     seconds(2)
-    short, long = min(seconds(2), seconds(2)), seconds(20)
-    assert long < 40 * short
+    short, long = min(seconds(2), seconds(2)), min(seconds(20), seconds(20))
+    assert long < 40 * short  # the square would be a hundred

@@ -69,6 +69,12 @@ def do_wait(spec, folder):
         time.sleep(0.02)
 
 
+def do_toil(spec, folder):
+    """Keep the processor busy for ever."""
+    while True:
+        pass
+
+
 def do_kill(spec, folder):
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -120,13 +126,13 @@ def do_deaf(spec, folder):
 def do_fork(spec, folder):
     """Leave a grandchild that keeps running."""
     if not os.fork():
-        time.sleep(60)
+        time.sleep(3600)
         os._exit(0)
 
 
 def do_spawn(spec, folder):
     """Leave a program that keeps running, and hang."""
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
     do_hang(spec, folder)
 
 
