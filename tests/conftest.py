@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 
 import every_test
+from made_artefacts import make_artefacts
 from real_parts import find_torch
 from waiting import wait_for
+
+ABOVE = [each / "shared" for each in Path(__file__).resolve().parents[1:4]]
+BESIDE = next((each for each in ABOVE if (each / "artefacts").is_dir()), ABOVE[0])
+collect_ignore_glob = [] if BESIDE.is_dir() else ["*/test_beside_*.py"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,23 +37,27 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def artefacts() -> Path:
-    """The folder of files from real machines beside the checkout; tests skip without it."""
-    return _shared("artefacts")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files as trtexec leaves them, of our own making."""
+    return make_artefacts(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(scope="session")
+def beside() -> Path:
+    """Files from other machines; tests of their numbers (test_beside_*) are there with them."""
+    return BESIDE / "artefacts"
+
+
+@pytest.fixture(scope="session", params=["made", *(["beside"] if BESIDE.is_dir() else [])])
+def artefacts(request: pytest.FixtureRequest) -> Path:
+    """Each folder of files that trtexec left: our own, and others where they are."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="session")
 def pasted() -> Path:
-    """Texts that people kept of trtexec, beside the checkout; tests skip without them."""
-    return _shared("pasted")
-
-
-def _shared(name: str) -> Path:
-    above = Path(__file__).resolve().parents[1:4]
-    found = next((each / "shared" / name for each in above if (each / "shared").is_dir()), None)
-    if found is None or not found.is_dir():
-        pytest.skip(f"no {name} beside this checkout")
-    return found
+    """Texts that people kept of trtexec, where they lie beside the checkout."""
+    return BESIDE / "pasted"
 
 
 @pytest.fixture(scope="session")

@@ -300,7 +300,7 @@ def test_a_cut_model_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
         inspect(tmp_path / "conv.onn")
 
 
-def test_engines_and_layers_from_real_machines(artefacts: Path) -> None:
+def test_layers_of_a_folder(artefacts: Path) -> None:
     graphs = [path for path in artefacts.rglob("*.json") if "graph" in path.name.lower()]
     seen = 0
     for path in graphs[:20]:

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-import samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import samples
 from trtbench.errors import ParseError
 from trtbench.trtexec.sniff import kind_of
 
@@ -169,9 +169,11 @@ def test_the_place_of_a_bad_row_is_its_byte() -> None:
 
 
 @pytest.mark.parametrize("kind", ["times", "profile", "layers", "output", "calibration"])
-def test_real_files_cut_and_changed(kind: str, artefacts: Path) -> None:
+def test_files_of_a_folder_cut_and_changed(kind: str, artefacts: Path) -> None:
     draw = random.Random(kind)
     for path in samples.artefact_files(artefacts, kind):
+        if "broken" in path.name:
+            continue
         data = path.read_bytes()[:120_000]
         for _ in range(4):
             cut = data[: draw.randrange(len(data))]

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-import samples
 
+import samples
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.samples import EngineGraph
 from trtbench.errors import ParseError
@@ -129,12 +129,12 @@ def test_a_graph_survives_being_stored() -> None:
     assert value_from_json(json_from_value(graph), EngineGraph, where="x") == graph
 
 
-# Real files
+# Whole folders
 
 
-def test_every_real_graph_is_read(artefacts: Path) -> None:
+def test_every_graph_of_a_folder_is_read(artefacts: Path) -> None:
     paths = list(samples.artefact_files(artefacts, "layers"))
-    assert len(paths) >= 21
+    assert len(paths) >= 8
     for path in paths:
         graph = graph_from_json(path.read_bytes(), where=path.name)
         assert len(graph.io_tensors) >= 2
@@ -143,11 +143,3 @@ def test_every_real_graph_is_read(artefacts: Path) -> None:
         if graph.detailed:
             tensors = [t for layer in graph.layers for t in layer.inputs + layer.outputs]
             assert all(tensor.dtype for tensor in tensors), path.name
-
-
-def test_parameters_of_resnet18(artefacts: Path) -> None:
-    folder = artefacts / "h200__trtexec-8.6.0"
-    path = folder / "resnet18_fp16_b1.graph.json"
-    graph = graph_from_json(path.read_bytes(), where=path.name)
-    assert sum(layer.weights_count or 0 for layer in graph.layers) == 11_684_712
-    assert graph.layers[-1].origin == ("/fc/Gemm",)

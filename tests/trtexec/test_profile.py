@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-import samples
 
+import samples
+from made_artefacts import BATCHES, VERSIONS
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.samples import LayerProfile
 from trtbench.errors import ParseError
+from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.profile import profile_from_json, profiles_from_json
 
 
@@ -110,12 +112,12 @@ def test_a_layer_that_was_cut_out_of_the_middle_is_not_swallowed() -> None:
     assert "line 4" in caught.value.facts["place"]
 
 
-# Real files
+# Whole folders
 
 
-def test_every_real_profile_is_read(artefacts: Path) -> None:
+def test_every_profile_of_a_folder_is_read(artefacts: Path) -> None:
     paths = list(samples.artefact_files(artefacts, "profile"))
-    assert len(paths) >= 26
+    assert len(paths) >= 5
     for path in paths:
         for profile in profiles_from_json(path.read_bytes(), where=path.name):
             assert profile.count
@@ -125,18 +127,16 @@ def test_every_real_profile_is_read(artefacts: Path) -> None:
                 assert layer.average_s * profile.count == pytest.approx(layer.total_s, rel=1e-4)
 
 
-def test_seven_real_profiles_in_one_file(artefacts: Path) -> None:
-    (path,) = artefacts.rglob("profile_ResNet50_N2_None_int8_10.json")
+def test_profiles_of_several_runs_in_one_file(made: Path) -> None:
+    path = made / "old" / "profile_net.json"
     profiles = profiles_from_json(path.read_bytes(), where=path.name)
-    assert [profile.count for profile in profiles][:3] == [1013, 477, 282]
-    assert {len(profile.layers) for profile in profiles} == {58}
+    assert [profile.count for profile in profiles] == [100 * each for each in BATCHES]
+    assert {len(profile.layers) for profile in profiles} == {len(samples.LAYERS)}
 
 
-def test_names_of_profile_and_graph_agree(artefacts: Path) -> None:
-    from trtbench.trtexec.layers import graph_from_json
-
-    folder = artefacts / "julianleeowl__depth-anything-win"
-    profile = profile_from_json((folder / "profile.json").read_bytes(), where="profile.json")
-    graph = graph_from_json((folder / "layers.json").read_bytes(), where="layers.json")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_names_of_profile_and_graph_agree(made: Path, version: str) -> None:
+    folder = made / f"trtexec-{version}"
+    profile = profile_from_json((folder / "loaded.profile.json").read_bytes(), where="profile")
+    graph = graph_from_json((folder / "loaded.layerinfo.json").read_bytes(), where="layers")
     assert [layer.name for layer in profile.layers] == [layer.name for layer in graph.layers]
-    assert len(profile.layers) == 139

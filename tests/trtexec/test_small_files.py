@@ -4,10 +4,10 @@ import json
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
-import samples
 
+import samples
+from made_artefacts import BATCHES
 from trtbench.errors import ParseError
 from trtbench.trtexec.calibration import calibration_from_text
 from trtbench.trtexec.outputs import outputs_from_json
@@ -39,11 +39,10 @@ def test_what_is_no_output_file_is_refused(value: object) -> None:
         outputs_from_json(json.dumps(value), where="output.json")
 
 
-def test_seven_real_outputs_in_one_file(artefacts: Path) -> None:
-    (path,) = samples.artefact_files(artefacts, "output")
+def test_outputs_of_several_runs_in_one_file(made: Path) -> None:
+    (path,) = samples.artefact_files(made, "output")
     sets = outputs_from_json(path.read_bytes(), where=path.name)
-    assert [tensors[0].values.size // 1000 for tensors in sets] == [1, 4, 8, 16, 32, 64, 128]
-    assert all(np.isfinite(tensors[0].values).all() for tensors in sets)
+    assert [tensors[0].values.size for tensors in sets] == [4 * each for each in BATCHES]
 
 
 # Calibration caches
@@ -75,20 +74,6 @@ def test_what_is_no_calibration_cache_is_refused(text: str, place: str) -> None:
     with pytest.raises(ParseError) as caught:
         calibration_from_text(text, where="calibration.cache")
     assert caught.value.facts["place"] == place
-
-
-def test_every_real_calibration_cache_is_read(artefacts: Path) -> None:
-    caches = {
-        path.name: calibration_from_text(path.read_bytes(), where=path.name)
-        for path in samples.artefact_files(artefacts, "calibration")
-    }
-    assert len(caches) >= 9
-    assert all(cache.algorithm == "EntropyCalibration2" for cache in caches.values())
-    assert sum(not each.usable for each in caches["int8.cache"].scales) == 87
-    assert len(caches["googlenet_calibration"].duplicates) == 76
-    traffic = caches["resnet18_trafficcamnet_pruned_int8.txt"]
-    assert traffic.version == "10.3.0"
-    assert sum(":0" in each.name for each in traffic.scales) == 142
 
 
 # Engine headers

@@ -7,19 +7,16 @@ Those are compared within the quantum that the statistics state; everything else
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from printed import check_log
 
+from made_artefacts import VERSIONS
 from trtbench.errors import InputError
-from trtbench.trtexec.log import LogRun, PerformanceSummary, log_from_text
+from trtbench.trtexec.log import log_from_text
 from trtbench.trtexec.statistics import (
-    TrtexecStatistics,
     percentile_index,
     restored,
     text_from_number,
@@ -28,124 +25,18 @@ from trtbench.trtexec.statistics import (
 )
 from trtbench.trtexec.times import read_times
 
-LOADED = ("resnet18_fp16_load", "resnet18_fp16_load_cudagraph")
-NAMES = ("min", "max", "mean", "median")
 
-
-def _percentiles(summary: dict[str, Any]) -> tuple[float, ...]:
-    return (99,) if len(summary["Latency"]) == 5 else (90, 95, 99)
-
-
-def _check_span(ours: TrtexecStatistics, *, wall_s: float, qps: float, batch: int = 1) -> None:
-    """A wall time within the stated quantum must explain both printed numbers."""
-    printed = 10.0 ** (math.floor(math.log10(wall_s)) - 5) / 2
-    assert abs(ours.wall_s - wall_s) <= ours.wall_quantum_s + printed * 1.001
-    spans = np.linspace(-1, 1, 4001) * ours.wall_quantum_s + ours.wall_s
-    rates = {text_from_number(batch * ours.rows / span) for span in spans}
-    assert text_from_number(qps) in rates
-
-
-def _check_enqueue(ours: TrtexecStatistics, printed: dict[str, float | None]) -> None:
-    metric = ours.metrics["Enqueue Time"]
-    assert metric.quantum_ms > 0
-    found = {name: getattr(metric, f"{name}_ms") for name in NAMES} | metric.percentiles_ms
-    for name, value in printed.items():
-        if value is not None:
-            assert abs(found[name] - value) <= metric.quantum_ms * 1.001, name
-
-
-def _check_log(run: LogRun, ours: TrtexecStatistics, *, batch: int = 1) -> None:
-    summary = run.summary
-    assert isinstance(summary, PerformanceSummary)
-    assert (ours.rows * batch, ours.statistics) == (run.queries, "trtexec")
-    for label, printed in summary.metrics.items():
-        named = {name: getattr(printed, f"{name}_ms") for name in NAMES}
-        if label == "Enqueue Time":
-            _check_enqueue(ours, named | printed.percentiles_ms)
-            continue
-        found = ours.metrics[label]
-        for name, value in named.items():
-            assert text_from_number(getattr(found, f"{name}_ms")) == text_from_number(value), label
-        for percent, value in printed.percentiles_ms.items():
-            assert text_from_number(found.percentiles_ms[percent]) == text_from_number(value)
-    assert summary.gpu_total_s is not None
-    assert summary.wall_s is not None
-    assert summary.throughput_qps is not None
-    assert text_from_number(ours.gpu_total_s) == text_from_number(summary.gpu_total_s)
-    _check_span(ours, wall_s=summary.wall_s, qps=summary.throughput_qps, batch=batch)
-
-
-@pytest.mark.parametrize("name", LOADED)
-def test_8_6_log_and_times(artefacts: Path, name: str) -> None:
-    folder = artefacts / "h200__trtexec-8.6.0"
+@pytest.mark.parametrize("name", ["loaded", "other"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_log_and_times_of_a_folder(made: Path, version: str, name: str) -> None:
+    folder = made / f"trtexec-{version}"
     (run,) = log_from_text((folder / f"{name}.log").read_bytes(), where=name)
-    times = read_times((folder / f"{name}.times.json").read_bytes(), where=name)
-    ours = trtexec_statistics(times.columns, warmup_ms=500)
-    _check_log(run, ours)
-    unstable = run.message("unstable")
-    if unstable is not None:
-        printed = re.search(r"variance = ([\d.]+)%", unstable.text)
-        assert printed is not None
-        cov = ours.metrics["GPU Compute Time"].cov_percent
-        assert text_from_number(cov) == printed[1].rstrip(".")
-
-
-@pytest.mark.parametrize("name", LOADED)
-def test_8_6_trace_averages(artefacts: Path, name: str) -> None:
-    folder = artefacts / "h200__trtexec-8.6.0"
-    (run,) = log_from_text((folder / f"{name}.log").read_bytes(), where=name)
-    times = read_times((folder / f"{name}.times.json").read_bytes(), where=name)
-    ours = trace_averages(times.columns, warmup_ms=500)
+    times = read_times((folder / f"{name}.times.json").read_bytes(), where=name, warmup_ms=50)
+    check_log(run, trtexec_statistics(times.columns))
     printed = [(line.gpu_ms, line.host_ms) for line in run.averages]
+    ours = trace_averages(times.columns)[: len(printed)]
     assert [tuple(float(text_from_number(v)) for v in pair) for pair in ours] == printed
-
-
-@pytest.mark.parametrize("index", range(7))
-def test_7_1_log_and_times(artefacts: Path, index: int) -> None:
-    folder = next(artefacts.glob("shafikahdarwis__jetson-trtexec/**/ResNet50_N2"))
-    run = log_from_text(next(folder.glob("raw_*")).read_bytes(), where="raw")[index]
-    times = read_times(next(folder.glob("times_*")).read_bytes(), where="times", warmup_ms=200)
-    batch = int(run.option("Batch") or 0)
-    columns = times.arrays[index].columns
-    ours = trtexec_statistics(columns, percentiles=(99,), batch=batch, warmup_ms=200)
-    dropped = times.arrays[index].warmup_rows + ours.warmup_rows
-    assert run.warmup_queries == dropped * batch
-    _check_log(run, ours, batch=batch)
-
-
-def _metadata_pairs(folder: Path) -> list[Path]:
-    found = folder.rglob("*.profile.metadata.json")
-    return sorted(p for p in found if _times_of(p).is_file())
-
-
-def _times_of(metadata: Path) -> Path:
-    return metadata.with_name(metadata.name.replace(".profile.metadata.", ".timing."))
-
-
-def test_every_metadata_file_with_times(artefacts: Path) -> None:
-    pairs = _metadata_pairs(artefacts)
-    assert len(pairs) >= 8
-    for path in pairs:
-        document = json.loads(path.read_bytes())
-        summary = document["performance_summary"]
-        warmup = re.search(r"\+ (\d+)ms", document["inference_options"]["Duration"])
-        assert warmup is not None
-        times = read_times(_times_of(path).read_bytes(), where=path.name)
-        percentiles = _percentiles(summary)
-        ours = trtexec_statistics(
-            times.columns, percentiles=percentiles, warmup_ms=float(warmup[1])
-        )
-        labels = [*NAMES, *(f"{text_from_number(p)}%" for p in percentiles)]
-        for label in ("Latency", "H2D Latency", "GPU Compute Time", "D2H Latency"):
-            metric = ours.metrics[label]
-            found = [getattr(metric, f"{name}_ms") for name in NAMES]
-            found += metric.percentiles_ms.values()
-            printed = [text_from_number(value) for value in summary[label]]
-            assert [text_from_number(value) for value in found] == printed, (path.name, label)
-        _check_enqueue(ours, dict(zip(labels, summary["Enqueue Time"], strict=True)))
-        total = text_from_number(summary["Total GPU Compute Time"])
-        assert text_from_number(ours.gpu_total_s) == total
-        _check_span(ours, wall_s=summary["Total Host Walltime"], qps=summary["Throughput"])
+    assert printed
 
 
 def _columns(count: int, *, seed: int = 1) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

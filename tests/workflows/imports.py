@@ -32,3 +32,8 @@ def stored(found: Imported, store: Store) -> Run:
 
 def reasons(result: ImportResult) -> dict[str, str]:
     return {Path(each.path).name: each.reason for each in result.unused}
+
+
+def of(result: ImportResult, part: str) -> list[Imported]:
+    """List what came of the files whose names have a part."""
+    return [each for each in result.runs if any(part in str(path) for path in each.files)]

@@ -1,4 +1,4 @@
-"""The whole folder of files from real machines, imported at once."""
+"""The whole folder of files from other machines, imported at once: how much comes of it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from imports import stored
+from imports import of, stored
 
 from trtbench.analysis.summary import summary_from_run
-from trtbench.domain.result import Fact, FailedRun, Run, RunRecord
+from trtbench.domain.result import Fact, FailedRun, RunRecord
 from trtbench.store.store import Store
 from trtbench.trtexec.statistics import text_from_number
-from trtbench.workflows.importing.run import Imported, ImportResult, import_artefacts
+from trtbench.workflows.importing.run import ImportResult, import_artefacts
 
 
 @pytest.fixture(scope="module")
@@ -22,23 +22,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def everything(artefacts: Path, store: Store) -> ImportResult:
-    return import_artefacts([artefacts], store=store, pictures=False)
+def everything(beside: Path, store: Store) -> ImportResult:
+    return import_artefacts([beside], store=store, pictures=False)
 
 
-def of(result: ImportResult, part: str) -> list[Imported]:
-    return [each for each in result.runs if any(part in str(path) for path in each.files)]
-
-
-def test_no_file_is_dropped_without_a_word(artefacts: Path, everything: ImportResult) -> None:
-    used = {path for each in everything.runs for path in each.files}
-    listed = {Path(each.path) for each in everything.unused}
-    assert used | listed == {path for path in artefacts.rglob("*") if path.is_file()}
-    assert not used & listed
-
-
-def test_how_many_runs_come_of_them(artefacts: Path, everything: ImportResult) -> None:
-    if len([path for path in artefacts.rglob("*") if path.is_file()]) != 136:
+def test_how_many_runs_come_of_them(beside: Path, everything: ImportResult) -> None:
+    if len([path for path in beside.rglob("*") if path.is_file()]) != 136:
         pytest.skip("other artefacts than these numbers were counted on")
     kinds = Counter(isinstance(each.record, FailedRun) for each in everything.runs)
     assert kinds == {False: 63, True: 8}
@@ -92,30 +81,3 @@ def test_conditions_of_sets_without_a_log(everything: ImportResult) -> None:
     assert made.conditions["batch"] == Fact(value=32, source="implied")
     assert made.environment.gpus[0].name.startswith("NVIDIA A100")
     assert len(found.files) == 6
-
-
-def test_the_second_time_all_are_known(
-    artefacts: Path, everything: ImportResult, store: Store
-) -> None:
-    folder = artefacts / "h200__trtexec-8.6.0"
-    again = import_artefacts([folder], store=store, pictures=False)
-    assert again.runs
-    assert all(each.known_as is not None for each in again.runs)
-    assert len(store.index.find()) == len(everything.runs)
-
-
-def test_every_run_can_be_read_described_and_reported(
-    everything: ImportResult, store: Store, tmp_path: Path
-) -> None:
-    from trtbench.report.compose import document_from_runs, write_document
-
-    loaded = [store.load(each.record.id) for each in everything.runs]
-    runs = [run for run in loaded if isinstance(run, Run)]
-    failed = [run for run in loaded if isinstance(run, FailedRun)]
-    for run in runs:
-        summary_from_run(run)
-    sampled = [run for run in runs if len(run.times)]
-    printed = [run for run in runs if not len(run.times)]
-    document = document_from_runs([*sampled[:2], *printed[::12]], failed=failed)
-    paths = write_document(document, tmp_path, formats=["json", "csv"])
-    assert (tmp_path / "report.json") in paths

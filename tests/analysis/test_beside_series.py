@@ -27,9 +27,9 @@ def found(measured: Run) -> set[str]:
     return {finding.code for finding in findings_from_run(measured)}
 
 
-def test_without_a_graph_the_host_decides_and_the_level_wanders(artefacts: Path) -> None:
-    plain = real(artefacts, f"{H200}/resnet18_fp16_load.times.json")
-    graph = real(artefacts, f"{H200}/resnet18_fp16_load_cudagraph.times.json")
+def test_without_a_graph_the_host_decides_and_the_level_wanders(beside: Path) -> None:
+    plain = real(beside, f"{H200}/resnet18_fp16_load.times.json")
+    graph = real(beside, f"{H200}/resnet18_fp16_load_cudagraph.times.json")
     assert "H20" in found(plain)
     assert "H20" not in found(graph)
     wandered = segment(plain.times.durations()["gpu"])
@@ -37,8 +37,8 @@ def test_without_a_graph_the_host_decides_and_the_level_wanders(artefacts: Path)
     assert wandered.largest_change > 0.05
 
 
-def test_throughput_is_what_trtexec_defines(artefacts: Path) -> None:
-    graph = real(artefacts, f"{H200}/resnet18_fp16_load_cudagraph.times.json")
+def test_throughput_is_what_trtexec_defines(beside: Path) -> None:
+    graph = real(beside, f"{H200}/resnet18_fp16_load_cudagraph.times.json")
     summary = summarize(graph.times)
     assert summary.throughput_from == "device stamps"
     assert summary.queries_per_s is not None
@@ -47,16 +47,16 @@ def test_throughput_is_what_trtexec_defines(artefacts: Path) -> None:
     assert summary.queries_per_s == pytest.approx(len(graph.times) / span)
 
 
-def test_seventeen_thousand_samples_may_be_worth_very_few(artefacts: Path) -> None:
-    graph = real(artefacts, f"{H200}/resnet18_fp16_load_cudagraph.times.json")
+def test_seventeen_thousand_samples_may_be_worth_very_few(beside: Path) -> None:
+    graph = real(beside, f"{H200}/resnet18_fp16_load_cudagraph.times.json")
     summary = summarize(graph.times).column("latency")
     assert summary.count > 17_000
     assert summary.effective < 100
     assert "H19" in found(graph)
 
 
-def test_every_file_is_judged_without_failing(artefacts: Path) -> None:
-    files = sorted(artefacts.rglob("*.timing.json"))
+def test_every_file_is_judged_without_failing(beside: Path) -> None:
+    files = sorted(beside.rglob("*.timing.json"))
     assert files
     for path in files:
         measured = real(path.parent, path.name)
