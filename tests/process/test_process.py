@@ -145,15 +145,15 @@ def test_an_interrupt_ends_the_child_first(log):
 
 
 def test_a_second_interrupt_while_waiting_for_the_end_still_kills(log, monkeypatch):
-    heard, looked = [], process._is_over
+    heard, sleep = [], process.time.sleep
 
     def interrupt(line):
         heard.append(int(line))
-        monkeypatch.setattr(process, "_is_over", interrupted_look)
+        monkeypatch.setattr(process.time, "sleep", interrupted_sleep)
         raise KeyboardInterrupt
 
-    def interrupted_look(pid):
-        monkeypatch.setattr(process, "_is_over", looked)
+    def interrupted_sleep(seconds):
+        monkeypatch.setattr(process.time, "sleep", sleep)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(process, "GRACE_S", 3600.0)

@@ -42,7 +42,7 @@ def test_times_give_the_printed_numbers(made: Path, tmp_path: Path, version: str
     assert len(found.files) == 5  # log, times, profile, layers, engine
     assert run.times.gpu is not None
     median = float(np.median(run.times.gpu)) * 1e3
-    assert median == pytest.approx(run.record.reported["gpu_compute_time_median_ms"], rel=2e-6)
+    assert median == pytest.approx(run.record.reported["gpu_compute_time_median_ms"], rel=5e-6)
     rates = summary_from_run(run)
     assert rates.queries_per_s == pytest.approx(run.record.reported["throughput_qps"], rel=1e-5)
 
