@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 HERE = Path(__file__).resolve().parent
@@ -42,6 +43,9 @@ ALLOWED = (
 def set_up(config: pytest.Config) -> None:
     """Prepare a test process; the one that hears of every test counts what is skipped."""
     children_hear_signals()
+    # No example has a time of its own, and every run tries the same ones.
+    hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
+    hypothesis.settings.load_profile("house")
     if not hasattr(config, "workerinput"):
         strict = os.environ.get("TRTBENCH_TEST_COMPLETE") == "1"
         config.pluginmanager.register(Skips(strict=strict))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-import logs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import logs
 from trtbench.errors import ParseError
 from trtbench.trtexec.log import conditions_from_log, log_from_text
 from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log

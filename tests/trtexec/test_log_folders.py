@@ -75,7 +75,7 @@ def test_truncated_and_cut_logs(artefacts: Path) -> None:
         ("failures/version.log", 1, "10.9.0", "failed", "version-mismatch"),
         ("failures/memory.log", 1, "10.9.0", "failed", "out-of-memory"),
         ("failures/tactic.log", 1, "10.9.0", "failed", "tactic-memory"),
-        ("failures/crash.log", 1, "10.9.0", "crashed", None),
+        ("failures/crash.log", 1, "10.9.0", "cut", None),
         ("old/five.log", 1, None, "passed", None),
         ("old/eight.log", 1, "8.2.5", "passed", None),
         ("old/raw_net.txt", 3, None, "passed", None),

@@ -8,11 +8,11 @@ import json
 import random
 from typing import Any
 
-import logs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import logs
 from trtbench.trtexec.log import LogRun, LogText, read_log
 from trtbench.trtexec.log_text import holds_log
 from trtbench.trtexec.reported import reported_from_log
