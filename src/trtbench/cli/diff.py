@@ -37,6 +37,6 @@ def command(a: str, b: str, **flags: Any) -> None:
     store = open_store(load_config(store=flags["store"]))
     engines = two_engines(a, b, store=store, onnx=flags["onnx"], gpu=flags["gpu"])
     diff = diff_of(*engines)
-    labels = labels_of(a, b, engines)
+    labels = labels_of(a, b)
     document = diff_document(*engines, diff, top=top_of(flags), labels=labels)
     present(document, rows_from_diff(diff), flags)

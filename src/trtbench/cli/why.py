@@ -35,7 +35,7 @@ def command(baseline: str, candidate: str, **flags: Any) -> None:
     store = open_store(load_config(store=flags["store"]))
     engines = two_engines(baseline, candidate, store=store, onnx=flags["onnx"], gpu=flags["gpu"])
     found = why_of(*engines)
-    labels = labels_of(baseline, candidate, engines)
+    labels = labels_of(baseline, candidate)
     document = why_document(*engines, found, show_all=flags["show_all"], labels=labels)
     if flags["as_json"]:
         from trtbench.domain.codec import json_from_value

@@ -74,7 +74,7 @@ def why_document(
     return document_from_why(found, labels, show_all=show_all, notes=notes)
 
 
-def labels_of(a: str, b: str, engines: tuple[Engine, Engine]) -> tuple[str, str]:
+def labels_of(a: str, b: str) -> tuple[str, str]:
     """Name both sides as a user would type them, shorter where that is enough."""
     names = tuple(
         Path(word.split(",")[0]).name if Path(word.split(",")[0]).exists() else word

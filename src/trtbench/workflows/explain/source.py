@@ -77,6 +77,18 @@ def engine_from_words(
     return _from_files(others, model, gpu)
 
 
+def run_from_files(names: Sequence[str]) -> Run:
+    """Make the run that files are of, without keeping it."""
+    found = [found_from_path(Path(name), named=True) for name in names]
+    beside = _beside(found[0]) if len(found) == 1 else []
+    drafts = [draft for draft in _drafts([*found, *beside]) if draft.measured]
+    if len(drafts) != 1:
+        raise UsageError(
+            f"the files are of {len(drafts)} runs, not of one", fix="name the files of one run"
+        )
+    return run_from_draft(drafts[0], Wishes(), run_id=NOT_KEPT, created=now())
+
+
 def engine_from_run(run: Run, *, onnx: Path | None = None, gpu: str | None = None) -> Engine:
     """Read an engine from a run at hand."""
     return _engine(run.id, run, run.graph, onnx or _model_of(run), gpu, notes=())
@@ -113,10 +125,7 @@ def _from_files(found: Sequence[Found], model: Path | None, gpu: str | None) -> 
         )
     _refuse_engine(found)
     beside = _beside(found[0]) if len(found) == 1 else []
-    shelf = TimesShelf()
-    parts = [part for each in (*found, *beside) for part in parts_from_file(each, shelf)]
-    drafts = [draft for draft in drafts_from_parts(parts, shelf) if draft.parts]
-    shelf.clear()
+    drafts = _drafts([*found, *beside])
     measured = [draft for draft in drafts if draft.measured]
     if len(measured) > 1:
         raise UsageError(
@@ -135,6 +144,14 @@ def _from_files(found: Sequence[Found], model: Path | None, gpu: str | None) -> 
         )
     notes = (f"read with what lies beside it: {_ends(found[0], beside)}",) if beside else ()
     return _engine(plain(found[0].path.name), run, graph, model, gpu, notes=notes)
+
+
+def _drafts(found: Sequence[Found]) -> list[Draft]:
+    shelf = TimesShelf()
+    parts = [part for each in found for part in parts_from_file(each, shelf)]
+    drafts = [draft for draft in drafts_from_parts(parts, shelf) if draft.parts]
+    shelf.clear()
+    return drafts
 
 
 def _ends(found: Found, beside: Sequence[Found]) -> str:

@@ -1,0 +1,66 @@
+"""``trtbench explain``: why two numbers of one model differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from trtbench.cli._options import json_option, store_option
+
+
+@click.command("explain", short_help="Why two numbers of one model differ, one step at a time.")
+@click.argument("run")
+@click.option("--against", metavar="OTHER", required=True, help="The run with the other number.")
+@click.option("--measure", is_flag=True, help="Measure every step here, one change at a time.")
+@click.option(
+    "--launches",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Fresh processes for each step that is measured.",
+)
+@store_option
+@json_option
+def command(run: str, against: str, **flags: Any) -> None:
+    """Explain why RUN and OTHER differ: runs, or files of trtexec (joined by commas).
+
+    From what both state, each difference is listed with what the facts allow to say. With
+    --measure, RUN's model is measured again and one condition after another is changed to OTHER's.
+
+    \b
+    Examples:
+      trtbench explain last --against tag:trtexec
+      trtbench explain serve-run --against trtexec.log,times.json
+      trtbench explain last --against tag:graph --measure
+    """
+    from trtbench.cli._screen import Talk, show
+    from trtbench.report.documents.ladder import document_from_ladder
+    from trtbench.workflows.explain.engines import labels_of
+    from trtbench.workflows.explain.ladder import explain_measured, explain_stated, named_run
+    from trtbench.workflows.request.conduct import Conduct
+    from trtbench.workflows.request.config import load_config, open_store
+
+    config = load_config(store=flags["store"])
+    store = open_store(config)
+    a, b = named_run(run, store), named_run(against, store)
+    if flags["measure"]:
+        with Talk("explain") as talk:
+            conduct = Conduct(
+                python=config.python_for(a.record.spec.runtime),
+                command=f"trtbench explain {run} --against {against} --measure",
+                listen=talk,
+            )
+            found = explain_measured(a, b, store=store, conduct=conduct, launches=flags["launches"])
+        hint = None
+    else:
+        found = explain_stated(a, b)
+        hint = f"to measure every step: trtbench explain {run} --against {against} --measure"
+    labels = labels_of(run, against)
+    document = document_from_ladder(found.ladder, labels, measured=found.measured, hint=hint)
+    if flags["as_json"]:
+        from trtbench.domain.codec import json_from_value
+
+        click.echo(json_from_value(document.data).decode(), nl=False)
+        return
+    show(document)
