@@ -86,7 +86,7 @@ def run_from_files(names: Sequence[str]) -> Run:
         raise UsageError(
             f"the files are of {len(drafts)} runs, not of one", fix="name the files of one run"
         )
-    return run_from_draft(drafts[0], Wishes(), run_id=NOT_KEPT, created=now())
+    return run_from_draft(drafts[0], Stated(), run_id=NOT_KEPT)
 
 
 def engine_from_run(run: Run, *, onnx: Path | None = None, gpu: str | None = None) -> Engine:
