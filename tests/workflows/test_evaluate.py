@@ -29,9 +29,11 @@ from onnx import helper
 from trtbench.cli import run
 from trtbench.data import demo_file
 from trtbench.errors import InputError
+from trtbench.report.documents.evaluation import document_from_evaluation
+from trtbench.report.renderers.md import markdown
 from trtbench.store.store import Store
 from trtbench.workflows.check.evaluate import Asked, Evaluation, run_evaluation
-from trtbench.workflows.check.evaluate_files import join, markdown, write_evaluation
+from trtbench.workflows.check.evaluate_files import join, write_evaluation
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.spec import run_spec
@@ -80,8 +82,9 @@ def test_images_in_folders(tmp_path: Path, evaluate) -> None:
     assert first.parameters == 12
     assert set(first.split.parts) == {"load", "preprocess", "inference", "model", "postprocess"}
     assert [Path(each.path).name for each in found.pictures] == ["classification_worst_1.png"]
-    text = "\n".join(markdown(found))
-    assert "Prec@1 (%)" in text
+    text = markdown(document_from_evaluation(found))
+    assert "| Prec@1 |" in text
+    assert "33.33 % (13.81 to 60.94 %)" in text
     assert "| right.onnx |" in text
 
 

@@ -233,11 +233,10 @@ def _show(checked: Checked, layers: list[LayersChecked], flags: dict[str, Any]) 
         document = {"check": checked, "layers": layers}
         click.echo(json_from_value(document).decode(), nl=False)
         return
-    from trtbench.cli._check_screen import show_check, show_layers
+    from trtbench.cli._screen import show
+    from trtbench.report.documents.check import document_from_check
 
-    show_check(checked)
-    for each in layers:
-        show_layers(each)
+    show(document_from_check(checked, layers))
 
 
 def _judge(checked: Checked, rules: list[Any]) -> None:

@@ -85,49 +85,8 @@ def _show(evaluation: Evaluation, flags: dict[str, Any]) -> None:
 
         click.echo(json_from_value(evaluation).decode(), nl=False)
         return
-    from trtbench.cli._screen import result_console
-    from trtbench.workflows.check.evaluate_files import main_table, split_table, text_from_cell
+    from trtbench.cli._screen import show
+    from trtbench.report.documents.evaluation import document_from_evaluation
 
-    console = result_console()
-    console.print(f"{evaluation.task} · {evaluation.data}", style="bold", markup=False)
-    console.print(evaluation.method, style="dim", markup=False)
-    _print_scores(console, evaluation)
-    heads, rows = main_table(evaluation)
-    count = len(heads) - 2
-    sizes = [[*row[:4], *row[count:]] for row in rows]
-    _print_table(console, (*heads[:4], *heads[count:]), sizes)
-    console.print()
-    _print_table(console, *split_table(evaluation))
-    for table in evaluation.tables:
-        console.print(f"\n{table.title}", style="bold", markup=False)
-        cells = [[text_from_cell(value) for value in row] for row in table.rows[:SHOWN_ROWS]]
-        _print_table(console, table.headings, cells)
-        if len(table.rows) > SHOWN_ROWS:
-            console.print(f"{SHOWN_ROWS} of {len(table.rows)} rows; all are in eval.json")
-    for note in evaluation.all_notes:
-        console.print(f"note: {note}", markup=False)
-
-
-def _print_scores(console: Any, evaluation: Evaluation) -> None:
-    rows = []
-    for model in evaluation.models:
-        for score in model.scores:
-            span = score.interval
-            between = f"{span.low:.4g} to {span.high:.4g}" if span else "–"
-            rows.append(
-                [model.label, score.metric, f"{score.value:.4g}", between, str(score.count)]
-            )
-    if rows:
-        _print_table(console, ("model", "metric", "value", "95 %", "examples"), rows)
-        console.print()
-
-
-def _print_table(console: Any, heads: Any, rows: list[list[str]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for place, name in enumerate(heads):
-        table.add_column(name, justify="left" if place == 0 else "right")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    document = document_from_evaluation(evaluation, rows=SHOWN_ROWS)
+    show(document.with_figures(()))

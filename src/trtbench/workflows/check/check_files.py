@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ import numpy as np
 
 from trtbench.domain.codec import json_from_value
 from trtbench.errors import write_error
+from trtbench.report.documents.check import document_from_check
+from trtbench.report.renderers.md import markdown
 from trtbench.store.judged import judged_folder
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed
@@ -59,43 +61,15 @@ def write_worst(
 
 
 def write_check(checked: Checked, folder: Path) -> list[Path]:
-    """Write everything as JSON, and the tables toolkit 002 printed as Markdown."""
+    """Write everything as JSON, and what the screen shows as Markdown."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / CHECK_JSON, folder / CHECK_MD]
         paths[0].write_bytes(json_from_value(checked))
-        paths[1].write_text("\n".join(markdown(checked)) + "\n")
+        paths[1].write_text(markdown(document_from_check(checked)), encoding="utf-8")
     except OSError as problem:
         raise write_error(folder, problem) from None
     return paths
-
-
-def markdown(checked: Checked) -> list[str]:
-    """The tables of a check."""
-    lines = [f"# Check against {checked.reference.model.name}", "", f"On {checked.inputs}.", ""]
-    head = ("Candidate", "Output", "Equality %", "Max abs", "Mean abs", "RMSE", "Rel. L2",
-            "SQNR dB", "Cosine", "NaN", "Inf", "Argmax match %")  # fmt: skip
-    lines += [_row(head), _row(["---"] * len(head))]
-    for candidate in checked.candidates:
-        for check in candidate.checks:
-            match = check.classes.argmax_match if check.classes else None
-            numbers = (check.max_abs, check.mean_abs, check.rmse, check.rel_l2, check.sqnr_db)
-            lines.append(_row([
-                candidate.side.model.name, check.output, _percent(check.close),
-                *(_number(each) for each in numbers), _number(check.cosine, digits=6),
-                str(check.nan), str(check.inf), _percent(match),
-            ]))  # fmt: skip
-    first = next((check for each in checked.candidates for check in each.checks), None)
-    if first is not None:
-        lines += ["", f"Equality: share of all elements with |t - r| <= {first.atol:g} + "
-                  f"{first.rtol:g} |r|; r is the reference."]  # fmt: skip
-    lines += ["", *(f"- {each.model} could not be run: {each.reason}" for each in checked.failed)]
-    for candidate in checked.candidates:
-        for check in candidate.checks:
-            if check.classes is not None:
-                lines += ["", f"## {candidate.side.model.name}, {check.output}", ""]
-                lines += _ranks(check.classes.ranks)
-    return lines
 
 
 def join_checks(checked: Checked, store: Store) -> list[str]:
@@ -133,29 +107,3 @@ def _ordered(numbers: Mapping[str, float | int | None]) -> dict[str, float | int
     names = [*TELLING, *(name for name in numbers if name not in TELLING)]
     known = {name: numbers.get(name) for name in names if name not in ("equality", "nonfinite")}
     return {name: value for name, value in known.items() if value is not None}
-
-
-def _ranks(rows: Sequence[object]) -> list[str]:
-    from trtbench.analysis.check_classes import RankRow
-
-    head = ("Rank", "MAE", "MAE sorted", "Disagreement %", "Disagreement, clear places %")
-    lines = [_row(head), _row(["---"] * len(head))]
-    for row in rows:
-        assert isinstance(row, RankRow)
-        lines.append(_row([
-            str(row.rank), _number(row.mae), _number(row.mae_sorted), _percent(row.disagree),
-            _percent(row.disagree_clear),
-        ]))  # fmt: skip
-    return lines
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.4g}"
-
-
-def _number(value: float | None, *, digits: int = 4) -> str:
-    return "–" if value is None else f"{value:.{digits}g}"

@@ -1,4 +1,4 @@
-"""What an evaluation leaves: its numbers, toolkit 002's table, and scores beside runs."""
+"""What an evaluation leaves: its numbers, its tables, and scores beside runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.result import Scalar
 from trtbench.errors import StoreError, write_error
-from trtbench.report.numbers import text_from_number
+from trtbench.report.documents.evaluation import document_from_evaluation
+from trtbench.report.renderers.md import markdown
 from trtbench.store.directory import read_record
 from trtbench.store.judged import judged_folder
 from trtbench.store.store import Store
@@ -19,8 +19,6 @@ from trtbench.workflows.check.evaluate import Evaluated, Evaluation, refuse_othe
 from trtbench.workflows.measure.infer import write_scores
 
 EVAL_JSON, EVAL_MD = "eval.json", "eval.md"
-SHOWN_ROWS = 50
-MIB = 2**20
 
 
 def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> Evaluation:
@@ -68,107 +66,7 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         paths[0].write_bytes(json_from_value(evaluation))
-        paths[1].write_text("\n".join(markdown(evaluation)) + "\n")
+        paths[1].write_text(markdown(document_from_evaluation(evaluation)), encoding="utf-8")
     except OSError as problem:
         raise write_error(folder, problem) from None
     return paths
-
-
-def markdown(evaluation: Evaluation) -> list[str]:
-    """The tables of an evaluation."""
-    lines = [f"# {evaluation.task.capitalize()} on {Path(evaluation.data).name}", ""]
-    lines += [f"{evaluation.method[:1].upper()}{evaluation.method[1:]}.", ""]
-    heads, rows = main_table(evaluation)
-    lines += _table(heads, rows)
-    lines += ["", _latency_words(evaluation), ""]
-    heads, rows = split_table(evaluation)
-    lines += _table(heads, rows)
-    for table in evaluation.tables:
-        lines += ["", f"## {table.title}", ""]
-        cells = [[text_from_cell(value) for value in row] for row in table.rows[:SHOWN_ROWS]]
-        lines += _table(table.headings, cells)
-        if len(table.rows) > SHOWN_ROWS:
-            lines += ["", f"{SHOWN_ROWS} of {len(table.rows)} rows; all are in {EVAL_JSON}."]
-    for picture in evaluation.pictures:
-        lines += ["", f"![{picture.title}]({Path(picture.path).name})"]
-    if evaluation.all_notes:
-        lines += ["", *(f"- {note}" for note in evaluation.all_notes)]
-    return lines
-
-
-def main_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[list[str]]]:
-    """Toolkit 002's table: latency, size, accuracy, layers and parameters."""
-    metrics = list(dict.fromkeys(s.metric for model in evaluation.models for s in model.scores))
-    heads = (
-        "Model", "Latency-all (ms) avg / max", "Latency-model (ms) avg / max", "Size (MB)",
-        *(_metric_title(metric) for metric in metrics), "#layers", "#parameters",
-    )  # fmt: skip
-    rows = []
-    for model in evaluation.models:
-        everything, alone = model.split.parts["inference"], model.split.parts["model"]
-        size = model.model.size_bytes
-        rows.append([
-            model.label,
-            f"{everything.mean_s * 1e3:.3f} / {everything.max_s * 1e3:.3f}",
-            f"{alone.mean_s * 1e3:.3f} / {alone.max_s * 1e3:.3f}",
-            "–" if size is None else f"{size / MIB:.2f}",
-            *(_score_text(model, metric) for metric in metrics),
-            "–" if model.layers is None else str(model.layers),
-            "–" if model.parameters is None else str(model.parameters),
-        ])  # fmt: skip
-    return heads, rows
-
-
-def split_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[list[str]]]:
-    """Where the time of the pass went, per batch."""
-    heads = ("Model", "Load (ms)", "Preprocess (ms)", "Inference (ms)", "Postprocess (ms)",
-             "Items/s, inference", "Items/s, all")  # fmt: skip
-    rows = []
-    for model in evaluation.models:
-        parts = [model.split.parts[n] for n in ("load", "preprocess", "inference", "postprocess")]
-        rates = (model.split.items_per_s, model.split.items_per_s_all)
-        rows.append([
-            model.label,
-            *(f"{part.mean_s * 1e3:.3f}" for part in parts),
-            *("–" if rate is None else f"{rate:.1f}" for rate in rates),
-        ])  # fmt: skip
-    return heads, rows
-
-
-def _latency_words(evaluation: Evaluation) -> str:
-    first = evaluation.models[0]
-    return (
-        f"Latencies are per batch of {first.batch}, taken in the same pass as the accuracy, after "
-        f"{first.split.warmup_batches} batches of warm-up; `trtbench bench` measures it alone. "
-        "Latency-all counts from handing over the inputs to having the outputs, Latency-model the "
-        "network alone, synchronised. MB are 2^20 bytes."
-    )
-
-
-def _metric_title(metric: str) -> str:
-    return {"top1": "Prec@1 (%)", "top5": "Prec@5 (%)", "agreement": "Agreement (%)"}.get(
-        metric, metric
-    )
-
-
-def _score_text(model: Evaluated, metric: str) -> str:
-    score = model.score(metric)
-    if score is None:
-        return "–"
-    scale = 100.0 if metric in ("top1", "top5", "agreement") else 1.0
-    if score.interval is None:
-        return text_from_number(scale * score.value)
-    low, high = scale * score.interval.low, scale * score.interval.high
-    return f"{scale * score.value:.4g} ({low:.4g} – {high:.4g})"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [heads, ["---"] * len(heads), *rows]
-    return ["| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in cells]
-
-
-def text_from_cell(value: Scalar) -> str:
-    """Write a cell of a task's table."""
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,157 @@
+"""An evaluation: how right models are at their task, and how fast on the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.domain.result import Scalar
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Document,
+    Heading,
+    Picture,
+    Section,
+    Table,
+    Text,
+    table_from_rows,
+)
+from trtbench.report.headings import MODEL_HEADING
+from trtbench.report.numbers import text_from_count, text_from_number
+from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds
+
+if TYPE_CHECKING:
+    from trtbench.workflows.check.evaluate import Evaluated, Evaluation, TableValue
+
+SHOWN_ROWS = 50
+SHARES = {"top1": "Prec@1", "top5": "Prec@5", "agreement": "Agreement"}
+"""Scores that are parts of a whole, written in per cent, as people call them."""
+PARTS = {"load": "Load", "preprocess": "Preprocess", "inference": "Inference",
+         "postprocess": "Postprocess"}  # fmt: skip
+
+
+def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) -> Document:
+    """Describe scores, latencies and sizes of every model, and the tables of the task."""
+    blocks: list[Block] = [
+        Text(text=f"{evaluation.method[:1].upper()}{evaluation.method[1:]}."),
+        _main(evaluation),
+        _split(evaluation),
+        *(Text(text=f"note: {note}") for note in evaluation.all_notes),
+    ]
+    sections = [Section(id="scores", title="", blocks=tuple(blocks))]
+    sections += [_section(table, rows) for table in evaluation.tables]
+    if pictures := tuple(_pictures(evaluation)):
+        sections.append(Section(id="pictures", title="Worst cases", blocks=pictures))
+    title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"
+    return Document(title=title, created="", sections=tuple(sections))
+
+
+def _main(evaluation: Evaluation) -> Table:
+    metrics = list(dict.fromkeys(s.metric for model in evaluation.models for s in model.scores))
+    headings = (
+        MODEL_HEADING,
+        *(
+            Heading(key=metric, title=SHARES.get(metric, metric), align="right", rank=place)
+            for place, metric in enumerate(metrics)
+        ),
+        Heading(key="items", title="Examples", align="right", rank=4),
+        Heading(key="latency_all", title="Latency, all (mean / max)", align="right", rank=3),
+        Heading(key="latency_model", title="Latency, model (mean / max)", align="right", rank=5),
+        Heading(key="size_bytes", title="Size", align="right", rank=2),
+        Heading(key="layers", title="Layers", align="right", rank=7),
+        Heading(key="parameters", title="Parameters", align="right", rank=6),
+    )
+    rows = [_row(model, metrics) for model in evaluation.models]
+    first = evaluation.models[0]
+    caption = (
+        f"Latencies are per batch of {first.batch}, taken in the same pass as the accuracy, after "
+        f"{first.split.warmup_batches} batches of warm-up; trtbench bench measures it alone. "
+        "All counts from handing over the inputs to having the outputs, model the network alone, "
+        "synchronised. In brackets, 95 % intervals."
+    )
+    return table_from_rows("scores", headings=headings, rows=rows, caption=caption)
+
+
+def _row(model: Evaluated, metrics: Sequence[str]) -> Sequence[Cell | Scalar]:
+    size = model.model.size_bytes
+    return (
+        model.label,
+        *(_score(model, metric) for metric in metrics),
+        Cell(value=model.items, text=text_from_count(model.items)),
+        *(_latency(model, part) for part in ("inference", "model")),
+        Cell(value=size, text=text_from_bytes(size)),
+        Cell(value=model.layers, text=text_from_count(model.layers)),
+        Cell(value=model.parameters, text=text_from_count(model.parameters)),
+    )
+
+
+def _latency(model: Evaluated, name: str) -> Cell:
+    part = model.split.parts[name]
+    text = f"{text_from_seconds(part.mean_s)} / {text_from_seconds(part.max_s)}"
+    return Cell(value=part.mean_s, text=text)
+
+
+def _score(model: Evaluated, metric: str) -> Cell:
+    score = model.score(metric)
+    if score is None:
+        return Cell()
+    scale, unit = (100.0, " %") if metric in SHARES else (1.0, "")
+    examples = "" if score.count == model.items else f", {score.count} examples"
+    if score.interval is None:
+        return Cell(value=score.value, text=text_from_number(scale * score.value) + unit + examples)
+    low, high = scale * score.interval.low, scale * score.interval.high
+    text = f"{scale * score.value:.4g}{unit} ({low:.4g} to {high:.4g}{unit}){examples}"
+    return Cell(value=score.value, text=text)
+
+
+def _split(evaluation: Evaluation) -> Table:
+    """List where the time of the pass went, per batch."""
+    headings = (
+        MODEL_HEADING,
+        *(
+            Heading(key=f"{key}_s", title=title, align="right", rank=place + 2)
+            for place, (key, title) in enumerate(PARTS.items())
+        ),
+        Heading(key="items_per_s", title="Items/s, inference", align="right"),
+        Heading(key="items_per_s_all", title="Items/s, all", align="right", rank=1),
+    )
+    rows: list[list[Cell | Scalar]] = []
+    for model in evaluation.models:
+        times = [model.split.parts[name].mean_s for name in PARTS]
+        rates = (model.split.items_per_s, model.split.items_per_s_all)
+        rows.append([
+            model.label,
+            *(Cell(value=each, text=text_from_seconds(each)) for each in times),
+            *(Cell(value=each, text=text_from_rate(each)) for each in rates),
+        ])  # fmt: skip
+    return table_from_rows("split", headings=headings, rows=rows)
+
+
+def _section(table: TableValue, most: int) -> Section:
+    headings = tuple(
+        Heading(
+            key=title,
+            title=title,
+            align="left" if any(isinstance(row[place], str) for row in table.rows) else "right",
+            rank=max(0, place - 2),
+            fit="shorten" if place == 0 else "whole",
+        )
+        for place, title in enumerate(table.headings)
+    )
+    rows = [[_cell(value) for value in row] for row in table.rows[:most]]
+    count = len(table.rows)
+    more = f"{most} of {count} rows; all are in eval.json." if count > most else None
+    made = table_from_rows(table.id, headings=headings, rows=rows, caption=more)
+    return Section(id=table.id, title=table.title, blocks=(made,))
+
+
+def _cell(value: Scalar) -> Cell:
+    return Cell(value=value, text=f"{value:.4g}" if isinstance(value, float) else None)
+
+
+def _pictures(evaluation: Evaluation) -> Iterator[Picture]:
+    for picture in evaluation.pictures:
+        path = Path(picture.path)
+        yield Picture(id=path.stem, title=picture.title, path=picture.path)
