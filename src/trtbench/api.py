@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtbench.analysis.check import ATOL, RTOL
-from trtbench.analysis.gate import rule_from_text, slowdown_rule
 from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.result import Comparison, FailedRun, Run
 from trtbench.store.index import Entry
 from trtbench.store.store import Store
-from trtbench.units import fraction_from_text
 from trtbench.workflows.check.check import run_check
 from trtbench.workflows.check.check_files import join_checks, write_check
-from trtbench.workflows.check.evaluate import Asked as ToEvaluate
 from trtbench.workflows.check.evaluate import Evaluation, run_evaluation
 from trtbench.workflows.check.evaluate_files import join, write_evaluation
-from trtbench.workflows.check.values import Asked as ToCheck
-from trtbench.workflows.check.values import Checked, Inputs
+from trtbench.workflows.check.values import Checked
 from trtbench.workflows.compare.compare import compare as compare_sides
 from trtbench.workflows.compare.gate import Gate
 from trtbench.workflows.compare.gate import gate as hold_to_rules
-from trtbench.workflows.compare.sides import Asked
 from trtbench.workflows.importing.run import ImportResult
 from trtbench.workflows.importing.run import import_artefacts as import_files
 from trtbench.workflows.look.doctor import Diagnosis, diagnose
 from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.comparing import CompareRequest, GateRequest
+from trtbench.workflows.request.conduct import Conduct, conduct_from_request
 from trtbench.workflows.request.config import Config, load_config, open_store
-from trtbench.workflows.request.spec import Duration, run_spec, seconds
+from trtbench.workflows.request.judging import CheckRequest, EvalRequest
+from trtbench.workflows.request.measuring import BenchRequest
+from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import FORMATS, load_runs, write_report
 from trtbench.workflows.stored.runs import list_runs
 from trtbench.workflows.sweep.journal import SWEEP
@@ -42,180 +39,60 @@ from trtbench.workflows.sweep.run import carry_out, start_sweep
 Model = str | Path
 
 
-def bench(
-    model: Model,
-    *,
-    runtime: str | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    batch: int | None = None,
-    warmup: Duration | None = None,
-    duration: Duration | None = None,
-    iterations: int | None = None,
-    launches: int | None = None,
-    inputs: Model | None = None,
-    seed: int = 0,
-    threads: int | None = None,
-    options: Mapping[str, str] | None = None,
-    python: Model | None = None,
-    output: Model | None = None,
-    tags: Iterable[str] = (),
-    timeout: Duration | None = None,
-    store: Model | None = None,
-    **rest: Any,
-) -> Run:
+def bench(model: Model, *, store: Model | None = None, **asked: Any) -> Run:
     """Measure a model in fresh processes and keep the run.
 
-    Durations are seconds or text with a unit (``"500ms"``). ``rest`` takes the further fields of
-    ``RunSpec``. Raises ``TrtbenchError``; a launch that breaks leaves a ``FailedRun`` in the store.
+    ``asked`` are the fields of ``BenchRequest``, the flags of ``trtbench bench``. Durations are
+    seconds or text with a unit (``"500ms"``). Raises ``TrtbenchError``; a launch that breaks
+    leaves a ``FailedRun`` in the store.
 
     >>> run = trtbench.bench("model.onnx", batch=8, launches=5)
     >>> run.times.host                  # seconds, one row per iteration
     >>> print(run)
     """
     opened, config = _open(store)
-    spec = run_spec(
-        model,
-        config=config,
-        runtime=runtime,
-        shapes=shapes,
-        batch=batch,
-        warmup=warmup,
-        duration=duration,
-        iterations=iterations,
-        launches=launches,
-        inputs=inputs,
-        seed=seed,
-        threads=threads,
-        options=options,
-        **rest,
-    )
-    conduct = Conduct(
-        python=str(python) if python else config.python_for(spec.runtime),
-        timeout_s=seconds(timeout) if timeout is not None else None,
-        tags=tuple(tags),
-        output=Path(output) if output else None,
-    )
+    request = BenchRequest(model=model, store=store, **asked)
+    spec = run_spec(request, config)
+    conduct = conduct_from_request(request, config, runtime=spec.runtime)
     return run_bench(spec, store=opened, conduct=conduct)
 
 
 def compare(
-    baseline: Model,
-    candidate: Model,
-    *,
-    launches: int | None = None,
-    margin: float = 0.02,
-    runtimes: Sequence[str | None] = (None,),
-    pythons: Sequence[str | None] = (None,),
-    accept: Iterable[str] = (),
-    store: Model | None = None,
-    **flags: Any,
+    baseline: Model, *candidates: Model, store: Model | None = None, **asked: Any
 ) -> Comparison:
     """Compare two models, engines or stored runs; files are measured in turn with each other."""
     opened, config = _open(store)
-    asked = Asked(
-        launches=launches,
-        most_launches=max(launches or 0, 40),
-        margin=margin,
-        accept=tuple(accept),
-        flags=flags,
-        runtimes=runtimes,
-        pythons=pythons,
-    )
-    found = compare_sides(str(baseline), [str(candidate)], store=opened, config=config, asked=asked)
-    return found[0].comparison
+    request = CompareRequest(baseline=baseline, candidates=candidates, store=store, **asked)
+    return compare_sides(request, store=opened, config=config)[0].comparison
 
 
-def gate(
-    candidate: Model,
-    *,
-    against: Model | None = None,
-    max_slowdown: float | str | None = None,
-    metrics: Iterable[str] = (),
-    store: Model | None = None,
-    **flags: Any,
-) -> Gate:
+def gate(candidate: Model, *, store: Model | None = None, **asked: Any) -> Gate:
     """Hold a candidate to rules such as ``p99<5ms``; ``.open`` tells whether all are met."""
     opened, config = _open(store)
-    rules = [rule_from_text(text) for text in metrics]
-    if max_slowdown is not None:
-        limit = fraction_from_text(max_slowdown) if isinstance(max_slowdown, str) else max_slowdown
-        rules.append(slowdown_rule(limit))
-    return hold_to_rules(
-        str(candidate),
-        rules,
-        store=opened,
-        config=config,
-        against=str(against) if against is not None else None,
-        asked=Asked(flags=flags),
-    )
+    request = GateRequest(candidate=candidate, store=store, **asked)
+    return hold_to_rules(request, store=opened, config=config)
 
 
 def check(
-    reference: Model,
-    *candidates: Model,
-    random: int = 1000,
-    seed: int = 0,
-    inputs: Model | None = None,
-    images: Model | None = None,
-    task: str = "classification",
-    settings: Mapping[str, Any] | None = None,
-    limit: int | None = None,
-    rtol: float = RTOL,
-    atol: float = ATOL,
-    classes: bool | None = None,
-    runtimes: Sequence[str | None] = (None,),
-    pythons: Sequence[str | None] = (None,),
-    output: Model = "artifacts/check",
-    store: Model | None = None,
-    **flags: Any,
+    reference: Model, *candidates: Model, store: Model | None = None, **asked: Any
 ) -> Checked:
     """Run every side on the same inputs and compare each candidate with the reference.
 
     Inputs are random, rows of a file, or ``images`` with the preprocessing of a task and its
-    ``settings``. ``flags`` are those of ``RunSpec``, such as ``batch``.
+    ``settings``.
 
     >>> checked = trtbench.check("model.onnx", "model.int8.onnx", random=500)
     >>> checked.candidates[0].checks[0].sqnr_db
     """
     opened, config = _open(store)
-    prepared = {**(settings or {}), "data": str(images), "unlabelled": True} if images else {}
-    asked = ToCheck(
-        inputs=Inputs(
-            random=random,
-            seed=seed,
-            source=str(inputs) if inputs else None,
-            task=task if images else None,
-            settings=prepared,
-            limit=limit,
-        ),
-        rtol=rtol,
-        atol=atol,
-        classes=classes,
-        flags=flags,
-        runtimes=runtimes,
-        pythons=pythons,
-    )
-    names = [str(candidate) for candidate in candidates]
-    checked = run_check(
-        str(reference), names, store=opened, config=config, output=Path(output), asked=asked
-    )
-    write_check(checked, Path(output))
+    request = CheckRequest(reference=reference, candidates=candidates, store=store, **asked)
+    checked = run_check(request, store=opened, config=config)
+    write_check(checked, Path(request.output))
     join_checks(checked, opened)
     return checked
 
 
-def evaluate(
-    *models: Model,
-    task: str,
-    data: Model,
-    settings: Mapping[str, Any] | None = None,
-    limit: int | None = None,
-    runtimes: Sequence[str | None] = (None,),
-    pythons: Sequence[str | None] = (None,),
-    output: Model = "artifacts/eval",
-    store: Model | None = None,
-    **flags: Any,
-) -> Evaluation:
+def evaluate(*models: Model, store: Model | None = None, **asked: Any) -> Evaluation:
     """Evaluate models on data with known answers; runs of the same bytes carry the scores.
 
     ``settings`` are the flags of the task, with underscores: ``{"gt": "truth", "align": "none"}``.
@@ -224,18 +101,10 @@ def evaluate(
     >>> found.models[0].score("top1").value
     """
     opened, config = _open(store)
-    asked = ToEvaluate(
-        task=task,
-        settings={**(settings or {}), "data": str(data)},
-        limit=limit,
-        flags=flags,
-        runtimes=runtimes,
-        pythons=pythons,
-    )
-    names = [str(model) for model in models]
-    found = run_evaluation(names, store=opened, config=config, asked=asked, output=Path(output))
-    found = join(found, opened)
-    write_evaluation(found, Path(output))
+    request = EvalRequest(models=models, store=store, **asked)
+    found = run_evaluation(request, store=opened, config=config)
+    found = join(found, opened, runs=request.join)
+    write_evaluation(found, Path(request.output))
     return found
 
 

@@ -27,7 +27,7 @@ from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.progress import Event
 
 if TYPE_CHECKING:
-    from trtbench.workflows.compare.sides import Mode
+    from trtbench.domain.words import Mode
 
 RUN, ERROR = "run", "error.json"
 EXIT_TOLD = 3
@@ -85,20 +85,23 @@ def _compare(
 ) -> None:
     """Measure two sides in turn; the second folder is moved last."""
     from trtbench.workflows.compare.compare import play_sides
-    from trtbench.workflows.compare.sides import Asked, Sides
+    from trtbench.workflows.compare.sides import Sides
+    from trtbench.workflows.request.comparing import CompareRequest
 
     sides = Sides(
         baseline=request.spec, candidate=partner.spec, pythons=(request.python, partner.python)
     )
-    asked = Asked(
+    turns = CompareRequest(
+        baseline=request.spec.model.path,
+        candidates=[partner.spec.model.path],
         launches=partner.launches,
-        most_launches=partner.most_launches,
+        max_launches=partner.most_launches,
         pairs=partner.pairs,
         mode=cast("Mode", partner.mode),
         margin=partner.margin,
-        flags={"seed": partner.seed},
+        seed=partner.seed,
     )
-    found = play_sides(sides, store=store, asked=asked, conduct=replace(conduct, python=None))
+    found = play_sides(sides, store=store, request=turns, conduct=replace(conduct, python=None))
     target.mkdir()
     for side, run in enumerate((found.baseline, found.candidate)):
         assert run.path is not None

@@ -40,7 +40,7 @@ from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import UsageError
 from trtbench.report.documents.comparison import reasons, verdict_cells
-from trtbench.workflows.compare.sides import Asked
+from trtbench.workflows.request.comparing import TurnFields
 
 TEN = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.50]
 
@@ -229,10 +229,10 @@ BIG = (TensorSpec(name="x", dtype="float32", shape=(1, 3, 16, 16)),)
 
 def test_a_difference_that_does_not_exist_cannot_be_accepted() -> None:
     with pytest.raises(UsageError, match="--accept protocl names no difference") as caught:
-        Asked(accept=("tf32", "protocl"))
+        TurnFields(accept=("tf32", "protocl"))
     assert caught.value.fix == "--accept protocol"
     with pytest.raises(UsageError, match="bogus"):
-        Asked(accept=("bogus",))
+        TurnFields(accept=("bogus",))
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from trtbench.executors._parcel import (
 from trtbench.workflows.measure.remote import request_from_spec
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 
 SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----"
@@ -55,7 +56,7 @@ def evil(home: Path, location: str) -> Path:
 
 def parcel_of(model: Path) -> Parcel:
     """What an executor would send for a run of a model."""
-    spec = run_spec(model, config=Config(store=""), runtime="onnxruntime")
+    spec = run_spec(BenchRequest(model=model, runtime="onnxruntime"), Config(store=""))
     return parcel_from_request(request_from_spec(spec, "r1", Conduct()))
 
 

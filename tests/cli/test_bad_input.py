@@ -16,7 +16,7 @@ import pytest
 
 import models
 from trtbench.cli import run
-from trtbench.cli._options import PROTOCOLS
+from trtbench.cli.bench import command as bench_command
 from trtbench.domain.spec import Protocol
 
 
@@ -134,7 +134,8 @@ def test_a_terminal_that_has_only_ascii(say):
 
 
 def test_every_protocol_can_be_asked_for():
-    assert get_args(Protocol) == PROTOCOLS
+    flag = next(each for each in bench_command.params if each.name == "protocol")
+    assert get_args(Protocol) == tuple(flag.type.choices)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.measure.remote import needs_of
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 
 
@@ -25,7 +26,7 @@ def quick_spec(folder: Path, **flags: object) -> RunSpec:
     if not model.is_file():
         models.tiny_model(model)
     quick = {"batch": 1, "duration": "50ms", "warmup": "10ms", "until_steady": False, "threads": 1}
-    return run_spec(model, config=Config(store=""), **{**quick, **flags})
+    return run_spec(BenchRequest(model=model, **{**quick, **flags}), Config(store=""))
 
 
 def measure_all(

@@ -12,7 +12,6 @@ import pytest
 import runs
 
 from trtbench.cli import run as trtbench
-from trtbench.cli._executor import needs_from_flags
 from trtbench.domain.result import Gpu
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.executors import Needs, Settings, _devices
@@ -22,10 +21,11 @@ from trtbench.host import gpu_names
 from trtbench.host.locks import hold
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import compare
-from trtbench.workflows.compare.sides import Asked
 from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.comparing import CompareRequest
+from trtbench.workflows.request.conduct import Conduct, needs_from_request
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.groups import ExecutorFields
 from waiting import wait_for
 
 GPUS = (
@@ -170,11 +170,11 @@ def test_an_archive_that_points_elsewhere_is_refused(tmp_path):
 
 def test_flags(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    needs = needs_from_flags(("gpu=H100", "memory=16GiB", "camera=2"))
+    needs = needs_from_request(ExecutorFields(needs=("gpu=H100", "memory=16GiB", "camera=2")))
     assert needs == Needs(gpu_type="H100", memory_bytes=16 << 30, resources={"camera": 2.0})
     for bad in ("gpu", "camera=many", "=1"):
         with pytest.raises(UsageError):
-            needs_from_flags((bad,))
+            needs_from_request(ExecutorFields(needs=(bad,)))
     model = str(runs.quick_spec(tmp_path).model.path)
     assert trtbench(["bench", model, "--batch", "1", "--executor", "rya"]) == 2
     assert "did you mean ray" in capsys.readouterr().err
@@ -190,11 +190,12 @@ def test_two_sides_are_compared_on_one_machine_and_both_are_kept(tmp_path):
     other = tmp_path / "other" / "tiny.onnx"
     other.parent.mkdir()
     shutil.copyfile(model, other)
-    asked = Asked(launches=3, most_launches=3, pairs=20, flags={"batch": 1, "threads": 1})
+    asked = CompareRequest(
+        baseline=model, candidates=[other], launches=3, max_launches=3, pairs=20, batch=1,
+        threads=1,
+    )  # fmt: skip
     conduct = Conduct(executor=open_executor(Settings()), tags=("far",))
-    (found,) = compare(
-        model, [str(other)], store=store, config=config, asked=asked, conduct=conduct
-    )
+    (found,) = compare(asked, store=store, config=config, conduct=conduct)
     assert found.comparison.design in ("duet", "launches")
     assert found.comparison.verdicts[0].launches == 3
     assert {entry.id for entry in store.index.find(tag="far")} == {

@@ -25,6 +25,7 @@ from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 
 STANDIN_GPU = Path(__file__).resolve().parents[1] / "standin_gpu"
@@ -44,7 +45,7 @@ def on_standin_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bench(path: Path, store: Store, **flags: Any) -> Run:
     python = flags.pop("python", None)
-    spec = run_spec(path, config=Config(store=str(store.root)), **{**SHORT, **flags})
+    spec = run_spec(BenchRequest(model=path, **{**SHORT, **flags}), Config(store=str(store.root)))
     return run_bench(spec, store=store, conduct=Conduct(python=python))
 
 

@@ -13,6 +13,7 @@ from trtbench.workflows.measure import bench
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.measure.launches import cached_from_run
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 
 
@@ -21,13 +22,15 @@ def asked(tmp_path, monkeypatch):
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     spec = run_spec(
-        models.tiny_model(tmp_path / "tiny.onnx"),
-        config=Config(store=str(tmp_path)),
-        batch=1,
-        warmup="1ms",
-        until_steady=False,
-        duration="10ms",
-        threads=1,
+        BenchRequest(
+            model=models.tiny_model(tmp_path / "tiny.onnx"),
+            batch=1,
+            warmup="1ms",
+            until_steady=False,
+            duration="10ms",
+            threads=1,
+        ),
+        Config(store=str(tmp_path)),
     )
     return spec, Store(tmp_path / "store")
 

@@ -16,6 +16,7 @@ from trtbench.trtexec.layers import graph_from_json
 from trtbench.workflows.make.build import build_spec, profiles_from_shapes, run_build
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import load_config
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.progress import Event
 
 VERSIONS = ("8.6.1", "10.9.0", "11.1.0")
@@ -72,7 +73,7 @@ def test_an_engine_that_was_built_can_be_measured(trtexec: Any) -> None:
     from trtbench.workflows.request.spec import run_spec
 
     artefact = build(trtexec)
-    spec = run_spec(artefact.path, config=load_config(), warmup=0.05, duration=0.05)
+    spec = run_spec(BenchRequest(model=artefact.path, warmup=0.05, duration=0.05), load_config())
     run = run_bench(spec, store=Store(trtexec.folder / "runs"))
     assert run.record.spec.model.sha256 == artefact.sha256
     assert run.record.spec.protocol == "pipeline"

@@ -21,10 +21,12 @@ from trtbench.tasks._feed import open_feed
 from trtbench.workflows.check.check import run_check
 from trtbench.workflows.check.check_files import join_checks
 from trtbench.workflows.check.layers import run_layers
-from trtbench.workflows.check.values import Asked, Checked, Inputs
+from trtbench.workflows.check.values import Checked
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.judging import CheckRequest
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import load_runs
 
@@ -41,12 +43,9 @@ def changed(source: Path, target: Path, *, name: str, by: float) -> Path:
 
 
 def check(tmp_path: Path, store: Store, config: Config, *models: Path, **asked: object) -> Checked:
-    flags = {"batch": 7, "threads": 1}
-    given = Asked(**{"inputs": Inputs(random=40), "flags": flags, **asked})  # type: ignore[arg-type]
-    names = [str(path) for path in models]
-    return run_check(
-        names[0], names[1:], store=store, config=config, output=tmp_path / "out", asked=given
-    )
+    given = {"batch": 7, "threads": 1, "random": 40, "output": tmp_path / "out", **asked}
+    request = CheckRequest(reference=models[0], candidates=models[1:], **given)  # type: ignore[arg-type]
+    return run_check(request, store=store, config=config)
 
 
 def test_known_differences_are_found_and_the_last_short_batch_counts(
@@ -77,11 +76,8 @@ def test_a_fixed_batch_and_a_dynamic_one_see_the_same_items(
     tmp_path: Path, store: Store, config: Config
 ) -> None:
     dynamic, fixed = conv_model(tmp_path / "a.onnx"), conv_model(tmp_path / "b.onnx", batch=4)
-    inputs = Inputs(random=11, distribution="normal", seed=3)
-    sides = Asked(inputs=inputs, flags={"threads": 1})
-    found = run_check(
-        str(dynamic), [str(fixed)], store=store, config=config, output=tmp_path / "o", asked=sides
-    )
+    drawn = {"random": 11, "distribution": "normal", "seed": 3, "batch": None}
+    found = check(tmp_path, store, config, dynamic, fixed, **drawn)
     [logits] = found.candidates[0].checks
     assert logits.items == 11
     assert logits.max_abs == pytest.approx(0.0, abs=1e-5)
@@ -93,7 +89,7 @@ def test_arrays_are_cut_and_fed_in_the_type_of_the_input(
     model = conv_model(tmp_path / "a.onnx")
     data = tmp_path / "data.npz"
     np.savez(data, image=np.random.default_rng(0).random((9, 3, 16, 16)))
-    found = check(tmp_path, store, config, model, model, inputs=Inputs(source=str(data)))
+    found = check(tmp_path, store, config, model, model, inputs=data)
     assert found.items == 9
     assert found.inputs == f"9 items of {data}"
 
@@ -101,7 +97,7 @@ def test_arrays_are_cut_and_fed_in_the_type_of_the_input(
 def test_several_inputs_of_several_types(tmp_path: Path, store: Store, config: Config) -> None:
     model = multi_input_model(tmp_path / "text.onnx", vocabulary=1000)
     shapes = {"input_ids": (1, 6), "attention_mask": (1, 6)}
-    found = check(tmp_path, store, config, model, model, flags={"batch": 3, "shapes": shapes})
+    found = check(tmp_path, store, config, model, model, batch=3, shapes=shapes)
     assert found.candidates[0].checks[0].identical
 
 
@@ -159,7 +155,7 @@ def test_outputs_whose_shape_depends_on_the_data_are_compared(
     values[7, 4] = 0.503
     values[(values > 0.5) & (values < 0.506) & (values != np.float32(0.503))] = 0.6
     np.savez(tmp_path / "x.npz", x=values)
-    asked = {"inputs": Inputs(source=str(tmp_path / "x.npz")), "flags": {"batch": 1}}
+    asked = {"inputs": tmp_path / "x.npz", "batch": 1}
     same = check(tmp_path, store, config, first, first, **asked).candidates[0].checks
     assert [each.output for each in same] == ["places", "y"]
     assert all(each.identical for each in same)
@@ -183,7 +179,7 @@ def test_an_output_without_rows_is_left_out_of_batches_and_named(
     tmp_path: Path, store: Store, config: Config
 ) -> None:
     model = threshold_model(tmp_path / "a.onnx", above=0.5)
-    found = check(tmp_path, store, config, model, model, flags={"batch": 4})
+    found = check(tmp_path, store, config, model, model, batch=4)
     assert [each.output for each in found.candidates[0].checks] == ["y"]
     assert any("places" in note and "--batch 1" in note for note in found.candidates[0].notes)
 
@@ -197,7 +193,7 @@ def test_an_output_of_text_is_left_out_and_named(
     told = onnx.helper.make_tensor_value_info("words", onnx.TensorProto.STRING, ["batch", 30])
     graph.graph.output.append(told)
     onnx.save(graph, tmp_path / "b.onnx")
-    found = check(tmp_path, store, config, *[tmp_path / "b.onnx"] * 2, flags={"batch": 1})
+    found = check(tmp_path, store, config, *[tmp_path / "b.onnx"] * 2, batch=1)
     [candidate] = found.candidates
     assert [each.output for each in candidate.checks] == ["places", "y"]
     assert "the output words was left out: it holds text" in candidate.notes
@@ -208,10 +204,8 @@ def test_layers_point_at_the_node_that_was_changed(
 ) -> None:
     model = conv_model(tmp_path / "a.onnx", layers=4)
     other = changed(model, tmp_path / "b.onnx", name="conv2.weight", by=1.25)
-    found = run_layers(
-        str(model), str(other), store=store, config=config, output=tmp_path / "out",
-        asked=Asked(inputs=Inputs(random=6)), conduct=Conduct(),
-    )  # fmt: skip
+    request = CheckRequest(reference=model, candidates=[other], random=6, output=tmp_path / "out")
+    found = run_layers(request, 0, store=store, config=config, conduct=Conduct())
     drift = {each.diff.name: each for each in found.outcome.drifts}
     assert drift["relu1"].diff.rel_l2 == 0.0
     assert drift["conv2"].diff.rel_l2 == pytest.approx(0.25, rel=1e-4)
@@ -230,7 +224,9 @@ def test_checks_are_joined_to_runs_of_the_same_bytes(
     other = changed(model, tmp_path / "b.onnx", name="head.weight", by=1.5)
     runs = [
         run_bench(
-            run_spec(path, config=config, batch=1, threads=1, duration=0.05, warmup=0.01),
+            run_spec(
+                BenchRequest(model=path, batch=1, threads=1, duration=0.05, warmup=0.01), config
+            ),
             store=store,
         )
         for path in (model, other)
@@ -268,7 +264,7 @@ def test_the_command_fails_with_status_3_and_leaves_its_files(
         (["--fail-if", "max_asb>1"], "max_abs>1"),
         (["--distribution", "recorded"], "no side has a recorded range"),
         (["--range", "3:1"], "is empty"),
-        (["--rtol", "-1"], "-1.0 is not in the range"),
+        (["--rtol", "-1"], "--rtol must be at least 0, not -1"),
         (["--inputs", "nowhere.npz"], "there are no inputs"),
         (["-r", "onnxruntime", "-r", "onnxruntime", "-r", "onnxruntime"], "3 times for 2 sides"),
         (["-r", "trtexec"], "gives no outputs"),
@@ -331,9 +327,9 @@ def test_layers_see_inputs_in_the_range_another_side_records(
     monkeypatch.setattr(
         "trtbench.build.onnx_ranges.input_ranges", lambda path: known.get(str(path), {})
     )
-    found = run_layers(
-        str(model), str(model), store=store, config=config, output=tmp_path / "out",
-        asked=Asked(inputs=Inputs(random=2, distribution="recorded")), conduct=Conduct(),
-        sides=(str(model), str(model), str(other)),
+    request = CheckRequest(
+        reference=model, candidates=[model, other], random=2, distribution="recorded",
+        output=tmp_path / "out",
     )  # fmt: skip
+    found = run_layers(request, 0, store=store, config=config, conduct=Conduct())
     assert found.outcome.items == 2

@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from models import conv_model, tiny_model
-from trtbench.analysis.gate import rule_from_text
 from trtbench.cli import trtbench as cli
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, UsageError
@@ -22,9 +21,11 @@ from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import compare, comparison_from_runs, csv_name
 from trtbench.workflows.compare.duet import Duet, paired
 from trtbench.workflows.compare.gate import gate
-from trtbench.workflows.compare.sides import Asked, Sides
+from trtbench.workflows.compare.sides import Sides
+from trtbench.workflows.request.comparing import CompareRequest, GateRequest
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import load_runs, write_report
 
@@ -39,9 +40,9 @@ def models(tmp_path: Path) -> tuple[str, str]:
     return str(small), str(deep)
 
 
-def asked(**changes: object) -> Asked:
-    settings = {"launches": 4, "most_launches": 4, "pairs": 30, "flags": QUICK, **changes}
-    return Asked(**settings)  # type: ignore[arg-type]
+def asked(baseline: str, *candidates: str, **changes: object) -> CompareRequest:
+    settings = {"launches": 4, "max_launches": 4, "pairs": 30, **QUICK, **changes}
+    return CompareRequest(baseline=baseline, candidates=candidates, **settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -51,12 +52,12 @@ def test_a_protocol_with_a_loop_of_its_own_does_not_take_turns(
     changes: dict[str, str], models: tuple[str, str], store: Store, config: Config
 ) -> None:
     flags = {**QUICK, "duration": 0.05, "warmup": 0.01, "until_steady": False, **changes}
-    wish = asked(flags=flags, launches=2, most_launches=2)
-    found = compare(models[0], [models[0]], store=store, config=config, asked=wish)[0]
+    wish = asked(models[0], models[0], launches=2, max_launches=2, **flags)
+    found = compare(wish, store=store, config=config)[0]
     assert found.mode == "launches"
+    wish = asked(models[0], models[0], mode="one-process", **flags)
     with pytest.raises(UsageError, match="can take turns"):
-        compare(models[0], [models[0]], store=store, config=config,
-                asked=asked(flags=flags, mode="one-process"))  # fmt: skip
+        compare(wish, store=store, config=config)
 
 
 @pytest.mark.parametrize("mode", ["one-process", "lock-step", "launches"])
@@ -64,8 +65,8 @@ def test_a_slower_model_is_called_slower_in_every_design(
     mode: str, models: tuple[str, str], store: Store, config: Config
 ) -> None:
     flags = {**QUICK, "duration": 0.1, "warmup": 0.05, "until_steady": False}
-    wish = asked(mode=mode, flags=flags, launches=5, most_launches=10)
-    found = compare(models[0], [models[1]], store=store, config=config, asked=wish)[0]
+    wish = asked(models[0], models[1], mode=mode, launches=5, max_launches=10, **flags)
+    found = compare(wish, store=store, config=config)[0]
     assert found.mode == mode
     head = found.comparison.verdicts[0]
     assert (head.metric, head.kind) == ("host", "slower")
@@ -77,7 +78,7 @@ def test_a_slower_model_is_called_slower_in_every_design(
 def test_both_sides_are_kept_as_runs_whose_rows_pair(
     models: tuple[str, str], store: Store, config: Config
 ) -> None:
-    found = compare(models[0], [models[1]], store=store, config=config, asked=asked())[0]
+    found = compare(asked(models[0], models[1]), store=store, config=config)[0]
     first, second = store.load(found.baseline.id), store.load(found.candidate.id)
     assert isinstance(first, Run)
     assert isinstance(second, Run)
@@ -96,7 +97,7 @@ def test_the_order_within_pairs_is_random_and_repeatable(
 ) -> None:
     orders = []
     for _ in range(2):
-        found = compare(models[0], [models[0]], store=store, config=config, asked=asked())[0]
+        found = compare(asked(models[0], models[0]), store=store, config=config)[0]
         orders.append(found.baseline.times.stamps["second"])
     assert np.array_equal(orders[0], orders[1])
     assert 0.2 < orders[0].mean() < 0.8
@@ -105,8 +106,8 @@ def test_the_order_within_pairs_is_random_and_repeatable(
 def test_more_launches_are_added_while_unclear(
     models: tuple[str, str], store: Store, config: Config
 ) -> None:
-    wish = asked(launches=2, most_launches=8, pairs=10)
-    found = compare(models[0], [models[0]], store=store, config=config, asked=wish)[0]
+    wish = asked(models[0], models[0], launches=2, max_launches=8, pairs=10)
+    found = compare(wish, store=store, config=config)[0]
     head = found.comparison.verdicts[0]
     assert head.launches in (2, 4, 8)
     assert head.kind in ("same", "unclear", "faster", "slower")
@@ -119,7 +120,7 @@ def test_different_inputs_are_incomparable_and_say_why(
 ) -> None:
     one = str(conv_model(tmp_path / "one.onnx", channels=4, size=16, layers=2))
     two = str(conv_model(tmp_path / "two.onnx", channels=4, size=24, layers=2))
-    found = compare(one, [two], store=store, config=config, asked=asked(launches=2))[0]
+    found = compare(asked(one, two, launches=2), store=store, config=config)[0]
     head = found.comparison.verdicts[0]
     assert head.kind == "incomparable"
     assert "input shapes" in head.reason
@@ -131,7 +132,7 @@ def test_a_side_that_breaks_is_named_and_recorded(
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(Path(models[0]).read_bytes()[:100])
     with pytest.raises(InputError) as caught:
-        compare(models[0], [str(broken)], store=store, config=config, asked=asked(mode="lock-step"))
+        compare(asked(models[0], str(broken), mode="lock-step"), store=store, config=config)
     assert "broken.onnx" in str(caught.value)
 
 
@@ -139,8 +140,9 @@ def test_a_side_that_breaks_is_named_and_recorded(
 def test_idle_threads_leave_the_processor_to_the_other_side(
     mode: str, models: tuple[str, str], store: Store, config: Config
 ) -> None:
-    wish = asked(mode=mode, launches=2, most_launches=2, flags={"batch": 1, "threads": 2})
-    found = compare(models[0], [models[1]], store=store, config=config, asked=wish)[0]
+    sides = {"batch": 1, "threads": 2}
+    wish = asked(models[0], models[1], mode=mode, launches=2, max_launches=2, **sides)
+    found = compare(wish, store=store, config=config)[0]
     shares = hasattr(onnxruntime, "set_global_thread_pool_sizes")
     way = "shared" if mode == "one-process" and shares else "run"
     for run in (found.baseline, found.candidate):
@@ -155,7 +157,7 @@ def test_idle_threads_leave_the_processor_to_the_other_side(
 def test_times_in_turn_are_held_against_times_alone_in_the_store_too(
     models: tuple[str, str], store: Store, config: Config
 ) -> None:
-    found = compare(models[0], [models[1]], store=store, config=config, asked=asked())[0]
+    found = compare(asked(models[0], models[1]), store=store, config=config)[0]
     assert found.comparison.verdicts[0].kind == "slower"
     first, second = (store.load(run.id) for run in (found.baseline, found.candidate))
     assert isinstance(first, Run)
@@ -177,7 +179,7 @@ def test_slow_models_are_looked_at_after_five_launches(
     import trtbench.workflows.compare.duet as module
 
     monkeypatch.setattr(module, "LAUNCHES_S", 0.0)
-    spec = run_spec(models[0], config=config, **QUICK)
+    spec = run_spec(BenchRequest(model=models[0], **QUICK), config)
     duet = Duet(Sides(baseline=spec, candidate=spec), store=store, conduct=Conduct(), pairs=10)
     duet.play(None)
     assert duet.launches == 5
@@ -191,10 +193,10 @@ def test_stored_runs_are_compared_as_measured_apart(
     from trtbench.workflows.measure.bench import run_bench
 
     runs = [
-        run_bench(run_spec(name, config=config, duration=0.2, **QUICK), store=store)
+        run_bench(run_spec(BenchRequest(model=name, duration=0.2, **QUICK), config), store=store)
         for name in models
     ]
-    found = compare(runs[0].id, [runs[1].id], store=store, config=config)[0]
+    found = compare(asked(runs[0].id, runs[1].id), store=store, config=config)[0]
     assert found.comparison.design == "apart"
     assert found.mode == "stored runs"
 
@@ -202,7 +204,7 @@ def test_stored_runs_are_compared_as_measured_apart(
 def test_many_candidates_are_corrected_for(
     models: tuple[str, str], store: Store, config: Config
 ) -> None:
-    found = compare(models[0], [models[0], models[1]], store=store, config=config, asked=asked())
+    found = compare(asked(models[0], models[0], models[1]), store=store, config=config)
     assert len(found) == 2
     assert found[1].comparison.verdicts[0].kind == "slower"
 
@@ -210,9 +212,9 @@ def test_many_candidates_are_corrected_for(
 def test_the_number_of_runtimes_must_fit_the_sides(
     models: tuple[str, str], store: Store, config: Config
 ) -> None:
-    wish = asked(runtimes=("onnxruntime", "onnxruntime", "onnxruntime"))
+    wish = asked(models[0], models[1], runtime=("onnxruntime", "onnxruntime", "onnxruntime"))
     with pytest.raises(UsageError, match="-r is given 3 times for 2 sides"):
-        compare(models[0], [models[1]], store=store, config=config, asked=wish)
+        compare(wish, store=store, config=config)
 
 
 def run_cli(*arguments: str, store: Store) -> tuple[int, str, str]:
@@ -276,14 +278,14 @@ def test_gate_without_rules_says_what_a_rule_looks_like(
     models: tuple[str, str], store: Store
 ) -> None:
     with pytest.raises(UsageError, match="no rules") as caught:
-        gate(models[0], [], store=store, config=Config(store=str(store.root)))
+        gate(GateRequest(candidate=models[0]), store=store, config=Config(store=str(store.root)))
     assert "--max-slowdown" in str(caught.value)
 
 
 def test_a_report_over_a_duet_carries_its_verdict(
     models: tuple[str, str], store: Store, config: Config, tmp_path: Path
 ) -> None:
-    found = compare(models[0], [models[1]], store=store, config=config, asked=asked())[0]
+    found = compare(asked(models[0], models[1]), store=store, config=config)[0]
     runs, failed = load_runs([found.baseline.id, found.candidate.id], store=store)
     assert not failed
     paths = write_report(runs, tmp_path / "report", formats=("md",))
@@ -297,7 +299,7 @@ def test_names_of_tables_hold_no_unsafe_characters(
 ) -> None:
     odd = tmp_path / "a b&c.onnx"
     tiny_model(odd)
-    found = compare(str(odd), [str(odd)], store=store, config=config, asked=asked(launches=1))[0]
+    found = compare(asked(str(odd), str(odd), launches=1), store=store, config=config)[0]
     assert csv_name(found.baseline, found.candidate) == "a_b_c_vs_a_b_c.csv"
     spec = found.baseline.record.spec
     long = msgspec.structs.replace(spec.model, path=str(tmp_path / f"{'ñ' * 120}.onnx"))
@@ -311,11 +313,6 @@ def test_names_of_tables_hold_no_unsafe_characters(
 def test_a_gate_without_a_baseline_measures_as_often_as_it_is_told(
     models: tuple[str, str], store: Store, config: Config
 ) -> None:
-    found = gate(
-        models[0],
-        [rule_from_text("median<10s")],
-        store=store,
-        config=config,
-        asked=asked(alone=2),
-    )
+    request = GateRequest(candidate=models[0], metrics=["median<10s"], launches=2, **QUICK)
+    found = gate(request, store=store, config=config)
     assert len(found.candidate.record.launches) == 2

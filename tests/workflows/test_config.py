@@ -75,7 +75,7 @@ def test_files_are_merged_setting_by_setting_and_each_keeps_its_origin(home):
         """,
     )
     found = load_config()
-    assert (found.defaults.duration, found.defaults.threads) == ("5s", 2)
+    assert found.defaults == {"duration": "5s", "threads": 2}
     assert found.python_for("onnxruntime") == "/user/python"
     assert found.options_for("onnxruntime") == {"spinning": "off", "session.dotted": "x"}
     assert found.python_for("torch") is None

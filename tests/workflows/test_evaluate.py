@@ -32,10 +32,12 @@ from trtbench.errors import InputError
 from trtbench.report.documents.evaluation import document_from_evaluation
 from trtbench.report.renderers.md import markdown
 from trtbench.store.store import Store
-from trtbench.workflows.check.evaluate import Asked, Evaluation, run_evaluation
+from trtbench.workflows.check.evaluate import Evaluation, run_evaluation
 from trtbench.workflows.check.evaluate_files import join, write_evaluation
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.judging import EvalRequest
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import load_runs, write_report
 
@@ -45,15 +47,16 @@ def evaluate(tmp_path: Path, store: Store, config: Config):
     def call(
         task: str, models: list[Path], batch: int | None = 4, **settings: object
     ) -> Evaluation:
-        asked = Asked(
+        request = EvalRequest(
+            models=models,
             task=task,
+            data=settings.pop("data"),  # type: ignore[arg-type]
             settings=settings,  # type: ignore[arg-type]
-            flags={"threads": 1, "batch": batch},
-        )
-        return run_evaluation(
-            [str(path) for path in models], store=store, config=config, asked=asked,
+            threads=1,
+            batch=batch,
             output=tmp_path / "out",
-        )  # fmt: skip
+        )
+        return run_evaluation(request, store=store, config=config)
 
     return call
 
@@ -254,7 +257,9 @@ def test_scores_are_joined_to_runs_of_the_same_bytes_only(
     other = colour_network(tmp_path / "other.onnx", swap=True)
     runs = [
         run_bench(
-            run_spec(path, config=config, batch=1, threads=1, duration=0.05, warmup=0.01),
+            run_spec(
+                BenchRequest(model=path, batch=1, threads=1, duration=0.05, warmup=0.01), config
+            ),
             store=store,
         )
         for path in (right, other)
@@ -283,7 +288,9 @@ def test_what_is_measured_after_an_evaluation_is_joined_too(
     assert join(evaluate("classification", [wrong], data=str(data)), store).joined == {}
     later = [
         run_bench(
-            run_spec(path, config=config, batch=1, threads=1, duration=0.05, warmup=0.01),
+            run_spec(
+                BenchRequest(model=path, batch=1, threads=1, duration=0.05, warmup=0.01), config
+            ),
             store=store,
         )
         for path in (wrong, other)

@@ -19,6 +19,7 @@ from trtbench.workflows.explain.ladder import explain_measured, explain_stated, 
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 
 MODEL = ModelRef(path="/models/net.engine", format="engine")
@@ -113,7 +114,9 @@ def test_a_ladder_is_measured_step_by_step(store: Store, config: Config, tmp_pat
     model = tiny_model(tmp_path / "tiny.onnx")
     quick = {"batch": 1, "warmup": 0.01, "until_steady": False, "duration": 0.05, "iterations": 20}
     a, b = (
-        run_bench(run_spec(model, config=config, threads=1, gap=gap, **quick), store=store)
+        run_bench(
+            run_spec(BenchRequest(model=model, threads=1, gap=gap, **quick), config), store=store
+        )
         for gap in (None, "1ms")
     )
     found = explain_measured(a, b, store=store, conduct=Conduct(), launches=1)

@@ -17,7 +17,7 @@ from trtbench.cli import run as cli
 from trtbench.domain.samples import Column
 from trtbench.errors import UsageError
 from trtbench.store.store import Store
-from trtbench.workflows.compare.sides import Asked
+from trtbench.workflows.request.comparing import GateRequest
 from trtbench.workflows.request.config import Config, load_config
 from trtbench.workflows.stored.history import baseline_run, read_history, write_history
 
@@ -169,24 +169,35 @@ def test_baselines_of_a_stored_run_come_from_its_own_series(store: Store, config
     ids = fill(store)
     add_series(store, [1e-9], [record(50, batch=2)])  # faster, and something else
     newest = ids[-1]
-    assert baseline_run("last", newest, store=store, config=config) == ids[-2]
-    assert baseline_run("tag:release", newest, store=store, config=config) == ids[10]
-    best = baseline_run("best", newest, store=store, config=config)
+    assert (
+        baseline_run(GateRequest(baseline="last", candidate=newest), store=store, config=config)
+        == ids[-2]
+    )
+    assert (
+        baseline_run(
+            GateRequest(baseline="tag:release", candidate=newest), store=store, config=config
+        )
+        == ids[10]
+    )
+    best = baseline_run(GateRequest(baseline="best", candidate=newest), store=store, config=config)
     assert best in ids[:25]  # of the fast level, and not its luckiest run
     lucky = min(ids[:25], key=lambda each: store.entry(each).median_s or 1)
     assert best != lucky
     with pytest.raises(UsageError, match="tag 'none'"):
-        baseline_run("tag:none", newest, store=store, config=config)
+        baseline_run(GateRequest(baseline="tag:none", candidate=newest), store=store, config=config)
     with pytest.raises(UsageError, match="no run"):
-        baseline_run("last", ids[0], store=store, config=config)
+        baseline_run(GateRequest(baseline="last", candidate=ids[0]), store=store, config=config)
     with pytest.raises(UsageError, match="cannot be read"):
-        baseline_run("newest", newest, store=store, config=config)
+        baseline_run(GateRequest(baseline="newest", candidate=newest), store=store, config=config)
 
 
 def test_few_runs_have_no_levels_so_the_best_is_the_lowest(store: Store, config: Config) -> None:
     records = [record(k) for k in range(4)]
     ids = add_series(store, [3e-3, 1e-3, 2e-3, 2e-3], records)
-    assert baseline_run("best", ids[-1], store=store, config=config) == ids[1]
+    assert (
+        baseline_run(GateRequest(baseline="best", candidate=ids[-1]), store=store, config=config)
+        == ids[1]
+    )
 
 
 def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(
@@ -196,10 +207,13 @@ def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(
     here = [record(k, host=platform.node()) for k in range(3)]
     ids = add_series(store, [1e-3] * 3, here)
     add_series(store, [1e-3], [record(9, host="elsewhere")])
-    assert baseline_run("last", str(model), store=store, config=config) == ids[-1]
-    asked = Asked(flags={"batch": 7})
+    assert (
+        baseline_run(GateRequest(baseline="last", candidate=str(model)), store=store, config=config)
+        == ids[-1]
+    )
+    request = GateRequest(baseline="last", candidate=model, batch=7)
     with pytest.raises(UsageError, match="no run"):
-        baseline_run("last", str(model), store=store, config=config, asked=asked)
+        baseline_run(request, store=store, config=config)
 
 
 # The command line.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -27,15 +27,15 @@ from trtbench.models.identity import changed, model_ref
 from trtbench.store.store import Store
 from trtbench.units import text_from_bytes
 from trtbench.workflows.check.check import run_check
-from trtbench.workflows.check.evaluate import Asked, run_evaluation
+from trtbench.workflows.check.evaluate import run_evaluation
 from trtbench.workflows.check.evaluate_files import join
-from trtbench.workflows.check.values import Asked as CheckAsked
-from trtbench.workflows.check.values import Inputs
 from trtbench.workflows.compare.duet import Duet
 from trtbench.workflows.compare.sides import Sides
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.judging import CheckRequest, EvalRequest
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import load_runs, write_report
@@ -160,7 +160,7 @@ def test_a_run_and_its_report_tell_the_size_of_all_bytes(
     tmp_path: Path, store: Store, config: Config
 ) -> None:
     path = with_weights_beside(models.conv_model(tmp_path / "net.onnx", channels=64, layers=4))
-    run = run_bench(run_spec(path, config=config, batch=1, **SHORT), store=store)
+    run = run_bench(run_spec(BenchRequest(model=path, batch=1, **SHORT), config), store=store)
     whole = path.stat().st_size + models.external_data_path(path).stat().st_size
     assert whole > 100 * 1024 > path.stat().st_size
     assert run.record.spec.model.size_bytes == whole
@@ -173,22 +173,20 @@ def test_scores_of_other_weights_are_not_joined(
     tmp_path: Path, store: Store, config: Config
 ) -> None:
     path = with_weights_beside(colour_network(tmp_path / "net.onnx"))
-    run = run_bench(run_spec(path, config=config, batch=1, **SHORT), store=store)
+    run = run_bench(run_spec(BenchRequest(model=path, batch=1, **SHORT), config), store=store)
     swap_weights(path)
-    asked = Asked(
+    request = EvalRequest(
+        models=[path],
         task="classification",
-        settings={"data": str(colour_folder(tmp_path / "val")), "normalize": "none"},
-        flags={"threads": 1, "batch": 4},
+        data=colour_folder(tmp_path / "val"),
+        settings={"normalize": "none"},
+        threads=1,
+        batch=4,
+        output=tmp_path / "out",
     )
-
-    def evaluate(**more: Any) -> Any:
-        return run_evaluation(
-            [str(path)], store=store, config=config, asked=asked, output=tmp_path / "out", **more
-        )
-
-    assert join(evaluate(), store).joined == {}
+    assert join(run_evaluation(request, store=store, config=config), store).joined == {}
     with pytest.raises(InputError, match="other bytes"):
-        evaluate(runs=(run.id,))
+        run_evaluation(replace(request, join=[run.id]), store=store, config=config)
 
 
 def test_a_check_tells_weights_apart(tmp_path: Path, store: Store, config: Config) -> None:
@@ -196,10 +194,10 @@ def test_a_check_tells_weights_apart(tmp_path: Path, store: Store, config: Confi
         with_weights_beside(colour_network(tmp_path / f"{name}.onnx")) for name in "ab"
     )
     swap_weights(second)
-    found = run_check(
-        str(first), [str(second)], store=store, config=config, output=tmp_path / "out",
-        asked=CheckAsked(inputs=Inputs(random=4), flags={"threads": 1}),
-    )  # fmt: skip
+    request = CheckRequest(
+        reference=first, candidates=[second], random=4, threads=1, output=tmp_path / "out"
+    )
+    found = run_check(request, store=store, config=config)
     assert found.reference.model.sha256 != found.candidates[0].side.model.sha256
 
 
@@ -233,7 +231,7 @@ def test_a_model_that_changes_while_it_is_measured_ends_the_run(
         if event.text.endswith("measuring") and "2/3" in event.text:
             swap_weights(path)
 
-    spec = run_spec(path, config=config, batch=1, launches=3, **SHORT)
+    spec = run_spec(BenchRequest(model=path, batch=1, launches=3, **SHORT), config)
     with pytest.raises(JobError, match=r"changed while it was in use.*net\.onnx\.data"):
         run_bench(spec, store=store, conduct=Conduct(listen=change))
     [entry] = store.index.find()
@@ -248,7 +246,7 @@ def test_a_side_that_changes_ends_a_comparison(
     tmp_path: Path, store: Store, config: Config
 ) -> None:
     paths = [models.tiny_model(tmp_path / f"{name}.onnx") for name in "ab"]
-    specs = [run_spec(path, config=config, batch=1, **SHORT) for path in paths]
+    specs = [run_spec(BenchRequest(model=path, batch=1, **SHORT), config) for path in paths]
     seen: list[str] = []
 
     def change(event: Event) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.request.config import Config
 
 
-def load_config(*, folder: Path | None = None, store: str | None = None) -> Config:
+def load_config(*, folder: Path | None = None, store: str | Path | None = None) -> Config:
     """Read the settings as ``workflows.request.config`` does, and say what is new in them."""
     from trtbench.cli._screen import say
     from trtbench.workflows.request import config

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trtbench.cli._flags import ADDED
+
 if TYPE_CHECKING:
-    from trtbench.domain.result import Scalar
     from trtbench.tasks.contract import Flag
 
 _KINDS: dict[str, Any] = {"text": str, "whole": int, "number": float}
@@ -35,7 +36,9 @@ class TaskCommand(click.Command):
         if task is None:
             return params
         taken = {name for param in params for name in param.opts}
-        own = [_option(flag) for flag in self._flags(task) if f"--{flag.name}" not in taken]
+        added = [flag for flag in self._flags(task) if f"--{flag.name}" not in taken]
+        ctx.meta[ADDED] = [flag.key for flag in added]
+        own = [_option(flag) for flag in added]
         return [*params[:-1], *own, params[-1]]  # --help stays last
 
     def _flags(self, task: str) -> list[Flag]:
@@ -43,15 +46,6 @@ class TaskCommand(click.Command):
 
         flags = TASKS.load(task).FLAGS
         return [flag for flag in flags if flag.preprocessing or not self.preprocessing_only]
-
-
-def settings_from_flags(task: str, flags: dict[str, Any], *, data: str) -> dict[str, Scalar]:
-    """Take a task's settings out of a command's flags."""
-    from trtbench.tasks import TASKS
-
-    own = TASKS.load(task).FLAGS
-    given = {flag.key: flags.get(flag.key, flag.default) for flag in own}
-    return {"data": data, **given}
 
 
 def _task_named(args: list[str]) -> str | None:

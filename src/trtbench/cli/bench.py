@@ -2,66 +2,26 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._executor import executor_from_flags, executor_options, needs_from_flags
-from trtbench.cli._options import (
-    dry_run_option,
-    json_option,
-    measure_options,
-    pairs_from_flags,
-    shapes_from_flags,
-    store_option,
-)
-from trtbench.errors import UsageError
+from trtbench.cli._flags import command_line, flags
+from trtbench.cli._options import dry_run_option, json_option
+from trtbench.workflows.request.measuring import BenchRequest
 
-_SPEC_FLAGS = (
-    "runtime",
-    "batch",
-    "warmup",
-    "warmup_iterations",
-    "until_steady",
-    "duration",
-    "iterations",
-    "launches",
-    "inputs",
-    "seed",
-    "threads",
-    "device",
-    "protocol",
-    "cuda_graph",
-    "transfers",
-    "spin_wait",
-    "streams",
-    "gap",
-    "rate",
-    "arrivals",
-    "profile_index",
-    "telemetry",
-    "lock_clocks",
-    "precision",
-    "profile",
-    "separate_profile_run",
-)
+if TYPE_CHECKING:
+    from trtbench.domain.result import Run
+    from trtbench.domain.spec import RunSpec
+    from trtbench.workflows.request.config import Config
 
 
 @click.command("bench", short_help="Measure a model in a fresh process and keep the run.")
-@click.argument("model", type=click.Path(path_type=Path))
-@click.argument("extra", nargs=-1, type=click.UNPROCESSED)
-@measure_options
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for this run.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME", help="Name to find the run by.")
-@executor_options
-@store_option
+@flags(BenchRequest)
 @json_option
 @dry_run_option
-def command(**flags: Any) -> None:
+def command(request: BenchRequest, as_json: bool, dry_run: bool) -> None:
     """Measure MODEL in a fresh process and keep the run.
 
     What follows ``--`` is passed on to runtimes that are programs (trtexec).
@@ -82,71 +42,42 @@ def command(**flags: Any) -> None:
     """
     from trtbench.cli._settings import load_config
     from trtbench.workflows.measure.bench import run_bench
+    from trtbench.workflows.measure.remote import executor_for
+    from trtbench.workflows.request.conduct import conduct_from_request, needs_from_request
     from trtbench.workflows.request.config import open_store
 
-    config = load_config(store=flags["store"])
-    spec = spec_from_flags(flags, config)
-    if flags["dry_run"]:
-        show_plan(spec, as_json=flags["as_json"])
+    config = load_config(store=request.store)
+    spec = spec_from_request(request, config)
+    if dry_run:
+        show_plan(spec, as_json=as_json)
         return
     from trtbench.cli._screen import Talk, say
 
     store = open_store(config)
-    with executor_from_flags(flags) as executor, Talk(spec.model.name) as talk:
-        conduct = conduct_from_flags(flags, config, spec, talk)
+    with executor_for(request) as executor, Talk(spec.model.name) as talk:
+        conduct = conduct_from_request(
+            request, config, runtime=spec.runtime, command=command_line(), listen=talk
+        )
         if executor is not None:
-            conduct = replace(conduct, executor=executor, needs=needs_from_flags(flags["needs"]))
+            conduct = replace(conduct, executor=executor, needs=needs_from_request(request))
         run = run_bench(spec, store=store, conduct=conduct)
-    _show(run, as_json=flags["as_json"])
+    _show(run, as_json=as_json)
     for note in run.record.notes:
         say(f"note: {note}")
     say(f"run {run.id} in {run.path}")
 
 
-def spec_from_flags(flags: dict[str, Any], config: Any) -> Any:
-    """Make the spec of a run from the flags of a measuring command."""
+def spec_from_request(request: BenchRequest, config: Config) -> RunSpec:
+    """Settle the run; a wrong name of a runtime is said before a missing file is."""
     from trtbench.runtimes import RUNTIMES
     from trtbench.workflows.request.spec import run_spec
 
-    if flags["runtime"] is not None:
-        RUNTIMES.load(flags["runtime"])  # a wrong name is said before a missing file is
-    spec = run_spec(
-        flags["model"],
-        config=config,
-        shapes=shapes_from_flags(flags["shapes"]),
-        options=pairs_from_flags(flags["options"]),
-        extra_args=tuple(flags.get("extra", ())),
-        **{name: flags[name] for name in _SPEC_FLAGS},
-    )
-    if spec.extra_args and not RUNTIMES.load(spec.runtime).TAKES_ARGUMENTS:
-        raise UsageError(
-            f"the runtime {spec.runtime} takes no further arguments",
-            facts={"given": shlex.join(spec.extra_args)},
-            fix="measure one model at a time; compare takes several",
-        )
-    return spec
+    if request.runtime is not None:
+        RUNTIMES.load(request.runtime)
+    return run_spec(request, config)
 
 
-def conduct_from_flags(flags: dict[str, Any], config: Any, spec: Any, talk: Any) -> Any:
-    """Make, from the same flags, how the job is carried out."""
-    from trtbench.units import bytes_from_text, seconds_from_text
-    from trtbench.workflows.request.conduct import Conduct
-
-    timeout = flags["timeout"] or config.defaults.timeout
-    limit = flags["memory_limit"]
-    return Conduct(
-        python=flags["python"] or config.python_for(spec.runtime),
-        timeout_s=seconds_from_text(timeout) if timeout else None,
-        memory_bytes=bytes_from_text(limit) if limit else None,
-        wait=not flags["no_wait"],
-        command=shlex.join(["trtbench", *sys.argv[1:]]),
-        tags=tuple(flags.get("tags", ())),
-        output=flags.get("output"),
-        listen=talk,
-    )
-
-
-def show_plan(spec: Any, *, as_json: bool) -> None:
+def show_plan(spec: RunSpec, *, as_json: bool) -> None:
     """Print the job, and the commands it would run where there are any."""
     from trtbench.cli._plan import show_job
     from trtbench.domain.job import BenchJob
@@ -156,7 +87,7 @@ def show_plan(spec: Any, *, as_json: bool) -> None:
     show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
 
 
-def _show(run: Any, *, as_json: bool) -> None:
+def _show(run: Run, *, as_json: bool) -> None:
     if as_json:
         from trtbench.analysis.summary import summary_from_run
         from trtbench.domain.codec import json_from_value

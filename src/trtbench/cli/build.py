@@ -12,13 +12,11 @@ import click
 from trtbench.cli._options import (
     dry_run_option,
     json_option,
-    pairs_from_flags,
-    precision_option,
-    shapes_from_flags,
     stack,
 )
 from trtbench.cli._plan import show_job
 from trtbench.cli._shapes import InputShapeCommand, input_shape_from_text
+from trtbench.workflows.request.kinds import pairs_from_flags, shapes_from_flags
 
 if TYPE_CHECKING:
     from trtbench.domain.artefact import Artefact
@@ -45,7 +43,11 @@ build_options = stack(
         metavar="NAME",
         help="What builds (default: trtexec, or tensorrt where only that is).",
     ),
-    precision_option,
+    click.option(
+        "--precision",
+        type=click.Choice(["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]),
+        help="Precision that a weakly typed builder, or PyTorch, may use.",
+    ),
     _shape_option("min", "Least shape"),
     _shape_option("opt", "Shape to optimise for"),
     _shape_option("max", "Largest shape"),

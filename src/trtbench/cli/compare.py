@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._executor import executor_from_flags, executor_options, needs_from_flags
-from trtbench.cli._options import (
-    json_option,
-    pair_options,
-    pairs_from_flags,
-    refuse_unwritable,
-    shapes_from_flags,
-    store_option,
-)
+from trtbench.cli._flags import command_line, flags
+from trtbench.cli._options import json_option, refuse_unwritable
 from trtbench.errors import UsageError
+from trtbench.workflows.request.comparing import CompareRequest
 
 if TYPE_CHECKING:
     from trtbench.workflows.compare.compare import Compared
-    from trtbench.workflows.compare.sides import Asked
-    from trtbench.workflows.request.config import Config
 
 
 @click.command("compare", short_help="Which of two is faster, and how sure is that.")
-@click.argument("baseline")
-@click.argument("candidates", nargs=-1)
-@pair_options
-@click.option("--selftest", is_flag=True, help="Compare BASELINE with itself.")
-@click.option(
-    "--output-dir", type=click.Path(path_type=Path), default=Path("artifacts/compare"),
-    show_default=True, help="Folder of the table.",
-)  # fmt: skip
-@click.option("--output-name", metavar="NAME", help="Its name (default: <base>_vs_<cand>.csv).")
-@executor_options
-@store_option
+@flags(CompareRequest)
 @json_option
-def command(baseline: str, candidates: tuple[str, ...], **flags: Any) -> None:
+def command(request: CompareRequest, as_json: bool) -> None:
     """Compare every CANDIDATE with BASELINE: models, engines, checkpoints or stored runs.
 
     Files are measured afresh, both sides in turn, in several fresh launches; stored runs are
@@ -56,75 +36,24 @@ def command(baseline: str, candidates: tuple[str, ...], **flags: Any) -> None:
     """
     from trtbench.cli._screen import Talk
     from trtbench.cli._settings import load_config
-    from trtbench.workflows.compare.compare import compare, selftest
+    from trtbench.workflows.compare.compare import compare
+    from trtbench.workflows.measure.remote import executor_for
+    from trtbench.workflows.request.conduct import conduct_from_request, needs_from_request
     from trtbench.workflows.request.config import open_store
 
-    config = load_config(store=flags["store"])
+    config = load_config(store=request.store)
     store = open_store(config)
-    if flags["selftest"] and candidates:
-        raise UsageError(
-            "--selftest takes one model", fix=f"trtbench compare --selftest {baseline}"
-        )
-    asked = asked_from_flags(flags)
-    refuse_unwritable(flags["output_dir"], flag="--output-dir")
-    with executor_from_flags(flags) as executor, Talk("compare") as talk:
-        conduct = pair_conduct(flags, config, talk)
-        conduct = replace(conduct, executor=executor, needs=needs_from_flags(flags["needs"]))
-        if flags["selftest"]:
-            rest = {"store": store, "config": config, "asked": asked, "conduct": conduct}
-            found = [selftest(baseline, **rest)]
-        else:
-            found = compare(
-                baseline, candidates, store=store, config=config, asked=asked, conduct=conduct
-            )
-    _show(found, flags)
-    _write(found, flags)
+    refuse_unwritable(Path(request.output_dir), flag="--output-dir")
+    with executor_for(request) as executor, Talk("compare") as talk:
+        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+        conduct = replace(conduct, executor=executor, needs=needs_from_request(request))
+        found = compare(request, store=store, config=config, conduct=conduct)
+    _show(found, request, as_json=as_json)
+    _write(found, request)
 
 
-def asked_from_flags(flags: dict[str, Any]) -> Asked:
-    """Make what a comparison is asked to do."""
-    from trtbench.units import fraction_from_text
-    from trtbench.workflows.compare.sides import LAUNCHES, Asked
-
-    names = ("batch", "warmup", "warmup_iterations", "until_steady", "duration", "iterations",
-             "inputs", "seed", "threads", "device", "protocol", "rate", "arrivals", "cuda_graph",
-             "transfers", "spin_wait", "streams", "gap", "profile_index",
-             "precision")  # fmt: skip
-    return Asked(
-        launches=flags["launches"],
-        most_launches=max(flags["launches"] or LAUNCHES, flags["max_launches"]),
-        alone=flags["launches"],
-        pairs=flags["pairs"],
-        mode=flags["mode"],
-        margin=fraction_from_text(flags["margin"]),
-        accept=flags["accept"],
-        flags={
-            **{name: flags[name] for name in names},
-            "shapes": shapes_from_flags(flags["shapes"]),
-            "options": pairs_from_flags(flags["options"]),
-        },
-        runtimes=flags["runtime"] or (None,),
-        pythons=flags["python"] or (None,),
-    )
-
-
-def pair_conduct(flags: dict[str, Any], config: Config, talk: Any) -> Any:
-    """Make how the jobs of a comparison are carried out."""
-    from trtbench.units import seconds_from_text
-    from trtbench.workflows.request.conduct import Conduct
-
-    timeout = flags["timeout"] or config.defaults.timeout
-    return Conduct(
-        timeout_s=seconds_from_text(timeout) if timeout else None,
-        wait=not flags["no_wait"],
-        command=shlex.join(["trtbench", *sys.argv[1:]]),
-        tags=flags["tags"],
-        listen=talk,
-    )
-
-
-def _show(found: list[Compared], flags: dict[str, Any]) -> None:
-    if flags["as_json"]:
+def _show(found: list[Compared], request: CompareRequest, *, as_json: bool) -> None:
+    if as_json:
         from trtbench.domain.codec import json_from_value
 
         documents = [
@@ -137,19 +66,19 @@ def _show(found: list[Compared], flags: dict[str, Any]) -> None:
     from trtbench.cli._screen import show
     from trtbench.report.documents.comparison import document_from_comparisons
 
-    show(document_from_comparisons(found, selftest=flags["selftest"]))
+    show(document_from_comparisons(found, selftest=request.selftest))
 
 
-def _write(found: list[Compared], flags: dict[str, Any]) -> None:
+def _write(found: list[Compared], request: CompareRequest) -> None:
     from trtbench.cli._screen import say
     from trtbench.workflows.compare.compare import compare_csv, csv_name, write_comparison
 
-    if flags["selftest"]:
+    if request.selftest:
         return
-    if flags["output_name"] and len(found) > 1:
+    if request.output_name and len(found) > 1:
         raise UsageError("--output-name names one table, and there are several candidates")
     for each in found:
-        name = flags["output_name"] or csv_name(each.baseline, each.candidate)
+        name = request.output_name or csv_name(each.baseline, each.candidate)
         table = compare_csv(each.baseline, each.candidate)
-        path = write_comparison(each, table, flags["output_dir"] / name)
+        path = write_comparison(each, table, Path(request.output_dir) / name)
         say(f"table {path}, runs {each.baseline.id} and {each.candidate.id}")

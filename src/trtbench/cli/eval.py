@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._options import json_option, refuse_unwritable, store_option
-from trtbench.cli._task_flags import TaskCommand, settings_from_flags
-from trtbench.cli.check import conduct_from_flags, side_flags, side_options
+from trtbench.cli._flags import command_line, flags
+from trtbench.cli._options import json_option, refuse_unwritable
+from trtbench.cli._task_flags import TaskCommand
+from trtbench.workflows.request.judging import EvalRequest
 
 if TYPE_CHECKING:
     from trtbench.workflows.check.evaluate import Evaluation
@@ -18,21 +19,9 @@ SHOWN_ROWS = 10
 
 
 @click.command("eval", short_help="Accuracy on data with known answers.", cls=TaskCommand)
-@click.argument("models", nargs=-1, required=True)
-@click.option("--task", required=True, metavar="NAME",
-              help="classification, depth, pose; with --help shows its flags.")  # fmt: skip
-@click.option("--data", required=True, metavar="PATH", help="Images, or an .npz with labels.")
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many items.")
-@click.option("--warmup", metavar="PERCENT", default="10%", show_default=True,
-              help="Batches at the start whose times do not count.")  # fmt: skip
-@side_options
-@click.option("--join", "runs", multiple=True, metavar="RUN",
-              help="Insist on this run; those of the same bytes are joined anyway.")  # fmt: skip
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("artifacts/eval"),
-              show_default=True, help="Folder of tables and pictures.")  # fmt: skip
-@store_option
+@flags(EvalRequest)
 @json_option
-def command(models: tuple[str, ...], **flags: Any) -> None:
+def command(request: EvalRequest, as_json: bool) -> None:
     """Evaluate MODELS on data with known answers, each through its own runtime.
 
     Scores are kept beside all stored runs of the same bytes, and reports show them there. Latency
@@ -47,40 +36,29 @@ def command(models: tuple[str, ...], **flags: Any) -> None:
     """
     from trtbench.cli._screen import Talk, say
     from trtbench.cli._settings import load_config
-    from trtbench.units import fraction_from_text
-    from trtbench.workflows.check.evaluate import Asked, run_evaluation
+    from trtbench.workflows.check.evaluate import run_evaluation
     from trtbench.workflows.check.evaluate_files import join, write_evaluation
     from trtbench.workflows.measure.failure import refuse_failed
+    from trtbench.workflows.request.conduct import conduct_from_request
     from trtbench.workflows.request.config import open_store
 
-    config = load_config(store=flags["store"])
-    store = open_store(config)
-    asked = Asked(
-        task=flags["task"],
-        settings=settings_from_flags(flags["task"], flags, data=flags["data"]),
-        limit=flags["limit"],
-        warmup=fraction_from_text(flags["warmup"]),
-        flags=side_flags(flags),
-        runtimes=flags["runtime"] or (None,),
-        pythons=flags["python"] or (None,),
-    )
-    refuse_unwritable(flags["output"])
+    config = load_config(store=request.store)
+    store, output = open_store(config), Path(request.output)
+    refuse_unwritable(output)
     with Talk("eval") as talk:
-        evaluation = run_evaluation(
-            models, store=store, config=config, asked=asked, output=flags["output"],
-            conduct=conduct_from_flags(flags, config.defaults.timeout, talk), runs=flags["runs"],
-        )  # fmt: skip
-    evaluation = join(evaluation, store, runs=flags["runs"])
-    paths = write_evaluation(evaluation, flags["output"])
-    _show(evaluation, flags)
+        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+        evaluation = run_evaluation(request, store=store, config=config, conduct=conduct)
+    evaluation = join(evaluation, store, runs=request.join)
+    paths = write_evaluation(evaluation, output)
+    _show(evaluation, as_json=as_json)
     say(f"written {', '.join(str(path) for path in paths)}")
     for label, ids in evaluation.joined.items():
         say(f"{label}: joined to {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
     refuse_failed(evaluation.failed, what="not all models could be evaluated")
 
 
-def _show(evaluation: Evaluation, flags: dict[str, Any]) -> None:
-    if flags["as_json"]:
+def _show(evaluation: Evaluation, *, as_json: bool) -> None:
+    if as_json:
         from trtbench.domain.codec import json_from_value
 
         click.echo(json_from_value(evaluation).decode(), nl=False)

@@ -4,50 +4,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._options import json_option, pair_options, refuse_unwritable, store_option
+from trtbench.cli._flags import command_line, flags
+from trtbench.cli._options import json_option, refuse_unwritable
 from trtbench.errors import EXIT_BROKEN, UsageError
+from trtbench.workflows.request.comparing import GateRequest
+
+if TYPE_CHECKING:
+    from trtbench.store.store import Store
+    from trtbench.workflows.compare.gate import Gate
+    from trtbench.workflows.request.config import Config
 
 
 @click.command("gate", short_help="Hold a model to rules: exit status 0 or 3, for CI.")
-@click.argument("candidate")
-@click.option("--against", metavar="BASELINE", help="A model, a run, or tag:NAME.")
-@click.option(
-    "--baseline", metavar="WHICH",
-    help="last, best or tag:NAME among the stored runs comparable with CANDIDATE.",
-)  # fmt: skip
-@click.option("--max-slowdown", metavar="PERCENT", help="Slower than BASELINE by this at most.")
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    metavar="RULE",
-    help="'p99<5ms' and the like; quoted, or the shell takes the sign.",
-)
-@click.option(
-    "--rules", "rules_files", multiple=True, type=click.Path(path_type=Path, exists=True),
-    help="TOML file of rules; MODEL.gate.toml beside the model is read by itself.",
-)  # fmt: skip
-@click.option(
-    "--on-unclear", type=click.Choice(["fail", "pass", "retry"]), default="fail",
-    show_default=True, help="When a rule stays unclear; retry measures once more.",
-)  # fmt: skip
-@click.option(
-    "--time-limit", metavar="TIME", default="60s", show_default=True,
-    help="Measure no longer than this while unclear.",
-)  # fmt: skip
-@pair_options
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default=Path("artifacts/gate"),
-    show_default=True, help="Folder of gate.json, gate.junit.xml and gate.md.",
-)  # fmt: skip
-@store_option
+@flags(GateRequest)
 @json_option
 @click.pass_context
-def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
+def command(context: click.Context, /, request: GateRequest, as_json: bool) -> None:
     """Hold CANDIDATE to rules: exit status 0 when all are met, 3 when not.
 
     \b
@@ -63,64 +39,48 @@ def command(context: click.Context, /, candidate: str, **flags: Any) -> None:
       trtbench gate model.onnx --baseline best --max-slowdown 3%
       trtbench gate model.onnx --batch 8 --metric 'items>=2000/s' --on-unclear pass
     """
-    from trtbench.analysis.gate import rule_from_text, slowdown_rule
     from trtbench.cli._screen import Talk
     from trtbench.cli._settings import load_config
-    from trtbench.cli.compare import asked_from_flags, pair_conduct
-    from trtbench.units import fraction_from_text, seconds_from_text
     from trtbench.workflows.compare.gate import (
         append_summary,
         gate,
-        rules_from_file,
+        rules_from_request,
         write_gate_files,
     )
+    from trtbench.workflows.request.conduct import conduct_from_request
     from trtbench.workflows.request.config import open_store
 
-    rules = [rule_from_text(text) for text in flags["metrics"]]
-    if flags["max_slowdown"]:
-        rules.append(slowdown_rule(fraction_from_text(flags["max_slowdown"])))
-    for path in flags["rules_files"]:
-        rules += rules_from_file(path)
-    config = load_config(store=flags["store"])
+    rules_from_request(request)  # what cannot be read is said before anything is opened
+    config = load_config(store=request.store)
     store = open_store(config)
-    asked = asked_from_flags(flags)
-    against = _against(candidate, flags, store, config, asked)
-    refuse_unwritable(flags["output"])
+    against = _baseline(request, store, config)
+    refuse_unwritable(Path(request.output))
     with Talk("gate") as talk:
-        found = gate(
-            candidate,
-            rules,
-            store=store,
-            config=config,
-            against=against,
-            on_unclear=flags["on_unclear"],
-            time_limit_s=seconds_from_text(flags["time_limit"]),
-            asked=asked,
-            conduct=pair_conduct(flags, config, talk),
-        )
-    paths = write_gate_files(found, flags["output"], on_unclear=flags["on_unclear"])
+        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+        found = gate(request, store=store, config=config, against=against, conduct=conduct)
+    paths = write_gate_files(found, Path(request.output), on_unclear=request.on_unclear)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         append_summary(found, Path(summary))
-    _show(found, paths, as_json=flags["as_json"])
+    _show(found, paths, as_json=as_json)
     if not found.open:
         context.exit(EXIT_BROKEN)
 
 
-def _against(candidate: str, flags: dict[str, Any], store: Any, config: Any, asked: Any) -> Any:
-    """Name the baseline: as it was given, or chosen from the history of comparable runs."""
-    if flags["baseline"] is None:
-        return flags["against"]
-    if flags["against"] is not None:
+def _baseline(request: GateRequest, store: Store, config: Config) -> str | None:
+    """Choose the baseline from the history of comparable runs, where that is asked for."""
+    if request.baseline is None:
+        return None
+    if request.against is not None:
         raise UsageError("--against and --baseline both name the baseline", fix="give one of them")
     from trtbench.cli._screen import say
     from trtbench.workflows.stored.history import baseline_run
 
-    chosen = baseline_run(flags["baseline"], candidate, store=store, config=config, asked=asked)
-    say(f"baseline {flags['baseline']}: run {chosen}")
+    chosen = baseline_run(request, store=store, config=config)
+    say(f"baseline {request.baseline}: run {chosen}")
     return chosen
 
 
-def _show(found: Any, paths: list[Path], *, as_json: bool) -> None:
+def _show(found: Gate, paths: list[Path], *, as_json: bool) -> None:
     from trtbench.cli._screen import say, show
     from trtbench.report.documents.gate import document_from_gate
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtbench.cli._options import json_option, shapes_from_flags, store_option
+from trtbench.cli._options import json_option, store_option
 from trtbench.errors import UsageError
+from trtbench.workflows.request.kinds import shapes_from_flags
 
 if TYPE_CHECKING:
     from trtbench.analysis.inspection import Table

@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trtbench.cli._flags import command_line, flags
 from trtbench.cli._layers import top_of, top_options
-from trtbench.cli._options import dry_run_option, json_option, measure_options, store_option
+from trtbench.cli._options import dry_run_option, json_option
 from trtbench.errors import UsageError
+from trtbench.workflows.request.fields import converted
+from trtbench.workflows.request.measuring import BenchRequest, ProfileRequest
 
 if TYPE_CHECKING:
     from trtbench.domain.result import Run
 
 
 @click.command("profile", short_help="Time the layers of a model, or show those of a run.")
-@click.argument("model")
-@click.argument("extra", nargs=-1, type=click.UNPROCESSED)
-@measure_options
+@flags(ProfileRequest)
 @top_options
 @click.option("--csv", "as_csv", is_flag=True, help="Print all layers as CSV.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for this run.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME", help="Name to find the run by.")
-@store_option
 @json_option
 @dry_run_option
-def command(**flags: Any) -> None:
+def command(request: ProfileRequest, **screen: Any) -> None:
     """Time the layers of MODEL, or show those of a stored run.
 
     MODEL is a file, which is measured and profiled in a pass of its own, or the name of a run.
@@ -40,26 +38,30 @@ def command(**flags: Any) -> None:
     """
     from trtbench.cli._settings import load_config
     from trtbench.workflows.measure.profile import is_model_file, profile_model, stored_profile
+    from trtbench.workflows.request.conduct import conduct_from_request
     from trtbench.workflows.request.config import open_store
 
-    config = load_config(store=flags["store"])
-    if not is_model_file(flags["model"]) and not _looks_like_file(flags["model"]):
-        run = stored_profile(flags["model"], store=open_store(config))
-        _show(run, flags)
+    config = load_config(store=request.store)
+    name = str(request.model)
+    if not is_model_file(name) and not _looks_like_file(name):
+        run = stored_profile(name, store=open_store(config))
+        _show(run, screen)
         return
     from trtbench.cli._screen import Talk, say
-    from trtbench.cli.bench import conduct_from_flags, show_plan, spec_from_flags
+    from trtbench.cli.bench import show_plan, spec_from_request
 
-    if flags["profile"] is False:
+    if request.profile is False:
         raise UsageError("profile times layers: --no-profile has no meaning here")
-    spec = spec_from_flags({**flags, "profile": True}, config)
-    if flags["dry_run"]:
-        show_plan(spec, as_json=flags["as_json"])
+    spec = spec_from_request(converted(request, BenchRequest, model=name, profile=True), config)
+    if screen["dry_run"]:
+        show_plan(spec, as_json=screen["as_json"])
         return
     with Talk(spec.model.name) as talk:
-        conduct = conduct_from_flags(flags, config, spec, talk)
+        conduct = conduct_from_request(
+            request, config, runtime=spec.runtime, command=command_line(), listen=talk
+        )
         run = profile_model(spec, store=open_store(config), conduct=conduct)
-    _show(run, flags)
+    _show(run, screen)
     for note in run.record.notes:
         say(f"note: {note}")
     say(f"run {run.id} in {run.path}")
@@ -72,7 +74,7 @@ def _looks_like_file(name: str) -> bool:
     return Path(name).suffix.lower() in SUFFIXES
 
 
-def _show(run: Run, flags: dict[str, Any]) -> None:
+def _show(run: Run, screen: dict[str, Any]) -> None:
     """Print the performance summary and the layers together, as trtexec does."""
     from trtbench.analysis.layers.columns import rows_from_layers
     from trtbench.cli._screen import show
@@ -86,13 +88,13 @@ def _show(run: Run, flags: dict[str, Any]) -> None:
     )
     from trtbench.workflows.explain.source import engine_from_run
 
-    engine, top = engine_from_run(run), top_of(flags)
-    if flags["as_json"]:
+    engine, top = engine_from_run(run), top_of(screen)
+    if screen["as_json"]:
         layers = rows_from_layers(chosen_layers(engine, top=top))
         count = engine.table.count
         document = {"run": run.id, "path": str(run.path), "count": count, "layers": layers}
         click.echo(json_from_value(document).decode(), nl=False)
-    elif flags["as_csv"]:
+    elif screen["as_csv"]:
         click.echo(csv_of(layer_rows(engine, sort="time")), nl=False)
     else:
         show(document_from_run(run))

@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from trtbench.cli._conversion import conduct_from_flags, conduct_options, show_conversion
-from trtbench.cli._options import dry_run_option, json_option, shapes_from_flags, stack
-from trtbench.cli._task_flags import TaskCommand, settings_from_flags
+from trtbench.cli._options import dry_run_option, json_option, stack
+from trtbench.cli._task_flags import TaskCommand
 from trtbench.errors import UsageError
+from trtbench.workflows.request.kinds import shapes_from_flags
 
 _calibration_options = stack(
     click.option(
@@ -183,7 +184,7 @@ def _settings(task: str, flags: dict[str, Any]) -> dict[str, Any]:
     """Take the task's own flags; --resize of this command is another one."""
     own = {param.name for param in command.params}
     added = {name: value for name, value in flags.items() if name not in own}
-    return settings_from_flags(task, added, data=flags["calibration"])
+    return {"data": flags["calibration"], **added}
 
 
 def _refuse_own(flags: dict[str, Any]) -> None:

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtbench.cli._executor import executor_from_flags, executor_options, needs_from_flags
-from trtbench.cli._options import (
-    dry_run_option,
-    json_option,
-    pairs_from_flags,
-    shapes_from_flags,
-    store_option,
-)
+from trtbench.cli._flags import flags as request_flags
+from trtbench.cli._options import dry_run_option, json_option, store_option
 from trtbench.errors import EXIT_BROKEN, JobError, UsageError
+from trtbench.workflows.request.groups import ExecutorFields
+from trtbench.workflows.request.kinds import pairs_from_flags, shapes_from_flags
 
 if TYPE_CHECKING:
     from trtbench.analysis.sweep import Chosen
@@ -66,12 +62,14 @@ FILES = (".toml", ".yaml", ".yml")
 @click.option("--timeout", metavar="TIME", help="Give up on a launch or a step after this long.")
 @click.option("--memory-limit", metavar="SIZE", help="Address space of each child, e.g. 8GiB.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="Tag every run.")
-@executor_options
+@request_flags(ExecutorFields)
 @store_option
 @json_option
 @dry_run_option
 @click.pass_context
-def command(context: click.Context, /, models: tuple[str, ...], **flags: Any) -> None:
+def command(
+    context: click.Context, /, models: tuple[str, ...], request: ExecutorFields, **flags: Any
+) -> None:
     """Measure every case of a matrix: MODELS, or a file of TOML or YAML that says it all.
 
     \b
@@ -96,7 +94,9 @@ def command(context: click.Context, /, models: tuple[str, ...], **flags: Any) ->
     config = load_config(store=flags["store"])
     if flags["resume"] is not None:
         _refuse_more(models, flags)
-        _carry_out(context, flags["resume"], open_store(config), config, flags)
+        _carry_out(
+            context, flags["resume"], open_store(config), config, {**flags, "request": request}
+        )
         return
     matrix = _matrix(models, flags)
     lenient = flags["preset"] is not None and not flags["runtime"]
@@ -110,7 +110,7 @@ def command(context: click.Context, /, models: tuple[str, ...], **flags: Any) ->
     plan_sweep(matrix, config=config, lenient=lenient)  # what has no meaning leaves no folder
     folder = flags["output"] or _folder(matrix)
     start_sweep(matrix, folder, store=store, lenient=lenient)
-    _carry_out(context, folder, store, config, flags)
+    _carry_out(context, folder, store, config, {**flags, "request": request})
 
 
 def _matrix(models: tuple[str, ...], flags: dict[str, Any]) -> Matrix:
@@ -183,7 +183,8 @@ def _carry_out(
     from trtbench.cli._screen import say
     from trtbench.cli._sweep_screen import Board, show_chosen, show_results
     from trtbench.units import bytes_from_text, seconds_from_text
-    from trtbench.workflows.request.conduct import Conduct
+    from trtbench.workflows.measure.remote import executor_for
+    from trtbench.workflows.request.conduct import Conduct, needs_from_request
     from trtbench.workflows.sweep.result import results_from_sweep, write_results
     from trtbench.workflows.sweep.run import carry_out
 
@@ -194,8 +195,8 @@ def _carry_out(
         memory_bytes=bytes_from_text(flags["memory_limit"]) if flags["memory_limit"] else None,
     )
     try:
-        with executor_from_flags(flags) as executor, Board() as board:
-            needs = needs_from_flags(flags["needs"])
+        with executor_for(flags["request"]) as executor, Board() as board:
+            needs = needs_from_request(flags["request"])
             sweep = carry_out(
                 folder, store=store, config=config,
                 conduct=replace(conduct, executor=executor, needs=needs),

@@ -18,12 +18,12 @@ from trtbench.domain.samples import (
     TelemetrySample,
 )
 from trtbench.domain.spec import RunSpec, TensorSpec, Value
+from trtbench.domain.words import Scalar as Scalar
 
 SCHEMA = 1
 """Version of run.json; a reader refuses a newer one and migrates older ones."""
 
 Severity = Literal["note", "warning", "error"]
-Scalar = float | int | str | bool | None
 
 
 class Finding(Value, frozen=True, kw_only=True):

@@ -7,27 +7,14 @@ from typing import Literal
 
 import msgspec
 
-Protocol = Literal["serve", "pipeline", "gpu", "coldl2", "server", "first"]
-"""How queries follow one another; every number is shown with it.
-
-serve     one query, wait, next: what a synchronous caller pays
-pipeline  two queries in flight on separate copy and compute streams: trtexec up to TensorRT 10
-gpu       no transfers, CUDA graph, back to back: trtexec 11
-coldl2    as gpu, with the L2 cache emptied before each query, outside its time
-server    open-loop arrivals; latency counts from the scheduled start
-first     load, first inference, time to steady
-"""
+from trtbench.domain.words import Arrivals as Arrivals
+from trtbench.domain.words import CudaGraph as CudaGraph
+from trtbench.domain.words import ModelFormat as ModelFormat
+from trtbench.domain.words import Precision as Precision
+from trtbench.domain.words import Protocol as Protocol
 
 ON_DEVICE: tuple[Protocol, ...] = ("gpu", "coldl2")
 """Protocols without transfers, launched as a CUDA graph."""
-
-CudaGraph = Literal["off", "on", "auto"]
-
-Arrivals = Literal["poisson", "constant"]
-
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best"]
-
-ModelFormat = Literal["onnx", "engine", "torch", "folder", "unknown"]
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,11 +15,12 @@ from trtbench.domain.result import Comparison, Run, Score, Scores
 from trtbench.domain.spec import RunSpec
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import Compared, compare
-from trtbench.workflows.compare.sides import Asked
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.measure.infer import infer, write_scores
+from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import write_report
@@ -99,9 +100,8 @@ class _Steps:
 
 
 def _spec(precision: str, batch: int, config: Config, inputs: Path | None = None) -> RunSpec:
-    return run_spec(
-        demo_file(MODELS[precision]),
-        config=config,
+    request = BenchRequest(
+        model=demo_file(MODELS[precision]),
         runtime="onnxruntime",
         batch=batch,
         duration=DURATION_S,
@@ -109,6 +109,7 @@ def _spec(precision: str, batch: int, config: Config, inputs: Path | None = None
         threads=1,
         inputs=inputs,
     )
+    return run_spec(request, config)
 
 
 def _examples(folder: Path) -> tuple[Path, NDArray[np.integer]]:
@@ -147,16 +148,18 @@ def _scores(
 
 
 def _compare(batch: int, config: Config, store: Store, steps: _Steps) -> Compared:
-    asked = Asked(
+    request = CompareRequest(
+        baseline=demo_file(MODELS["fp32"]),
+        candidates=[demo_file(MODELS["int8"])],
+        runtime="onnxruntime",
         pairs=PAIRS[batch],
         launches=10,
-        most_launches=10,
-        flags={"batch": batch, "threads": 1},
-        runtimes=("onnxruntime",),
+        max_launches=10,
+        batch=batch,
+        threads=1,
     )
-    names = [str(demo_file(MODELS[precision])) for precision in ("fp32", "int8")]
     conduct = steps.next(f"int8 against fp32, batch {batch}")
-    return compare(names[0], names[1:], store=store, config=config, asked=asked, conduct=conduct)[0]
+    return compare(request, store=store, config=config, conduct=conduct)[0]
 
 
 def _as_runs(compared: Compared, runs: dict[tuple[str, int], Run], batch: int) -> Comparison:

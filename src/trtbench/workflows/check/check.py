@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -22,14 +21,15 @@ from trtbench.store.store import Store
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed
 from trtbench.tasks.contract import completed
-from trtbench.workflows.check.values import Asked, Candidate, Checked, Inputs, Ran, Side
+from trtbench.workflows.check.values import Candidate, Checked, Ran, Side
 from trtbench.workflows.measure.failure import Failures
 from trtbench.workflows.measure.infer import stream
 from trtbench.workflows.request.choice import default_runtime
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.judging import CheckRequest, RunningFields, span
 from trtbench.workflows.request.progress import Event
-from trtbench.workflows.request.spec import pick, run_spec
+from trtbench.workflows.request.spec import pick, side_spec
 
 CHEAP_S = 30.0
 """A reference that takes less runs twice unasked: what it differs from itself is the floor."""
@@ -37,38 +37,35 @@ DIFFERENT = "the sides saw different inputs: their preprocessing or its librarie
 
 
 def run_check(
-    reference: str,
-    candidates: Sequence[str],
-    *,
-    store: Store,
-    config: Config,
-    output: Path,
-    asked: Asked | None = None,
-    conduct: Conduct | None = None,
+    request: CheckRequest, *, store: Store, config: Config, conduct: Conduct | None = None
 ) -> Checked:
     """Run every side on the same inputs and compare each candidate with the reference."""
     from trtbench.workflows.check.check_files import write_worst
 
-    asked, conduct = asked or Asked(), conduct or Conduct()
-    if not candidates:
+    conduct, output = conduct or Conduct(), Path(request.output)
+    names = [str(each) for each in (request.reference, *request.candidates)]
+    if not request.candidates:
         raise UsageError("a check needs a candidate", fix="trtbench check REFERENCE CANDIDATE")
-    sides = [*_sides([reference, *candidates], config=config, asked=asked)]
-    feed = _feed(asked.inputs, [Path(spec.model.path) for spec, _ in sides])
+    sides = [
+        (with_source(spec, request), python)
+        for spec, python in sides_of(request, names, config=config)
+    ]
+    feed = feed_of(request, [Path(spec.model.path) for spec, _ in sides])
     steps = _Steps(conduct, len(sides) + 1)
     with store.scratch() as folder:
         first = _run(sides[0], feed, folder / "reference", store, steps)
-        floor, reason = _floor(first, sides[0], folder / "again", store, steps, asked)
-        found, failed = [], Failures(len(candidates))
+        floor, reason = _floor(first, sides[0], folder / "again", store, steps, request)
+        found, failed = [], Failures(len(names) - 1)
         for number, side in enumerate(sides[1:]):
-            with failed.collecting(candidates[number]):
+            with failed.collecting(names[1 + number]):
                 other = _run(side, _known(feed, first), folder / f"side-{number}", store, steps)
-                candidate = _compare(first, other, asked)
+                candidate = _compare(first, other, request)
                 files = write_worst(first, other, candidate, output, number=number)
                 found.append((candidate, files))
     return Checked(
         reference=first.side,
         candidates=tuple(candidate for candidate, _ in found),
-        inputs=_words(asked.inputs, first.outcome),
+        inputs=_words(request, first.outcome),
         items=first.outcome.items,
         inputs_sha256=first.outcome.inputs_sha256,
         floor=floor,
@@ -78,15 +75,15 @@ def run_check(
     )
 
 
-def _sides(
-    names: Sequence[str], *, config: Config, asked: Asked
+def sides_of(
+    request: RunningFields, names: Sequence[str], *, config: Config
 ) -> list[tuple[RunSpec, str | None]]:
+    """Settle every side, with the interpreter it runs in."""
     specs = []
     for index, name in enumerate(names):
-        runtime = pick(asked.runtimes, index, len(names), what="-r")
-        spec = side_spec(name, runtime, config=config, flags=asked.flags)
-        spec = _with_source(spec, asked.inputs)
-        python = pick(asked.pythons, index, len(names), what="--python")
+        runtime = pick(request.runtime, index, len(names), what="-r")
+        spec = side_spec(request, name, runtime or _gives_outputs(name, config), config)
+        python = pick(request.python, index, len(names), what="--python")
         python = python or config.python_for(spec.runtime)
         if python is not None:
             check_interpreter(python)
@@ -94,49 +91,43 @@ def _sides(
     return specs
 
 
-def side_spec(
-    name: str, runtime: str | None, *, config: Config, flags: Mapping[str, Any]
-) -> RunSpec:
-    """Settle one side; when nobody says, on a runtime that hands out outputs."""
+def _gives_outputs(name: str, config: Config) -> str | None:
+    """Choose a runtime that hands out outputs, where nobody says."""
     path = Path(name)
-    if runtime is None and config.defaults.runtime is None and path.is_file():
-        runtime = default_runtime(model_ref(path), config, with_outputs=True)
-    return run_spec(name, config=config, runtime=runtime, profile=False, **flags)
+    if "runtime" in config.defaults or not path.is_file():
+        return None
+    return default_runtime(model_ref(path), config, with_outputs=True)
 
 
-def _feed(inputs: Inputs, models: Sequence[Path]) -> Feed:
-    if inputs.task is not None:
+def feed_of(request: CheckRequest, models: Sequence[Path]) -> Feed:
+    """Describe what all sides are fed with."""
+    task = request.preparing_task
+    if task is not None:
         return Feed(
             kind="task",
-            task=inputs.task,
-            settings=completed(TASKS.load(inputs.task).FLAGS, inputs.settings),
-            count=inputs.limit,
-            seed=inputs.seed,
+            task=task,
+            settings=completed(TASKS.load(task).FLAGS, request.preparing),
+            count=request.limit,
+            seed=request.seed,
         )
-    if inputs.source is not None:
-        return Feed(kind="arrays", count=inputs.limit)
-    if inputs.random < 1:
-        raise UsageError("--random needs at least one input", fix="--random 1000")
-    ranges = _recorded(models) if inputs.distribution == "recorded" else {}
-    kind: Distribution = "normal" if inputs.distribution == "normal" else "uniform"
+    if request.inputs is not None:
+        return Feed(kind="arrays", count=request.limit)
+    ranges = _recorded(models) if request.distribution == "recorded" else {}
+    kind: Distribution = "normal" if request.distribution == "normal" else "uniform"
     feed = Feed(
-        kind="random", count=inputs.random, seed=inputs.seed, distribution=kind, ranges=ranges
+        kind="random", count=request.random, seed=request.seed, distribution=kind, ranges=ranges
     )
-    if inputs.range is not None:
+    if request.range is not None:
         # Names are not known before a model is loaded: the empty one stands for all.
-        return msgspec.structs.replace(feed, ranges={"": inputs.range})
+        return msgspec.structs.replace(feed, ranges={"": span(request.range)})
     return feed
 
 
-def feed_of(asked: Asked, models: Sequence[Path], spec: RunSpec) -> tuple[Feed, RunSpec]:
-    """The feed of a check, and the spec of a side that is fed by it."""
-    return _feed(asked.inputs, models), _with_source(spec, asked.inputs)
-
-
-def _with_source(spec: RunSpec, inputs: Inputs) -> RunSpec:
-    if inputs.source is None or inputs.task is not None:
+def with_source(spec: RunSpec, request: CheckRequest) -> RunSpec:
+    """Have a side read its inputs from the file that was asked for."""
+    if request.inputs is None:
         return spec
-    given = Path(inputs.source).absolute()
+    given = Path(request.inputs).absolute()
     refuse_missing(given)
     changed = msgspec.structs.replace(spec.inputs, source=str(given))
     return msgspec.structs.replace(spec, inputs=changed)
@@ -190,18 +181,18 @@ def _floor(
     folder: Path,
     store: Store,
     steps: _Steps,
-    asked: Asked,
+    request: CheckRequest,
 ) -> tuple[tuple[OutputCheck, ...] | None, str | None]:
     """Run the reference again: what it differs from itself, nobody else can be better than."""
-    if asked.floor == "off":
+    if request.floor == "off":
         return None, "not asked for"
-    if asked.floor == "auto" and first.side.seconds > CHEAP_S:
+    if request.floor == "auto" and first.side.seconds > CHEAP_S:
         return None, f"the reference takes {first.side.seconds:.0f} s; --floor on runs it twice"
     again = _run(side, first.feed, folder, store, steps)
-    return _checks(first, again, asked), None
+    return _checks(first, again, request), None
 
 
-def _compare(first: Ran, other: Ran, asked: Asked) -> Candidate:
+def _compare(first: Ran, other: Ran, request: CheckRequest) -> Candidate:
     notes = list(other.outcome.notes)
     same = first.outcome.inputs_sha256 == other.outcome.inputs_sha256
     if not same and first.feed.kind == "task":
@@ -221,19 +212,19 @@ def _compare(first: Ran, other: Ran, asked: Asked) -> Candidate:
     alone += [name for name in theirs if name not in pairs.values()]
     return Candidate(
         side=other.side,
-        checks=_checks(first, other, asked, pairs=pairs),
+        checks=_checks(first, other, request, pairs=pairs),
         unmatched=tuple(alone),
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
 def _checks(
-    first: Ran, other: Ran, asked: Asked, *, pairs: Mapping[str, str] | None = None
+    first: Ran, other: Ran, request: CheckRequest, *, pairs: Mapping[str, str] | None = None
 ) -> tuple[OutputCheck, ...]:
     """Compare chunk by chunk: what is in memory does not grow with the inputs."""
     pairs = pairs or {tensor.name: tensor.name for tensor in first.outcome.outputs}
     tallies = {
-        name: OutputTally(name, rtol=asked.rtol, atol=asked.atol, classes=asked.classes)
+        name: OutputTally(name, rtol=request.rtol, atol=request.atol, classes=request.classes)
         for name in pairs
     }
     for start, wanted in first.chunks:
@@ -250,13 +241,14 @@ def item_names(ran: Ran) -> tuple[str, ...]:
     return open_feed(ran.feed, ran.outcome.inputs, spec=ran.spec).names
 
 
-def _words(inputs: Inputs, outcome: InferOutcome) -> str:
-    if inputs.task is not None:
-        return f"{outcome.items} items of {inputs.settings.get('data')}, task {inputs.task}"
-    if inputs.source is not None:
-        return f"{outcome.items} items of {inputs.source}"
-    span = f" from {inputs.range[0]:g} to {inputs.range[1]:g}" if inputs.range else ""
-    return f"{outcome.items} random inputs, {inputs.distribution}{span}, seed {inputs.seed}"
+def _words(request: CheckRequest, outcome: InferOutcome) -> str:
+    if request.preparing_task is not None:
+        return f"{outcome.items} items of {request.images}, task {request.preparing_task}"
+    if request.inputs is not None:
+        return f"{outcome.items} items of {request.inputs}"
+    ends = span(request.range) if request.range is not None else None
+    between = f" from {ends[0]:g} to {ends[1]:g}" if ends else ""
+    return f"{outcome.items} random inputs, {request.distribution}{between}, seed {request.seed}"
 
 
 class _Steps:

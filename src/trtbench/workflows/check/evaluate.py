@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,7 +14,6 @@ from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.result import FailedRun, Scalar, Score, Scores
 from trtbench.domain.spec import ModelRef, RunSpec, Value
 from trtbench.errors import InputError, UsageError
-from trtbench.executors.local import check_interpreter
 from trtbench.host.chunks import Chunks
 from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
@@ -23,33 +21,15 @@ from trtbench.store.store import Store
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed
 from trtbench.tasks.contract import Judgement, Predicted, completed
-from trtbench.workflows.check.check import side_spec
+from trtbench.workflows.check.check import sides_of
 from trtbench.workflows.measure.failure import Failed, Failures
 from trtbench.workflows.measure.infer import stream
 from trtbench.workflows.measure.model_notes import stamps_of_engine
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.judging import EvalRequest
+from trtbench.workflows.request.kinds import fraction
 from trtbench.workflows.request.progress import Event
-from trtbench.workflows.request.spec import pick
-
-WARMUP = 0.1
-"""Part of the batches, at the start, whose times do not count; their accuracy does."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What an evaluation is asked to do, beyond its models."""
-
-    task: str
-    settings: Mapping[str, Scalar]
-    limit: int | None = None
-    open_batch: int | None = None
-    """Batch for models that leave theirs open, where ``flags`` ask for none."""
-    warmup: float = WARMUP
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    """Of all models, as ``run_spec`` takes them."""
-    runtimes: Sequence[str | None] = (None,)
-    pythons: Sequence[str | None] = (None,)
 
 
 class Evaluated(Value, frozen=True, kw_only=True):
@@ -127,48 +107,49 @@ class Passed:
 
 
 def run_evaluation(
-    names: Sequence[str],
+    request: EvalRequest,
     *,
     store: Store,
     config: Config,
-    asked: Asked,
-    output: Path,
     conduct: Conduct | None = None,
-    runs: Sequence[str] = (),
+    open_batch: int | None = None,
 ) -> Evaluation:
     """Run every model over the data and judge them all.
 
-    Runs that shall be joined later must be of the same bytes: that is looked at first.
+    ``open_batch`` is for models that leave theirs open, where none is asked for. A run that is
+    to be joined by name is looked at first.
     """
     conduct = conduct or Conduct()
+    names = [str(model) for model in request.models]
     if not names:
         raise UsageError("an evaluation needs a model", fix="trtbench eval MODEL --task NAME")
-    task = TASKS.load(asked.task)
-    asked = replace(asked, settings=completed(task.FLAGS, asked.settings))
+    task = TASKS.load(request.task)
+    settings = completed(task.FLAGS, request.judging)
     feed = Feed(
         kind="task",
-        task=asked.task,
-        settings=dict(asked.settings),
-        count=asked.limit,
-        open_batch=asked.open_batch,
+        task=request.task,
+        settings=settings,
+        count=request.limit,
+        open_batch=open_batch,
     )
-    specs = _specs(names, config=config, asked=asked)
-    refuse_other_bytes(runs, [spec.model for spec, _ in specs], store=store)
+    specs = sides_of(request, names, config=config)
+    refuse_other_bytes(request.join, [spec.model for spec, _ in specs], store=store)
+    warmup = fraction(request.warmup)
     with store.scratch() as folder:
         passes, failed = [], Failures(len(specs))
-        for number, (spec, python) in enumerate(specs):
+        for number, side in enumerate(specs):
+            part = _part(conduct, number, len(specs))
             with failed.collecting(names[number]):
-                passes.append(
-                    _pass(spec, python, number, len(specs), feed, folder, store, asked, conduct)
-                )
+                work = folder / f"model-{number}"
+                passes.append(_pass(side, feed, work, store=store, conduct=part, warmup=warmup))
         passes = _labelled(passes)
         source = open_feed(feed, passes[0].outcome.inputs, spec=passes[0].spec)
         models = [
             Predicted(label=each.label, chunks=each.chunks, latency_s=each.split.item_s)
             for each in passes
         ]
-        judgement: Judgement = task.judge(source, models, asked.settings, folder=output)
-    evaluation = _evaluation(passes, judgement, asked)
+        judgement: Judgement = task.judge(source, models, settings, folder=Path(request.output))
+    evaluation = _evaluation(passes, judgement, request)
     return msgspec.structs.replace(evaluation, failed=tuple(failed.told))
 
 
@@ -196,37 +177,21 @@ def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store
             )
 
 
-def _specs(
-    names: Sequence[str], *, config: Config, asked: Asked
-) -> list[tuple[RunSpec, str | None]]:
-    found = []
-    for index, name in enumerate(names):
-        runtime = pick(asked.runtimes, index, len(names), what="-r")
-        spec = side_spec(name, runtime, config=config, flags=asked.flags)
-        python = pick(asked.pythons, index, len(names), what="--python")
-        python = python or config.python_for(spec.runtime)
-        if python is not None:
-            check_interpreter(python)
-        found.append((spec, python))
-    return found
-
-
 def _pass(
-    spec: RunSpec,
-    python: str | None,
-    number: int,
-    count: int,
+    side: tuple[RunSpec, str | None],
     feed: Feed,
-    folder: Path,
+    work: Path,
+    *,
     store: Store,
-    asked: Asked,
     conduct: Conduct,
+    warmup: float,
 ) -> Passed:
-    def tell(done: float, text: str) -> None:
-        part = (number + done) / count
-        conduct.listen(Event(kind="stage", text=f"{spec.model.name}: {text}", done=part))
+    """Run one model over the data; ``warmup`` is the part of the batches whose times are out."""
+    spec, python = side
 
-    work = folder / f"model-{number}"
+    def tell(done: float, text: str) -> None:
+        conduct.listen(Event(kind="stage", text=f"{spec.model.name}: {text}", done=done))
+
     outcome = stream(
         spec, feed, folder=work, store=store, decode=True,
         conduct=replace(conduct, python=python), on_progress=tell,
@@ -238,8 +203,18 @@ def _pass(
         label=spec.model.name,
         outcome=outcome,
         chunks=Chunks(work),
-        split=split_from_columns(columns, warmup=asked.warmup),
+        split=split_from_columns(columns, warmup=warmup),
     )
+
+
+def _part(conduct: Conduct, number: int, count: int) -> Conduct:
+    """Have one of several models tell how far the whole evaluation is."""
+
+    def listen(event: Event) -> None:
+        done = None if event.done is None else (number + event.done) / count
+        conduct.listen(msgspec.structs.replace(event, done=done))
+
+    return replace(conduct, listen=listen)
 
 
 def _labelled(passes: list[Passed]) -> list[Passed]:
@@ -253,7 +228,7 @@ def _labelled(passes: list[Passed]) -> list[Passed]:
     return [replace(each, label=name) for each, name in zip(passes, fuller, strict=True)]
 
 
-def _evaluation(passes: Sequence[Passed], judgement: Judgement, asked: Asked) -> Evaluation:
+def _evaluation(passes: Sequence[Passed], judgement: Judgement, request: EvalRequest) -> Evaluation:
     hashes = {each.outcome.inputs_sha256 for each in passes}
     notes = list(judgement.notes)
     if len(hashes) > 1:
@@ -266,8 +241,8 @@ def _evaluation(passes: Sequence[Passed], judgement: Judgement, asked: Asked) ->
         told = ", ".join(f"{label} {size}" for label, size in sizes.items())
         notes.append(f"batches differ, so latencies per batch do not compare: {told}")
     return Evaluation(
-        task=asked.task,
-        data=str(asked.settings.get("data")),
+        task=request.task,
+        data=str(request.data),
         method=judgement.method,
         models=tuple(
             _evaluated(each, scores) for each, scores in zip(passes, judgement.scores, strict=True)

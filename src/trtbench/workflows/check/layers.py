@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,14 +22,14 @@ from trtbench.report.document import Figure
 from trtbench.report.renderers.png import png_bytes
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed
-from trtbench.workflows.check.check import feed_of
-from trtbench.workflows.check.values import Asked
+from trtbench.workflows.check.check import feed_of, with_source
 from trtbench.workflows.measure.failure import raise_told
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.judging import CheckRequest
 from trtbench.workflows.request.progress import Event
-from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.request.spec import side_spec
 
 ITEMS = 8
 """Inputs to look at layers with: drift hardly varies between inputs, tensors are large."""
@@ -58,21 +58,22 @@ class LayersChecked(Value, frozen=True, kw_only=True):
 
 
 def run_layers(
-    reference: str, candidate: str, *, store: Store, config: Config, output: Path, asked: Asked,
-    conduct: Conduct, number: int = 0, sides: Sequence[str] = (),
-) -> LayersChecked:  # fmt: skip
-    """Compare all tensors two ONNX files share, rank the drift, and draw it.
+    request: CheckRequest, number: int, *, store: Store, config: Config, conduct: Conduct
+) -> LayersChecked:
+    """Compare all tensors that the reference and one candidate share, rank the drift, draw it.
 
-    ``sides`` are all models of the check, one of which may record the range of its inputs.
+    Only what shapes the inputs matters: the graphs run on ONNX Runtime's CPU as written.
     """
+    reference, candidate = str(request.reference), str(request.candidates[number])
     for path in (reference, candidate):
         if Path(path).suffix.lower() != ".onnx":
             raise UsageError(
                 "--layers looks into ONNX files", facts={"given": path}, fix="leave --layers out"
             )
-    spec = run_spec(reference, config=config, runtime=first_choice("onnx"), **_flags(asked))
+    plain = replace(request, threads=None, device=None, options={})
+    spec = side_spec(plain, reference, first_choice("onnx"), config)
     with store.scratch() as folder:
-        inputs = _write_inputs(spec, asked, folder, sides or (reference, candidate))
+        inputs = _write_inputs(spec, request, folder)
         job = LayersSpec(
             reference=str(Path(reference).absolute()),
             candidate=str(Path(candidate).absolute()),
@@ -80,7 +81,7 @@ def run_layers(
         )
         outcome = _run(job, folder / "layers", conduct)
     keep = worth_keeping(outcome.drifts)
-    files = _write(outcome, reference, candidate, output, keep, number=number)
+    files = _write(outcome, reference, candidate, Path(request.output), keep, number=number)
     return LayersChecked(
         reference=reference,
         candidate=candidate,
@@ -113,20 +114,15 @@ def _added_by_owner(drifts: Sequence[LayerDrift]) -> dict[str, float]:
     return {name: math.sqrt(max(0.0, behind[name] ** 2 - before[name] ** 2)) for name in behind}
 
 
-def _flags(asked: Asked) -> dict[str, Any]:
-    """Only what shapes the inputs matters: the graphs run on ONNX Runtime's CPU as written."""
-    return {key: asked.flags[key] for key in ("shapes", "batch") if key in asked.flags}
-
-
-def _write_inputs(spec: RunSpec, asked: Asked, folder: Path, sides: Sequence[str]) -> Path:
+def _write_inputs(spec: RunSpec, request: CheckRequest, folder: Path) -> Path:
     """Make the first few items of the check, all sides' inputs by the reference's names."""
     from trtbench.build.onnx_file import load_onnx
     from trtbench.build.onnx_read import input_specs
 
     path = Path(spec.model.path)
     tensors: tuple[TensorSpec, ...] = input_specs(load_onnx(path, weights=False))
-    feed, spec = feed_of(asked, [Path(side) for side in sides], spec)
-    source = open_feed(feed, tensors, spec=spec)
+    sides = [Path(each) for each in (request.reference, *request.candidates)]
+    source = open_feed(feed_of(request, sides), tensors, spec=with_source(spec, request))
     first = tensors[0].shape[0] if tensors[0].shape else None
     size = first if isinstance(first, int) and first > 0 else 1
     count = max(size, min(ITEMS, len(source.names)) // size * size)

@@ -1,52 +1,14 @@
-"""The values of a check: what it is asked, what it runs on, what it found."""
+"""The values of a check: the sides that ran, and what was found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
 
-from trtbench.analysis.check import ATOL, RTOL, OutputCheck
+from trtbench.analysis.check import OutputCheck
 from trtbench.domain.feed import Feed, InferOutcome
-from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ModelRef, RunSpec, Value
 from trtbench.host.chunks import Chunks
 from trtbench.workflows.measure.failure import Failed
-
-RANDOM = 1000
-
-
-Floor = Literal["auto", "on", "off"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What the sides are run on: a file, images, or else random items."""
-
-    random: int = RANDOM
-    seed: int = 0
-    distribution: Literal["uniform", "normal", "recorded"] = "uniform"
-    range: tuple[float, float] | None = None
-    source: str | None = None
-    task: str | None = None
-    settings: Mapping[str, Scalar] = field(default_factory=dict)
-    limit: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What a check is asked to do, beyond its sides."""
-
-    inputs: Inputs = Inputs()
-    rtol: float = RTOL
-    atol: float = ATOL
-    classes: bool | None = None
-    """Whether outputs are scores of classes; ``None`` looks at their shape."""
-    floor: Floor = "auto"
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    """Of all sides, as ``run_spec`` takes them."""
-    runtimes: Sequence[str | None] = (None,)
-    pythons: Sequence[str | None] = (None,)
 
 
 class Side(Value, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,11 +36,17 @@ from trtbench.store.store import Store
 from trtbench.workflows.compare.drift import drift_remembered
 from trtbench.workflows.compare.duet import Duet, paired, pairs_of
 from trtbench.workflows.compare.findings import further_findings, with_findings
-from trtbench.workflows.compare.sides import LAUNCHES, WARMUP, Asked, Sides
+from trtbench.workflows.compare.sides import WARMUP, Sides
 from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.comparing import (
+    LAUNCHES,
+    CompareRequest,
+    PairFields,
+    TurnFields,
+)
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.spec import pick, run_spec
+from trtbench.workflows.request.spec import pick, side_spec
 
 MOST_STEM_BYTES = 100
 
@@ -63,27 +69,26 @@ class Compared:
 
 
 def compare(
-    baseline: str,
-    candidates: Sequence[str],
-    *,
-    store: Store,
-    config: Config,
-    asked: Asked | None = None,
-    conduct: Conduct | None = None,
+    request: CompareRequest, *, store: Store, config: Config, conduct: Conduct | None = None
 ) -> list[Compared]:
-    """Compare each candidate with the baseline; many candidates are corrected for."""
-    asked, conduct = asked or Asked(), conduct or Conduct()
+    """Compare each candidate with the baseline; many candidates are corrected for.
+
+    A model that is compared with itself shows what is the machine's.
+    """
+    candidates = [str(each) for each in request.candidates]
+    if request.selftest and candidates:
+        raise UsageError(
+            "--selftest takes one model", fix=f"trtbench compare --selftest {request.baseline}"
+        )
+    if request.selftest:
+        candidates = [str(request.baseline)]
     if not candidates:
         raise UsageError(
             "a comparison needs a candidate", fix="trtbench compare BASELINE CANDIDATE"
         )
-    found = [
-        _compare_one(
-            baseline, candidate, number, len(candidates) + 1, store, config, asked, conduct
-        )
-        for number, candidate in enumerate(candidates, start=1)
-    ]
-    return [_looked_around(each, len(found), store) for each in _corrected(found)]
+    pairing = _Pairing(request, store, config, conduct or Conduct(), len(candidates) + 1)
+    found = _corrected([pairing.compare(each, n) for n, each in enumerate(candidates, start=1)])
+    return [_looked_around(each, len(found), store) for each in found]
 
 
 def _looked_around(compared: Compared, count: int, store: Store) -> Compared:
@@ -146,13 +151,6 @@ def comparison_from_runs(
     return with_findings(comparison, baseline, candidate, accept)
 
 
-def selftest(
-    model: str, *, store: Store, config: Config, asked: Asked, conduct: Conduct
-) -> Compared:
-    """Compare a model with itself: what it calls a difference here is the machine's."""
-    return _compare_one(model, model, 1, 2, store, config, asked, conduct)
-
-
 def compare_csv(baseline: Run, candidate: Run) -> str:
     """The table toolkit 000 wrote."""
     rows = toolkit_000_rows(baseline, candidate)
@@ -177,70 +175,100 @@ def csv_name(baseline: Run, candidate: Run) -> str:
     return "_vs_".join(stem.decode(errors="ignore") for stem in safe) + ".csv"
 
 
-def _compare_one(
-    baseline: str,
-    candidate: str,
-    number: int,
-    count: int,
-    store: Store,
-    config: Config,
-    asked: Asked,
-    conduct: Conduct,
-) -> Compared:
-    stored = [stored_run(name, store) for name in (baseline, candidate)]
-    if stored[0] is not None and stored[1] is not None:
-        return _stored_comparison(stored[0], stored[1], asked, store)
-    runtimes = [pick(asked.runtimes, index, count, what="-r") for index in (0, number)]
-    pythons = [pick(asked.pythons, index, count, what="--python") for index in (0, number)]
-    if stored[0] is not None or stored[1] is not None:
-        return _against_stored(
-            (baseline, candidate), stored, runtimes, pythons, store, config, asked, conduct
+@dataclass(frozen=True)
+class _Pairing:
+    """Holds candidates against one baseline, one after the other."""
+
+    request: CompareRequest
+    store: Store
+    config: Config
+    conduct: Conduct
+    sides: int
+
+    def compare(self, candidate: str, number: int) -> Compared:
+        """Compare one candidate: as measured, or by measuring what is a file."""
+        names = (str(self.request.baseline), candidate)
+        stored = [stored_run(name, self.store) for name in names]
+        if stored[0] is not None and stored[1] is not None:
+            return _stored_comparison(stored[0], stored[1], self.request, self.store)
+        places = (0, number)
+        runtimes = [pick(self.request.runtime, k, self.sides, what="-r") for k in places]
+        pythons = [pick(self.request.python, k, self.sides, what="--python") for k in places]
+        if stored[0] is not None or stored[1] is not None:
+            return self._against_stored(names, stored, runtimes, pythons)
+        specs = [
+            duet_spec(self.request, name, runtime, config=self.config)
+            for name, runtime in zip(names, runtimes, strict=True)
+        ]
+        first, second = (
+            python or self.config.python_for(spec.runtime)
+            for python, spec in zip(pythons, specs, strict=True)
         )
-    specs = [
-        duet_spec(name, runtime, config=config, asked=asked)
-        for name, runtime in zip((baseline, candidate), runtimes, strict=True)
-    ]
-    interpreters = [
-        python or config.python_for(spec.runtime)
-        for python, spec in zip(pythons, specs, strict=True)
-    ]
-    sides = Sides(baseline=specs[0], candidate=specs[1], pythons=(interpreters[0], interpreters[1]))
-    return play_sides(sides, store=store, asked=asked, conduct=conduct)
+        sides = Sides(baseline=specs[0], candidate=specs[1], pythons=(first, second))
+        return play_sides(sides, store=self.store, request=self.request, conduct=self.conduct)
+
+    def _against_stored(
+        self,
+        names: tuple[str, str],
+        stored: list[Run | None],
+        runtimes: list[str | None],
+        pythons: list[str | None],
+    ) -> Compared:
+        """Measure the side that is a file as the other one was, then compare runs apart."""
+        fresh = 0 if stored[0] is None else 1
+        known = stored[1 - fresh]
+        assert known is not None
+        request = self.request
+        if request.batch is None:
+            request = replace(request, batch=known.record.spec.batch)
+        spec = side_spec(
+            request,
+            names[fresh],
+            runtimes[fresh],
+            self.config,
+            launches=request.launches or LAUNCHES,
+        )
+        python = pythons[fresh] or self.config.python_for(spec.runtime)
+        run = run_bench(spec, store=self.store, conduct=replace(self.conduct, python=python))
+        runs = (run, known) if fresh == 0 else (known, run)
+        return _stored_comparison(runs[0], runs[1], request, self.store)
 
 
-def play_sides(sides: Sides, *, store: Store, asked: Asked, conduct: Conduct) -> Compared:
+def play_sides(sides: Sides, *, store: Store, request: PairFields, conduct: Conduct) -> Compared:
     """Measure two sides in turn until the answer is clear, here or where an executor says."""
     if conduct.executor is None:
-        duet = make_duet(sides, store=store, asked=asked, conduct=conduct)
-        return _play_until_clear(duet, asked)
+        duet = make_duet(sides, store=store, request=request, conduct=conduct)
+        return _play_until_clear(duet, request)
     from trtbench.workflows.compare.remote import pair_elsewhere
 
-    first, second = pair_elsewhere(sides, store=store, asked=asked, conduct=conduct)
-    comparison = comparison_from_runs(first, second, margin=asked.margin, accept=asked.accept)
-    return Compared(baseline=first, candidate=second, comparison=comparison, mode=asked.mode)
+    first, second = pair_elsewhere(sides, store=store, asked=request, conduct=conduct)
+    comparison = comparison_from_runs(
+        first, second, margin=request.margin_part, accept=request.accept
+    )
+    return Compared(baseline=first, candidate=second, comparison=comparison, mode=request.mode)
 
 
-def make_duet(sides: Sides, *, store: Store, asked: Asked, conduct: Conduct) -> Duet:
+def make_duet(sides: Sides, *, store: Store, request: PairFields, conduct: Conduct) -> Duet:
     """Prepare the launches of two sides, as asked."""
     return Duet(
         sides,
         store=store,
         conduct=conduct,
-        mode=asked.mode,
-        pairs=asked.pairs,
-        seed=asked.flags.get("seed", 0),
+        mode=request.mode,
+        pairs=request.pairs,
+        seed=request.seed,
     )
 
 
-def _play_until_clear(duet: Duet, asked: Asked) -> Compared:
+def _play_until_clear(duet: Duet, request: TurnFields) -> Compared:
     """Measure, and double the launches while the answer is unclear and more are allowed."""
-    duet.play(asked.launches)
-    while duet.launches < asked.most_launches:
-        verdict = headline_verdict(duet, margin=asked.margin)
+    duet.play(request.launches)
+    while duet.launches < request.most_launches:
+        verdict = headline_verdict(duet, margin=request.margin_part)
         if verdict.kind != "unclear" or verdict.launches_needed is None:
             break
-        duet.play(min(duet.launches, asked.most_launches - duet.launches))
-    return compared_from_duet(duet, asked)
+        duet.play(min(duet.launches, request.most_launches - duet.launches))
+    return compared_from_duet(duet, request)
 
 
 def headline_verdict(duet: Duet, *, margin: float = MARGIN) -> Verdict:
@@ -251,51 +279,30 @@ def headline_verdict(duet: Duet, *, margin: float = MARGIN) -> Verdict:
     return held_to_alone(verdict, duet.alone_effects(), margin=margin)[0]
 
 
-def compared_from_duet(duet: Duet, asked: Asked) -> Compared:
+def compared_from_duet(duet: Duet, request: TurnFields) -> Compared:
     """Keep both sides as runs and judge them."""
     first, second = duet.keep()
-    comparison = comparison_from_runs(first, second, margin=asked.margin, accept=asked.accept)
+    comparison = comparison_from_runs(
+        first, second, margin=request.margin_part, accept=request.accept
+    )
     return Compared(baseline=first, candidate=second, comparison=comparison, mode=duet.mode)
 
 
-def duet_spec(name: str, runtime: str | None, *, config: Config, asked: Asked) -> RunSpec:
+def duet_spec(request: PairFields, name: str, runtime: str | None, *, config: Config) -> RunSpec:
     """Settle one side; without a word about warm-up it is short and fixed."""
-    spec = run_spec(name, config=config, runtime=runtime, profile=False, **asked.flags)
-    if asked.flags.get("warmup") is None and asked.flags.get("warmup_iterations") is None:
+    spec = side_spec(request, name, runtime, config)
+    if request.warmup is None and request.warmup_iterations is None:
         spec = msgspec.structs.replace(spec, warmup=WARMUP)
     return spec
 
 
-def _stored_comparison(baseline: Run, candidate: Run, asked: Asked, store: Store) -> Compared:
+def _stored_comparison(
+    baseline: Run, candidate: Run, request: TurnFields, store: Store
+) -> Compared:
     comparison = comparison_from_runs(
-        baseline, candidate, margin=asked.margin, accept=asked.accept, store=store
+        baseline, candidate, margin=request.margin_part, accept=request.accept, store=store
     )
     return Compared(baseline=baseline, candidate=candidate, comparison=comparison)
-
-
-def _against_stored(
-    names: tuple[str, str],
-    stored: list[Run | None],
-    runtimes: list[str | None],
-    pythons: list[str | None],
-    store: Store,
-    config: Config,
-    asked: Asked,
-    conduct: Conduct,
-) -> Compared:
-    """Measure the side that is a file as the other one was, then compare runs measured apart."""
-    fresh = 0 if stored[0] is None else 1
-    known = stored[1 - fresh]
-    assert known is not None
-    flags = {**asked.flags, "launches": asked.launches or LAUNCHES}
-    if known.record.spec.batch is not None and flags.get("batch") is None:
-        flags["batch"] = known.record.spec.batch
-    runtime = runtimes[fresh]
-    spec = run_spec(names[fresh], config=config, runtime=runtime, profile=False, **flags)
-    python = pythons[fresh] or config.python_for(spec.runtime)
-    run = run_bench(spec, store=store, conduct=replace(conduct, python=python))
-    runs = (run, known) if fresh == 0 else (known, run)
-    return _stored_comparison(runs[0], runs[1], asked, store)
 
 
 def stored_run(name: str, store: Store) -> Run | None:

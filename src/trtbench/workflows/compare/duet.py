@@ -19,6 +19,7 @@ from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
 from trtbench.domain.result import DuetRef, Environment, Run, Scalar
 from trtbench.domain.samples import Column, join_launches
 from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.domain.words import Mode
 from trtbench.errors import UsageError
 from trtbench.executors.local import Assignment, check_interpreter, run_jobs
 from trtbench.host.contention import counters_between, read_counters
@@ -29,9 +30,7 @@ from trtbench.store.directory import new_id, read_samples, write_record, write_s
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import (
     FEWEST_LAUNCHES,
-    LAUNCHES,
     LAUNCHES_S,
-    Mode,
     PairDesign,
     Sides,
 )
@@ -43,6 +42,7 @@ from trtbench.workflows.measure.launches import (
     record_from_launches,
 )
 from trtbench.workflows.measure.run_files import write_run_files
+from trtbench.workflows.request.comparing import LAUNCHES
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from trtbench.analysis.gate import evaluate, passed, rules_from_table
+from trtbench.analysis.gate import (
+    evaluate,
+    passed,
+    rule_from_text,
+    rules_from_table,
+    slowdown_rule,
+)
 from trtbench.analysis.gate_report import junit_from_results
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import json_from_value
@@ -31,13 +37,14 @@ from trtbench.workflows.compare.compare import (
     stored_run,
 )
 from trtbench.workflows.compare.duet import Duet
-from trtbench.workflows.compare.sides import WARMUP, Asked, Sides
+from trtbench.workflows.compare.sides import WARMUP, Sides
 from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.comparing import GateRequest, TurnFields
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.spec import run_spec
-
-OnUnclear = Literal["fail", "pass", "retry"]
+from trtbench.workflows.request.groups import OnUnclear
+from trtbench.workflows.request.kinds import fraction, seconds
+from trtbench.workflows.request.spec import pick, side_spec
 
 ALONE_LAUNCHES = 5
 """Launches of a candidate that is only held against limits."""
@@ -56,20 +63,21 @@ class Gate:
 
 
 def gate(
-    candidate: str,
-    rules: Sequence[GateRule],
+    request: GateRequest,
     *,
     store: Store,
     config: Config,
     against: str | None = None,
-    on_unclear: OnUnclear = "fail",
-    time_limit_s: float = 60.0,
-    asked: Asked | None = None,
     conduct: Conduct | None = None,
 ) -> Gate:
-    """Measure a candidate until every rule is clear or the time is up, and judge it."""
-    asked, conduct = asked or Asked(), conduct or Conduct()
-    rules = (*rules, *rules_beside(candidate))
+    """Measure a candidate until every rule is clear or the time is up, and judge it.
+
+    ``against`` names the baseline where the request leaves it to history.
+    """
+    candidate = str(request.candidate)
+    rules = (*rules_from_request(request), *rules_beside(candidate))
+    if against is None and request.against is not None:
+        against = str(request.against)
     if not rules:
         raise UsageError(
             "the gate has no rules",
@@ -77,19 +85,30 @@ def gate(
         )
     if any(rule.relation == "slowdown" for rule in rules) and against is None:
         raise UsageError("--max-slowdown needs something to compare with", fix="--against BASELINE")
-    tries = 2 if on_unclear == "retry" else 1
+    trial = _Trial(request, rules, store, config, conduct or Conduct())
+    tries = 2 if request.on_unclear == "retry" else 1
     for last in (False, True)[-tries:]:
-        found = _once(candidate, rules, store, config, against, time_limit_s, asked, conduct)
+        found = trial.once(candidate, against)
         unclear = any(result.outcome == "unclear" for result in found.results)
         if last or not unclear:
             break
-    policy: Literal["fail", "pass"] = "pass" if on_unclear == "pass" else "fail"
+    policy: Literal["fail", "pass"] = "pass" if request.on_unclear == "pass" else "fail"
     return Gate(
         results=found.results,
         open=passed(found.results, on_unclear=policy),
         candidate=found.candidate,
         compared=found.compared,
     )
+
+
+def rules_from_request(request: GateRequest) -> tuple[GateRule, ...]:
+    """Put together what a candidate is held to: single rules, the slowdown, files of rules."""
+    rules = [rule_from_text(text) for text in request.metrics]
+    if request.max_slowdown is not None:
+        rules.append(slowdown_rule(fraction(request.max_slowdown)))
+    for path in request.rules:
+        rules += rules_from_file(Path(path))
+    return tuple(rules)
 
 
 def rules_beside(model: str) -> tuple[GateRule, ...]:
@@ -151,90 +170,82 @@ def append_summary(found: Gate, path: Path) -> None:
         raise write_error(path, problem) from None
 
 
-def _once(
-    candidate: str,
-    rules: Sequence[GateRule],
-    store: Store,
-    config: Config,
-    against: str | None,
-    time_limit_s: float,
-    asked: Asked,
-    conduct: Conduct,
-) -> Gate:
-    stored = stored_run(candidate, store)
-    if against is None:
-        run = stored or _bench(candidate, rules, config, store, asked, conduct)
-        return _judged(run, rules, None)
-    baseline = stored_run(against, store)
-    sides = _sides(against, baseline, candidate, stored, config, asked)
-    if sides is None:
-        assert baseline is not None
-        run = stored or _bench(candidate, rules, config, store, asked, conduct)
-        comparison = comparison_from_runs(baseline, run, margin=asked.margin, accept=asked.accept)
-        compared = Compared(baseline=baseline, candidate=run, comparison=comparison)
-        return _judged(run, rules, compared)
-    duet = make_duet(sides, store=store, asked=asked, conduct=conduct)
-    _play_until_clear(duet, rules, asked, deadline=time.monotonic() + time_limit_s)
-    compared = compared_from_duet(duet, asked)
-    return _judged(compared.candidate, rules, compared)
+@dataclass(frozen=True)
+class _Trial:
+    """Measures a candidate for its rules."""
 
+    request: GateRequest
+    rules: Sequence[GateRule]
+    store: Store
+    config: Config
+    conduct: Conduct
 
-def _bench(
-    candidate: str,
-    rules: Sequence[GateRule],
-    config: Config,
-    store: Store,
-    asked: Asked,
-    conduct: Conduct,
-) -> Run:
-    """Measure a candidate alone, its layers too where rules ask for them."""
-    given = {key: value for key, value in asked.flags.items() if value is not None}
-    flags = {"launches": asked.alone or ALONE_LAUNCHES, **given}
-    runtime = asked.runtimes[-1] if asked.runtimes else None
-    layers = any(rule.relation == "expect" for rule in rules)
-    spec = run_spec(candidate, config=config, runtime=runtime, profile=layers, **flags)
-    return run_bench(spec, store=store, conduct=conduct)
+    def once(self, candidate: str, against: str | None) -> Gate:
+        """Measure, alone or in turn with the baseline, and judge."""
+        stored = stored_run(candidate, self.store)
+        if against is None:
+            return _judged(stored or self._bench(candidate), self.rules, None)
+        baseline = stored_run(against, self.store)
+        sides = self._sides(against, baseline, candidate) if stored is None else None
+        request = self.request
+        if sides is None:
+            assert baseline is not None
+            run = stored or self._bench(candidate)
+            comparison = comparison_from_runs(
+                baseline, run, margin=request.margin_part, accept=request.accept
+            )
+            compared = Compared(baseline=baseline, candidate=run, comparison=comparison)
+            return _judged(run, self.rules, compared)
+        duet = make_duet(sides, store=self.store, request=request, conduct=self.conduct)
+        deadline = time.monotonic() + seconds(request.time_limit)
+        _play_until_clear(duet, self.rules, request, deadline=deadline)
+        compared = compared_from_duet(duet, request)
+        return _judged(compared.candidate, self.rules, compared)
 
+    def _bench(self, candidate: str) -> Run:
+        """Measure a candidate alone, its layers too where rules ask for them."""
+        launches = self.request.launches or ALONE_LAUNCHES
+        runtime = pick(self.request.runtime, -1, 2, what="-r")
+        layers = any(rule.relation == "expect" for rule in self.rules)
+        spec = side_spec(self.request, candidate, runtime, self.config, launches=launches)
+        spec = msgspec.structs.replace(spec, profile=layers)
+        conduct = replace(self.conduct, python=self._python(-1, spec.runtime))
+        return run_bench(spec, store=self.store, conduct=conduct)
 
-def _sides(
-    against: str,
-    baseline: Run | None,
-    candidate: str,
-    stored: Run | None,
-    config: Config,
-    asked: Asked,
-) -> Sides | None:
-    """Both sides for a duet, when both can still be measured; a stored file must be unchanged."""
-    if stored is not None:
-        return None
-    runtimes = list(asked.runtimes) or [None]
-    second = duet_spec(candidate, runtimes[-1], config=config, asked=asked)
-    if baseline is None:
-        first = duet_spec(against, runtimes[0], config=config, asked=asked)
-    else:
-        reference = baseline.record.spec.model
-        path = Path(reference.path)
-        if not path.is_file() or reference.sha256 != identity_of(path):
-            return None
-        first = msgspec.structs.replace(baseline.record.spec, warmup=WARMUP, launches=1)
-    pythons = (config.python_for(first.runtime), config.python_for(second.runtime))
-    return Sides(baseline=first, candidate=second, pythons=pythons)
+    def _python(self, side: int, runtime: str) -> str | None:
+        given = pick(self.request.python, side, 2, what="--python")
+        return given or self.config.python_for(runtime)
+
+    def _sides(self, against: str, baseline: Run | None, candidate: str) -> Sides | None:
+        """Both sides for a duet, when both can be measured; a stored file must be unchanged."""
+        runtimes = [pick(self.request.runtime, side, 2, what="-r") for side in (0, 1)]
+        second = duet_spec(self.request, candidate, runtimes[1], config=self.config)
+        if baseline is None:
+            first = duet_spec(self.request, against, runtimes[0], config=self.config)
+        else:
+            reference = baseline.record.spec.model
+            path = Path(reference.path)
+            if not path.is_file() or reference.sha256 != identity_of(path):
+                return None
+            first = msgspec.structs.replace(baseline.record.spec, warmup=WARMUP, launches=1)
+        pythons = (self._python(0, first.runtime), self._python(1, second.runtime))
+        return Sides(baseline=first, candidate=second, pythons=pythons)
 
 
 def _play_until_clear(
-    duet: Duet, rules: Sequence[GateRule], asked: Asked, *, deadline: float
+    duet: Duet, rules: Sequence[GateRule], request: TurnFields, *, deadline: float
 ) -> None:
     """Add launches while a rule about speed is unclear and time is left for as many again."""
     began = time.monotonic()
-    duet.play(asked.launches)
+    duet.play(request.launches)
     slowdowns = [rule for rule in rules if rule.relation == "slowdown"]
-    while slowdowns and duet.launches < asked.most_launches:
-        verdict = headline_verdict(duet, margin=asked.margin)
+    while slowdowns and duet.launches < request.most_launches:
+        verdict = headline_verdict(duet, margin=request.margin_part)
         results = evaluate(slowdowns, verdicts={verdict.metric: verdict, "headline": verdict})
         decided = all(result.outcome != "unclear" for result in results)
         if decided or (verdict.kind == "unclear" and verdict.launches_needed is None):
             return
-        more = min(duet.launches, asked.most_launches - duet.launches)
+        more = min(duet.launches, request.most_launches - duet.launches)
         each = (time.monotonic() - began) / duet.launches
         if time.monotonic() + more * each > deadline:
             return

@@ -13,15 +13,16 @@ from trtbench.domain.spec import RunSpec
 from trtbench.executors import Partner
 from trtbench.store.directory import new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
-from trtbench.workflows.compare.sides import Asked, Sides
+from trtbench.workflows.compare.sides import Sides
 from trtbench.workflows.measure.launches import cached_from_run
 from trtbench.workflows.measure.remote import companions_of, needs_of, request_from_spec, with_spec
+from trtbench.workflows.request.comparing import PairFields
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.progress import Event
 
 
 def pair_elsewhere(
-    sides: Sides, *, store: Store, asked: Asked, conduct: Conduct
+    sides: Sides, *, store: Store, asked: PairFields, conduct: Conduct
 ) -> tuple[Run, Run]:
     """Have two sides measured in turn on one machine, and store both."""
     assert conduct.executor is not None
@@ -43,7 +44,7 @@ def pair_elsewhere(
         return first, _keep_side(folder / "1", sides.candidate, store)
 
 
-def _partner(sides: Sides, asked: Asked) -> Partner:
+def _partner(sides: Sides, asked: PairFields) -> Partner:
     """Describe the second side, and how often the two take turns."""
     return Partner(
         spec=sides.candidate,
@@ -53,8 +54,8 @@ def _partner(sides: Sides, asked: Asked) -> Partner:
         most_launches=asked.most_launches,
         pairs=asked.pairs,
         mode=asked.mode,
-        margin=asked.margin,
-        seed=asked.flags.get("seed", 0),
+        margin=asked.margin_part,
+        seed=asked.seed,
     )
 
 

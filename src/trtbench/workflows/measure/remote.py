@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -21,10 +22,8 @@ from trtbench.store.store import Store
 from trtbench.workflows.measure.failure import job_error
 from trtbench.workflows.measure.launches import cached_from_run
 from trtbench.workflows.request.conduct import PATIENCE_S, Conduct, expected_s
+from trtbench.workflows.request.groups import ExecutorFields
 from trtbench.workflows.request.progress import Event
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
@@ -33,6 +32,21 @@ def open_executor(name: str, settings: Settings) -> Executor:
     """Open an executor by the name a user types."""
     executor: Executor = EXECUTORS.load(name).open_executor(settings)
     return executor
+
+
+@contextlib.contextmanager
+def executor_for(request: ExecutorFields) -> Iterator[Executor | None]:
+    """Open the executor a request names for the length of the block; ``None`` without one."""
+    if request.executor is None:
+        yield None
+        return
+    hosts = Path(request.hosts) if request.hosts else None
+    settings = Settings(address=request.address, hosts=hosts, beside=request.beside)
+    executor = open_executor(request.executor, settings)
+    try:
+        yield executor
+    finally:
+        executor.close()
 
 
 def width_of(executor: Executor, needs: Needs | None = None) -> int:

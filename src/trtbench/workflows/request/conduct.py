@@ -5,11 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from trtbench.boundary import clean_line, mask
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError
 from trtbench.executors import Executor, Needs
-from trtbench.units import text_from_bytes
+from trtbench.units import bytes_from_text, text_from_bytes
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.fields import settled
+from trtbench.workflows.request.groups import (
+    ExecutorFields,
+    MemoryFields,
+    PatienceFields,
+    PythonFields,
+    TagFields,
+)
+from trtbench.workflows.request.kinds import seconds, size_bytes
+from trtbench.workflows.request.measuring import RunFields
 from trtbench.workflows.request.progress import Listener, silent
 
 PATIENCE_S = 600.0
@@ -55,6 +68,59 @@ class Conduct:
                 facts={"least": text_from_bytes(LEAST_MEMORY_BYTES)},
                 fix="--memory-limit 8GiB",
             )
+
+
+def conduct_from_request(
+    request: PatienceFields,
+    config: Config,
+    *,
+    runtime: str | None = None,
+    command: str | None = None,
+    listen: Listener = silent,
+) -> Conduct:
+    """Make, of what is asked for, how the job is carried out.
+
+    ``runtime`` names the interpreter in the configuration, where nobody names another.
+    """
+    asked = settled(request, config.defaults)
+    python = asked.python if isinstance(asked, PythonFields) else None
+    limit = asked.memory_limit if isinstance(asked, MemoryFields) else None
+    output = asked.output if isinstance(asked, RunFields) else None
+    return Conduct(
+        python=str(python) if python else (config.python_for(runtime) if runtime else None),
+        timeout_s=seconds(asked.timeout) if asked.timeout is not None else None,
+        memory_bytes=size_bytes(limit) if limit is not None else None,
+        wait=asked.wait,
+        command=command,
+        tags=tuple(asked.tags) if isinstance(asked, TagFields) else (),
+        output=Path(output) if output else None,
+        listen=listen,
+    )
+
+
+def needs_from_request(request: ExecutorFields) -> Needs | None:
+    """Read ``gpu=H100``, ``memory=16GiB`` and amounts of anything else."""
+    if not request.needs:
+        return None
+    needs, resources = Needs(), {}
+    for word in request.needs:
+        key, equals, value = word.partition("=")
+        try:
+            if not (key and equals and value):
+                raise ValueError
+            if key == "gpu":
+                needs = msgspec.structs.replace(needs, gpu_type=value)
+            elif key == "memory":
+                needs = msgspec.structs.replace(needs, memory_bytes=bytes_from_text(value))
+            elif key == "gpu-memory":
+                needs = msgspec.structs.replace(needs, gpu_memory_bytes=bytes_from_text(value))
+            else:
+                resources[key] = float(value)
+        except ValueError:
+            raise UsageError(
+                f"--need {word} cannot be read", fix="--need gpu=H100 --need memory=16GiB"
+            ) from None
+    return msgspec.structs.replace(needs, resources=resources)
 
 
 def expected_s(spec: RunSpec) -> float:

@@ -12,8 +12,11 @@ import msgspec
 
 from trtbench.boundary import read_text
 from trtbench.domain.spec import Value
+from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError, near_miss
 from trtbench.store.place import is_url, without_password
+from trtbench.workflows.request.fields import Option, fields_of
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.trust import first_shown, refuse_strangers, user_config_folder
 
 if TYPE_CHECKING:
@@ -34,19 +37,6 @@ class RuntimeSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     options: dict[str, str] = {}
 
 
-class Defaults(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Defaults of flags, written as on the command line."""
-
-    runtime: str | None = None
-    warmup: str | None = None
-    duration: str | None = None
-    iterations: int | None = None
-    launches: int | None = None
-    threads: int | None = None
-    device: str | None = None
-    timeout: str | None = None
-
-
 class ConfigFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of one configuration file."""
 
@@ -55,7 +45,8 @@ class ConfigFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     runs: str | None = None
     """A folder or an fsspec URL for run directories; beside the index when it is not said."""
     runtimes: dict[str, RuntimeSettings] = {}
-    defaults: Defaults = Defaults()
+    defaults: dict[str, Scalar] = {}
+    """Of flags, written as on the command line."""
 
 
 class Config(Value, frozen=True, kw_only=True):
@@ -64,7 +55,8 @@ class Config(Value, frozen=True, kw_only=True):
     store: str
     runs: str | None = None
     runtimes: dict[str, RuntimeSettings] = {}
-    defaults: Defaults = Defaults()
+    defaults: dict[str, Scalar] = {}
+    """Of flags, written as on the command line."""
     origins: dict[str, str] = {}
     """Where each setting came from: ``default``, a file, or an environment variable."""
     news: tuple[str, ...] = ()
@@ -88,13 +80,11 @@ class Config(Value, frozen=True, kw_only=True):
                 found[f"runtimes.{name}.python"] = runtime.python
             for key, value in runtime.options.items():
                 found[f"runtimes.{name}.options.{key}"] = value
-        for key, value in msgspec.structs.asdict(self.defaults).items():
-            if value is not None:
-                found[f"defaults.{key}"] = str(value)
+        found |= {f"defaults.{key}": str(value) for key, value in self.defaults.items()}
         return found
 
 
-def load_config(*, folder: Path | None = None, store: str | None = None) -> Config:
+def load_config(*, folder: Path | None = None, store: str | Path | None = None) -> Config:
     """Read the user's file, then the project's, then the environment, then the flag."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -112,7 +102,7 @@ def load_config(*, folder: Path | None = None, store: str | None = None) -> Conf
         if os.environ.get(variable):
             merged[key], origins[key] = os.environ[variable], f"environment {variable}"
     if store is not None:
-        merged["store"], origins["store"] = store, "flag"
+        merged["store"], origins["store"] = str(store), "flag"
     if "store" not in merged:
         merged["store"], origins["store"] = str(_default_store()), "default"
     return msgspec.structs.replace(_config(merged, origins), news=tuple(news))
@@ -168,9 +158,33 @@ def _read(path: Path) -> ConfigFile:
             fix="correct it; it is written in TOML",
         ) from None
     try:
-        return msgspec.convert(raw, type=ConfigFile)
+        content = msgspec.convert(raw, type=ConfigFile)
+        _refuse_defaults(content.defaults)
     except msgspec.ValidationError as problem:
         raise _invalid(path, str(problem)) from None
+    return content
+
+
+def default_types() -> dict[str, object]:
+    """List the flags whose default a file may set, and what they hold."""
+    return {
+        field.name: field.type
+        for field in fields_of(BenchRequest)
+        if isinstance(field.about, Option) and field.about.setting
+    }
+
+
+def _refuse_defaults(given: dict[str, Scalar]) -> None:
+    known = default_types()
+    for name, value in given.items():
+        if name not in known:
+            raise msgspec.ValidationError(
+                f"Object contains unknown field `{name}` - at `$.defaults`"
+            )
+        try:
+            msgspec.convert(value, type=known[name])
+        except msgspec.ValidationError as problem:
+            raise msgspec.ValidationError(f"{problem} - at `$.defaults.{name}`") from None
 
 
 def _news(path: Path, content: ConfigFile) -> list[str]:
@@ -191,7 +205,8 @@ def _invalid(path: Path, reason: str) -> UsageError:
     guess = None
     if "unknown field" in reason:
         known = [
-            f for kind in (ConfigFile, RuntimeSettings, Defaults) for f in kind.__struct_fields__
+            *(name for kind in (ConfigFile, RuntimeSettings) for name in kind.__struct_fields__),
+            *default_types(),
         ]
         guess = near_miss(reason.split("`")[1], known)
     return UsageError(
@@ -212,10 +227,7 @@ def _flat(content: ConfigFile) -> dict[str, Any]:
             flat[f"runtimes.{name}.python"] = runtime.python
         for key, value in runtime.options.items():
             flat[f"runtimes.{name}.options.{key}"] = value
-    for key, value in msgspec.structs.asdict(content.defaults).items():
-        if value is not None:
-            flat[f"defaults.{key}"] = value
-    return flat
+    return flat | {f"defaults.{key}": value for key, value in content.defaults.items()}
 
 
 def _placed(key: str, value: Any, folder: Path) -> Any:
@@ -246,7 +258,7 @@ def _config(merged: dict[str, Any], origins: dict[str, str]) -> Config:
         store=merged["store"],
         runs=merged.get("runs"),
         runtimes={name: RuntimeSettings(**settings) for name, settings in runtimes.items()},
-        defaults=Defaults(**defaults),
+        defaults=defaults,
         origins=origins,
     )
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -29,52 +28,27 @@ from trtbench.models.sidecar import precision_of_engine
 from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
-from trtbench.units import hertz_from_text, seconds_from_text
 from trtbench.workflows.request.choice import default_runtime, first_choice
 from trtbench.workflows.request.config import Config
-
-"""What executes a model of this format when nobody says."""
-
+from trtbench.workflows.request.fields import Request, converted, fields_of, settled
+from trtbench.workflows.request.kinds import Duration, File, Sides, hertz, seconds
+from trtbench.workflows.request.measuring import BenchRequest
 
 LEAST_QUERIES = 10
 """Measured at the least, however short the time that was asked for, as trtexec does."""
 
-Duration = str | float | int
+MADE = (
+    "model", "runtime", "shapes", "inputs", "warmup", "launches", "device", "options", "protocol",
+    "cuda_graph", "transfers", "lock_clocks", "profile",
+)  # fmt: skip
+"""Fields of a spec that are worked out here; all others that a request has are as it says."""
 
 
-def run_spec(
-    model: str | Path,
-    *,
-    config: Config,
-    runtime: str | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    batch: int | None = None,
-    warmup: Duration | None = None,
-    warmup_iterations: int | None = None,
-    until_steady: bool = True,
-    duration: Duration | None = None,
-    iterations: int | None = None,
-    inputs: str | Path | None = None,
-    seed: int = 0,
-    threads: int | None = None,
-    launches: int | None = None,
-    device: str | None = None,
-    options: Mapping[str, str] | None = None,
-    protocol: Protocol | None = None,
-    cuda_graph: CudaGraph | None = None,
-    transfers: bool = True,
-    gap: Duration | None = None,
-    streams: int = 1,
-    rate: str | float | None = None,
-    telemetry: Duration | None = None,
-    lock_clocks: str | None = None,
-    profile: bool | None = None,
-    **rest: Any,
-) -> RunSpec:
-    """Settle a run: flags first, then configuration, then defaults."""
-    reference = _reference(model, runtime)
-    defaults = config.defaults
-    name = runtime or defaults.runtime or default_runtime(reference, config)
+def run_spec(request: BenchRequest, config: Config) -> RunSpec:
+    """Settle a run: what is asked for first, then configuration, then defaults."""
+    reference = _reference(request.model, request.runtime)
+    asked = settled(request, config.defaults)
+    name = asked.runtime or default_runtime(reference, config)
     if name is None:
         raise UsageError(
             f"no runtime is known for {reference.name}",
@@ -82,42 +56,55 @@ def run_spec(
             fix="say which with -r",
         )
     module = _refuse_format(name, reference.format, reference.name)
-    refuse_other_precision(reference, rest.get("precision"))
-    _refuse_numbers(
-        batch=batch,
-        iterations=iterations if iterations is not None else defaults.iterations,
-        launches=launches if launches is not None else defaults.launches,
-        threads=threads if threads is not None else defaults.threads,
-        streams=streams,
-    )
-    _refuse_numbers(least=0, seed=seed, warmup_iterations=warmup_iterations)
-    _refuse_shapes(shapes or {})
+    refuse_other_precision(reference, asked.precision)
+    if asked.extra_args and not module.TAKES_ARGUMENTS:
+        raise UsageError(
+            f"the runtime {name} takes no further arguments",
+            facts={"given": shlex.join(asked.extra_args)},
+            fix="measure one model at a time; compare takes several",
+        )
     default: Protocol = module.DEFAULT_PROTOCOL
-    chosen = protocol or default
-    _refuse_contradiction(chosen, cuda_graph)
-    return RunSpec(
+    protocol = asked.protocol or default
+    _refuse_contradiction(protocol, asked.cuda_graph)
+    layers = module.DEFAULT_PROFILE if asked.profile is None else asked.profile
+    spec = RunSpec(
         model=reference,
         runtime=name,
-        shapes={key: tuple(shape) for key, shape in (shapes or {}).items()},
-        batch=batch,
-        inputs=InputSpec(source=_source(inputs), seed=seed),
-        warmup=_warmup(warmup or defaults.warmup, warmup_iterations, until_steady=until_steady),
-        stop=_stop(duration, iterations, config),
-        launches=launches or defaults.launches or 1,
-        threads=threads or defaults.threads,
-        device=_device(device or defaults.device),
-        options={**config.options_for(name), **own_options(options or {}, name)},
-        protocol=chosen,
-        cuda_graph=cuda_graph or ("on" if chosen in ON_DEVICE else "off"),
-        transfers=transfers and chosen not in ON_DEVICE,
-        gap_s=seconds(gap) if gap is not None else 0.0,
-        streams=streams,
-        rate_hz=_rate(rate),
-        telemetry_s=_interval(telemetry),
-        lock_clocks=_clock(lock_clocks),
-        profile=module.DEFAULT_PROFILE if profile is None else profile,
-        **rest,
+        shapes={key: tuple(shape) for key, shape in asked.shapes.items()},
+        inputs=InputSpec(source=_source(asked.inputs), seed=asked.seed),
+        warmup=_warmup(asked),
+        stop=_stop(asked),
+        launches=asked.launches or 1,
+        device=_device(asked.device),
+        options={**config.options_for(name), **own_options(asked.options, name)},
+        protocol=protocol,
+        cuda_graph=asked.cuda_graph or ("on" if protocol in ON_DEVICE else "off"),
+        transfers=asked.transfers and protocol not in ON_DEVICE,
+        gap_s=seconds(asked.gap) if asked.gap is not None else 0.0,
+        rate_hz=hertz(asked.rate) if asked.rate is not None else None,
+        telemetry_s=_interval(asked.telemetry),
+        lock_clocks=_clock(asked.lock_clocks),
+        profile=layers,
     )
+    same = {
+        field.name: getattr(asked, field.name)
+        for field in fields_of(BenchRequest)
+        if field.name in RunSpec.__struct_fields__ and field.name not in MADE
+    }
+    return msgspec.structs.replace(spec, **same)
+
+
+def side_spec(
+    request: Request,
+    model: File,
+    runtime: str | None,
+    config: Config,
+    *,
+    launches: int | None = None,
+) -> RunSpec:
+    """Settle one side of several: as they are all asked for, but layers are not timed."""
+    own = {"model": model, "runtime": runtime, "profile": False, "launches": launches}
+    return run_spec(converted(request, BenchRequest, **own), config)
 
 
 def _reference(model: str | Path, runtime: str | None) -> ModelRef:
@@ -144,14 +131,6 @@ def own_options(options: Mapping[str, str], runtime: str) -> dict[str, str]:
     return found
 
 
-def seconds(value: Duration) -> float:
-    """Take a number as seconds, and a text with its unit."""
-    number = seconds_from_text(value) if isinstance(value, str) else float(value)
-    if not 0 <= number < math.inf:
-        raise UsageError(f"a length of {number} s has no meaning", fix="write it like 500ms or 3s")
-    return number
-
-
 def _source(inputs: str | Path | None) -> str | None:
     """Where inputs come from, which must be there before anything is started."""
     if inputs is None:
@@ -159,13 +138,6 @@ def _source(inputs: str | Path | None) -> str | None:
     source = Path(inputs).absolute()
     refuse_missing(source)
     return str(source)
-
-
-def _rate(value: str | float | None) -> float | None:
-    rate = hertz_from_text(value) if isinstance(value, str) else value
-    if rate is not None and rate <= 0:
-        raise UsageError("a rate of arrivals is above zero", fix="--rate 100/s")
-    return rate
 
 
 def _interval(value: Duration | None) -> float | None:
@@ -225,17 +197,9 @@ def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
     )
 
 
-def _refuse_numbers(*, least: int = 1, **numbers: int | None) -> None:
-    for name, number in numbers.items():
-        if number is not None and number < least:
-            flag = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"{flag} must be at least {least}, not {number}", fix=f"{flag} {least}"
-            )
-
-
-def pick(values: Sequence[str | None], index: int, sides: int, *, what: str) -> str | None:
+def pick(given: Sides | None, index: int, sides: int, *, what: str) -> str | None:
     """Take the one value for all sides, or the side's own."""
+    values = (given,) if given is None or isinstance(given, str | Path) else given
     if len(values) <= 1:
         return values[0] if values else None
     if len(values) != sides:
@@ -246,31 +210,22 @@ def pick(values: Sequence[str | None], index: int, sides: int, *, what: str) -> 
     return values[index]
 
 
-def _refuse_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
-    for name, shape in shapes.items():
-        if any(dim < 1 for dim in shape):
-            text = "x".join(str(dim) for dim in shape)
-            raise UsageError(
-                f"the shape {text} of {name!r} holds nothing", fix="give dimensions of at least 1"
-            )
-
-
-def _warmup(length: Duration | None, iterations: int | None, *, until_steady: bool) -> Warmup:
+def _warmup(asked: BenchRequest) -> Warmup:
     standard = Warmup()
+    length, iterations = asked.warmup, asked.warmup_iterations
     if length is None and iterations is None:
-        return msgspec.structs.replace(standard, until_steady=until_steady)
+        return msgspec.structs.replace(standard, until_steady=asked.until_steady)
     floor = Length(seconds=seconds(length) if length is not None else None, iterations=iterations)
     cap_s = max(standard.cap_s, floor.seconds or 0.0)
-    return Warmup(floor=floor, until_steady=until_steady, cap_s=cap_s)
+    return Warmup(floor=floor, until_steady=asked.until_steady, cap_s=cap_s)
 
 
-def _stop(duration: Duration | None, iterations: int | None, config: Config) -> Length:
-    """A length by time, by count or both; what is given by neither comes from configuration."""
-    if duration is None and iterations is None:
-        duration, iterations = config.defaults.duration, config.defaults.iterations
-    if duration is None and iterations is None:
+def _stop(asked: BenchRequest) -> Length:
+    """A length by time, by count or both."""
+    if asked.duration is None and asked.iterations is None:
         return Length(seconds=3.0, iterations=LEAST_QUERIES)
-    length = seconds(duration) if duration is not None else None
-    if not length and iterations is None:
+    length = seconds(asked.duration) if asked.duration is not None else None
+    if not length and asked.iterations is None:
         raise UsageError("a duration of 0 s measures nothing", fix="--duration 3s")
-    return Length(seconds=length, iterations=LEAST_QUERIES if iterations is None else iterations)
+    least = LEAST_QUERIES if asked.iterations is None else asked.iterations
+    return Length(seconds=length, iterations=least)

@@ -29,8 +29,9 @@ from trtbench.store.directory import read_record
 from trtbench.store.index import Entry
 from trtbench.store.store import TAG, Store
 from trtbench.workflows.compare.compare import duet_spec, stored_run
-from trtbench.workflows.compare.sides import Asked
+from trtbench.workflows.request.comparing import GateRequest
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import pick
 from trtbench.workflows.stored.runs import day_from_text
 
 SESSION_S = 1800.0
@@ -82,15 +83,14 @@ def read_history(
     return History(series=tuple(kept), left_out=left_out)
 
 
-def baseline_run(
-    how: str, candidate: str, *, store: Store, config: Config, asked: Asked | None = None
-) -> str:
+def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:
     """Name the stored run a candidate is held against: ``last``, ``best`` or ``tag:NAME``."""
+    how, candidate = request.baseline or "", str(request.candidate)
     if how not in (LAST, BEST) and not how.startswith(TAG):
         raise UsageError(
             f"--baseline {how} cannot be read", fix="--baseline last, best or tag:NAME"
         )
-    comparable = _comparable(candidate, store, config, asked or Asked())
+    comparable = _comparable(request, store, config)
     if how.startswith(TAG):
         wanted = how.removeprefix(TAG)
         tagged = [p for each in comparable for p in each.points if wanted in p.tags]
@@ -114,8 +114,9 @@ def write_history(found: History, folder: Path, *, formats: Sequence[str]) -> li
         raise write_error(folder, problem) from None
 
 
-def _comparable(candidate: str, store: Store, config: Config, asked: Asked) -> list[Series]:
+def _comparable(request: GateRequest, store: Store, config: Config) -> list[Series]:
     """Find the series a candidate would go on with, the likeliest first."""
+    candidate = str(request.candidate)
     stored = stored_run(candidate, store)
     if stored is not None:
         key = key_from_record(stored.record)
@@ -124,8 +125,8 @@ def _comparable(candidate: str, store: Store, config: Config, asked: Asked) -> l
         points = [p for mine, ps in groups if mine == key for p in ps if p.run != stored.id]
         points = [p for p in points if instant(p.created) <= before]
         return [series_from_points(key, points)] if points else []
-    runtime = asked.runtimes[-1] if asked.runtimes else None
-    spec = duet_spec(candidate, runtime, config=config, asked=asked)
+    runtime = pick(request.runtime, -1, 2, what="-r")
+    spec = duet_spec(request, candidate, runtime, config=config)
     batch = spec.batch or batch_from_shapes(spec.shapes.values())
     entries = [
         entry

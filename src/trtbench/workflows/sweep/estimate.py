@@ -13,7 +13,7 @@ from trtbench.store.directory import read_record
 from trtbench.store.index import Entry
 from trtbench.store.store import Store
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.spec import seconds
+from trtbench.workflows.request.kinds import seconds
 from trtbench.workflows.sweep.cache import Cache, Made
 from trtbench.workflows.sweep.matrix import Case
 from trtbench.workflows.sweep.plan import ORDER, Plan, Step
@@ -93,7 +93,7 @@ def bench_s(case: Case, *, config: Config, like: RunRecord | None) -> float:
         warmup = max(warmup, facts.warmup_s or 0.0)
         each = (like.launches[0].solo_median_s or 0.0) or _median_s(like)
     measured = max(stop.seconds or 0.0, (stop.iterations or 0) * each)
-    launches = case.settings.get("launches") or config.defaults.launches or 1
+    launches = case.settings.get("launches") or config.defaults.get("launches") or 1
     return int(launches) * (before + warmup + measured)
 
 
@@ -104,8 +104,8 @@ def _median_s(record: RunRecord) -> float:
 
 
 def _stop(case: Case, config: Config) -> Length:
-    duration = case.settings.get("duration", config.defaults.duration)
-    iterations = case.settings.get("iterations", config.defaults.iterations)
+    duration = case.settings.get("duration", config.defaults.get("duration"))
+    iterations = case.settings.get("iterations", config.defaults.get("iterations"))
     if duration is None and iterations is None:
         return Length(seconds=3.0)
     length = seconds(duration) if isinstance(duration, str | int | float) else None

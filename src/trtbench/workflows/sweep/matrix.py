@@ -15,14 +15,16 @@ import msgspec
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, Value
 from trtbench.errors import UnavailableError, UsageError, near_miss
+from trtbench.workflows.request.fields import Option, fields_of
+from trtbench.workflows.request.measuring import BenchRequest
 
 Engine = Literal["static", "dynamic"]
 
-FLAGS = (
-    "launches", "duration", "iterations", "warmup", "warmup_iterations", "until_steady", "threads",
-    "device", "protocol", "cuda_graph", "transfers", "spin_wait", "streams", "gap", "rate",
-    "telemetry", "lock_clocks",
-)  # fmt: skip
+FLAGS = tuple(
+    field.name
+    for field in fields_of(BenchRequest)
+    if isinstance(field.about, Option) and field.about.axis
+)
 """Flags of ``trtbench bench`` that may be an axis of a sweep."""
 PREFIXES = ("opt.", "build.")
 """Options of the runtime itself, and fields of a build: ``build.optimization_level``."""

@@ -23,6 +23,7 @@ from trtbench.workflows.measure.infer import write_scores
 from trtbench.workflows.measure.remote import each_at_once
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.sweep.adopt import adopt_runs
 from trtbench.workflows.sweep.cache import Cache, Made
@@ -270,9 +271,8 @@ class _Work:
             self._progress.state[place] = "done"
 
     def _bench(self, case: Case, place: int, run_id: str) -> Run:
-        spec = run_spec(
-            self._input(self._plan.source(place)),
-            config=self._config,
+        request = BenchRequest(
+            model=self._input(self._plan.source(place)),
             runtime=case.runtime,
             batch=case.batch,
             shapes=self._shapes(case),
@@ -280,6 +280,7 @@ class _Work:
             options={k[4:]: str(v) for k, v in case.settings.items() if k.startswith("opt.")},
             **_flags(case),
         )
+        spec = run_spec(request, self._config)
         python = self._config.python_for(case.runtime)
         conduct = replace(self._conduct, python=python, run_id=run_id)
         return run_bench(spec, store=self._store, conduct=conduct)

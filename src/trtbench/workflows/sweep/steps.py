@@ -15,13 +15,14 @@ from trtbench.errors import InputError, UnavailableError
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import now
 from trtbench.store.store import Store
-from trtbench.workflows.check.evaluate import Asked, run_evaluation, scores_of
+from trtbench.workflows.check.evaluate import run_evaluation, scores_of
 from trtbench.workflows.make.build import build_spec, run_build
 from trtbench.workflows.make.export import export_spec, input_shapes, run_export
 from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.judging import EvalRequest
 from trtbench.workflows.sweep.cache import Cache, Made, made_from_file
 from trtbench.workflows.sweep.matrix import Matrix
 from trtbench.workflows.sweep.plan import Step
@@ -150,21 +151,23 @@ def _evaluate(step: Step, source: Path, shop: Workshop) -> Made:
     matrix = shop.matrix
     assert matrix.data is not None
     most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
-    asked = Asked(
-        task=matrix.task,
-        settings={**matrix.task_settings, "data": matrix.data},
-        open_batch=min(EVAL_BATCH, most),
-        flags={"shapes": matrix.shapes, "precision": step.settings["precision"]},
-        runtimes=(runtime,),
-    )
     with shop.store.scratch() as folder:
+        request = EvalRequest(
+            models=[source],
+            task=matrix.task,
+            data=matrix.data,
+            settings=matrix.task_settings,
+            shapes=matrix.shapes,
+            precision=step.settings["precision"],
+            runtime=runtime,
+            output=folder,
+        )
         found = run_evaluation(
-            [str(source)],
+            request,
             store=shop.store,
             config=shop.config,
-            asked=asked,
-            output=folder,
             conduct=_conduct(shop, runtime),
+            open_batch=min(EVAL_BATCH, most),
         )
     return Made(
         kind=step.kind,

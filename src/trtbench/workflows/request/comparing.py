@@ -1,0 +1,157 @@
+"""What is asked of the verbs that hold models against each other: compare and gate."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from trtbench.domain.words import Mode
+from trtbench.workflows.request.fields import Argument, Option, Request
+from trtbench.workflows.request.groups import (
+    DeviceFields,
+    ExecutorFields,
+    InputFields,
+    LengthFields,
+    OnUnclear,
+    OptionFields,
+    PatienceFields,
+    PrecisionFields,
+    QueryFields,
+    ShapeFields,
+    SideFields,
+    StoreFields,
+    TagFields,
+)
+from trtbench.workflows.request.kinds import FILE, PART, TIME, Duration, File, Fraction, fraction
+
+LAUNCHES = 10
+"""Fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine."""
+
+MOST_LAUNCHES = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnFields(Request):
+    """How often sides take turns, and what counts as the same."""
+
+    launches: Annotated[
+        int | None,
+        Option(
+            "Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a "
+            "gate: 5).",
+            metavar="N", least=1,
+        ),
+    ] = None  # fmt: skip
+    max_launches: Annotated[
+        int, Option("Go on to so many while the answer is unclear.", metavar="N")
+    ] = MOST_LAUNCHES
+    pairs: Annotated[
+        int | None,
+        Option(
+            "Iterations of each side per launch, in turn (default: what fits in 0.2 s, 6 to 200).",
+            metavar="N", least=10,
+        ),
+    ] = None  # fmt: skip
+    mode: Annotated[
+        Mode,
+        Option("How the sides take turns; --duration and --iterations are for launches."),
+    ] = "auto"
+    margin: Annotated[
+        Fraction, Option("Within this, interval and all, two sides are the same.", kind=PART)
+    ] = "2%"
+    accept: Annotated[
+        Collection[str],
+        Option(
+            "Compare in spite of this difference (tf32, batch, protocol, ...).", metavar="KEY"
+        ),
+    ] = ()  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.accept:
+            from trtbench.analysis.comparability import refuse_unknown_keys
+
+            refuse_unknown_keys(self.accept)
+
+    @property
+    def most_launches(self) -> int:
+        return max(self.launches or LAUNCHES, self.max_launches)
+
+    @property
+    def margin_part(self) -> float:
+        return fraction(self.margin)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFields(
+    SideFields, ShapeFields, TurnFields, LengthFields, InputFields, DeviceFields, OptionFields,
+    QueryFields, PrecisionFields, PatienceFields, TagFields,
+):  # fmt: skip
+    """All that two sides that are measured in turn have in common."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest(PairFields, ExecutorFields, StoreFields):
+    """Compare every candidate with the baseline: models, engines, checkpoints or stored runs."""
+
+    baseline: Annotated[File, Argument("A model or a stored run.", "BASELINE")]
+    candidates: Annotated[
+        Sequence[File], Argument("Others of the same.", "[CANDIDATES]...", needed=False)
+    ] = ()
+    selftest: Annotated[bool, Option("Compare BASELINE with itself.")] = False
+    output_dir: Annotated[File, Option("Folder of the table.", kind=FILE)] = "artifacts/compare"
+    output_name: Annotated[
+        str | None, Option("Its name (default: <base>_vs_<cand>.csv).", metavar="NAME")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleFields(Request):
+    """What a candidate is held to."""
+
+    against: Annotated[File | None, Option("A model, a run, or tag:NAME.", metavar="BASELINE")] = (
+        None
+    )
+    baseline: Annotated[
+        str | None,
+        Option(
+            "last, best or tag:NAME among the stored runs comparable with CANDIDATE.",
+            metavar="WHICH",
+        ),
+    ] = None
+    max_slowdown: Annotated[
+        Fraction | None, Option("Slower than BASELINE by this at most.", kind=PART)
+    ] = None
+    metrics: Annotated[
+        Sequence[str],
+        Option(
+            "'p99<5ms' and the like; quoted, or the shell takes the sign.",
+            ("--metric",), metavar="RULE",
+        ),
+    ] = ()  # fmt: skip
+    rules: Annotated[
+        Sequence[File],
+        Option(
+            "TOML file of rules; MODEL.gate.toml beside the model is read by itself.", kind=FILE
+        ),
+    ] = ()
+    on_unclear: Annotated[
+        OnUnclear, Option("When a rule stays unclear; retry measures once more.")
+    ] = "fail"
+    time_limit: Annotated[
+        Duration, Option("Measure no longer than this while unclear.", kind=TIME)
+    ] = "60s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateRequest(RuleFields, PairFields, StoreFields):
+    """Hold a candidate to rules: exit status 0 when all are met, 3 when not."""
+
+    candidate: Annotated[File, Argument("A model or a stored run.", "CANDIDATE")]
+    output: Annotated[
+        File,
+        Option(
+            "Folder of gate.json, gate.junit.xml and gate.md.", ("-o", "--output"), kind=FILE
+        ),
+    ] = "artifacts/gate"  # fmt: skip

@@ -1,0 +1,285 @@
+"""Groups of fields that several verbs have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from trtbench.domain.words import Arrivals, CudaGraph, Precision, Protocol
+from trtbench.errors import UsageError
+from trtbench.workflows.request.fields import Option, Request
+from trtbench.workflows.request.kinds import (
+    FILE,
+    PAIRS,
+    RATE,
+    SHAPES,
+    SIZE,
+    TIME,
+    Duration,
+    File,
+    Pairs,
+    Rate,
+    Shapes,
+    Sides,
+    Size,
+    seconds,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreFields(Request):
+    """Where runs are kept."""
+
+    store: Annotated[
+        File | None,
+        Option("Folder or URL of the store (default: from configuration).", metavar="DIR|URL"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeFields(Request):
+    """What goes in."""
+
+    shapes: Annotated[
+        Shapes, Option("Shape of one input; repeat for several.", ("--shape",), kind=SHAPES)
+    ] = field(default_factory=dict)
+    batch: Annotated[
+        int | None,
+        Option("Items per query: every dynamic leading dimension.", metavar="N", least=1),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthFields(Request):
+    """How long it is warmed up and measured."""
+
+    warmup: Annotated[
+        Duration | None,
+        Option("Least warm-up, e.g. 500ms (default 200ms).", kind=TIME, axis=True, setting=True),
+    ] = None
+    warmup_iterations: Annotated[
+        int | None,
+        Option("Least warm-up as a count of queries.", metavar="N", least=0, axis=True),
+    ] = None
+    until_steady: Annotated[
+        bool, Option("Go on warming up (10 s at most) until two windows agree.", axis=True)
+    ] = True
+    duration: Annotated[
+        Duration | None,
+        Option(
+            "Least measured time, e.g. 10s (default 3s).",
+            kind=TIME, axis=True, setting=True, unless=("iterations",),
+        ),
+    ] = None  # fmt: skip
+    iterations: Annotated[
+        int | None,
+        Option(
+            "Least measured queries (default 10).",
+            metavar="N", least=1, axis=True, setting=True, unless=("duration",),
+        ),
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputFields(Request):
+    """Where the values of inputs come from."""
+
+    inputs: Annotated[
+        File | None,
+        Option("Inputs from .npz, .npy or a folder of raw binaries.", kind=FILE, metavar="FILE"),
+    ] = None
+    seed: Annotated[int, Option("Of random inputs, orders and arrivals.", least=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFields(Request):
+    """What it runs on."""
+
+    threads: Annotated[
+        int | None,
+        Option("Threads within an operator (CPU runtimes).", least=1, axis=True, setting=True),
+    ] = None
+    device: Annotated[
+        str | None,
+        Option("cpu, cuda:0, cuda:1, ...", metavar="NAME", axis=True, setting=True),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryFields(Request):
+    """How queries follow one another."""
+
+    protocol: Annotated[
+        Protocol | None,
+        Option(
+            "How queries follow one another (default: serve; trtexec: pipeline).", axis=True
+        ),
+    ] = None  # fmt: skip
+    rate: Annotated[
+        Rate | None,
+        Option("Arrivals of the protocol server, e.g. 500/s or 2kHz.", kind=RATE, axis=True),
+    ] = None
+    arrivals: Annotated[Arrivals, Option("How they are spread in time.")] = "poisson"
+    cuda_graph: Annotated[
+        CudaGraph | None,
+        Option(
+            "Launch queries as a CUDA graph; auto goes on without one that cannot be captured "
+            "(default: off; protocols gpu and coldl2: on).",
+            metavar="[on|auto|off]", bare="on", bare_unless=r"[^./:]*", axis=True,
+        ),
+    ] = None  # fmt: skip
+    transfers: Annotated[bool, Option("Copy inputs and outputs each time.", axis=True)] = True
+    spin_wait: Annotated[bool, Option("Wait for the GPU by spinning.", axis=True)] = False
+    streams: Annotated[
+        int,
+        Option(
+            "Queries at a time, each in a context of its own; their latencies overlap.",
+            metavar="N", least=1, axis=True,
+        ),
+    ] = 1  # fmt: skip
+    gap: Annotated[
+        Duration | None,
+        Option("Mean random rest between queries, e.g. 5ms.", kind=TIME, axis=True),
+    ] = None
+    profile_index: Annotated[
+        int, Option("Optimization profile of the engine, from 0.", metavar="N", least=0)
+    ] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionFields(Request):
+    """What a builder, or PyTorch, may compute in."""
+
+    precision: Annotated[
+        Precision | None, Option("Precision that a weakly typed builder, or PyTorch, may use.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionFields(Request):
+    """What only one runtime knows."""
+
+    options: Annotated[
+        Pairs,
+        Option(
+            "An option of the runtime itself, e.g. providers=cuda or torch:compile=default; "
+            "repeat for several.",
+            ("--opt",), kind=PAIRS,
+        ),
+    ] = field(default_factory=dict)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatienceFields(Request):
+    """How long a job is waited for, and whether it waits for others."""
+
+    timeout: Annotated[
+        Duration | None,
+        Option("Give up on a launch or a step after this long: 10min.", kind=TIME, setting=True),
+    ] = None
+    wait: Annotated[bool, Option("Fail at once when the device is in use.", ("--no-wait",))] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.timeout is not None and seconds(self.timeout) <= 0:
+            raise UsageError("a timeout of 0 s lets nothing be measured", fix="--timeout 10min")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryFields(Request):
+    """How much memory a job may take."""
+
+    memory_limit: Annotated[
+        Size | None, Option("Address space of each child, e.g. 8GiB.", kind=SIZE)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonFields(Request):
+    """Which interpreter does the work."""
+
+    python: Annotated[
+        File | None, Option("Work in another Python interpreter.", metavar="PATH")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideFields(Request):
+    """What may differ from side to side."""
+
+    runtime: Annotated[
+        Sides | None,
+        Option(
+            "What executes the models: once for all sides, or once per side.",
+            ("-r", "--runtime"), metavar="NAME", per_side=True, setting=True,
+        ),
+    ] = None  # fmt: skip
+    python: Annotated[
+        Sides | None,
+        Option("Interpreter: once for all sides, or once per side.", metavar="PATH", per_side=True),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagFields(Request):
+    """What runs are found by."""
+
+    tags: Annotated[
+        Collection[str], Option("Name to find the runs by.", ("--tag",), metavar="NAME")
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorFields(Request):
+    """Where runs are measured."""
+
+    executor: Annotated[
+        str | None,
+        Option(
+            "Measure on every GPU of this machine, on a Ray cluster, or on hosts by ssh.",
+            metavar="local|ray|ssh",
+        ),
+    ] = None
+    address: Annotated[
+        str | None, Option("Of the Ray cluster (default: its own).", metavar="HOST:PORT")
+    ] = None
+    hosts: Annotated[File | None, Option("Hosts for ssh, as TOML.", kind=FILE, metavar="FILE")] = (
+        None
+    )
+    needs: Annotated[
+        Sequence[str],
+        Option(
+            "What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.",
+            ("--need",), metavar="KEY=VALUE",
+        ),
+    ] = ()  # fmt: skip
+    beside: Annotated[
+        int, Option("CPU runs at the same time on one machine; they disturb each other.", least=1)
+    ] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, fix in (("address", "--executor ray"), ("hosts", "--executor ssh")):
+            if self.executor is None and getattr(self, name) is not None:
+                raise UsageError(f"--{name} says nothing without an executor", fix=fix)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterFields(Request):
+    """Which runs of a store."""
+
+    runtime: Annotated[
+        str | None, Option("Only this runtime.", ("-r", "--runtime"), metavar="NAME")
+    ] = None
+    tag: Annotated[str | None, Option("Only runs with this tag.", metavar="NAME")] = None
+    since: Annotated[
+        str | None,
+        Option("Only from this day on: 2026-11-15, today, 7d.", metavar="DATE"),
+    ] = None
+    until: Annotated[str | None, Option("Only up to and including this day.", metavar="DATE")] = (
+        None
+    )
+
+
+OnUnclear = Literal["fail", "pass", "retry"]

@@ -1,0 +1,167 @@
+"""What is asked of the verbs that look at outputs: check and eval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from trtbench.domain.words import Scalar
+from trtbench.errors import UsageError
+from trtbench.workflows.request.fields import Argument, Kind, Option, Request
+from trtbench.workflows.request.groups import (
+    DeviceFields,
+    OptionFields,
+    PatienceFields,
+    PrecisionFields,
+    ShapeFields,
+    SideFields,
+    StoreFields,
+)
+from trtbench.workflows.request.kinds import FILE, PART, File, Fraction
+
+IMAGES_TASK = "classification"
+"""Whose preprocessing images get when nobody says."""
+
+Range = str | tuple[float, float]
+
+
+def span(value: Range) -> tuple[float, float]:
+    """Read ``0:1``; a pair of numbers stays one."""
+    text = value if isinstance(value, str) else f"{value[0]}:{value[1]}"
+    low, _, high = text.partition(":")
+    try:
+        found = float(low), float(high)
+    except ValueError:
+        raise UsageError(f"--range {text} cannot be read", fix="--range 0:1") from None
+    if not found[0] < found[1]:
+        raise UsageError(f"--range {text} is empty", fix="--range 0:1")
+    return found
+
+
+RANGE = Kind(metavar="LOW:HIGH", python='two numbers, or text such as "0:1"', check=span)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, PatienceFields):
+    """How models are run for the sake of their outputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFields(Request):
+    """What a task is told."""
+
+    settings: Annotated[
+        Mapping[str, Scalar],
+        Option("Flags of the task, with underscores: --task NAME --help lists them."),
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedFields(Request):
+    """What the sides are run on: a file, images, or else random items."""
+
+    random: Annotated[int, Option("So many seeded random inputs.", least=1)] = 1000
+    distribution: Annotated[
+        Literal["uniform", "normal", "recorded"],
+        Option("Of random inputs; recorded: the range a side was quantized for."),
+    ] = "uniform"
+    range: Annotated[Range | None, Option("Where random inputs lie (0:1).", kind=RANGE)] = None
+    seed: Annotated[int, Option("Of random inputs.", least=0)] = 0
+    inputs: Annotated[
+        File | None, Option("Inputs from .npz, .npy or raw binaries.", metavar="FILE")
+    ] = None
+    images: Annotated[
+        File | None, Option("Images, with the preprocessing of --task.", metavar="FOLDER")
+    ] = None
+    task: Annotated[
+        str | None,
+        Option("Whose preprocessing images get (default: classification).", metavar="NAME"),
+    ] = None
+    limit: Annotated[int | None, Option("Only the first so many inputs.", least=1)] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.inputs and self.images:
+            raise UsageError("--inputs and --images exclude each other")
+        if self.task and not self.images:
+            raise UsageError("--task says how images are prepared", fix="--images FOLDER")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToleranceFields(Request):
+    """When outputs count as right."""
+
+    rtol: Annotated[float, Option("Relative tolerance; |reference| scales it.", least=0)] = 1e-3
+    atol: Annotated[float, Option("Absolute tolerance.", least=0)] = 1e-8
+    classes: Annotated[
+        bool | None, Option("Whether outputs are scores of classes (default: by their shape).")
+    ] = None
+    floor: Annotated[
+        Literal["auto", "on", "off"], Option("Run the reference twice, against itself.")
+    ] = "auto"
+    layers: Annotated[bool, Option("Compare all intermediate tensors of ONNX files.")] = False
+    fail_if: Annotated[
+        Sequence[str],
+        Option("Exit with status 3 if this holds, e.g. 'max_abs>0.1'.", metavar="RULE"),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRequest(FeedFields, ToleranceFields, RunningFields, TaskFields, StoreFields):
+    """Run every side on the same inputs and compare each candidate with the reference."""
+
+    reference: Annotated[File, Argument("The model that counts as right.", "REFERENCE")]
+    candidates: Annotated[
+        Sequence[File],
+        Argument("Models that are held against it.", "[CANDIDATES]...", needed=False),
+    ] = ()
+    output: Annotated[
+        File,
+        Option("Folder of tables, pictures and worst inputs.", ("-o", "--output"), kind=FILE),
+    ] = "artifacts/check"
+
+    @property
+    def preparing_task(self) -> str | None:
+        """The task whose preprocessing images get; ``None`` without images."""
+        return (self.task or IMAGES_TASK) if self.images else None
+
+    @property
+    def preparing(self) -> dict[str, Scalar]:
+        """The settings of that task."""
+        if not self.images:
+            return {}
+        return {**self.settings, "data": str(self.images), "unlabelled": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFields(Request):
+    """What models are judged on."""
+
+    task: Annotated[
+        str, Option("classification, depth, pose; with --help shows its flags.", metavar="NAME")
+    ]
+    data: Annotated[File, Option("Images, or an .npz with labels.", metavar="PATH")]
+    limit: Annotated[int | None, Option("Only the first so many items.", least=1)] = None
+    warmup: Annotated[
+        Fraction, Option("Batches at the start whose times do not count.", kind=PART)
+    ] = "10%"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalRequest(DataFields, RunningFields, PrecisionFields, TaskFields, StoreFields):
+    """Evaluate models on data with known answers, each through its own runtime."""
+
+    models: Annotated[Sequence[File], Argument("Files to evaluate.", "MODELS...")]
+    join: Annotated[
+        Sequence[str],
+        Option("Insist on this run; those of the same bytes are joined anyway.", metavar="RUN"),
+    ] = ()
+    output: Annotated[
+        File, Option("Folder of tables and pictures.", ("-o", "--output"), kind=FILE)
+    ] = "artifacts/eval"
+
+    @property
+    def judging(self) -> dict[str, Scalar]:
+        """The settings of the task."""
+        return {**self.settings, "data": str(self.data)}

@@ -1,0 +1,110 @@
+"""What is asked of the verbs that measure one model: bench and profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from trtbench.workflows.request.fields import Argument, Option, Request
+from trtbench.workflows.request.groups import (
+    DeviceFields,
+    ExecutorFields,
+    InputFields,
+    LengthFields,
+    MemoryFields,
+    OptionFields,
+    PatienceFields,
+    PrecisionFields,
+    PythonFields,
+    QueryFields,
+    ShapeFields,
+    StoreFields,
+    TagFields,
+)
+from trtbench.workflows.request.kinds import FILE, TIME, Duration, File
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeFields(Request):
+    """What executes the model."""
+
+    runtime: Annotated[
+        str | None,
+        Option("What executes the model.", ("-r", "--runtime"), metavar="NAME", setting=True),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchFields(Request):
+    """How often it is measured."""
+
+    launches: Annotated[
+        int | None,
+        Option(
+            "Fresh processes to measure in (default 1).",
+            metavar="N", least=1, axis=True, setting=True,
+        ),
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchFields(Request):
+    """What is done to the GPU, and seen of it, meanwhile."""
+
+    telemetry: Annotated[
+        Duration | None,
+        Option(
+            "Look at the GPU this often (100ms), in a pass of its own after the measurement.",
+            kind=TIME, metavar="[TIME]", axis=True,
+            bare="100ms", bare_unless=r"[-+]?[\d.]+\s*[a-zµ]*|[a-z]+",
+        ),
+    ] = None  # fmt: skip
+    lock_clocks: Annotated[
+        str | None,
+        Option(
+            "Lock the GPU's clock while measuring (needs root), and free it afterwards.",
+            metavar="[base|max|MHZ]", axis=True, bare="base", bare_unless=r"[^./:]*",
+        ),
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerTimeFields(Request):
+    """Whether single layers are timed."""
+
+    profile: Annotated[
+        bool | None,
+        Option("Time single layers too (default: as the runtime does; trtexec: yes)."),
+    ] = None
+    separate_profile_run: Annotated[bool, Option("Time layers in a pass of their own.")] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFields(
+    RuntimeFields, ShapeFields, LengthFields, LaunchFields, InputFields, DeviceFields, QueryFields,
+    WatchFields, PrecisionFields, LayerTimeFields, OptionFields, PythonFields, MemoryFields,
+    PatienceFields,
+):  # fmt: skip
+    """All that makes a run, but for its model."""
+
+    output: Annotated[
+        File | None, Option("Folder for this run.", ("-o", "--output"), kind=FILE)
+    ] = None
+    extra_args: Annotated[
+        tuple[str, ...],
+        Argument("Passed on to runtimes that are programs (trtexec).", "EXTRA", rest=True),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRequest(RunFields, TagFields, ExecutorFields, StoreFields):
+    """Measure a model in fresh processes and keep the run."""
+
+    model: Annotated[File, Argument("A file, or a model of a library by name.", "MODEL")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileRequest(RunFields, TagFields, StoreFields):
+    """Time the layers of a model, or show those of a stored run."""
+
+    model: Annotated[File, Argument("A file, or the name of a stored run.", "MODEL")]
