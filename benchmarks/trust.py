@@ -1,16 +1,20 @@
-"""Can the verdicts be trusted? Fresh comparisons of a model with itself and with a slower one.
+"""Can the verdicts be trusted? Fresh comparisons on default flags, of many kinds.
 
-    python benchmarks/trust.py --comparisons 300 --slower 60
+    python benchmarks/trust.py --minutes 60 --json trust.jsonl
 
-A third of them run beside a bursty neighbour (busy for 0.1 s on average, idle for 0.3 s). The
-model is a chain of 50 identical convolutions of about 0.5 ms; the slower one has 51: 2 % more by
-construction. Every comparison is a whole ``trtbench compare``: ten fresh launches, both sides in
-turn. Prints a table in Markdown; --json FILE keeps every single verdict.
+Every comparison is a whole ``trtbench compare`` with nothing set: models of about 50 µs, 0.5, 5 and
+50 ms; in one process (the default) and in lock-step; with all threads (the default) and one; with
+no neighbour of ours and beside one that is busy for 0.1 s and idle for 0.3 s on average. Two thirds
+compare a model with itself, a sixth with one that does 2 % more by construction, a sixth with one
+of another kind, whose sign the times alone must not deny. The kind of comparison that was made
+least comes next, so that a run may be stopped and resumed: the file of --json has a line for each
+and is read first. Prints a table in Markdown; ends with 0 if the goals hold.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import platform
@@ -19,99 +23,183 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from _models import conv_chain
+import numpy as np
+
+from _models import conv_chain, sigmoid_chain
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import compare
-from trtbench.workflows.compare.sides import Asked
+from trtbench.workflows.compare.sides import Asked, Mode
 from trtbench.workflows.request.config import load_config
+
+MODELS = ("50us", "0.5ms", "5ms", "50ms")
+MODES: dict[str, Mode] = {"one-process": "auto", "lock-step": "lock-step"}
+THREADS = {"all": None, "1": 1}
+NEIGHBOURS = ("none", "busy")
+CASES = ("same", "same", "same", "same", "slower", "unlike")
+
+BIAS = 0.003
+SAME_SHARE = POWER = 0.95
+QUIET_S = 10.0
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is compared, and how."""
+
+    model: str
+    mode: str
+    threads: str
+    neighbour: str
 
 
 @dataclass(frozen=True)
 class Outcome:
     """One comparison: what was asked, what came out, how long it took."""
 
+    model: str
+    mode: str
+    threads: str
+    neighbour: str
     case: str
-    neighbour: bool
     kind: str
     ratio: float | None
     low: float | None
     high: float | None
+    alone: float | None
+    alone_low: float | None
+    alone_high: float | None
     launches: int
-    mode: str
     seconds: float
+    load: float
+    """Processes that wanted to run when it began, as the kernel counts them."""
+
+    @property
+    def denied(self) -> bool:
+        """Whether it has a sign that the times alone, measured in the same launches, deny."""
+        if self.alone_low is None or self.alone_high is None:
+            return False
+        return (self.kind == "slower" and self.alone_high < 1) or (
+            self.kind == "faster" and self.alone_low > 1
+        )
 
 
 def main() -> int:
     options = arguments()
-    outcomes: list[Outcome] = []
+    outcomes = read(options.json)
+    deadline = time.monotonic() + 60 * options.minutes
+    kinds = [
+        Kind(*parts)
+        for parts in itertools.product(
+            options.models, options.modes, options.threads, options.neighbours
+        )
+    ]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        model = conv_chain(folder / "model.onnx", layers=50)
-        slower = conv_chain(folder / "slower.onnx", layers=51)
-        plan = [("same", model, i % 3 == 2) for i in range(options.comparisons)]
-        plan += [("slower", slower, i % 3 == 2) for i in range(options.slower)]
-        random.Random(0).shuffle(plan)
-        if options.resume and options.json and options.json.exists():
-            outcomes = [Outcome(**each) for each in json.loads(options.json.read_text())]
-        for number, (case, candidate, neighbour) in enumerate(plan, start=1):
-            if number <= len(outcomes):
-                continue
-            outcome = once(case, model, candidate, neighbour=neighbour, folder=folder)
+        files = models(Path(name))
+        while time.monotonic() < deadline:
+            kind = rarest(kinds, outcomes)
+            made = sum(place(each) == kind for each in outcomes)
+            outcome = once(kind, CASES[made % len(CASES)], files, folder=Path(name))
             outcomes.append(outcome)
-            print(
-                f"{number}/{len(plan)} {case}{' beside a neighbour' if neighbour else ''}: "
-                f"{outcome.kind} {outcome.ratio or 0:.4f} in {outcome.seconds:.1f} s",
-                file=sys.stderr,
-            )
+            tell(outcome, len(outcomes))
             if options.json:
-                options.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1))
+                with options.json.open("a") as file:
+                    file.write(json.dumps(asdict(outcome)) + "\n")
     print(table(outcomes))
-    return 0 if holds(outcomes) else 1
+    problems = broken(outcomes)
+    print("\nThe goals hold." if not problems else "\nBroken: " + "; ".join(problems) + ".")
+    return 1 if problems else 0
 
 
 def arguments() -> argparse.Namespace:
+    def some(text: str) -> list[str]:
+        return text.split(",")
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--comparisons", type=int, default=300)
-    parser.add_argument("--slower", type=int, default=60)
-    parser.add_argument("--json", type=Path, help="keep every single verdict here")
-    parser.add_argument("--resume", action="store_true", help="go on where --json ends")
+    parser.add_argument("--minutes", type=float, default=60, help="stop after this time")
+    parser.add_argument("--json", type=Path, help="a line for every comparison; is resumed")
+    parser.add_argument("--models", type=some, default=list(MODELS), metavar="A,B")
+    parser.add_argument("--modes", type=some, default=list(MODES), metavar="A,B")
+    parser.add_argument("--threads", type=some, default=list(THREADS), metavar="A,B")
+    parser.add_argument("--neighbours", type=some, default=list(NEIGHBOURS), metavar="A,B")
     return parser.parse_args()
 
 
-def once(case: str, model: Path, candidate: Path, *, neighbour: bool, folder: Path) -> Outcome:
+def read(path: Path | None) -> list[Outcome]:
+    if path is None or not path.exists():
+        return []
+    return [Outcome(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def models(folder: Path) -> dict[tuple[str, str], Path]:
+    """Make the models by size and case; the slower ones have 51 layers where the others have 50."""
+    sizes = {"0.5ms": (16, 16), "5ms": (32, 32), "50ms": (64, 44)}
+    found = {}
+    for size, (channels, side) in sizes.items():
+        for case, layers in (("same", 50), ("slower", 51), ("unlike", 40)):
+            path = folder / f"{size}-{case}.onnx"
+            part = channels if case != "unlike" else 3 * channels // 4
+            found[size, case] = conv_chain(path, layers=layers, channels=part, size=side)
+    for case, layers in (("same", 50), ("slower", 51)):
+        found["50us", case] = sigmoid_chain(folder / f"50us-{case}.onnx", layers=layers)
+    found["50us", "unlike"] = conv_chain(folder / "50us-unlike.onnx", layers=10, channels=3, size=8)
+    return found
+
+
+def place(outcome: Outcome) -> Kind:
+    return Kind(outcome.model, outcome.mode, outcome.threads, outcome.neighbour)
+
+
+def rarest(kinds: Sequence[Kind], outcomes: Sequence[Outcome]) -> Kind:
+    """Choose at random among the kinds of which there are fewest."""
+    made = Counter(place(each) for each in outcomes)
+    least = min(made[kind] for kind in kinds)
+    return random.choice([kind for kind in kinds if made[kind] == least])
+
+
+def once(kind: Kind, case: str, files: dict[tuple[str, str], Path], *, folder: Path) -> Outcome:
     """Do one whole comparison, in a store of its own."""
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        store = Store(Path(place))
-        busy = multiprocessing.Process(target=disturb, daemon=True) if neighbour else None
-        if busy:
-            busy.start()
+    load = float(Path("/proc/loadavg").read_text().split()[0])
+    baseline, candidate = files[kind.model, "same"], files[kind.model, case]
+    threads = THREADS[kind.threads]
+    asked = Asked(
+        flags={} if threads is None else {"threads": threads},
+        mode=MODES[kind.mode],
+        accept=("inputs",) if case == "unlike" else (),
+    )
+    busy = multiprocessing.Process(target=disturb, daemon=True)
+    if kind.neighbour == "busy":
+        busy.start()
+    with tempfile.TemporaryDirectory(dir=folder) as store:
         began = time.monotonic()
         try:
-            asked = Asked(flags={"threads": 1}, runtimes=("onnxruntime",))
-            config = load_config(store=place)
-            found = compare(str(model), [str(candidate)], store=store, config=config, asked=asked)[
-                0
-            ]
+            found = compare(str(baseline), [str(candidate)], store=Store(Path(store)),
+                            config=load_config(store=store), asked=asked)[0]  # fmt: skip
         finally:
-            if busy:
+            if kind.neighbour == "busy":
                 busy.terminate()
                 busy.join()
-        verdict = found.comparison.verdicts[0]
-        interval = verdict.interval
-        return Outcome(
-            case=case,
-            neighbour=neighbour,
-            kind=verdict.kind,
-            ratio=verdict.ratio,
-            low=interval.low if interval else None,
-            high=interval.high if interval else None,
-            launches=verdict.launches,
-            mode=found.mode,
-            seconds=time.monotonic() - began,
-        )
+        seconds = time.monotonic() - began
+    verdict, alone = found.comparison.verdicts[0], found.comparison.alone
+    interval = verdict.interval
+    beside = alone.interval if alone is not None else None
+    return Outcome(
+        **asdict(kind),
+        case=case,
+        kind=verdict.kind,
+        ratio=verdict.ratio,
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        alone=alone.ratio if alone is not None else None,
+        alone_low=beside.low if beside else None,
+        alone_high=beside.high if beside else None,
+        launches=verdict.launches,
+        seconds=seconds,
+        load=load,
+    )
 
 
 def disturb() -> None:
@@ -124,39 +212,79 @@ def disturb() -> None:
         time.sleep(generator.expovariate(1 / 0.3))
 
 
-def table(outcomes: list[Outcome]) -> str:
+def tell(outcome: Outcome, number: int) -> None:
+    change = f"{outcome.ratio - 1:+.2%}" if outcome.ratio else ""
+    alone = f" (alone {outcome.alone - 1:+.1%})" if outcome.alone else ""
+    print(
+        f"{number} {outcome.model} {outcome.mode} {outcome.threads} threads, neighbour "
+        f"{outcome.neighbour}, {outcome.case}: {outcome.kind} {change}{alone} "
+        f"in {outcome.seconds:.1f} s, load {outcome.load}",
+        file=sys.stderr,
+    )
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Count by kind of comparison: equal pairs first, then the slower and the unlike ones."""
     lines = [
-        f"Machine: {platform.machine()}, {multiprocessing.cpu_count()} cores, "
-        f"Python {platform.python_version()}",
+        f"{platform.machine()}, {multiprocessing.cpu_count()} cores, "
+        f"Python {platform.python_version()}, {len(outcomes)} comparisons",
         "",
-        "| sides | neighbour | comparisons | same | faster | slower | unclear "
-        "| median s | longest s |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+        "| model | design | threads | neighbour | with itself | false | same | mean effect "
+        "| median s | longest s | +2 % | found | reversed | unlike | sign denied | load |",
+        "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for case in ("same", "slower"):
-        for neighbour in (False, True):
-            part = [o for o in outcomes if o.case == case and o.neighbour == neighbour]
-            if not part:
-                continue
-            kinds = Counter(o.kind for o in part)
-            times = sorted(o.seconds for o in part)
-            what = "the model and itself" if case == "same" else "the model and one 2 % slower"
-            lines.append(
-                f"| {what} | {'bursty' if neighbour else 'none of ours'} | {len(part)} | "
-                f"{kinds['same']} | {kinds['faster']} | {kinds['slower']} | {kinds['unclear']} | "
-                f"{times[len(times) // 2]:.1f} | {times[-1]:.1f} |"
-            )
+    order = list(itertools.product(MODELS, MODES, THREADS, NEIGHBOURS))
+    for parts in order:
+        part = [each for each in outcomes if place(each) == Kind(*parts)]
+        if part:
+            lines.append(f"| {' | '.join(parts)} | {' | '.join(cells(part))} |")
+    lines.append(f"| all | | | | {' | '.join(cells(outcomes))} |")
     return "\n".join(lines)
 
 
-def holds(outcomes: list[Outcome]) -> bool:
-    """At most 1 % of equal pairs called different; 95 % of slower ones found; never reversed."""
-    equal = [o for o in outcomes if o.case == "same"]
-    slower = [o for o in outcomes if o.case == "slower"]
-    false = sum(o.kind in ("faster", "slower") for o in equal)
-    found = sum(o.kind == "slower" for o in slower)
-    reversed_ = sum(o.kind == "faster" for o in slower)
-    return false <= 0.01 * len(equal) and found >= 0.95 * len(slower) and not reversed_
+def cells(part: Sequence[Outcome]) -> list[str]:
+    equal = [each for each in part if each.case == "same"]
+    slower = [each for each in part if each.case == "slower"]
+    unlike = [each for each in part if each.case == "unlike"]
+    effects = [each.ratio - 1 for each in equal if each.ratio]
+    times = sorted(each.seconds for each in part)
+    return [
+        str(len(equal)),
+        str(sum(each.kind in ("faster", "slower") for each in equal)),
+        f"{np.mean([each.kind == 'same' for each in equal]):.0%}" if equal else "–",
+        f"{np.mean(effects):+.2%}" if effects else "–",
+        f"{times[len(times) // 2]:.1f}",
+        f"{times[-1]:.1f}",
+        str(len(slower)),
+        str(sum(each.kind == "slower" for each in slower)),
+        str(sum(each.kind == "faster" for each in slower)),
+        str(len(unlike)),
+        str(sum(each.denied for each in part)),
+        f"{np.median([each.load for each in part]):.1f}",
+    ]
+
+
+def broken(outcomes: Sequence[Outcome]) -> list[str]:
+    """Name the goals that do not hold; bias, share and time count where no neighbour was."""
+    equal = [each for each in outcomes if each.case == "same"]
+    slower = [each for each in outcomes if each.case == "slower"]
+    quiet = [each for each in equal if each.neighbour == "none"]
+    effects = [each.ratio - 1 for each in quiet if each.ratio]
+    found = [each.kind == "slower" for each in slower]
+    same = [each.kind == "same" for each in quiet]
+    checks = {
+        "an equal pair was called different": any(
+            each.kind in ("faster", "slower") for each in equal
+        ),
+        "a slower model was called faster": any(each.kind == "faster" for each in slower),
+        "a sign that the times alone deny": any(each.denied for each in outcomes),
+        f"bias beyond {BIAS:.1%}": bool(effects) and abs(float(np.mean(effects))) > BIAS,
+        f"same in less than {SAME_SHARE:.0%}": bool(same) and float(np.mean(same)) < SAME_SHARE,
+        f"+2 % found in less than {POWER:.0%}": bool(found) and float(np.mean(found)) < POWER,
+        f"longer than {QUIET_S:g} s": bool(quiet)
+        and float(np.median([each.seconds for each in quiet])) > QUIET_S,
+    }
+    return [text for text, wrong in checks.items() if wrong]
 
 
 if __name__ == "__main__":
