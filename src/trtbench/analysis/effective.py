@@ -6,6 +6,7 @@ counted them as independent would be too narrow (measured: 0 to 13 % coverage in
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,12 @@ from trtbench.domain.samples import Column
 
 BLOCK = 1 << 16
 """Longer series are correlated block by block: lags beyond this are looked at only if needed."""
+
+BATCHES = (20, 8)
+"""Long batches see changes so slow that correlations at small lags do not show them."""
+LEAST_BATCH = 20
+TAU_SPREAD = 12.0
+"""The relative variance of an estimated correlation time, times the effective samples."""
 
 BINS = 1 << 15
 """Indicators of longer series are summed into this many bins."""
@@ -63,7 +70,18 @@ def effective_samples_at(column: Column, threshold: float) -> float:
     if spread == 0:
         return float(n)
     tau = _geyer_tau(sums) * spread / (width * share * (1 - share))
-    return n / max(1.0, tau)
+    tau = max(1.0, tau, *(_batch_tau(below, share, batches) for batches in BATCHES))
+    # What is known of the correlation time of few effective samples is little: count fewer.
+    return n / (tau * (1 + (1 - 1 / tau) * math.sqrt(TAU_SPREAD * tau / n)))
+
+
+def _batch_tau(below: NDArray[np.bool_], share: float, batches: int) -> float:
+    """Take the correlation time from how far the means of long batches lie apart."""
+    size = len(below) // batches
+    if size < LEAST_BATCH:
+        return 1.0
+    means = below[: batches * size].reshape(batches, size).mean(axis=1)
+    return size * float(means.var(ddof=1)) / (share * (1 - share))
 
 
 def average_ranks(column: Column, *, order: NDArray[np.integer] | None = None) -> Column:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from trtbench.analysis.distributions import interval_ranks, samples_needed, t_quantile
@@ -257,7 +259,7 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
     mean = float(ordered.mean())
     std = float(ordered.std(ddof=1)) if len(ordered) > 1 else math.nan
     median = _middle(ordered)
-    quantiles = tuple(_quantile(q, ordered, parts) for q in QUANTILES)
+    quantiles = _supported([_quantile(q, ordered, parts) for q in QUANTILES])
     return ColumnSummary(
         column=name,
         count=len(ordered),
@@ -363,6 +365,22 @@ def _quantile(q: float, ordered: Column, parts: Sequence[_Part]) -> Quantile:
         needed=None,
         effective=total,
     )
+
+
+def _supported(quantiles: Sequence[Quantile]) -> tuple[Quantile, ...]:
+    """Show no percentile beyond one that cannot be shown: a tail needs more samples, not fewer.
+
+    Exceedances of a far percentile may look scattered only because there are so few of them.
+    """
+    found = {each.q: each for each in quantiles}
+    above = sorted(q for q in found if q >= 0.5)
+    below = sorted((q for q in found if q <= 0.5), reverse=True)
+    for inner, outer in (*pairwise(above), *pairwise(below)):
+        near, far = found[inner], found[outer]
+        if near.value is None and near.needed is not None:
+            needed = max(near.needed, far.needed or 0)
+            found[outer] = msgspec.structs.replace(far, value=None, interval=None, needed=needed)
+    return tuple(found[each.q] for each in quantiles)
 
 
 def _effective_at(q: float, parts: Sequence[_Part]) -> list[float]:
