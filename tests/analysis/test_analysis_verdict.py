@@ -11,6 +11,7 @@ from analysis_values import GPU, duet, environment, launches_of, record, run, sp
 from scipy import stats
 
 from trtbench.analysis.comparability import blocking_reasons, differences, refuse_unknown_keys
+from trtbench.analysis.gate import slowdown_result, slowdown_rule
 from trtbench.analysis.robust import (
     detectable_effect,
     detectable_factor,
@@ -35,7 +36,7 @@ from trtbench.analysis.verdict import (
     verdict_from_effects,
     would_tell,
 )
-from trtbench.domain.result import Fact, Verdict
+from trtbench.domain.result import Fact, Run, Verdict
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import UsageError
@@ -106,13 +107,41 @@ def test_unclear_says_how_many_launches_it_needs() -> None:
         df = count - 2 * int(0.2 * count) - 1
         return float(stats.t.ppf(0.995, df=df) * spread / math.sqrt(count))
 
-    assert reach(needed) <= math.log(1.01) < reach(int(needed * 0.94))
+    assert reach(needed) <= math.log(1.02) < reach(int(needed * 0.94)), "it would be the same"
     assert (
         would_tell(verdict.launches_needed)
         == f"; about {verdict.launches_needed} launches would tell"
     )
     assert would_tell(None) == ""
     assert "too noisy to tell" in would_tell(364_472)
+
+
+def test_launches_needed_aim_at_deciding_not_at_a_width() -> None:
+    large = verdict_from_effects([2.6, 3.4])
+    assert large.kind == "unclear"
+    assert large.launches_needed in (3, 4), "an effect of 20 times needs no interval of ±1 %"
+    small = verdict_from_effects([0.015 + 0.02 * (-1) ** k for k in range(10)])
+    assert small.kind == "unclear"
+    again = verdict_from_effects(
+        [0.015 + 0.02 * (-1) ** k for k in range(2 * ((small.launches_needed or 0) // 2 + 1))]
+    )
+    assert again.kind == "slower"
+
+
+def test_a_margin_finer_than_what_counts_is_not_waited_for() -> None:
+    verdict = verdict_from_effects([0.008 + 0.001 * (-1) ** k for k in range(10)], margin=0.005)
+    assert verdict.kind == "unclear"
+    assert verdict.launches_needed is None
+
+
+def test_a_gate_says_how_many_launches_would_leave_its_limit_out() -> None:
+    verdict = verdict_from_effects([0.02 + 0.02 * (-1) ** k for k in range(10)])
+    result = slowdown_result(slowdown_rule(0.03), verdict)
+    assert result.outcome == "unclear"
+    assert result.launches_needed is not None
+    many = 2 * (result.launches_needed // 2 + 1)
+    clearer = verdict_from_effects([0.02 + 0.02 * (-1) ** k for k in range(many)])
+    assert slowdown_result(slowdown_rule(0.03), clearer).outcome == "pass"
 
 
 def test_an_unclear_verdict_says_each_number_once() -> None:
@@ -222,6 +251,21 @@ def test_graphs_on_a_gpu_drift_little() -> None:
     assert drift_from_records(gpu, gpu, metric="gpu").bound == 0.01
     assert drift_from_records(gpu, plain, metric="gpu").bound == 0.30
     assert drift_from_records(record(), record(), metric="host").bound == 0.40
+
+
+def test_columns_with_equal_times_get_equal_verdicts() -> None:
+    gpu = record(environment=environment(gpus=(GPU,)), conditions=stated(cuda_graph=True))
+
+    def side(level: float, *, transfer: float = 0.0) -> Run:
+        times = np.full(50, level)
+        columns = IterationTimes(latency=times + transfer, gpu=times)
+        return Run(record=gpu, times=columns)
+
+    found = compare_apart(side(1.0), side(1.1))
+    assert {found.verdict(name).kind for name in ("latency", "gpu")} == {"slower"}
+    apart = compare_apart(side(1.0, transfer=0.2), side(1.1, transfer=0.2))
+    assert apart.verdict("gpu").kind == "slower"
+    assert apart.verdict("latency").kind == "unclear", "transfers drift as they do"
 
 
 BIG = (TensorSpec(name="x", dtype="float32", shape=(1, 3, 16, 16)),)

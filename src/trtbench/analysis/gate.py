@@ -18,6 +18,7 @@ from trtbench.analysis.layers.expect import (
 from trtbench.analysis.layers.facts import facts_from_run
 from trtbench.analysis.layers.join import join_layers
 from trtbench.analysis.summary import QUANTILES, ColumnSummary, Summary
+from trtbench.analysis.verdict import launches_to_reach
 from trtbench.domain.result import GateResult, GateRule, Interval, Run, Verdict
 from trtbench.domain.samples import DURATIONS
 from trtbench.errors import UsageError, near_miss
@@ -226,6 +227,11 @@ def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
         outcome = "pass"
     elif low > 1 + rule.limit:
         outcome = "fail"
+    # What would leave the limit out, if the ratio stays what it is; drift does not shrink.
+    goal, half = abs(math.log(ratio) - math.log1p(rule.limit)), math.log(high / low) / 2
+    needed = None
+    if verdict.design != "apart" and verdict.launches > 1 and goal > 0:
+        needed = launches_to_reach(goal, half=half, count=verdict.launches)
     change = text_from_fraction(ratio - 1, signed=True)
     ends = (text_from_fraction(end - 1, signed=True) for end in (low, high))
     return GateResult(
@@ -234,7 +240,7 @@ def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
         message=f"{change}, {verdict.interval.level:.0%} between {' and '.join(ends)}",
         value=ratio - 1,
         interval=verdict.interval,
-        launches_needed=verdict.launches_needed if outcome == "unclear" else None,
+        launches_needed=needed if outcome == "unclear" else None,
     )
 
 

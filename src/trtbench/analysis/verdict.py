@@ -92,7 +92,7 @@ def judge(
     kind, reason = decide(estimate.mean, low, high, better=better, gate=gate, margin=margin)
     needed = None
     if kind == "unclear":
-        needed = _needed(estimate, gate=gate, widen=widen)
+        needed = _needed(estimate, gate=gate, margin=margin, widen=widen)
     return Verdict(
         metric=metric,
         kind=kind,
@@ -267,21 +267,36 @@ def pair_effect(baseline: Column, candidate: Column, *, design: Design) -> float
     return math.log(float(np.median(candidate)) / float(np.median(baseline)))
 
 
-def _needed(estimate: Trimmed, *, gate: float, widen: float) -> int | None:
-    """Launches with which the interval would reach no further than the change that counts.
+def launches_to_reach(goal: float, *, half: float, count: int) -> int:
+    """Count the launches with which an interval that is so wide with ``count`` would be narrower.
 
     The spread stays what it is; what shrinks is the error, and with few launches Student's factor.
     """
-    if widen:
-        return None
-    spread = estimate.error * math.sqrt(estimate.count)
-    goal, count = math.log1p(gate), estimate.count + 1
-    while count < _FARTHEST:
-        df = count - 2 * trimmed_count(count) - 1
-        if t_quantile((1 + LEVEL) / 2, df=df) * spread / math.sqrt(count) <= goal:
-            return count
-        count = max(count + 1, math.ceil(count * 1.05))
+    spread = half / _t_factor(count) * math.sqrt(count)
+    more = count + 1
+    while more < _FARTHEST:
+        if _t_factor(more) * spread / math.sqrt(more) < goal:
+            return more
+        more = max(more + 1, math.ceil(more * 1.05))
     return _FARTHEST
+
+
+def _t_factor(count: int) -> float:
+    return t_quantile((1 + LEVEL) / 2, df=max(1, count - 2 * trimmed_count(count) - 1))
+
+
+def _needed(estimate: Trimmed, *, gate: float, margin: float, widen: float) -> int | None:
+    """Launches that would decide, if the effect is what it seems: a difference, or the same.
+
+    ``None`` where no number would: drift does not shrink, and a margin may be too fine.
+    """
+    effect = abs(estimate.mean)
+    differs = effect if math.expm1(effect) >= gate else 0.0
+    goal = max(differs, math.log1p(margin) - effect)
+    if widen or goal <= 0:
+        return None
+    low, high = estimate.interval()
+    return launches_to_reach(goal, half=(high - low) / 2, count=estimate.count)
 
 
 def _expm1(value: float) -> float:

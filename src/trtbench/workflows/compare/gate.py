@@ -243,7 +243,8 @@ def _play_until_clear(
         verdict = headline_verdict(duet, margin=request.margin_part)
         results = evaluate(slowdowns, verdicts={verdict.metric: verdict, "headline": verdict})
         decided = all(result.outcome != "unclear" for result in results)
-        if decided or (verdict.kind == "unclear" and verdict.launches_needed is None):
+        denied = verdict.interval is None and verdict.launches_needed is None
+        if decided or denied:
             return
         more = min(duet.launches, request.most_launches - duet.launches)
         each = (time.monotonic() - began) / duet.launches
