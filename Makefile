@@ -66,7 +66,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/python $(PIP) -e .
+	$(BIN)/python $(PIP) -e '.[all]'
 	@touch $@
 
 $(TEST_STAMP): pyproject.toml | $(BIN)/python

@@ -37,6 +37,7 @@ from trtbench.domain.job import (
 )
 from trtbench.domain.samples import IterationTimes
 from trtbench.errors import FULL, ProgramError, TrtbenchError
+from trtbench.extras import missing_package
 from trtbench.runtimes import RUNTIMES, session_opener
 
 PROGRESS_S = 0.2
@@ -104,6 +105,9 @@ def main(arguments: list[str]) -> int:
         _tell(folder, _worker_error(problem, stage=events.stage), events)
         return EXIT_TOLD
     except (Exception, SystemExit) as problem:
+        if isinstance(problem, ModuleNotFoundError) and (told := missing_package(problem)):
+            _tell(folder, _worker_error(told, stage=events.stage), events)
+            return EXIT_TOLD
         with contextlib.suppress(OSError):
             _log(problem)
         _tell(folder, _failure(problem, stage=events.stage), events)

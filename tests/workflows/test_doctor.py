@@ -58,7 +58,11 @@ def no_config(monkeypatch):
     return stand_in
 
 
-FIX = "def fix(): return 'pip install that'\n"
+FIX = """FORMATS = ("onnx",)
+def device(spec): return "cpu"
+def bench(spec, *, folder, stage): ...
+def fix(): return 'pip install that'
+"""
 PLUGINS = {
     "works": (FIX + "def available(): return None\n", "ok", "works here"),
     "absent": (FIX + "def available(): return 'no such GPU'\n", "missing", "no such GPU"),
@@ -71,7 +75,7 @@ PLUGINS = {
         "SIGSEGV",
     ),
     "leaves": (FIX + "import os\ndef available(): os._exit(7)\n", "broken", "status 7"),
-    "empty": ("", "broken", "has no attribute 'fix'"),
+    "empty": ("", "broken", "breaks its contract: it has no FORMATS"),
     "noisy": (FIX + "print('hello')\ndef available(): return None\n", "ok", "works here"),
 }
 

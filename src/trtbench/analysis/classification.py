@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.distributions import binomial_cdf
 from trtbench.domain.result import Interval, Score
 from trtbench.domain.spec import Value
 
@@ -63,12 +64,10 @@ class ClassRow(Value, frozen=True, kw_only=True):
 
 def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
     """Test whether two models that judged the same examples are equally right."""
-    from scipy.special import bdtr
-
     lost = int((first & ~second).sum())
     won = int((~first & second).sum())
     apart, count = lost + won, len(first)
-    p = min(1.0, 2.0 * float(bdtr(min(lost, won), apart, 0.5))) if apart else 1.0
+    p = min(1.0, 2.0 * binomial_cdf(min(lost, won), n=apart, p=0.5)) if apart else 1.0
     difference = (won - lost) / count
     half = _Z * math.sqrt(max(0.0, apart - (won - lost) ** 2 / count)) / count
     return McNemar(

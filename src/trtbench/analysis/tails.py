@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtbench.analysis.distributions import normal_two_sided_p
+from trtbench.analysis.distributions import normal_quantile, normal_two_sided_p
 from trtbench.analysis.robust import LEVEL, holm
 from trtbench.analysis.summary import rank
 from trtbench.domain.result import Interval, ShiftPoint
@@ -58,7 +58,7 @@ def shift_function(
     estimate, drawn = found
     spread = np.maximum(drawn.std(axis=0, ddof=1), 1e-12)
     adjusted = holm([normal_two_sided_p(z) for z in (estimate / spread).tolist()])
-    width = _normal_quantile(1 - (1 - level) / (2 * len(quantiles)))
+    width = normal_quantile(1 - (1 - level) / (2 * len(quantiles)))
     meaning = f"{level:.0%} for all {len(quantiles)} quantiles at once, over launches"
     return tuple(
         ShiftPoint(
@@ -115,9 +115,3 @@ def _sorted_rows(drawn: Column, quantiles: Sequence[float]) -> Column:
 def _log_quantiles(ordered: Column, quantiles: Sequence[float]) -> Column:
     ranks = [rank(ordered.shape[1], q) - 1 for q in quantiles]
     return np.asarray(np.log(ordered[:, ranks]))
-
-
-def _normal_quantile(p: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(p))

@@ -27,7 +27,7 @@ def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
         raise UnavailableError(
             "the package onnx cannot be imported",
             facts={"reason": problem},
-            fix="pip install onnx",
+            fix="pip install 'trtbench[onnx]'",
         ) from None
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 

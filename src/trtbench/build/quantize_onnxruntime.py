@@ -117,7 +117,7 @@ def _library() -> Any:
         raise UnavailableError(
             "ONNX Runtime's quantizer cannot be imported",
             facts={"reason": problem},
-            fix="pip install onnxruntime onnx",
+            fix="pip install 'trtbench[onnx]'",
         ) from None
     return quantization
 

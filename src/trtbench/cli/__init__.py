@@ -17,6 +17,7 @@ import sys
 import click
 
 from trtbench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, JobError, TrtbenchError
+from trtbench.extras import missing_package
 
 
 class Verbs(click.Group):
@@ -107,6 +108,12 @@ def run(arguments: list[str]) -> int:
     except TrtbenchError as problem:
         show_error(problem)
         return problem.exit_status
+    except ModuleNotFoundError as problem:
+        told = missing_package(problem)
+        if told is None:
+            raise
+        show_error(told)
+        return told.exit_status
     except click.ClickException as problem:
         _say_error(problem.format_message(), usage=isinstance(problem, click.UsageError))
         return EXIT_USAGE if isinstance(problem, click.UsageError) else EXIT_FAILED

@@ -21,7 +21,7 @@ from trtbench.executors._request import Tell
 from trtbench.executors.local import OLDEST
 from trtbench.host.process import Child, Exit, run_together, tail
 
-NEEDS = ("msgspec", "numpy", "scipy", "sqlalchemy")
+NEEDS = ("msgspec", "numpy", "sqlalchemy")
 """What the interpreter there must have, beside the library that measures."""
 
 COMMAND_S = 120.0

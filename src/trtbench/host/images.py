@@ -76,6 +76,6 @@ def _pillow() -> Any:
         raise UnavailableError(
             "images need Pillow in the interpreter that runs the model",
             facts={"reason": problem},
-            fix="pip install pillow",
+            fix="pip install 'trtbench[tasks]'",
         ) from None
     return Image

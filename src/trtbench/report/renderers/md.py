@@ -54,6 +54,7 @@ def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.md`` and the pictures it shows; a brief one has none."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
+    document = document if png.can_draw() else document.with_figures(())
     path.write_text(markdown(document), encoding="utf-8")
     return [path, *([] if document.brief else png.render(document, folder))]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from importlib import util
 from pathlib import Path
 
 from trtbench.report.document import Document, Figure, Picture
@@ -13,7 +14,7 @@ def render(document: Document, folder: Path) -> list[Path]:
     """Write ``<figure>.png`` for each figure; pictures that exist already are copied."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for figure in document.figures():
+    for figure in document.figures() if can_draw() else ():
         path = folder / file_name(figure)
         path.write_bytes(png_bytes(figure))
         paths.append(path)
@@ -23,6 +24,11 @@ def render(document: Document, folder: Path) -> list[Path]:
             shutil.copyfile(picture.path, path)
         paths.append(path)
     return paths
+
+
+def can_draw() -> bool:
+    """Tell whether figures can be drawn here; a document without pictures is still one."""
+    return util.find_spec("matplotlib") is not None
 
 
 def file_name(figure: Figure) -> str:

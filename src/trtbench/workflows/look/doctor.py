@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import shutil
@@ -13,6 +14,7 @@ from typing import Literal, Protocol
 from trtbench.domain.result import Gpu
 from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError
+from trtbench.extras import EXTRAS
 from trtbench.host import nvml, tools, versions
 from trtbench.host.machine import container
 from trtbench.runtimes import RUNTIMES
@@ -22,8 +24,16 @@ from trtbench.workflows.look.probe import probe
 Status = Literal["ok", "missing", "broken", "info"]
 
 WORKING = "runtimes"
-NEEDED = ("numpy", "scipy", "onnx", "onnxruntime", "nvidia-ml-py")
-OPTIONAL = ("torch", "torchvision", "tensorrt", "tensorrt-rtx", "cuda-bindings")
+NEEDED = ("numpy", "nvidia-ml-py")
+OPTIONAL = (
+    "onnx",
+    "onnxruntime",
+    "torch",
+    "torchvision",
+    "tensorrt",
+    "tensorrt-rtx",
+    "cuda-bindings",
+)
 
 
 class Check(Value, frozen=True, kw_only=True):
@@ -80,6 +90,7 @@ def diagnose(*, config: Configured | None = None) -> Diagnosis:
         "Python and packages": _packages(gpus),
         WORKING: [_runtime(name, settings=settings) for name in RUNTIMES.names()],
         "GPU and driver": _gpus(gpus),
+        "extras": _extras(),
         "tools": [_trtexec()],
         "code of other packages": _plug_ins(),
         "store": _store(settings),
@@ -111,6 +122,18 @@ def _packages(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
         else:
             fix = f"pip install {_requirement(name, gpus)}"
             yield Check(name=name, status="missing", detail="not installed", fix=fix)
+
+
+def _extras() -> Iterable[Check]:
+    """Say what each extra adds, and which of them are whole here."""
+    for name, extra in EXTRAS.items():
+        missing = [each for each in extra.packages if importlib.util.find_spec(each) is None]
+        yield Check(
+            name=name,
+            status="missing" if missing else "ok",
+            detail=extra.adds,
+            fix=f"pip install 'trtbench[{name}]'" if missing else None,
+        )
 
 
 def _package(name: str, provided: dict[str, str]) -> Check:

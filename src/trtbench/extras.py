@@ -1,0 +1,56 @@
+"""Which packages come with which extra, and what to say when one is missing.
+
+Knows names of packages; imports none of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trtbench.errors import UnavailableError
+
+
+class Extra(NamedTuple):
+    """One extra: ``pip install 'trtbench[name]'``."""
+
+    packages: tuple[str, ...]
+    """What it brings, as Python imports them."""
+    adds: str
+    """What one can do with it."""
+
+
+EXTRAS: dict[str, Extra] = {
+    "onnx": Extra(
+        ("onnx", "onnxruntime"), "ONNX files: ONNX Runtime, build, quantize, check, inspect"
+    ),
+    "html": Extra(("jinja2", "plotly", "PIL"), "HTML reports and sites"),
+    "plots": Extra(("matplotlib", "PIL"), "pictures: PNG, and in Markdown and LaTeX reports"),
+    "tasks": Extra(("PIL", "matplotlib", "faster_coco_eval"), "eval and calibration on images"),
+    "torch": Extra(("torch", "onnxscript"), "PyTorch models: bench and export"),
+    "rtx": Extra(("tensorrt_rtx",), "TensorRT-RTX, whose builder needs no GPU"),
+    "cu12": Extra(("cuda",), "engines in this process, driver of CUDA 12"),
+    "cu13": Extra(("cuda",), "engines in this process, driver of CUDA 13"),
+    "postgres": Extra(("psycopg",), "a store in PostgreSQL"),
+    "remote": Extra(("fsspec", "s3fs"), "runs in an object store"),
+    "ray": Extra(("ray",), "runs on a Ray cluster"),
+    "parquet": Extra(("pyarrow",), "tables as Parquet"),
+    "mlflow": Extra(("mlflow",), "runs to MLflow"),
+}
+
+
+def extra_of(package: str) -> str | None:
+    """Find the extra that brings a package."""
+    return next((name for name, extra in EXTRAS.items() if package in extra.packages), None)
+
+
+def missing_package(problem: ModuleNotFoundError) -> UnavailableError | None:
+    """Say which command installs what could not be imported; ``None`` when it is none of ours."""
+    package = (problem.name or "").partition(".")[0]
+    extra = extra_of(package)
+    if extra is None:
+        return None
+    return UnavailableError(
+        f"the package {package} is not installed",
+        facts={"it is for": EXTRAS[extra].adds},
+        fix=f"pip install 'trtbench[{extra}]'",
+    )

@@ -1,0 +1,118 @@
+"""What needs no extra works without any, and what needs one says which."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from models import tiny_model
+from trtbench.extras import EXTRAS, missing_package
+
+ROOT = Path(__file__).resolve().parents[1]
+
+HIDDEN = (
+    "scipy", "onnx", "onnxruntime", "matplotlib", "plotly", "PIL", "jinja2", "faster_coco_eval",
+    "psutil", "pandas", "torch", "pyarrow", "fsspec", "psycopg", "ray", "mlflow",
+)  # fmt: skip
+
+BLOCK = f"""
+import sys
+class Hiding:
+    def __init__(self, finder):
+        self.finder = finder
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+    def find_spec(self, name, path=None, target=None):
+        hidden = name.partition(".")[0] in {HIDDEN!r}
+        return None if hidden else self.finder.find_spec(name, path, target)
+sys.meta_path[:] = [Hiding(each) for each in sys.meta_path]
+"""
+
+SUMMARY = """=== Performance summary ===
+Throughput: {rate} qps
+Latency: min = 1 ms, max = 3 ms, mean = {mean} ms, median = {mean} ms, percentile(99%) = 2.5 ms
+GPU Compute Time: min = 1 ms, max = 2 ms, mean = {mean} ms, median = {mean} ms
+&&&& PASSED TensorRT.trtexec [TensorRT v8601] # trtexec --onnx=net.onnx
+"""
+
+
+@pytest.fixture
+def light(tmp_path: Path) -> Path:
+    """A folder in which Python sees the packages of the core alone."""
+    (tmp_path / "light").mkdir()
+    (tmp_path / "light" / "sitecustomize.py").write_text(BLOCK)
+    return tmp_path
+
+
+def trtbench(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(folder / "light"), "COLUMNS": "100",
+                   "XDG_DATA_HOME": str(folder / "data")}  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-m", "trtbench", *words],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_import_runs_compare_gate_and_report_need_no_extra(light: Path) -> None:
+    for name, mean in (("a", 1.5), ("b", 1.6)):
+        (light / f"{name}.log").write_text(SUMMARY.format(mean=mean, rate=1000 / mean))
+    for words in (
+        ("import", "a.log", "b.log"),
+        ("runs",),
+        ("runs", "show", "last"),
+        ("report", "last", "--format", "md,json,csv", "-o", "out"),
+    ):
+        done = trtbench(light, *words)
+        assert done.returncode == 0, (words, done.stderr)
+    runs = json.loads(trtbench(light, "runs", "--json").stdout)
+    ids = [run["id"] for run in (runs["runs"] if isinstance(runs, dict) else runs)]
+    assert trtbench(light, "compare", ids[1], ids[0]).returncode == 0
+    assert trtbench(light, "gate", ids[0], "--metric", "latency.median<5ms").returncode == 0
+    assert (light / "out" / "report.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("report", "last", "--format", "html", "-o", "out"), "html"),
+        (("inspect", "model.onnx"), "onnx"),
+    ],
+)
+def test_what_needs_an_extra_names_the_command_that_installs_it(
+    words: tuple[str, ...], extra: str, light: Path
+) -> None:
+    (light / "a.log").write_text(SUMMARY.format(mean=1.5, rate=600))
+    tiny_model(light / "model.onnx")
+    assert trtbench(light, "import", "a.log").returncode == 0
+    done = trtbench(light, *words)
+    assert done.returncode == 4, done.stderr
+    assert f"pip install 'trtbench[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_extras_of_the_code_are_those_of_the_package() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    block = text[text.index("[project.optional-dependencies]") : text.index("[project.scripts]")]
+    declared = set(re.findall(r"^(\w+) = \[", block, flags=re.M))
+    assert set(EXTRAS) <= declared
+    assert missing_package(ModuleNotFoundError("x", name="nobody_has_this")) is None
+
+
+def test_no_module_of_the_core_imports_an_extra_at_its_top() -> None:
+    """Renderers that draw may: they are imported when they are asked for."""
+    hidden = {*HIDDEN, "tensorrt", "tensorrt_rtx", "cuda"}
+    for path in sorted((ROOT / "src" / "trtbench").rglob("*.py")):
+        if path.parent.name == "renderers":
+            continue
+        for node in ast.parse(path.read_text()).body:
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            heavy = {name.partition(".")[0] for name in names} & hidden
+            assert not heavy, f"{path.name} imports {heavy}"
