@@ -92,6 +92,13 @@ def text_from_seconds(value: float | None, *, digits: int = 4) -> str:
     return f"{_digits(value / 1e-9, digits)} ns" if abs(value) >= 1e-12 else "0 s"
 
 
+def text_from_long_time(seconds: float) -> str:
+    """Write a time to wait, in the unit people plan with: ``45 s``, ``12 min``, ``1.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def text_from_bytes(value: float | None, *, digits: int = 3) -> str:
     """Write a size in binary units: ``1.5 MiB``."""
     if value is None:

@@ -180,8 +180,9 @@ def _axes(flags: dict[str, Any]) -> dict[str, Any]:
 def _carry_out(
     context: click.Context, folder: Path, store: Any, config: Config, flags: dict[str, Any]
 ) -> None:
-    from trtbench.cli._screen import say
-    from trtbench.cli._sweep_screen import Board, show_chosen, show_results
+    from trtbench.cli._board import Board
+    from trtbench.cli._screen import say, show
+    from trtbench.report.documents.sweep import document_from_sweep
     from trtbench.units import bytes_from_text, seconds_from_text
     from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.conduct import Conduct, needs_from_request
@@ -213,9 +214,8 @@ def _carry_out(
     if flags["as_json"]:
         click.echo(_json(results, folder, chosen), nl=False)
     else:
-        show_results(results.rows)
-        if chosen is not None:
-            show_chosen(chosen, results.rows, where=flags["where"], by=flags["best"])
+        where, by = flags["where"] or "", flags["best"]
+        show(document_from_sweep(results.rows, chosen=chosen, where=where, by=by))
     say(f"sweep in {folder}: {len(paths)} files, {paths[0].name} first")
     if chosen is not None and not chosen.rows:
         context.exit(EXIT_BROKEN)
@@ -253,15 +253,16 @@ def _json(results: Results, folder: Path, chosen: Chosen | None) -> str:
 
 
 def _show_plan(matrix: Matrix, store: Any, config: Config, *, lenient: bool, as_json: bool) -> None:
-    from trtbench.cli._sweep_screen import show_plan
+    from trtbench.cli._screen import show
     from trtbench.domain.codec import json_from_value
+    from trtbench.report.documents.sweep import document_from_plan
     from trtbench.workflows.sweep.estimate import estimate
     from trtbench.workflows.sweep.plan import plan_sweep
 
     plan = plan_sweep(matrix, config=config, lenient=lenient)
     kinds = estimate(plan, store=store, config=config)
     if not as_json:
-        show_plan(plan, kinds)
+        show(document_from_plan(plan, kinds))
         return
     document = {
         "matrix": matrix,

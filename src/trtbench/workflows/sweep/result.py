@@ -18,7 +18,9 @@ from trtbench.domain.result import UNKNOWN, Environment, FailedRun, Finding, Run
 from trtbench.domain.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, TrtbenchError, write_error
-from trtbench.report.sweep_files import csv_from_rows, json_from_rows, markdown_from_rows
+from trtbench.report.documents.sweep import document_from_sweep
+from trtbench.report.renderers.md import markdown
+from trtbench.report.sweep_files import csv_from_rows, json_from_rows
 from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.workflows.stored.report import write_report
@@ -60,7 +62,7 @@ def write_results(
 ) -> list[Path]:
     """Write results.json, results.csv, results.md and a report with pictures."""
     contents = {
-        "results.md": markdown_from_rows(results.rows, title=title),
+        "results.md": markdown(document_from_sweep(results.rows, title=title)),
         "results.csv": csv_from_rows(results.rows),
         "results.json": json_from_rows(results.rows, title=title),
     }
