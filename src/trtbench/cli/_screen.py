@@ -12,7 +12,6 @@ from trtbench.units import text_from_seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
     from rich.live import Live
     from rich.progress import Progress
 
@@ -21,21 +20,8 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound="Drawing")
 
-PIPE_COLUMNS = 160
-"""Width of tables that go to a file or a pipe, where nothing should be folded."""
-
 PLAIN_S = 2.0
 """Seconds between lines of progress where there is no terminal."""
-
-
-def result_console() -> Console:
-    """Where results go: stdout."""
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console.width = max(console.width, PIPE_COLUMNS)
-    return console
 
 
 class Drawing:

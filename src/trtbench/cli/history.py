@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from trtbench.cli._options import json_option, store_option
-
-if TYPE_CHECKING:
-    from trtbench.analysis.history import Change, Series
-
-BARS = "▁▂▃▄▅▆▇█"
-WIDTH = 40
-"""Characters of the little picture of a series."""
 
 
 @click.command("history", short_help="Series of runs over time, and where they changed.")
@@ -49,9 +42,12 @@ def command(model: str | None, **flags: Any) -> None:
       trtbench history model.onnx --reference reference.onnx
       trtbench gate model.onnx --baseline best --max-slowdown 3%
     """
-    from trtbench.cli._screen import say
+    from msgspec.structs import replace
+
+    from trtbench.cli._screen import say, show
     from trtbench.cli._settings import load_config
     from trtbench.domain.codec import json_from_value
+    from trtbench.report.documents.history import document_from_series
     from trtbench.workflows.request.config import open_store
     from trtbench.workflows.stored.history import History, read_history, write_history
 
@@ -64,8 +60,8 @@ def command(model: str | None, **flags: Any) -> None:
     if flags["as_json"]:
         document = {"series": found.series, "left_out": found.left_out}
         click.echo(json_from_value(document).decode(), nl=False)
-    else:
-        show_history(found.series)
+    elif found.series:
+        show(replace(document_from_series(found.series), title="").with_figures(()))
     for why, count in found.left_out.items():
         say(f"{count} runs left out: {why}")
     if not found.series:
@@ -74,43 +70,3 @@ def command(model: str | None, **flags: Any) -> None:
         formats = [part.strip() for part in flags["formats"].split(",") if part.strip()]
         paths = write_history(found, flags["output"], formats=formats)
         say(f"written: {', '.join(map(str, paths))}")
-
-
-def show_history(series: tuple[Series, ...]) -> None:
-    """Print every series with its little picture, and its changes below it."""
-    from rich.text import Text
-
-    from trtbench.cli._screen import result_console
-    from trtbench.report.history_document import value_text
-
-    console = result_console()
-    for each in series:
-        console.print(each.key.name, style="bold", markup=False)
-        first, last = each.points[0], each.points[-1]
-        span = f"{first.created[:10]} to {last.created[:10]}"
-        line = f"  {sparkline(each.values)}  {len(each.points)} runs, {span}, now "
-        console.print(line + value_text(last.value, each), markup=False, soft_wrap=True)
-        for change in each.changes:
-            style = "red" if change.at.change > 0 else "green"
-            console.print(Text(f"  {change_line(change, each)}", style=style), soft_wrap=True)
-
-
-def change_line(change: Change, series: Series) -> str:
-    """Put a change into one line: when, how much, how sure, what else changed."""
-    from trtbench.report.history_document import causes_text, value_text
-    from trtbench.units import text_from_fraction
-
-    at = change.at
-    amount = text_from_fraction(at.change, digits=1, signed=True)
-    levels = f"{value_text(at.before, series)} → {value_text(at.after, series)}"
-    sure = "confirmed" if at.confirmed else "not yet confirmed"
-    return f"{change.created[:16]}  {amount} ({levels}), {sure}; {causes_text(change)}"
-
-
-def sparkline(values: list[float]) -> str:
-    """Draw a series with block characters, newest at the right."""
-    shown = values[-WIDTH:]
-    low, high = min(shown), max(shown)
-    if high <= low:
-        return BARS[3] * len(shown)
-    return "".join(BARS[min(int((v - low) / (high - low) * len(BARS)), 7)] for v in shown)

@@ -11,20 +11,7 @@ from trtbench.cli._options import dry_run_option, json_option, store_option
 from trtbench.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
-    from trtbench.domain.result import RunRecord
-    from trtbench.workflows.importing.run import Imported, ImportResult
-
-MOST_SHOWN = 200
-"""Unused files that are listed one by one; the rest are counted, and --json lists them all."""
-
-_SWITCHES = {
-    "transfers": ("copies", "no copies"),
-    "cuda_graph": ("graph", "no graph"),
-    "spin_wait": ("spin", "sleep"),
-    "tf32": ("TF32", "no TF32"),
-}
-_NUMBERS = {"streams": "{} streams", "typing": "{} types", "batch": "batch {}"}
-_MARKS = {"stated": "", "implied": "~", "unknown": "?"}
+    from trtbench.workflows.importing.run import ImportResult
 
 
 @click.command("import", short_help="Make runs of what trtexec (TensorRT 5 to 11) left behind.")
@@ -106,105 +93,10 @@ def _show(result: ImportResult, *, as_json: bool) -> None:
 
         click.echo(json_from_value(_document(result)).decode(), nl=False)
         return
-    from trtbench.cli._screen import result_console
+    from trtbench.cli._screen import show
+    from trtbench.report.documents.importing import document_from_import
 
-    console = result_console()
-    if result.runs:
-        console.print(_runs_table(result))
-        console.print("conditions: stated, ~implied by version or data, ?unknown", style="dim")
-    if result.unused:
-        console.print()
-        console.print(_unused_table(result))
-        if len(result.unused) > MOST_SHOWN:
-            console.print(f"and {len(result.unused) - MOST_SHOWN} more; --json lists all")
-
-
-def _runs_table(result: ImportResult) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("run", "model", "TensorRT"):
-        table.add_column(name, no_wrap=name != "model", overflow="fold")
-    for name in ("samples", "median"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("conditions", "files"):
-        table.add_column(name, overflow="fold")
-    for each in result.runs:
-        cells, failed = _cells(each)
-        table.add_row(*(Text(cell) for cell in cells), style="red" if failed else None)
-    return table
-
-
-def _cells(each: Imported) -> tuple[tuple[str, ...], bool]:
-    """Write one run, and say whether it is one that did not finish."""
-    from trtbench.domain.result import FailedRun
-
-    record = each.record
-    head = (
-        f"{each.known_as} (known)" if each.known_as else record.id,
-        record.spec.model.name,
-        record.environment.versions.get("tensorrt", "?"),
-    )
-    files = _names(each)
-    if isinstance(record, FailedRun):
-        return (*head, "", "failed", record.reason, files), True
-    return (*head, str(each.samples), _median(each), _conditions(record), files), False
-
-
-def _median(each: Imported) -> str:
-    """Write the median; one that was only printed is marked, and so is a mean in its place."""
-    from trtbench.analysis.reported import reported_headline
-    from trtbench.domain.result import RunRecord
-    from trtbench.units import text_from_seconds
-
-    if not isinstance(each.record, RunRecord):
-        return ""
-    if each.samples:
-        return text_from_seconds(each.median_s)
-    printed = reported_headline(each.record)
-    if printed is None:
-        return "layers only" if each.median_s is None else "–"
-    what = "reported" if printed.statistic == "median" else f"{printed.statistic}, reported"
-    return f"{text_from_seconds(printed.seconds)} ({what})"
-
-
-def _conditions(record: RunRecord) -> str:
-    """Write conditions in short, marked by how they are known."""
-    parts = [_switch(record, key, *words) for key, words in _SWITCHES.items()]
-    for key, form in _NUMBERS.items():
-        fact = record.conditions.get(key)
-        if fact is not None and fact.value is not None and fact.value != 1:
-            parts.append(_MARKS[fact.source] + form.format(fact.value))
-    return ", ".join(parts)
-
-
-def _switch(record: RunRecord, key: str, on: str, off: str) -> str:
-    fact = record.conditions.get(key)
-    if fact is None or fact.source == "unknown" or fact.value is None:
-        return f"{_MARKS['unknown']}{on}"
-    return _MARKS[fact.source] + (on if fact.value else off)
-
-
-def _names(each: Imported) -> str:
-    """Name the first file, and what else belongs to it."""
-    from trtbench.workflows.importing.find import plain
-
-    rest = ", ".join(part.replace("_", " ") for part in each.parts[1:])
-    return plain(each.files[0].name) + (f" + {rest}" if rest else "")
-
-
-def _unused_table(result: ImportResult) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("not used", overflow="fold")
-    table.add_column("why", overflow="fold")
-    for each in result.unused[:MOST_SHOWN]:
-        style = "yellow" if each.broken or each.named else None
-        table.add_row(Text(each.path), Text(each.reason), style=style)
-    return table
+    show(document_from_import(result))
 
 
 def _summaries(result: ImportResult) -> list[str]:

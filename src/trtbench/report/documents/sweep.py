@@ -42,10 +42,8 @@ CASE = Heading(key="case", title="Case", fit="shorten")
 LATENCY = Heading(key="latency_s", title="Latency", align="right", rank=5)
 GPU = Heading(key="gpu_s", title="GPU", align="right", rank=4)
 FRONT = "★ no other row of the model beats it in all of latency, throughput, accuracy."
-TIMES = (
-    "Latency is the mean / maximum per batch as the host sees it, GPU the same of GPU time, where "
-    "a runtime tells it."
-)
+LATENCY_WORDS = "Latency: mean / maximum per batch as the host sees it"
+GPU_WORDS = "the same of GPU time, where a runtime tells it"
 WORK = (
     Heading(key="work", title="Work"),
     Heading(key="count", title="Count", align="right"),
@@ -124,16 +122,7 @@ def _table(id: str, rows: Sequence[SweepRow], *, models: bool = False) -> Table:
     if models:
         columns.insert(0, (MODEL_HEADING, lambda row: row.model))
     cells = [[value(row) for _, value in columns] for row in rows]
-    captions = [
-        TIMES if any(row.summary for row in rows) else "",
-        FRONT if any(row.on_front for row in rows) else "",
-    ]
-    return table_from_rows(
-        id,
-        headings=tuple(heading for heading, _ in columns),
-        rows=cells,
-        caption=" ".join(filter(None, captions)) or None,
-    )
+    return table_from_rows(id, headings=tuple(heading for heading, _ in columns), rows=cells)
 
 
 def _columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
@@ -201,6 +190,12 @@ def _count(name: str) -> Callable[[SweepRow], Cell]:
 
 
 def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
+    """Say what columns and marks mean, what failed, and what to know of the rest."""
+    if any(row.summary for row in rows):
+        gpu = any(row.column("gpu") for row in rows)
+        yield Text(text=LATENCY_WORDS + (f", GPU {GPU_WORDS}." if gpu else "."))
+    if any(row.on_front for row in rows):
+        yield Text(text=FRONT)
     for row in rows:
         if row.reason is not None:
             yield Text(text=f"failed: {_name(row)}: {row.reason}", tone="bad")

@@ -24,7 +24,7 @@ from trtbench.domain.result import FailedRun, RunRecord
 from trtbench.domain.spec import RunSpec, batch_from_shapes
 from trtbench.errors import TrtbenchError, UsageError, write_error
 from trtbench.report.compose import write_document
-from trtbench.report.history_document import document_from_series
+from trtbench.report.documents.history import document_from_series
 from trtbench.store.directory import read_record
 from trtbench.store.index import Entry
 from trtbench.store.store import TAG, Store

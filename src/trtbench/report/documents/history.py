@@ -22,6 +22,9 @@ from trtbench.report.labels import file_stem
 from trtbench.report.numbers import Unit, text_from_duration, unit_for_seconds
 from trtbench.units import text_from_fraction
 
+BARS = "▁▂▃▄▅▆▇█"
+LETTERS = 40
+"""Of the little picture of a series."""
 MOST_SERIES = 60
 """Pictures in one document; more take long to draw and nobody looks at them."""
 
@@ -30,10 +33,10 @@ HEADINGS = (
     CHANGE_HEADING,
     Heading(key="before", title="Before", align="right"),
     Heading(key="after", title="After", align="right"),
-    Heading(key="p", title="p", align="right"),
-    Heading(key="confirmed", title="Confirmed"),
-    Heading(key="causes", title="What changed around it"),
-    Heading(key="run", title="First run"),
+    Heading(key="p", title="p", align="right", rank=4),
+    Heading(key="confirmed", title="Confirmed", rank=1),
+    Heading(key="causes", title="What changed around it", fit="wrap", rank=2),
+    Heading(key="run", title="First run", rank=3),
 )
 CAPTION = (
     "A change is a suspicion with a place, found by energy distances and Welch's t (p below 0.001, "
@@ -48,6 +51,8 @@ def document_from_series(series: Sequence[Series]) -> Document:
     sections = tuple(_section(each, file_stem(each.key.name, taken=taken))
                      for each in series[:MOST_SERIES])  # fmt: skip
     newest = max(point.created for each in series for point in each.points)
+    if any(each.changes for each in series):
+        sections += (Section(id="changes", title="", blocks=(Text(text=CAPTION),)),)
     data: dict[str, object] = {"series": [each.key for each in series]}
     return Document(title="History", created=newest, sections=sections, data=data)
 
@@ -64,22 +69,41 @@ def value_text(value: float, series: Series, unit: Unit | None = None) -> str:
 
 
 def _section(series: Series, name: str) -> Section:
-    blocks: list[Block] = [_figure(series, name)]
+    blocks: list[Block] = [_figure(series, name), Text(text=_words(series))]
     if series.changes:
         rows = [_row(change, series) for change in series.changes]
-        blocks.append(
-            table_from_rows(f"changes_{name}", headings=HEADINGS, rows=rows, caption=CAPTION)
-        )
-    else:
-        blocks.append(Text(text=f"{len(series.points)} runs, no change of level."))
+        blocks.append(table_from_rows(f"changes_{name}", headings=HEADINGS, rows=rows))
     return Section(id=name, title=series.key.name, blocks=tuple(blocks))
+
+
+def _words(series: Series) -> str:
+    """Draw the series with letters, and say how many runs it has and where it stands."""
+    first, last = series.points[0], series.points[-1]
+    words = (
+        f"{sparkline(series.values)}  {len(series.points)} runs, {first.created[:10]} to "
+        f"{last.created[:10]}, now {value_text(last.value, series)}"
+    )
+    return words if series.changes else f"{words}, no change of level"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Draw a series with block characters, newest at the right."""
+    shown = values[-LETTERS:]
+    low, high = min(shown), max(shown)
+    if high <= low:
+        return BARS[3] * len(shown)
+    return "".join(BARS[min(int((v - low) / (high - low) * len(BARS)), 7)] for v in shown)
 
 
 def _row(change: Change, series: Series) -> tuple[Cell | str, ...]:
     at = change.at
     return (
-        change.created,
-        Cell(value=at.change, text=text_from_fraction(at.change, digits=1, signed=True)),
+        Cell(value=change.created, text=change.created[:16].replace("T", " ")),
+        Cell(
+            value=at.change,
+            text=text_from_fraction(at.change, digits=1, signed=True),
+            tone="bad" if at.change > 0 else "good",
+        ),
         Cell(value=at.before, text=value_text(at.before, series)),
         Cell(value=at.after, text=value_text(at.after, series)),
         Cell(value=at.p, text=f"{at.p:.1g}"),
