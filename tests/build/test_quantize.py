@@ -154,8 +154,10 @@ def test_a_task_prepares_images_as_it_does_for_judging(
     order = np.random.default_rng(0).permutation(10)[:8]
     fed = np.stack([source.prepare(source.load(int(i)))[inputs[0].name] for i in order])
     assert told["sha256"] == feeds_sha256([{inputs[0].name: fed}])
-    assert run_command([*words, "--mean", "imagenet"]) == 2
-    assert "--mean and --task both say" in capsys.readouterr().err
+    assert told["preprocessing"]["resize"] == 18, "as eval takes --resize: the shorter side"
+    untold = [word for word in words if word not in ("--task", "classification")]
+    assert run_command(untold) == 2
+    assert "images are prepared by a task" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("op", ["If", "Loop"])

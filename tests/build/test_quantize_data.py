@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from trtbench.build.quantize_data import (
     random_items,
     save_feeds,
 )
-from trtbench.build.quantize_images import Preprocessing, image_items
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
+from trtbench.workflows.make.calibration_images import task_items
 
 
 def test_the_same_data_gives_the_same_hash_and_other_data_another(images: np.ndarray) -> None:
@@ -67,21 +68,31 @@ def test_images_are_cropped_scaled_and_normalised(tmp_path: Path) -> None:
     pixels[:, 20:60] = (255, 0, 51)  # the part that a centre crop keeps
     image.fromarray(pixels).save(tmp_path / "a.png")
     tensor = TensorSpec(name="x", dtype="float32", shape=("batch", 3, 16, 16))
-    how = Preprocessing(mean=(0.5,), std=(0.5, 0.5, 0.25))
-    (array,) = image_items(tmp_path, [tensor], how=how, limit=5).rows.values()
-    assert array.shape == (1, 3, 16, 16)
-    np.testing.assert_allclose(array[0, :, 8, 8], [1.0, -1.0, (0.2 - 0.5) / 0.25], atol=1e-6)
-    boxed = image_items(tmp_path, [tensor], how=Preprocessing(resize="letterbox"), limit=5).rows[
-        "x"
-    ]
+    how = {"normalize": "0.5/0.5,0.5,0.25"}
+    items, told = read(tmp_path, tensor, "classification", how)
+    assert items.shape == (1, 3, 16, 16)
+    np.testing.assert_allclose(items[0, :, 8, 8], [1.0, -1.0, (0.2 - 0.5) / 0.25], atol=1e-6)
+    assert told == {
+        "task": "classification", "fit": "crop", "resize": 18, "crop": "16x16",
+        "interpolation": "bilinear", "normalize": "0.5/0.5,0.5,0.25",
+    }  # fmt: skip
+    boxed, told = read(tmp_path, tensor, "pose", {})
     np.testing.assert_allclose(boxed[0, :, 0, 8], 114 / 255)
     np.testing.assert_allclose(boxed[0, :, 8, 8], [1.0, 0.0, 0.2], atol=1e-6)
+    assert told == {"task": "pose", "fit": "letterbox", "size": "16x16", "normalize": "none"}
+
+
+def read(
+    folder: Path, tensor: TensorSpec, task: str, settings: dict[str, Any]
+) -> tuple[np.ndarray, dict[str, Any]]:
+    items, told = task_items(str(folder), [tensor], task=task, settings=settings, limit=5, seed=0)
+    return items.rows[tensor.name], told
 
 
 def test_a_folder_without_images_and_a_broken_image_are_refused(tmp_path: Path) -> None:
     tensor = TensorSpec(name="x", dtype="float32", shape=(1, 3, 8, 8))
     with pytest.raises(InputError, match="no images"):
-        image_items(tmp_path, [tensor], how=Preprocessing(), limit=5)
+        read(tmp_path, tensor, "classification", {})
     (tmp_path / "broken.jpg").write_bytes(b"no image at all")
     with pytest.raises(InputError, match="cannot be read as an image"):
-        image_items(tmp_path, [tensor], how=Preprocessing(), limit=5)
+        read(tmp_path, tensor, "classification", {})

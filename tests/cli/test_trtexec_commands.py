@@ -52,7 +52,7 @@ def test_bench_leaves_a_complete_run(
     shown = capsys.readouterr()
     assert "protocol pipeline" in shown.out
     assert "\nGPU " in shown.out
-    assert "batch 4 is recorded and not passed on" in shown.err
+    assert "batch 4 was not passed on" in shown.err
     run = only_run(tmp_path)
     assert isinstance(run, Run)
     assert run.path is not None

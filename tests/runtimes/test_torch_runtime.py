@@ -127,6 +127,44 @@ def test_an_image_size_is_enough(models: Path, tmp_path: Path) -> None:
     assert told["dtype"] == "bf16", "in the toolkit's own words"
 
 
+def has(library: str) -> bool:
+    """Whether the interpreter with PyTorch has a library of models."""
+    python = find_torch()
+    assert python is not None
+    return subprocess.run([python, "-c", f"import {library}"], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "flags", "shape"),
+    [
+        ("torchvision", "torchvision:squeezenet1_1", ("--opt", "imgsz=64"), (1, 3, 64, 64)),
+        ("torchvision", "torchvision:squeezenet1_1", ("--shape", "x:1x3x48x80"), (1, 3, 48, 80)),
+        ("torchvision", "torchvision:squeezenet1_1", (), (1, 3, 224, 224)),
+        ("ultralytics", "ultralytics:yolov8n-pose", ("--opt", "imgsz=64"), (1, 3, 64, 64)),
+    ],
+)
+def test_the_size_of_images_that_was_asked_for_is_the_one_that_runs(
+    models: Path, tmp_path: Path, library: str, name: str, flags: tuple[str, ...], shape: object
+) -> None:
+    if not has(library):
+        pytest.skip(f"no {library} beside PyTorch")
+    asked = (name, "--opt", "weights=none", "--batch", "1", *flags)
+    run = finished(bench(models, tmp_path, *asked), tmp_path)
+    assert run.record.inputs[0].shape == shape
+    assert not [each for each in run.findings if each.code == "H46"]
+
+
+def test_a_size_that_a_model_cannot_take_is_refused(models: Path, tmp_path: Path) -> None:
+    asked = (str(models / "net.pt2"), "--batch", "2", "--opt", "trust=on")
+    ended = bench(models, tmp_path, *asked, "--opt", "imgsz=32")
+    assert ended.returncode == 2
+    assert "takes images of 3x16x16 and no others" in ended.stderr
+    ended = bench(models, tmp_path, *asked, "--opt", "imgsz=16", "--shape", "images:2x3x16x16")
+    assert "one of the two" in ended.stderr
+    ended = bench(models, tmp_path, str(models / "net.ts"), "--opt", "channels=1")
+    assert "channels alone" in ended.stderr
+
+
 def test_a_state_dict_needs_what_makes_its_model(models: Path, tmp_path: Path) -> None:
     asked = (str(models / "weights.pt"), "--opt", "imgsz=16", "--batch", "1")
     ended = bench(models, tmp_path, *asked)

@@ -4,18 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
+from trtbench.domain.result import Scalar
+
 PREFIX = "trtbench."
 RANDOM = "random"
 RANDOM_DATA = "random data"
 """What every note about such scales says, on whatever is made from them."""
 
-KEYS = ("step", "precision", "method", "calibration", "calibration_sha256", "source_sha256")
+PREPARATION = "preparation"
+"""How images for calibration were prepared, as JSON."""
+
+KEYS = (
+    "step", "precision", "method", "calibration", "calibration_sha256", "source_sha256",
+    PREPARATION,
+)  # fmt: skip
 """In metadata_props, each with the prefix."""
 
 
 def stamp_from_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     """Give what a conversion wrote, without the prefix; empty for any other model."""
     return {key: metadata[PREFIX + key] for key in KEYS if metadata.get(PREFIX + key) is not None}
+
+
+def text_from_preparation(facts: Mapping[str, object]) -> str:
+    """Write how images were prepared as one text."""
+    return msgspec.json.encode(dict(facts), order="sorted").decode()
+
+
+def preparation_from_text(text: object) -> dict[str, Scalar]:
+    """Read that text back; anything else tells nothing."""
+    try:
+        return msgspec.json.decode(str(text), type=dict[str, Scalar])
+    except msgspec.MsgspecError:
+        return {}
 
 
 def notes_from_metadata(metadata: Mapping[str, str]) -> tuple[str, ...]:

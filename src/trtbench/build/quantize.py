@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from trtbench.analysis.onnx_stamp import PREFIX
+from trtbench.analysis.onnx_stamp import PREFIX, PREPARATION, text_from_preparation
 from trtbench.build.onnx_file import check_onnx, load_onnx, save_onnx
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
 from trtbench.domain.job import Stage
@@ -64,6 +64,8 @@ def stamp(model: ModelProto, spec: QuantSpec) -> None:
         facts["method"] = f"{spec.via} {spec.method}"
         facts["calibration"] = spec.calibration.source
         facts["calibration_sha256"] = spec.calibration.sha256
+        if spec.calibration.preprocessing:
+            facts[PREPARATION] = text_from_preparation(spec.calibration.preprocessing)
     known = {entry.key: entry for entry in model.metadata_props}
     for key, value in facts.items():
         if value is None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import fixed_batch, has_rows, random_inputs
-from trtbench.domain.spec import TensorSpec
+from trtbench.domain.spec import BuildSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
 from trtbench.units import text_from_shape
@@ -25,6 +25,8 @@ Array = NDArray[np.generic]
 Feed = dict[str, Array]
 
 RANDOM = "random"
+ITEMS = 256
+"""More calibration data hardly moves the scales, and every item costs a run of the network."""
 HELD_OUT_SEED = 1_000_003
 """Added to the seed of random values that a difference is taken on: never those calibrated with."""
 
@@ -126,6 +128,14 @@ def _settled(
                 "model, or give data",
             )
     return msgspec.structs.replace(tensor, shape=tuple(dims))
+
+
+def item_limit(spec: BuildSpec) -> int:
+    """Give the most items that are calibrated with."""
+    text = spec.options.get("calibration_items", str(ITEMS))
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{text!r} is no number of items", fix="--opt calibration_items=256")
+    return int(text)
 
 
 def save_feeds(path: Path, feeds: Sequence[Feed]) -> None:

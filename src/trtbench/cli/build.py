@@ -16,6 +16,7 @@ from trtbench.cli._options import (
 )
 from trtbench.cli._plan import show_job
 from trtbench.cli._shapes import InputShapeCommand, input_shape_from_text
+from trtbench.cli._task_flags import TaskCommand, added_settings
 from trtbench.workflows.request.kinds import pairs_from_flags, shapes_from_flags
 
 if TYPE_CHECKING:
@@ -78,6 +79,12 @@ build_options = stack(
         type=click.Choice(["entropy2", "minmax"]),
         help="How scales are found (default entropy2).",
     ),
+    click.option(
+        "--task",
+        metavar="NAME",
+        help="Prepares images for calibration as it does for judging (classification, depth, "
+        "pose); adds its flags (see --task NAME --help).",
+    ),
     click.option("--calibration-cache", metavar="FILE", help="Scales for INT8 (TensorRT 5 to 10)."),
     click.option(
         "--target", metavar="sm_86,sm_89", help="GPUs to build for (TensorRT-RTX; default: all)."
@@ -109,6 +116,7 @@ _SPEC_FLAGS = (
     "calibration",
     "calibration_method",
     "calibration_cache",
+    "task",
     "version_compatible",
     "hardware_compatible",
     "strip_weights",
@@ -118,7 +126,13 @@ _SPEC_FLAGS = (
 )
 
 
-@click.command("build", short_help="Build an engine from an ONNX file.", cls=InputShapeCommand)
+class BuildCommand(InputShapeCommand, TaskCommand):
+    """Takes shapes with blanks, and the flags of the task that prepares images."""
+
+    preprocessing_only = True
+
+
+@click.command("build", short_help="Build an engine from an ONNX file.", cls=BuildCommand)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("extra", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The engine to write.")
@@ -173,6 +187,7 @@ def _spec(flags: dict[str, Any]) -> tuple[BuildSpec, Any]:
         plugins=tuple(flags["plugins"]),
         options=pairs_from_flags(flags["options"]),
         extra_args=tuple(flags["extra"]),
+        task_settings=added_settings(flags),
         **{name: flags[name] for name in _SPEC_FLAGS},
     )
     return spec, config

@@ -9,7 +9,7 @@ import click
 
 from trtbench.cli._conversion import conduct_from_flags, conduct_options, show_conversion
 from trtbench.cli._options import dry_run_option, json_option, stack
-from trtbench.cli._task_flags import TaskCommand
+from trtbench.cli._task_flags import TaskCommand, added_settings
 from trtbench.errors import UsageError
 from trtbench.workflows.request.kinds import shapes_from_flags
 
@@ -59,27 +59,11 @@ _calibration_options = stack(
         help="Type of what is not quantized (modelopt).",
     ),
 )
-_image_options = stack(
-    click.option(
-        "--task",
-        metavar="NAME",
-        help="Prepare images as this task does for judging; adds its flags (see --task NAME "
-        "--help).",
-    ),
-    click.option("--image-size", metavar="SIZE", help="224 or 480x640 (default: the input's own)."),
-    click.option(
-        "--resize",
-        type=click.Choice(["crop", "stretch", "letterbox"]),
-        default="crop",
-        show_default=True,
-        help="How images are brought to that size.",
-    ),
-    click.option(
-        "--mean", metavar="R,G,B", help="Subtracted after scaling to 0..1; or imagenet. Default 0."
-    ),
-    click.option(
-        "--std", metavar="R,G,B", help="Divided by; or imagenet. Default 1, or as --mean."
-    ),
+_task_option = click.option(
+    "--task",
+    metavar="NAME",
+    help="Prepares images as it does for judging (classification, depth, pose); adds its flags "
+    "(see --task NAME --help).",
 )
 
 
@@ -102,7 +86,7 @@ class QuantizeCommand(TaskCommand):
 )
 @click.option("--keep-io", is_flag=True, help="Leave inputs and outputs in FP32 (casts).")
 @_calibration_options
-@_image_options
+@_task_option
 @click.option("--inputs", metavar="FILE", help="Take the difference on these (.npz, .npy).")
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224",
@@ -118,7 +102,7 @@ def command(**flags: Any) -> None:
     Examples:
       trtbench quantize model.onnx --precision fp16 --keep-io
       trtbench quantize model.onnx --precision int8 --calibration data.npz --method minmax
-      trtbench quantize model.onnx --precision int8 --calibration photos/ --mean imagenet
+      trtbench quantize model.onnx --precision int8 --calibration photos/ --task depth
       trtbench quantize model.onnx --precision int8 --calibration photos/ --task classification
       trtbench quantize model.onnx --precision fp8 --calibration data.npz --python PATH
     """
@@ -153,68 +137,18 @@ _CALIBRATED_FLAGS = ("method", "percentile", "per_channel", "operators", "rest")
 
 
 def _data(flags: dict[str, Any]) -> Any:
-    from trtbench.build.quantize_images import Preprocessing
-    from trtbench.host.images import IMAGENET
     from trtbench.workflows.make.quantize import Data
 
     task = flags["task"]
-    if task is not None:
-        _refuse_own(flags)
-    std = flags["std"] or ("imagenet" if flags["mean"] == "imagenet" else None)
-    how = Preprocessing(
-        size=_size(flags["image_size"]),
-        resize=flags["resize"],
-        mean=_numbers(flags["mean"], IMAGENET[0], flag="--mean"),
-        std=_numbers(std, IMAGENET[1], flag="--std"),
-    )
+    if task is not None and flags["calibration"] in (None, "random"):
+        raise UsageError("--task says how images are prepared", fix="--calibration FOLDER")
     return Data(
         calibration=flags["calibration"],
         inputs=flags["inputs"],
         items=flags["items"],
         batch=flags["batch"],
         seed=flags["seed"],
-        preprocessing=how,
         task=task,
-        settings=_settings(task, flags) if task else {},
+        settings=added_settings(flags),
         shapes=shapes_from_flags(flags["shapes"]),
     )
-
-
-def _settings(task: str, flags: dict[str, Any]) -> dict[str, Any]:
-    """Take the task's own flags; --resize of this command is another one."""
-    own = {param.name for param in command.params}
-    added = {name: value for name, value in flags.items() if name not in own}
-    return {"data": flags["calibration"], **added}
-
-
-def _refuse_own(flags: dict[str, Any]) -> None:
-    """Images are prepared by the task or by hand, never by halves."""
-    if flags["calibration"] in (None, "random"):
-        raise UsageError("--task says how images are prepared", fix="--calibration FOLDER")
-    own = {"--mean": flags["mean"], "--std": flags["std"], "--image-size": flags["image_size"]}
-    own["--resize"] = flags["resize"] if flags["resize"] != "crop" else None
-    for flag, given in own.items():
-        if given is not None:
-            raise UsageError(f"{flag} and --task both say how images are prepared")
-
-
-def _size(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    parts = text.split("x")
-    if len(parts) > 2 or not all(part.isdigit() and int(part) for part in parts):
-        raise UsageError(f"--image-size {text} cannot be read", fix="--image-size 224 or 480x640")
-    return int(parts[0]), int(parts[-1])
-
-
-def _numbers(text: str | None, known: tuple[float, ...], *, flag: str) -> tuple[float, ...]:
-    if text is None:
-        return ()
-    if text == "imagenet":
-        return known
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(
-            f"{flag} {text} cannot be read", fix=f"{flag} 0.5,0.5,0.5 or {flag} imagenet"
-        ) from None

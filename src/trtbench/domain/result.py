@@ -318,6 +318,9 @@ class Scores(Value, frozen=True, kw_only=True):
     scores: tuple[Score, ...]
     data: str | None = None
     """What they were taken on."""
+    preparation: dict[str, Scalar] = {}
+    """How items were prepared."""
+    findings: tuple[Finding, ...] = ()
 
 
 VerdictKind = Literal["same", "faster", "slower", "unclear", "incomparable"]

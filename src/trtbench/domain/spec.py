@@ -157,7 +157,14 @@ class BuildSpec(Value, frozen=True, kw_only=True):
     optimization_level: int | None = None
     timing_cache: str | None = None
     calibration: str | None = None
-    """Data for INT8: an ``.npz`` of arrays by input name, or ``random``."""
+    """Data for INT8: an ``.npz`` of arrays by input name, a folder of images, or ``random``."""
+    calibration_arrays: str | None = None
+    """The arrays that were made of images."""
+    task: str | None = None
+    """Prepares images for calibration as it does for judging."""
+    task_settings: dict[str, float | int | str | bool | None] = {}
+    prepared: dict[str, float | int | str | bool | None] = {}
+    """How images were prepared, once they were."""
     calibration_method: Literal["entropy2", "minmax"] = "entropy2"
     calibration_cache: str | None = None
     version_compatible: bool = False

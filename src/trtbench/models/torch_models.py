@@ -34,6 +34,8 @@ class LoadedModel:
     """``torchvision``, ``TorchScript``, ``ExportedProgram``, ``state dict``, ..."""
     inputs: tuple[TensorSpec, ...]
     """Shapes are empty where nothing tells them."""
+    suggested: bool = False
+    """Whether shapes are those it was trained with: it may take others."""
     notes: tuple[str, ...] = ()
 
 
@@ -74,7 +76,11 @@ def load_model(
         raise
     module = found.model if found.program is not None else found.model.eval()
     return LoadedModel(
-        module=module, kind=found.kind, inputs=_inputs(found, module), notes=found.notes
+        module=module,
+        kind=found.kind,
+        inputs=_inputs(found, module),
+        suggested=found.program is None and bool(found.inputs),
+        notes=found.notes,
     )
 
 

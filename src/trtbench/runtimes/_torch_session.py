@@ -134,6 +134,8 @@ class _TorchSession(Session):
         }
         if "waiting" in spec.options:
             found["waiting"] = spec.options["waiting"]
+        if self._device.type == "cpu":
+            found["threads"] = int(self._torch.get_num_threads())
         if self._device.type == "cuda":
             found |= {
                 "transfers": spec.transfers,

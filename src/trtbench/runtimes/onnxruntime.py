@@ -175,9 +175,10 @@ class OrtSession(Session):
         self.notes = notes_from_metadata(session.get_modelmeta().custom_metadata_map)
         if spec.options.get("spinning") == "run":
             self.notes += ("its pool of threads stopped whenever a query ended",)
+        threads = int(session.get_session_options().intra_op_num_threads) or None
         self.conditions = {
             "providers": Fact(value=",".join(session.get_providers())),
-            "threads": Fact(value=spec.threads, source="stated" if spec.threads else "implied"),
+            "threads": Fact(value=threads, source="stated" if threads else "implied"),
             "spinning": Fact(
                 value=spec.options.get("spinning", "on"),
                 source="stated" if "spinning" in spec.options else "implied",

@@ -35,8 +35,8 @@ OPTIONS = {
     "tf32": "on or off (default: on with --precision tf32, else off)",
     "cudnn_benchmark": "on or off: let cuDNN try its algorithms (default: on)",
     "channels_last": "on or off: NHWC memory layout (default: off)",
-    "imgsz": "side of a square image, where --shape is not given",
-    "channels": "channels of that image (default: 3)",
+    "imgsz": "side of a square image (default: as the model was trained)",
+    "channels": "channels of that image (default: the model's own, else 3)",
     "waiting": "passive: idle threads of the pool sleep at once (default: the library's own way)",
     "dtypes": "types of the inputs, comma separated (default: float32)",
     "weights": "default, none (random values), or a state dict for a model of a library",
@@ -121,35 +121,69 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
 def inputs_of(loaded: LoadedModel, spec: RunSpec) -> tuple[TensorSpec, ...]:
     """Settle names, types and shapes: what the user gave, else what the model tells."""
     dtypes = [word for word in spec.options.get("dtypes", "").split(",") if word]
+    if spec.shapes and _is_about_images(spec):
+        raise UsageError(
+            "--opt imgsz and channels make a shape, and --shape gives one: one of the two",
+            fix="leave --opt imgsz and --opt channels out",
+        )
     if spec.shapes:
         known = {tensor.name: tensor for tensor in loaded.inputs}
         given = [
             TensorSpec(
                 name=name,
                 dtype=known[name].dtype if name in known else "float32",
-                shape=tuple(known[name].shape) if name in known and known[name].shape else shape,
+                shape=tuple(known[name].shape) if _is_fixed(known.get(name), loaded) else shape,
             )
             for name, shape in spec.shapes.items()
         ]
         return _typed(given, dtypes, spec)
-    tensors = [_image(tensor, spec) if not _ranked(tensor) else tensor for tensor in loaded.inputs]
+    tensors = [_image(tensor, spec, loaded) for tensor in loaded.inputs]
     if any(not tensor.shape for tensor in tensors):
         names = " ".join(f"--shape {tensor.name}:1x3x224x224" for tensor in loaded.inputs)
         raise UsageError("nothing tells the shapes of the model's inputs", fix=names)
     return _typed(tensors, dtypes, spec)
 
 
+def _is_about_images(spec: RunSpec) -> bool:
+    return "imgsz" in spec.options or "channels" in spec.options
+
+
+def _is_fixed(tensor: TensorSpec | None, loaded: LoadedModel) -> bool:
+    """Whether a model takes the shape it tells and no other."""
+    return tensor is not None and bool(tensor.shape) and not loaded.suggested
+
+
 def _ranked(tensor: TensorSpec) -> bool:
     return bool(tensor.shape) and all(dim is not None for dim in tensor.shape[1:])
 
 
-def _image(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
-    if "imgsz" not in spec.options:
-        return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=())
-    side, channels = (
-        _number(spec, key, default, least=1) for key, default in (("imgsz", 0), ("channels", 3))
+def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec:
+    """Settle the shape of an image: as asked, else as the model was trained with."""
+    if not _is_about_images(spec):
+        shape = tensor.shape if _ranked(tensor) else ()
+        return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
+    own = tensor.shape if len(tensor.shape) == 4 else ()
+    if tensor.shape and not own:
+        raise UsageError(
+            f"the input {tensor.name!r} is no image: imgsz and channels say nothing about it",
+            facts={"shape": "x".join(map(str, tensor.shape))},
+            fix=f"--shape {tensor.name}:...",
+        )
+    if "imgsz" not in spec.options and not own:
+        raise UsageError("channels alone make no image", fix="--opt imgsz=224")
+    channels = (
+        _number(spec, "channels", 3, least=1) if "channels" in spec.options or not own else own[1]
     )
-    shape = ("batch", channels, side, side)
+    sides = (_number(spec, "imgsz", 0, least=1),) * 2 if "imgsz" in spec.options else own[2:]
+    shape = (own[0] if own else "batch", channels, *sides)
+    if _is_fixed(tensor, loaded) and any(
+        isinstance(have, int) and have != want for have, want in zip(own, shape, strict=True)
+    ):
+        raise UsageError(
+            f"the model takes images of {'x'.join(map(str, own[1:]))} and no others",
+            facts={"asked for": "x".join(map(str, shape[1:]))},
+            fix="leave --opt imgsz and --opt channels out",
+        )
     return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
 
 

@@ -35,6 +35,13 @@ class DepthImages(DataSource):
         fixed = image_input(tensors)
         self._takes = fixed if fixed.size else image_input(tensors, size=int(size or SIZE))
         self._settings = settings
+        assert self._takes.size is not None
+        self._how: Any = settings.get("interpolation") or "bicubic"
+        self._normalize = settings.get("normalize") or "imagenet"
+        self.preparation = {
+            "fit": "stretch", "size": "x".join(map(str, self._takes.size)),
+            "interpolation": self._how, "normalize": self._normalize,
+        }  # fmt: skip
         self.paths = find_images(path) if path.is_dir() else [path]
         self.names = names_below(path, self.paths)
         self.notes: tuple[str, ...] = ()
@@ -47,13 +54,8 @@ class DepthImages(DataSource):
 
     def prepare(self, loaded: Loaded) -> Arrays:
         assert self._takes.size is not None
-        how: Any = self._settings.get("interpolation") or "bicubic"
-        pixels = scaled(loaded.pixels, self._takes.size, how=how)
-        return {
-            self._takes.name: normalized(
-                pixels, self._settings.get("normalize") or "imagenet", self._takes
-            )
-        }
+        pixels = scaled(loaded.pixels, self._takes.size, how=self._how)
+        return {self._takes.name: normalized(pixels, self._normalize, self._takes)}
 
     def truth(self, index: int) -> NDArray[np.float64] | None:
         """Read the ground truth of one image."""

@@ -41,6 +41,12 @@ class ImageFolder(DataSource):
                 fix=f"--resize {round(min(self._crop) * MARGIN)}",
             )
         self._settings = settings
+        self._how: Any = settings.get("interpolation") or "bilinear"
+        self._normalize = settings.get("normalize") or "imagenet"
+        self.preparation = {
+            "fit": "crop", "resize": self._resize, "crop": "x".join(map(str, self._crop)),
+            "interpolation": self._how, "normalize": self._normalize,
+        }  # fmt: skip
         self.paths = find_images(root) if root.is_dir() else [root]
         self.names = names_below(root, self.paths)
         self.notes: tuple[str, ...] = ()
@@ -53,10 +59,8 @@ class ImageFolder(DataSource):
         return Loaded(index=index, pixels=pixels)
 
     def prepare(self, loaded: Loaded) -> Arrays:
-        how: Any = self._settings.get("interpolation") or "bilinear"
-        part = resize_and_crop(loaded.pixels, resize=self._resize, crop=self._crop, how=how)
-        normalize = self._settings.get("normalize") or "imagenet"
-        return {self._takes.name: normalized(part, normalize, self._takes)}
+        part = resize_and_crop(loaded.pixels, resize=self._resize, crop=self._crop, how=self._how)
+        return {self._takes.name: normalized(part, self._normalize, self._takes)}
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
         return read_image(self.paths[index], channels=3)

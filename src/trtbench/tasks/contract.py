@@ -100,6 +100,9 @@ class DataSource(ABC):
     """The right class of every item, where items have one."""
     class_names: Mapping[int, str] = MappingProxyType({})
 
+    preparation: Mapping[str, Scalar] = MappingProxyType({})
+    """What is done to an item before the network sees it, with every size and default filled in."""
+
     @property
     def whole(self) -> DataSource:
         """The source itself, or the one that this is a part of."""
@@ -116,6 +119,12 @@ class DataSource(ABC):
     def picture(self, index: int) -> NDArray[np.uint8] | None:
         """Draw one item, where it is something to look at."""
         return None
+
+
+def preparation_from_source(task: str, source: DataSource) -> dict[str, Scalar]:
+    """Write down how a task prepares its items; arrays come as they are, and tell nothing."""
+    told = source.whole.preparation
+    return {"task": task, **told} if told else {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,7 +74,12 @@ class PoseImages(DataSource):
         fixed = image_input(tensors)
         size = int(settings.get("size") or SIZE)
         self._takes = fixed if fixed.size else image_input(tensors, size=size)
-        self._settings = settings
+        assert self._takes.size is not None
+        self._normalize = settings.get("normalize") or "none"
+        self.preparation = {
+            "fit": "letterbox", "size": "x".join(map(str, self._takes.size)),
+            "normalize": self._normalize,
+        }  # fmt: skip
         paths = find_images(path) if path.is_dir() else [path]
         self.notes: tuple[str, ...] = ()
         told = settings.get("annotations")
@@ -90,8 +95,7 @@ class PoseImages(DataSource):
     def prepare(self, loaded: Loaded) -> Arrays:
         assert self._takes.size is not None
         pixels, loaded.geometry = letterboxed(loaded.pixels, self._takes.size)
-        how = self._settings.get("normalize") or "none"
-        return {self._takes.name: normalized(pixels, how, self._takes)}
+        return {self._takes.name: normalized(pixels, self._normalize, self._takes)}
 
     def image_id(self, index: int) -> Any:
         assert self.annotations is not None

@@ -85,6 +85,14 @@ class AccuracyFacts(Value, frozen=True, kw_only=True):
     """Interval of the loss; above zero it is a loss."""
 
 
+class PreparationFacts(Value, frozen=True, kw_only=True):
+    """How the images of a model were prepared, for calibrating it and for judging it."""
+
+    model: str
+    calibrated: dict[str, Scalar]
+    judged: dict[str, Scalar]
+
+
 class PairFacts(Value, frozen=True, kw_only=True):
     """What is known of a comparison beside its two records."""
 
@@ -128,6 +136,7 @@ class Evidence:
     device_memory: bool = False
     """Whether the memory that was seen is that of the whole device."""
     accuracy: AccuracyFacts | None = None
+    preparation: PreparationFacts | None = None
     pair: PairFacts | None = None
 
     @property

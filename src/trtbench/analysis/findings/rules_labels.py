@@ -1,4 +1,4 @@
-"""Rules on labels: what was asked for against what ran: H46."""
+"""Rules on labels: what was asked for against what ran: H46, H48."""
 
 from __future__ import annotations
 
@@ -38,4 +38,34 @@ def _sentence(each: Contradiction) -> str:
     return f"{each.what} {each.asked} was asked for, and {each.ran} ran"
 
 
-RULES: tuple[Rule, ...] = (asked_and_ran,)
+@rule(
+    "H48",
+    "calibrated with other images than judged",
+    severity="error",
+    when="images for calibration were scaled, cut or normalised otherwise than those that accuracy "
+    "is taken on",
+    source="INT8 scales of ImageNet's mean 0 and deviation 1: top-1 43 % where 70 % is right",
+)
+def prepared_alike(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when a network was calibrated for other inputs than it is judged on."""
+    told = e.preparation
+    if told is None or not told.calibrated or not told.judged:
+        return
+    keys = dict.fromkeys((*told.calibrated, *told.judged))
+    other = [key for key in keys if told.calibrated.get(key) != told.judged.get(key)]
+    if not other:
+        return
+    before, now = (
+        ", ".join(f"{key} {side.get(key, 'none')}" for key in other)
+        for side in (told.calibrated, told.judged)
+    )
+    yield Hit(
+        message=f"{told.model} was calibrated with images prepared otherwise: {before} there, "
+        f"{now} here",
+        evidence={"calibrated": before, "judged": now},
+        remedy="quantize or build again with the --task and the flags of this evaluation",
+        concerns=told.model,
+    )
+
+
+RULES: tuple[Rule, ...] = (asked_and_ran, prepared_alike)

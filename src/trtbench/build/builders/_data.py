@@ -1,38 +1,27 @@
-"""The data an INT8 build is calibrated with: arrays, a folder of images, or random values."""
+"""The data an INT8 build is calibrated with: arrays, or random values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trtbench.build.quantize_data import RANDOM, Items, array_items, random_items
+from trtbench.build.quantize_data import RANDOM, Items, array_items, item_limit, random_items
 from trtbench.domain.spec import BuildSpec, TensorSpec
-from trtbench.errors import UnavailableError, UsageError
-
-ITEMS = 256
-"""More data hardly moves the scales, and every item costs a run of the network."""
+from trtbench.errors import UnavailableError
 
 
 def calibration_items(
     spec: BuildSpec, inputs: Sequence[TensorSpec], *, shapes: Mapping[str, tuple[int, ...]]
 ) -> Items:
-    """Read what ``spec.calibration`` names, at most so many items as the options say."""
-    source, count = str(spec.calibration), _count(spec)
+    """Read what ``spec.calibration`` names, at most so many items as the options say.
+
+    Images have become arrays before: a task prepares them.
+    """
+    source, count = spec.calibration_arrays or str(spec.calibration), item_limit(spec)
     if source == RANDOM:
         limits = _limits(Path(spec.model.path))
         return random_items(inputs, count=count, seed=0, shapes=dict(shapes), limits=limits)
-    if not Path(source).is_dir():
-        return array_items(Path(source), inputs).part(0, count)
-    from trtbench.build.quantize_images import Preprocessing, image_items
-    from trtbench.host.images import IMAGENET
-
-    imagenet = spec.options.get("normalize") == "imagenet"
-    mean, std = IMAGENET if imagenet else ((), ())
-    resize = spec.options.get("resize", "crop")
-    if resize not in ("crop", "stretch", "letterbox"):
-        raise UsageError(f"there is no way to resize called {resize!r}", fix="--opt resize=crop")
-    how = Preprocessing(mean=mean, std=std, resize=resize)  # type: ignore[arg-type]
-    return image_items(Path(source), inputs, how=how, limit=count)
+    return array_items(Path(source), inputs).part(0, count)
 
 
 def _limits(model: Path) -> dict[str, int]:
@@ -44,10 +33,3 @@ def _limits(model: Path) -> dict[str, int]:
         return index_limits(load_onnx(model, weights=False))
     except UnavailableError:
         return {}
-
-
-def _count(spec: BuildSpec) -> int:
-    text = spec.options.get("calibration_items", str(ITEMS))
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{text!r} is no number of items", fix="--opt calibration_items=256")
-    return int(text)

@@ -16,8 +16,6 @@ from trtbench.models.onnx_outline import Outline, outline_of
 OPTIONS = {
     "typing": "strong: hold the builder to the types of the model (TensorRT 10)",
     "calibration_items": "how many items to calibrate with at most (default: 256)",
-    "resize": "crop, stretch or letterbox: how images for calibration are fitted (default: crop)",
-    "normalize": "imagenet: with its mean and deviation (default: values from 0 to 1)",
     "quantizer": "modelopt: NVIDIA ModelOpt quantizes to int8, as it does to fp8",
     "modelopt": "interpreter that has it (default: runtimes.modelopt.python in trtbench.toml)",
     "version": "version to plan for with --dry-run where TensorRT is not installed",

@@ -96,6 +96,7 @@ def _calibration_ref(spec: BuildSpec, folder: Path) -> CalibrationRef:
         items=len(items),
         batch=batch,
         sha256=feeds_sha256(feeds),
+        preprocessing=dict(spec.prepared),
         file=str(folder / FEEDS),
     )
 

@@ -23,7 +23,7 @@ from trtbench.host.tensorrt import abilities_of_version
 from trtbench.models.onnx_outline import outline_of
 from trtbench.trtexec.abilities import Abilities
 
-STEP_OPTIONS = ("quantizer", "modelopt", "calibration_items", "resize", "normalize")
+STEP_OPTIONS = ("quantizer", "modelopt", "calibration_items")
 """Options of a quantization, which trtexec itself must not see."""
 
 

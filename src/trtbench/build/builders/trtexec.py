@@ -52,8 +52,6 @@ OPTIONS = {
     "quantizer": "modelopt: NVIDIA ModelOpt quantizes to int8, as it does to fp8",
     "modelopt": "interpreter that has it (default: runtimes.modelopt.python in trtbench.toml)",
     "calibration_items": "how many items to calibrate with at most (default: 256)",
-    "resize": "crop, stretch or letterbox: how images for calibration are fitted (default: crop)",
-    "normalize": "imagenet: with its mean and deviation (default: values from 0 to 1)",
     "sparsity": "disable, enable or force",
     "avg_timing": "how often a tactic is timed",
     "tempdir": "folder for temporary files",

@@ -11,6 +11,7 @@ import msgspec
 
 from trtbench.analysis.check import OutputCheck, OutputTally, pair_outputs
 from trtbench.domain.feed import Distribution, Feed, InferOutcome
+from trtbench.domain.result import Scalar
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.executors.local import check_interpreter
@@ -20,7 +21,8 @@ from trtbench.models.identity import model_ref
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed
-from trtbench.tasks.contract import completed
+from trtbench.tasks.contract import completed, preparation_from_source
+from trtbench.workflows.check.preparation import preparation_findings
 from trtbench.workflows.check.values import Candidate, Checked, Ran, Side
 from trtbench.workflows.measure.failure import Failures
 from trtbench.workflows.measure.infer import stream
@@ -68,6 +70,7 @@ def run_check(
         inputs=_words(request, first.outcome),
         items=first.outcome.items,
         inputs_sha256=first.outcome.inputs_sha256,
+        preparation=prepared_by(first),
         floor=floor,
         floor_reason=reason,
         files=tuple(str(path) for _, files in found for path in files),
@@ -193,7 +196,9 @@ def _floor(
 
 
 def _compare(first: Ran, other: Ran, request: CheckRequest) -> Candidate:
-    notes = list(other.outcome.notes)
+    found = preparation_findings([(other.side.model.name, other.side.model)], prepared_by(first))
+    notes = [f"{each.severity} {each.code}: {each.message}" for each in found]
+    notes += other.outcome.notes
     same = first.outcome.inputs_sha256 == other.outcome.inputs_sha256
     if not same and first.feed.kind == "task":
         notes.append(DIFFERENT)
@@ -234,6 +239,14 @@ def _checks(
             tally.add(wanted[name], found[pairs[name]], start=start)
     names = item_names(first)
     return tuple(tally.result(names) for tally in tallies.values())
+
+
+def prepared_by(ran: Ran) -> dict[str, Scalar]:
+    """How the task prepared the items of a side; empty where none did."""
+    if ran.feed.task is None:
+        return {}
+    source = open_feed(ran.feed, ran.outcome.inputs, spec=ran.spec)
+    return preparation_from_source(ran.feed.task, source)
 
 
 def item_names(ran: Ran) -> tuple[str, ...]:

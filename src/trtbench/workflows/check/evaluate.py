@@ -11,7 +11,7 @@ import numpy as np
 
 from trtbench.analysis.pass_times import Split, split_from_columns
 from trtbench.domain.feed import Feed, InferOutcome
-from trtbench.domain.result import FailedRun, Scalar, Score, Scores
+from trtbench.domain.result import FailedRun, Finding, Scalar, Score, Scores
 from trtbench.domain.spec import ModelRef, RunSpec, Value
 from trtbench.errors import InputError, UsageError
 from trtbench.host.chunks import Chunks
@@ -20,8 +20,9 @@ from trtbench.store.directory import read_record
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed
-from trtbench.tasks.contract import Judgement, Predicted, completed
+from trtbench.tasks.contract import Judgement, Predicted, completed, preparation_from_source
 from trtbench.workflows.check.check import sides_of
+from trtbench.workflows.check.preparation import preparation_findings
 from trtbench.workflows.measure.failure import Failed, Failures
 from trtbench.workflows.measure.infer import stream
 from trtbench.workflows.measure.model_notes import stamps_of_engine
@@ -83,6 +84,9 @@ class Evaluation(Value, frozen=True, kw_only=True):
     joined: dict[str, tuple[str, ...]] = {}
     """Runs of the same bytes that now carry the scores, by model."""
     failed: tuple[Failed, ...] = ()
+    preparation: dict[str, Scalar] = {}
+    """How the task prepared every item before a network saw it."""
+    findings: tuple[Finding, ...] = ()
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -92,7 +96,8 @@ class Evaluation(Value, frozen=True, kw_only=True):
             for model in self.models
             for note in model.notes
         ]
-        return tuple(dict.fromkeys([*self.notes, *own]))
+        found = [f"{each.severity} {each.code}: {each.message}" for each in self.findings]
+        return tuple(dict.fromkeys([*found, *self.notes, *own]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,14 +154,27 @@ def run_evaluation(
             for each in passes
         ]
         judgement: Judgement = task.judge(source, models, settings, folder=Path(request.output))
+        prepared = preparation_from_source(request.task, source)
     evaluation = _evaluation(passes, judgement, request)
-    return msgspec.structs.replace(evaluation, failed=tuple(failed.told))
+    return msgspec.structs.replace(
+        evaluation,
+        failed=tuple(failed.told),
+        preparation=prepared,
+        findings=preparation_findings([(p.label, p.spec.model) for p in passes], prepared),
+    )
 
 
 def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
     """The scores of one model as runs keep them, with the hash of its bytes."""
     count = f"{model.items} items of {Path(evaluation.data).name}, {evaluation.task}"
-    return Scores(sha256=model.model.sha256, scores=model.scores, data=count)
+    findings = tuple(each for each in evaluation.findings if each.concerns == model.label)
+    return Scores(
+        sha256=model.model.sha256,
+        scores=model.scores,
+        data=count,
+        preparation=evaluation.preparation,
+        findings=findings,
+    )
 
 
 def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store: Store) -> None:

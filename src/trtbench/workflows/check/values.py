@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trtbench.analysis.check import OutputCheck
 from trtbench.domain.feed import Feed, InferOutcome
+from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ModelRef, RunSpec, Value
 from trtbench.host.chunks import Chunks
 from trtbench.workflows.measure.failure import Failed
@@ -40,6 +41,8 @@ class Checked(Value, frozen=True, kw_only=True):
     """What the sides ran on, in words."""
     items: int
     inputs_sha256: str
+    preparation: dict[str, Scalar] = {}
+    """How a task prepared the items, where one did."""
     floor: tuple[OutputCheck, ...] | None = None
     """The reference against itself; ``None`` when it was run once."""
     floor_reason: str | None = None

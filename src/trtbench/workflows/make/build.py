@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from trtbench.analysis.inspection import parameters_of
+from trtbench.analysis.onnx_stamp import PREPARATION, text_from_preparation
 from trtbench.build.builders import BUILDERS
-from trtbench.build.onnx_read import count_parameters
+from trtbench.build.onnx_file import load_onnx
+from trtbench.build.onnx_read import count_parameters, input_specs
+from trtbench.build.quantize_data import RANDOM, item_limit
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, BuildJob, BuildOutcome, JobEnd
@@ -43,10 +47,11 @@ from trtbench.workflows.make.build_shapes import (
     profiles_from_shapes,
     spans_of_batches,
 )
+from trtbench.workflows.make.calibration_images import refuse_without_task, task_items
 from trtbench.workflows.make.conversion import refuse_folder
 from trtbench.workflows.make.modelopt import modelopt_option, quantize_ahead
 from trtbench.workflows.measure.failure import CHANGED, end_with_same_bytes, reason_from_end
-from trtbench.workflows.measure.model_notes import stamps_of_onnx
+from trtbench.workflows.measure.model_notes import preparation_of_onnx, stamps_of_onnx
 from trtbench.workflows.request.choice import default_builder
 from trtbench.workflows.request.conduct import TICK_S, Conduct
 from trtbench.workflows.request.config import Config
@@ -60,6 +65,7 @@ PATIENCE_S = 6 * 3600.0
 LOG = ".build.log"
 CACHE = ".timing.cache"
 GRAPH = ".graph.json"
+IMAGES = "calibration-images.npz"
 
 _STAGE_TEXT = {
     "load": "parsing",
@@ -112,6 +118,7 @@ def build_spec(
     given = {**config.options_for(name), **(options or {})}
     precision = rest.get("precision")
     known = modelopt_option(module, config=config, precision=precision, options=given)
+    refuse_without_task(rest.get("calibration"), rest.get("task"))
     return BuildSpec(
         model=reference,
         output=str(engine),
@@ -160,6 +167,7 @@ def _carry_out(
 ) -> Artefact:
     engine = Path(spec.output)
     demand_unchanged(spec.model)
+    spec = with_arrays(spec, folder)
     inner = _inside(spec, folder)
     builder = BUILDERS.load(spec.runtime)
     ahead, ahead_s = quantize_ahead(builder, spec, folder=folder, conduct=conduct)
@@ -187,6 +195,27 @@ def _carry_out(
     beside = engine.with_name(f"{engine.name}.json")
     beside.write_bytes(json_from_value(artefact))
     return artefact
+
+
+def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
+    """Have the task make arrays of the images to calibrate with, and keep how it did so."""
+    source = spec.calibration
+    if source in (None, RANDOM) or not Path(str(source)).is_dir():
+        return spec
+    assert spec.task is not None  # refused before
+    inputs = [
+        msgspec.structs.replace(each, shape=spec.shapes[each.name].opt)
+        if each.name in spec.shapes
+        else each
+        for each in input_specs(load_onnx(Path(spec.model.path), weights=False))
+    ]
+    items, prepared = task_items(
+        str(source), inputs, task=spec.task, settings=spec.task_settings,
+        limit=item_limit(spec), seed=0,
+    )  # fmt: skip
+    arrays = folder / IMAGES
+    np.savez(arrays, **items.rows)  # type: ignore[arg-type]
+    return msgspec.structs.replace(spec, calibration_arrays=str(arrays), prepared=prepared)
 
 
 def _inside(spec: BuildSpec, folder: Path) -> BuildSpec:
@@ -227,7 +256,7 @@ def _artefact(
         size_bytes=made.stat().st_size,
         sha256=sha256_of(made),
         created=now(),
-        spec=spec,
+        spec=msgspec.structs.replace(spec, calibration_arrays=None),
         tensorrt=outcome.version,
         plan=_plan_version(made),
         command=_with_final_names(outcome.command, spec, folder),
@@ -236,10 +265,16 @@ def _artefact(
         gpus=environment.gpus,
         host=environment.host,
         conditions=outcome.conditions,
-        facts={**outcome.facts, **_sizes(spec, outcome, folder)},
+        facts={**outcome.facts, **_sizes(spec, outcome, folder), **_prepared(spec)},
         files=tuple(engine.name + ending for ending in outcome.files),
         notes=(*outcome.notes, *stamps_of_onnx(Path(spec.model.path))),
     )
+
+
+def _prepared(spec: BuildSpec) -> dict[str, Scalar]:
+    """Say how the images were prepared that INT8 scales come from, here or in the ONNX file."""
+    told = spec.prepared or preparation_of_onnx(Path(spec.model.path))
+    return {PREPARATION: text_from_preparation(told)} if told else {}
 
 
 def _sizes(spec: BuildSpec, outcome: BuildOutcome, folder: Path) -> dict[str, Scalar]:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from trtbench.analysis.inputs import has_rows
-from trtbench.build.quantize_data import Items
+from trtbench.build.quantize_data import RANDOM, Items
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError
+from trtbench.errors import InputError, UsageError
 from trtbench.tasks import TASKS
+from trtbench.tasks.contract import completed, preparation_from_source
+
+
+def refuse_without_task(calibration: str | None, task: str | None) -> None:
+    """Refuse images that nobody says how to prepare: the network is judged by a task's own way."""
+    if task is None and calibration not in (None, RANDOM) and Path(str(calibration)).is_dir():
+        raise UsageError(
+            "images are prepared by a task, the same way for calibrating and for judging",
+            facts={"images": calibration, "tasks": ", ".join(TASKS.names())},
+            fix="--task classification",
+        )
 
 
 def task_items(
@@ -22,10 +34,14 @@ def task_items(
     settings: Mapping[str, Scalar],
     limit: int,
     seed: int,
-) -> Items:
-    """Read items in a seeded order, so that classes that lie one after another are mixed."""
-    known = {"data": data, "unlabelled": True, **settings}
-    source = TASKS.load(task).open_source(known, list(inputs))
+) -> tuple[Items, dict[str, Scalar]]:
+    """Read items in a seeded order, so that classes that lie one after another are mixed.
+
+    Gives them with how they were prepared.
+    """
+    module = TASKS.load(task)
+    known = completed(module.FLAGS, {**settings, "data": data, "unlabelled": True})
+    source = module.open_source(known, list(inputs))
     order = np.random.default_rng(seed).permutation(len(source.names))[:limit]
     if not len(order):
         raise InputError(f"there is nothing to calibrate with in {data}")
@@ -39,10 +55,4 @@ def task_items(
             )
         stacked = np.stack([each[tensor.name] for each in prepared])
         rows[tensor.name] = stacked.astype(tensor.dtype, copy=False)
-    return Items(rows=rows, constant={})
-
-
-def task_facts(task: str, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """How the images were prepared, for the record."""
-    own = [flag.key for flag in TASKS.load(task).FLAGS if flag.preprocessing]
-    return {"task": task, **{key: settings[key] for key in own if settings.get(key) is not None}}
+    return Items(rows=rows, constant={}), preparation_from_source(task, source)

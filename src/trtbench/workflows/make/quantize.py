@@ -16,6 +16,7 @@ from trtbench.build.onnx_ranges import index_limits
 from trtbench.build.onnx_read import input_specs
 from trtbench.build.quantize_data import (
     HELD_OUT_SEED,
+    ITEMS,
     RANDOM,
     Items,
     array_items,
@@ -24,7 +25,6 @@ from trtbench.build.quantize_data import (
     random_items,
     save_feeds,
 )
-from trtbench.build.quantize_images import Preprocessing, image_items
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import (
     CalibrationRef,
@@ -39,7 +39,7 @@ from trtbench.domain.spec import Precision, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import demand_unchanged, model_ref
 from trtbench.store.directory import now
-from trtbench.workflows.make.calibration_images import task_facts, task_items
+from trtbench.workflows.make.calibration_images import refuse_without_task, task_items
 from trtbench.workflows.make.conversion import (
     conversion_folder,
     made_by,
@@ -60,8 +60,6 @@ VIA: Mapping[str, str] = {
 }
 """What makes a precision when nobody says."""
 
-ITEMS = 256
-"""More calibration data hardly moves the scales, and every item costs a run of the network."""
 HELD_OUT = 32
 COMPARED = 16
 """Random items a difference is taken on where there is no data."""
@@ -78,10 +76,8 @@ class Data:
     items: int = ITEMS
     batch: int | None = None
     seed: int = 0
-    preprocessing: Preprocessing = field(default_factory=Preprocessing)
-    """Of images, unless a task prepares them."""
     task: str | None = None
-    """Prepares the calibration data as it does for judging: ``classification``, ``depth``, ..."""
+    """Prepares images as it does for judging: ``classification``, ``depth``, ..."""
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     """Of the task."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -127,11 +123,12 @@ def run_quantize(
     source = Path(spec.model.path)
     model = load_onnx(source, weights=False)
     inputs = input_specs(model)
-    calibrated, held_out, compared_on = _prepare(spec, data, inputs, index_limits(model))
+    refuse_without_task(data.calibration, data.task)
+    calibrated, held_out, compared_on, prepared = _prepare(spec, data, inputs, index_limits(model))
     with conversion_folder(output) as folder:
         work = folder / "work"
         work.mkdir()
-        calibration = _reference(data, inputs, calibrated, work)
+        calibration = _reference(data, inputs, calibrated, prepared, work)
         inner = msgspec.structs.replace(
             spec, output=str(work / output.name), calibration=calibration
         )
@@ -155,8 +152,8 @@ def run_quantize(
 
 def _prepare(
     spec: QuantSpec, data: Data, inputs: Sequence[TensorSpec], limits: Mapping[str, int]
-) -> tuple[Items | None, Items, str]:
-    """Calibration items, items held out of them, and what those are, in words."""
+) -> tuple[Items | None, Items, str, dict[str, Scalar]]:
+    """Calibration items, items held out of them, what those are in words, and how prepared."""
     batch = batch_of(inputs, asked=data.batch)
     shapes = dict(data.shapes)
     random = random_items(
@@ -169,17 +166,17 @@ def _prepare(
         if data.calibration is not None:
             raise UsageError("a cast needs no calibration", fix="--inputs for the comparison")
         assert other[0] is not None
-        return None, other[0], other[1]
+        return None, other[0], other[1], {}
     if data.calibration is None:
         raise UsageError(
             f"{spec.precision} needs data to calibrate with",
             fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
         )
-    items = _items(data, inputs, shapes, limits)
+    items, prepared = _items(data, inputs, shapes, limits)
     if other[0] is not None:
-        return items, other[0], other[1]
+        return items, other[0], other[1], prepared
     # Only a fixed batch must be filled; else a fifth is a fifth, however few items there are.
-    return _split(items, batch if fixed_batch(inputs) else 1, most=data.items)
+    return *_split(items, batch if fixed_batch(inputs) else 1, most=data.items), prepared
 
 
 def _items(
@@ -187,10 +184,12 @@ def _items(
     inputs: Sequence[TensorSpec],
     shapes: dict[str, tuple[int, ...]],
     limits: Mapping[str, int],
-) -> Items:
+) -> tuple[Items, dict[str, Scalar]]:
     assert data.calibration is not None
     if data.calibration == RANDOM:
-        return random_items(inputs, count=data.items, seed=data.seed, shapes=shapes, limits=limits)
+        count = data.items
+        drawn = random_items(inputs, count=count, seed=data.seed, shapes=shapes, limits=limits)
+        return drawn, {}
     source = Path(data.calibration)
     limit = data.items + HELD_OUT
     if data.task is not None:
@@ -198,9 +197,7 @@ def _items(
             data.calibration, inputs, task=data.task, settings=data.settings, limit=limit,
             seed=data.seed,
         )  # fmt: skip
-    if source.is_dir():
-        return image_items(source, inputs, how=data.preprocessing, limit=limit, seed=data.seed)
-    return array_items(source, inputs).part(0, limit)
+    return array_items(source, inputs).part(0, limit), {}
 
 
 def _split(items: Items, batch: int, *, most: int) -> tuple[Items, Items, str]:
@@ -218,7 +215,11 @@ def _split(items: Items, batch: int, *, most: int) -> tuple[Items, Items, str]:
 
 
 def _reference(
-    data: Data, inputs: Sequence[TensorSpec], items: Items | None, folder: Path
+    data: Data,
+    inputs: Sequence[TensorSpec],
+    items: Items | None,
+    prepared: dict[str, Scalar],
+    folder: Path,
 ) -> CalibrationRef | None:
     """Write the calibration batches, and say what they are."""
     if items is None or data.calibration is None:
@@ -240,15 +241,9 @@ def _reference(
         batch=batch,
         sha256=feeds_sha256(feeds),
         seed=data.seed,
-        preprocessing=_prepared(data) if images else {},
+        preprocessing=prepared,
         file=str(file),
     )
-
-
-def _prepared(data: Data) -> dict[str, Scalar]:
-    if data.task is not None:
-        return task_facts(data.task, data.settings)
-    return data.preprocessing.facts()
 
 
 def _compare(

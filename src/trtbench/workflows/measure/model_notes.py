@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trtbench.analysis.flops import cost_from_model
-from trtbench.analysis.onnx_stamp import RANDOM_DATA, notes_from_metadata
+from trtbench.analysis.onnx_stamp import (
+    PREPARATION,
+    RANDOM_DATA,
+    notes_from_metadata,
+    preparation_from_text,
+    stamp_from_metadata,
+)
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.labels import name_of
@@ -65,11 +71,28 @@ def _is_known(fact: Fact) -> bool:
 
 def stamps_of_onnx(path: Path) -> tuple[str, ...]:
     """Stamps that an ONNX file carries in itself."""
+    return notes_from_metadata(_metadata(path))
+
+
+def preparation_of_onnx(path: Path) -> dict[str, Scalar]:
+    """How images were prepared that the scales of an ONNX file come from; empty if nobody says."""
+    return preparation_from_text(stamp_from_metadata(_metadata(path)).get(PREPARATION))
+
+
+def preparation_of_model(model: ModelRef) -> dict[str, Scalar]:
+    """How images were prepared that a model was calibrated with; empty if nobody says."""
+    if model.format == "onnx":
+        return preparation_of_onnx(Path(model.path))
+    record = record_of_engine(model)
+    return preparation_from_text(record.facts.get(PREPARATION)) if record is not None else {}
+
+
+def _metadata(path: Path) -> dict[str, str]:
     try:
         entries = load_onnx(path, weights=False).metadata_props
     except (InputError, UnavailableError):
-        return ()
-    return notes_from_metadata({entry.key: entry.value for entry in entries})
+        return {}
+    return {entry.key: entry.value for entry in entries}
 
 
 def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, Scalar]:

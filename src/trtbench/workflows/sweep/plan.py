@@ -158,11 +158,19 @@ class _Planner:
         settings = {
             "precision": case.precision,
             "keep_io": keep_io,
-            "calibration": self._calibration if case.precision in ("int8", "fp8") else None,
+            **self._calibrated(case.precision in ("int8", "fp8")),
             "tools": tools("onnx", "onnxruntime"),
         }
         title = f"quantize {case.network} to {case.precision}"
         return self._step("quantize", case, source, title, settings)
+
+    def _calibrated(self, needed: bool) -> dict[str, Any]:
+        """What a calibration depends on: its data, and how the task of the sweep prepares them."""
+        images = needed and prepares(self._matrix)
+        return {
+            "calibration": self._calibration if needed else None,
+            "prepared": {"task": self._matrix.task, **preparing_of(self._matrix)} if images else {},
+        }
 
     def _built(self, case: Case, source: str) -> list[str]:
         """Give the steps to an engine; a builder that only takes types gets a typed file first."""
@@ -179,7 +187,7 @@ class _Planner:
             "engine": case.engine,
             "batches": profile,
             "shapes": self._matrix.shapes,
-            "calibration": self._calibration if case.precision == "int8" and not typed else None,
+            **self._calibrated(case.precision == "int8" and not typed),
             "options": _with_prefix(case.settings, "build."),
             "tools": builder_tools(case.runtime),
         }
@@ -256,6 +264,19 @@ def judging_of(matrix: Matrix) -> dict[str, Any]:
         if isinstance(value, str) and Path(value).exists()
     }
     return {"task": matrix.task, "settings": settings, "files": files}
+
+
+def prepares(matrix: Matrix) -> bool:
+    """Whether data to calibrate with are images, which the task of the sweep prepares."""
+    source = matrix.calibration
+    return source not in (None, "random") and Path(str(source)).is_dir()
+
+
+def preparing_of(matrix: Matrix) -> dict[str, Scalar]:
+    """Settings of the task that matter for inputs: the same for calibrating and for judging."""
+    flags = TASKS.load(matrix.task).FLAGS
+    settings = completed(flags, matrix.task_settings)
+    return {flag.key: settings[flag.key] for flag in flags if flag.preprocessing}
 
 
 def data_digest(source: str) -> str:

@@ -310,6 +310,9 @@ class _Work:
                 self.remarks[place] = f"no accuracy: {reason_of(problem)}"
             return
         assert made.scores is not None
+        for finding in made.scores.findings:
+            told = f"{finding.severity} {finding.code}: {finding.message}"
+            self.remarks.update(dict.fromkeys(places, told))
         keys = {self._plan.keys[place] for place in places}
         for line in self._journal.lines:
             if line.what == "done" and line.run and line.case in keys:

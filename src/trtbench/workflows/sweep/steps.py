@@ -25,7 +25,7 @@ from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.judging import EvalRequest
 from trtbench.workflows.sweep.cache import Cache, Made, made_from_file
 from trtbench.workflows.sweep.matrix import Matrix
-from trtbench.workflows.sweep.plan import Step
+from trtbench.workflows.sweep.plan import Step, prepares, preparing_of
 
 EVAL_BATCH = 32
 """Items at a time when accuracy is taken of a model that takes any number."""
@@ -82,6 +82,7 @@ def _quantize(step: Step, source: Path | str, folder: Path, shop: Workshop) -> P
     data = Data(
         calibration=(shop.matrix.calibration or "random") if calibrated else None,
         shapes=shop.matrix.shapes,
+        **_preparing(shop.matrix, calibrated),
     )
     sidecar = run_quantize(spec, data=data, conduct=shop.conduct)
     return Path(spec.output), sidecar.notes
@@ -97,6 +98,7 @@ def _build(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Prod
         for end in ("min", "opt", "max")
     }
     calibration = shop.matrix.calibration if settings["calibration"] else None
+    prepared = _preparing(shop.matrix, calibration is not None)
     spec = build_spec(
         source,
         config=shop.config,
@@ -104,12 +106,21 @@ def _build(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Prod
         builder=settings["builder"],
         precision=settings["precision"],
         calibration=calibration,
+        task=prepared.get("task"),
+        task_settings=prepared.get("settings"),
         options={"typing": "strong"} if settings["typed"] else None,
         **ends,
         **settings["options"],
     )
     artefact = run_build(spec, conduct=_conduct(shop, settings["builder"]))
     return Path(spec.output), artefact.notes
+
+
+def _preparing(matrix: Matrix, calibrated: bool) -> dict[str, Any]:
+    """Have images for calibration prepared as those that accuracies are taken on."""
+    if not calibrated or not prepares(matrix):
+        return {}
+    return {"task": matrix.task, "settings": preparing_of(matrix)}
 
 
 def engine_shapes(
