@@ -146,7 +146,7 @@ def run_set(folder: Path, stem: str = "net", *, seed: int = 0, **options: Any) -
 
 
 def folder_000(folder: Path, *, batch: int = 4) -> Path:
-    """Write a run folder of toolkit 000, its own results included."""
+    """Write a run folder of the trtexec evaluation toolkit, its own results included."""
     folder.mkdir(parents=True, exist_ok=True)
     times = times_text()
     config = {
@@ -196,7 +196,7 @@ def series_text(values: Any) -> str:
 
 
 def torch_result() -> dict[str, Any]:
-    """Give toolkit 000's result of PyTorch."""
+    """Give the trtexec evaluation toolkit's result of PyTorch."""
     row = {"min": 4.0, "max": 9.0, "mean": 5.0, "median": 4.5, "p90": 6.0, "p95": 7.0, "p99": 8.0}
     return {
         "model_path": "yolo.pt", "device": "cuda:0", "batch": 2, "shape": [2, 1, 640, 640],

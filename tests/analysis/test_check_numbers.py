@@ -101,7 +101,7 @@ def test_parts_of_the_usual_size() -> None:
 
 
 def test_ranks_by_hand() -> None:
-    """Toolkit 002's table: two of three samples swap their first two classes."""
+    """ArtTRT's table: two of three samples swap their first two classes."""
     reference = np.array([[3.0, 2.0, 0.0], [1.0, 2.0, 3.0], [5.0, 4.9, 0.0]])
     candidate = np.array([[2.5, 2.0, 0.0], [1.0, 3.5, 3.0], [4.9, 5.0, 0.0]])
     classes = checked(reference, candidate).classes

@@ -83,7 +83,7 @@ def test_files_known_already_are_said_to_be(here: Path, capsys: pytest.CaptureFi
     assert len(ids(capsys)) == 2
 
 
-def test_flags_of_toolkit_000(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_of_evaluation_toolkit(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     leftovers.folder_000(here / "run")
     engine = here / "pose.engine"
     engine.write_bytes(b"ftrt" + bytes(60))

@@ -23,7 +23,7 @@ from trtbench.store.store import Store
 from waiting import wait_for
 
 QUICK = ("--warmup", "50ms", "--duration", "50ms")
-FILES_OF_TOOLKIT_000 = {
+FILES_OF_EVALUATION_TOOLKIT = {
     "times.json",
     "profile.json",
     "trtexec_stdout.log",
@@ -56,7 +56,7 @@ def test_bench_leaves_a_complete_run(
     run = only_run(tmp_path)
     assert isinstance(run, Run)
     assert run.path is not None
-    assert {path.name for path in run.path.iterdir()} >= FILES_OF_TOOLKIT_000
+    assert {path.name for path in run.path.iterdir()} >= FILES_OF_EVALUATION_TOOLKIT
     config = json.loads((run.path / "run_config.json").read_bytes())
     words = shlex.split(config["command"])
     assert f"--exportTimes={run.path / 'times.json'}" in words

@@ -11,7 +11,7 @@ from made_runs import made_failure, made_profile, made_run
 from trtbench.cli.report import command
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, UsageError
-from trtbench.report.trtexec_files import profile_json
+from trtbench.formats.trtexec_exports import profile_json
 from trtbench.store.directory import write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.workflows.stored.report import load_runs, with_files, write_report

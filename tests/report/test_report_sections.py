@@ -277,7 +277,7 @@ def test_panels_have_their_own_axis_when_runs_differ_much_in_length() -> None:
     assert not chart.shared_x
 
 
-def test_one_run_has_the_keys_of_toolkit_000_in_its_report() -> None:
+def test_one_run_has_the_keys_of_evaluation_toolkit_in_its_report() -> None:
     data = document_from_runs([made_run(layers=made_profile())]).data
     assert {"summary", "top_layers"} <= set(data)
     several = document_from_runs([made_run(id="a"), made_run(id="b")]).data

@@ -16,8 +16,13 @@ from trtbench.domain.samples import (
     LayerTime,
     times_from_columns,
 )
-from trtbench.report.toolkit_files import data_files, per_layer_csv, summary, write_toolkit_files
-from trtbench.report.trtexec_files import profile_json, times_json
+from trtbench.formats.evaluation_toolkit import (
+    data_files,
+    per_layer_csv,
+    summary,
+    write_toolkit_files,
+)
+from trtbench.formats.trtexec_exports import profile_json, times_json
 from trtbench.trtexec.profile import profile_from_json
 
 LISTED = {

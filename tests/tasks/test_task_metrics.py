@@ -124,7 +124,7 @@ def test_alignment_undoes_scale_and_shift(how: str) -> None:
     assert bad["abs_rel"] > 0.5
 
 
-def test_toolkit_001_compares_in_inverse_depth() -> None:
+def test_depth_benchmark_compares_in_inverse_depth() -> None:
     """Its multi-image mode: gt' = 1 / gt, scaled by the medians, metrics of inverse depth."""
     rng = np.random.default_rng(4)
     depth = rng.uniform(1, 9, 400)

@@ -14,7 +14,7 @@ from trtbench.domain.result import Fact
 from trtbench.store.store import Store
 
 
-def test_a_folder_of_toolkit_000_is_one_run(tmp_path: Path, store: Store) -> None:
+def test_a_folder_of_evaluation_toolkit_is_one_run(tmp_path: Path, store: Store) -> None:
     found = only(bring(leftovers.folder_000(tmp_path / "run"), store=store))
     made = record(found)
     assert len(found.files) == 7
@@ -43,7 +43,7 @@ def test_our_own_metadata_speaks_for_its_log(tmp_path: Path, store: Store) -> No
     assert found.samples == 80
 
 
-def test_a_folder_of_toolkit_004_is_one_run(tmp_path: Path, store: Store) -> None:
+def test_a_folder_of_trtexec_pipeline_is_one_run(tmp_path: Path, store: Store) -> None:
     times = leftovers.times_text()
     measured = leftovers.log_text(times, engine="x.engine")
     built = leftovers.log_text(None, flags="--onnx=x.onnx --saveEngine=x.engine", options=False)
@@ -68,7 +68,7 @@ def test_a_folder_of_toolkit_004_is_one_run(tmp_path: Path, store: Store) -> Non
     assert (path / "build.log").read_text() == (tmp_path / "x.build.log").read_text()
 
 
-def test_results_of_toolkit_000_alone(tmp_path: Path, store: Store) -> None:
+def test_results_of_evaluation_toolkit_alone(tmp_path: Path, store: Store) -> None:
     values = [2.0, 2.5, 3.0, 0.05]
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -83,7 +83,7 @@ def test_results_of_toolkit_000_alone(tmp_path: Path, store: Store) -> None:
     assert record(summary).spec.batch == 4
 
 
-def test_a_pytorch_result_of_toolkit_000(tmp_path: Path, store: Store) -> None:
+def test_a_pytorch_result_of_evaluation_toolkit(tmp_path: Path, store: Store) -> None:
     (tmp_path / "bench_pt_result.json").write_text(json.dumps(leftovers.torch_result()))
     (tmp_path / "bench_pt_result.csv").write_text(leftovers.torch_csv())
     found = only(bring(tmp_path, store=store))

@@ -70,7 +70,7 @@ class OutputCheck(Value, frozen=True, kw_only=True):
     mean_abs: float | None
     max_rel: float | None
     mean_rel: float | None
-    """\\|t - r\\| / (\\|r\\| + 1e-8), as toolkit 003 has it."""
+    """\\|t - r\\| / (\\|r\\| + 1e-8), as the ST-GCN guide has it."""
     rmse: float | None
     rel_l2: float | None
     sqnr_db: float | None

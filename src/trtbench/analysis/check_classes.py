@@ -24,7 +24,7 @@ class RankRow(Value, frozen=True, kw_only=True):
 
     rank: int
     mae: float | None
-    """Mean \\|a[c] - b[c]\\| where c is the class at this place of the candidate (toolkit 002)."""
+    """Mean \\|a[c] - b[c]\\| where c is the class at this place of the candidate (ArtTRT)."""
     mae_reference: float | None
     """The same with the class at this place of the reference."""
     mae_sorted: float | None

@@ -1,4 +1,4 @@
-"""Differences and ratios of every statistic of two runs, ours and in toolkit 000's rows."""
+"""Differences and ratios of every statistic of two runs, ours and the evaluation toolkit's rows."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trtbench.analysis.other_definitions import COMPARED_STATISTICS, torch_benchmark_metrics
 from trtbench.analysis.reported import reported_statistics
 from trtbench.analysis.summary import ColumnSummary, Summary, summary_from_run
-from trtbench.analysis.toolkits import TOOLKIT_000_COMPARED, toolkit_000_pt_metrics
 from trtbench.domain.result import Run, precision_of
 from trtbench.domain.samples import Column
 from trtbench.domain.spec import Value
 
 STATISTICS = ("min", "median", "mean", "std", "mad", "cov", "max")
-TOOLKIT_000_COLUMNS = ("host", "h2d", "gpu", "d2h")
-TOOLKIT_000_HEADER = ("metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio")
+COMPARISON_COLUMNS = ("host", "h2d", "gpu", "d2h")
+COMPARISON_HEADER = ("metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio")
 NEARLY_ZERO = 1e-12
 """A denominator below this gives no ratio."""
 
@@ -33,7 +33,7 @@ class Delta(Value, frozen=True, kw_only=True):
 
 
 class CompareRow(Value, frozen=True, kw_only=True):
-    """One row of toolkit 000's comparison; times in milliseconds."""
+    """One row of the trtexec evaluation toolkit's comparison; times in milliseconds."""
 
     metric: str
     pt: float | str | None
@@ -86,8 +86,8 @@ def difference_and_ratio(
     return candidate - baseline, ratio
 
 
-def toolkit_000_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
-    """Make the rows of toolkit 000's comparison, in its order."""
+def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
+    """Make the rows of the trtexec evaluation toolkit's comparison, in its order."""
     rows = [
         CompareRow(metric="dtype", pt=_dtype(pt), engine=_dtype(engine)),
         CompareRow(metric="tf32", pt=_tf32(pt), engine=_tf32(engine)),
@@ -98,9 +98,9 @@ def toolkit_000_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
 
 
 def _time_rows(pt: Run, engine: Run) -> Iterator[CompareRow]:
-    for column in TOOLKIT_000_COLUMNS:
+    for column in COMPARISON_COLUMNS:
         before, after = _metrics(pt, column), _metrics(engine, column)
-        for statistic in TOOLKIT_000_COMPARED:
+        for statistic in COMPARED_STATISTICS:
             yield _row(f"{column}_{statistic}", before.get(statistic), after.get(statistic))
 
 
@@ -121,7 +121,7 @@ def _metrics(run: Run, column: str) -> dict[str, float]:
         # trtexec has no host time; the toolkit shows its latency in these rows.
         values = run.times.latency
     if values is not None and len(values):
-        return toolkit_000_pt_metrics(values)
+        return torch_benchmark_metrics(values)
     printed = reported_statistics(run.record, column)
     if not printed and column == "host":
         printed = reported_statistics(run.record, "latency")

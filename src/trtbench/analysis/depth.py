@@ -129,7 +129,8 @@ def from_depth(depth: Floats, kind: Kind, scale: float = 1.0) -> Floats:
 def map_differences(reference: NDArray[Any], candidate: NDArray[Any]) -> dict[str, float] | None:
     """How far a map is from a reference's, in parts of the reference's range.
 
-    ``own_*`` normalises each map by its own range, as toolkit 001 did: that hides a wrong scale.
+    ``own_*`` normalises each map by its own range, as depth-anything-win
+    did: that hides a wrong scale.
     """
     a, b = reference.astype(np.float64), candidate.astype(np.float64)
     usable = np.isfinite(a) & np.isfinite(b)

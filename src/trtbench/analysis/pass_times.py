@@ -29,7 +29,7 @@ class Part(Value, frozen=True, kw_only=True):
 class Split(Value, frozen=True, kw_only=True):
     """Where the time of a pass went; batches of the warm-up are left out.
 
-    ``inference`` is what a caller waits for, transfers included (toolkit 002's Latency-all);
+    ``inference`` is what a caller waits for, transfers included (ArtTRT's Latency-all);
     ``model`` the network alone, synchronised (Latency-model).
     """
 

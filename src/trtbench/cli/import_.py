@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="DIR",
-    help="Also write toolkit 000's files of the one run here.",
+    help="Also write the trtexec evaluation toolkit's files of the one run here.",
 )  # fmt: skip
 @click.option("--again", is_flag=True, help="Import files that were imported before.")
 @click.option("--pictures/--no-pictures", default=True, help="Draw the layers (about 1 s a run).")

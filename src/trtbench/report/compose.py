@@ -5,7 +5,7 @@ Knows which sections there are by looking into their folder; not what they hold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trtbench.domain.result import FailedRun, Record, Run
@@ -17,7 +17,6 @@ from trtbench.report.labels import model_name
 from trtbench.report.renderers.contract import Renderer
 from trtbench.report.run_facts import summarize_all
 from trtbench.report.sections.contract import SectionModule
-from trtbench.report.toolkit_files import report
 
 SECTIONS = Registry("trtbench.report.sections", noun="section", contract=SectionModule)
 RENDERERS = Registry("trtbench.report.renderers", noun="report format", contract=Renderer)
@@ -31,8 +30,12 @@ def document_from_runs(
     failed: Sequence[FailedRun] = (),
     title: str | None = None,
     created: str | None = None,
+    data: Mapping[str, object] | None = None,
 ) -> Document:
-    """Describe runs and failures as one document; ``created`` is by default the newest run's."""
+    """Describe runs and failures as one document; ``created`` is by default the newest run's.
+
+    ``data`` is further content for its JSON form.
+    """
     records: list[Record] = [*(run.record for run in runs), *failed]
     if not records:
         raise UsageError(
@@ -56,7 +59,7 @@ def document_from_runs(
         data={
             "runs": [run.id for run in runs],
             "failed": [each.id for each in failed],
-            **_toolkit_keys(runs),
+            **(data or {}),
         },
     )
 
@@ -72,13 +75,6 @@ def write_document(document: Document, folder: Path, *, formats: Sequence[str]) 
         for path in module.render(document, folder)
     ]
     return list(dict.fromkeys(paths))
-
-
-def _toolkit_keys(runs: Sequence[Run]) -> dict[str, object]:
-    """Give one run the keys that toolkit 000 has in its report.json, and several a list."""
-    if len(runs) == 1:
-        return report(runs[0])
-    return {"reports": [{"run": run.id, **report(run)} for run in runs]} if runs else {}
 
 
 def _title(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Layouts in which other tools keep iteration times, as toolkit 000 accepts them."""
+"""Layouts in which other tools keep iteration times, as the evaluation toolkit accepts them."""
 
 from __future__ import annotations
 

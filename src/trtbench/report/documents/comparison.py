@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from trtbench.analysis.toolkits import toolkit_003_speedup
+from trtbench.analysis.other_definitions import guide_speedup
 from trtbench.analysis.verdict import would_tell
 from trtbench.domain.result import Finding, Verdict
 from trtbench.report.document import (
@@ -137,7 +137,7 @@ def _worth(compared: Compared, selftest: bool) -> Iterator[tuple[str, str]]:
     head = compared.comparison.verdicts[0]
     first, second = compared.baseline.times.host, compared.candidate.times.host
     if first is not None and second is not None and head.kind != "incomparable":
-        numbers = toolkit_003_speedup(first, second)
+        numbers = guide_speedup(first, second)
         improvement = f"FPS {numbers['fps_improvement_percent']:+.1f} %"
         yield "speed-up", f"{numbers['speedup']:.3f}x of means, {improvement}"
     if compared.comparison.detectable is not None:

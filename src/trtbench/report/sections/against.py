@@ -1,13 +1,13 @@
 """One side against the other, statistic by statistic: PyTorch and an engine, or what was compared.
 
-The columns are those of toolkit 000: ``engine_minus_pt`` and ``engine_over_pt_ratio``.
+The columns are those of the evaluation toolkit: ``engine_minus_pt`` and ``engine_over_pt_ratio``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtbench.analysis.deltas import CompareRow, toolkit_000_rows
+from trtbench.analysis.deltas import CompareRow, comparison_rows
 from trtbench.domain.result import Comparison, Run
 from trtbench.report.document import (
     Block,
@@ -108,7 +108,7 @@ def _table(pair: Pair, *, id: str) -> Table:
         Heading(key="engine_minus_pt", title="Difference", align="right"),
         Heading(key="engine_over_pt_ratio", title="Ratio", align="right"),
     )
-    rows = [_row(each) for each in toolkit_000_rows(baseline, candidate) if _known(each)]
+    rows = [_row(each) for each in comparison_rows(baseline, candidate) if _known(each)]
     return table_from_rows(id, headings=headings, rows=rows)
 
 

@@ -1,7 +1,7 @@
 """How far outputs are from those of a reference, where runs carry numeric checks.
 
 ``run.extra["checks"]`` is a sequence of mappings (or values), one per output, with ``output`` and
-any numbers; ``run.extra["output_comparison"]`` is the content of toolkit 000's output_diff.json.
+any numbers; ``run.extra["output_comparison"]`` is the content of ``output_diff.json``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Model by precision by batch in one table, as toolkit 002 prints it, and all times as bars."""
+"""Model by precision by batch in one table, as ArtTRT prints it, and all times as bars."""
 
 from __future__ import annotations
 

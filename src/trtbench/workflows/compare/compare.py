@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from trtbench.analysis.comparability import blocking_reasons, differences
-from trtbench.analysis.deltas import TOOLKIT_000_HEADER, toolkit_000_rows
+from trtbench.analysis.deltas import COMPARISON_HEADER, comparison_rows
 from trtbench.analysis.stored_comparison import compare_apart
 from trtbench.analysis.turns import (
     alone_effects,
@@ -152,9 +152,9 @@ def comparison_from_runs(
 
 
 def compare_csv(baseline: Run, candidate: Run) -> str:
-    """The table toolkit 000 wrote."""
-    rows = toolkit_000_rows(baseline, candidate)
-    return csv_from_lines(TOOLKIT_000_HEADER, (row.cells() for row in rows))
+    """The table the trtexec evaluation toolkit wrote."""
+    rows = comparison_rows(baseline, candidate)
+    return csv_from_lines(COMPARISON_HEADER, (row.cells() for row in rows))
 
 
 def write_comparison(compared: Compared, table: str, path: Path) -> Path:

@@ -96,7 +96,7 @@ def batch_of(
 
 
 def recorded_batch(draft: Draft) -> int | None:
-    """Give the batch that toolkit 000 recorded, in any of its files."""
+    """Give the batch that the trtexec evaluation toolkit recorded, in any of its files."""
     for slot in ("run_config", "summary", "report", "torch"):
         part = draft.parts.get(slot)
         value = number(first(part.value, "batch", "batch_size")) if part else None

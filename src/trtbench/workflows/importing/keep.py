@@ -15,8 +15,8 @@ import msgspec
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import write_error
-from trtbench.report.toolkit_files import data_files, write_toolkit_files
-from trtbench.report.trtexec_files import profile_json, times_json
+from trtbench.formats.evaluation_toolkit import data_files, write_toolkit_files
+from trtbench.formats.trtexec_exports import profile_json, times_json
 from trtbench.store.directory import new_id, write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.trtexec.log import LogRun
@@ -103,7 +103,7 @@ def keep_failure(failed: FailedRun, draft: Draft, *, store: Store) -> Path:
 
 
 def write_toolkit_folder(run: Run, draft: Draft, folder: Path) -> list[Path]:
-    """Write all files toolkit 000 lists into a folder; files a run was made of stay as they are."""
+    """Write the evaluation toolkit's files into a folder; what a run was made of stays as it is."""
     sources = {part.file.path.resolve() for part in draft.parts.values()}
     with _writing(folder), contextlib.ExitStack() as stack:
         scratch = folder / ".trtbench-import"

@@ -156,7 +156,7 @@ def _series(found: Found) -> list[Part]:
 
 
 def series_of(found: Found) -> tuple[str, Column]:
-    """Read a ``*_series.csv`` of toolkit 000: one column of milliseconds."""
+    """Read a ``*_series.csv`` of the trtexec evaluation toolkit: one column of milliseconds."""
     lines = data_of(found).decode("utf-8", "replace").split()
     try:
         column = np.array(lines[1:], np.float64)

@@ -230,7 +230,7 @@ def _printed_copies(told: LogRun) -> bool | None:
 
 
 def _torch_conditions(draft: Draft) -> dict[str, Fact]:
-    """Tell what toolkit 000's PyTorch benchmark always does, and what it recorded."""
+    """Tell what the evaluation toolkit's PyTorch benchmark always does, and what it recorded."""
     document = draft.parts["torch"].value if "torch" in draft.parts else {}
     tf32, dtype = document.get("tf32"), document.get("dtype")
     return {
@@ -330,9 +330,13 @@ def _notes(draft: Draft, array: TimesArray | None, told: LogRun) -> Sequence[str
     if array is not None and told.version is None and array.variant in _VERSIONS:
         notes.append(f"the times are in the layout of TensorRT {_VERSIONS[array.variant]}")
     if "times" not in draft.parts and any(slot.endswith("_series") for slot in draft.parts):
-        notes.append("samples as toolkit 000 kept them; it takes means below 0.1 ms for seconds")
+        notes.append(
+            "samples as the evaluation toolkit kept them; it takes means below 0.1 ms for seconds"
+        )
     if "layer_csv" in draft.parts and "profile" not in draft.parts:
-        notes.append("layer times as toolkit 000 kept them; without a count they may be totals")
+        notes.append(
+            "layer times as the evaluation toolkit kept them; without a count they may be totals"
+        )
     notes += _log_notes(told)
     return notes
 

@@ -30,13 +30,13 @@ from trtbench.workflows.importing.metadata import number
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _SERIES = {"latency": "latency", "enqueue": "enqueue", "compute": "gpu", "end_to_end": "end_to_end"}
-"""Toolkit 000's names for columns, and ours."""
+"""The trtexec evaluation toolkit's names for columns, and ours."""
 
 
 def times_of(
     draft: Draft, told: LogRun, *, warmup_s: float | None
 ) -> tuple[IterationTimes, TimesArray | None]:
-    """Give the exported times without warm-up or, failing those, the series toolkit 000 kept."""
+    """Take the exported times without warm-up, else the series the evaluation toolkit kept."""
     part = draft.parts.get("times")
     if part is None:
         return _series(draft), None
@@ -48,7 +48,7 @@ def times_of(
 
 
 def layers_of(draft: Draft) -> LayerProfile | None:
-    """Give the profile that was exported, else the printed one, else toolkit 000's table."""
+    """Take the profile that was exported, else the printed one, else the evaluation toolkit's."""
     part = draft.parts.get("profile")
     if part is not None:
         profiles = profiles_from_json(data_of(part.file), where=plain(part.file.path))

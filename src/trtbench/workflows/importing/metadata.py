@@ -34,7 +34,7 @@ NOTHING = LogRun(where="", line=1, outcome="passed")
 
 
 def log_from_metadata(document: Mapping[str, Any], *, where: str) -> LogRun:
-    """Read ``*.metadata.json`` of TREx and toolkit 004, or of ours, back into a log."""
+    """Read ``*.metadata.json`` of TREx and the trtexec pipeline, or of ours, back into a log."""
     identity = _mapping(document.get("trtexec"))
     return LogRun(
         where=where,
@@ -48,7 +48,7 @@ def log_from_metadata(document: Mapping[str, Any], *, where: str) -> LogRun:
 
 
 def log_from_config(config: Mapping[str, Any], *, where: str) -> LogRun:
-    """Read ``run_config.json`` of toolkit 000: the command, and what it recorded beside it."""
+    """Read ``run_config.json`` of the evaluation toolkit: the command and what is beside it."""
     entries = []
     graph = first(config, "use_cuda_graph", "useCudaGraph")
     if isinstance(graph, bool):

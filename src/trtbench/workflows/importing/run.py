@@ -73,7 +73,7 @@ class ImportResult:
     """Files that became no part of any run, each with the reason."""
     warnings: tuple[str, ...] = ()
     written: tuple[Path, ...] = ()
-    """Files of toolkit 000, where they were asked for."""
+    """Files of the trtexec evaluation toolkit, where they were asked for."""
     summaries: int = 0
     """Performance summaries that the logs show, counted apart from what became of them."""
     summary_runs: int = 0
@@ -125,7 +125,7 @@ def import_artefacts(
 
     Every file is accounted for: as part of a run, or among the unused with its reason. The same
     files are not imported twice unless ``again`` says so. ``output`` takes the files that
-    toolkit 000 writes about a single run.
+    the trtexec evaluation toolkit writes about a single run.
     """
     if store is None and not dry_run:
         raise UsageError("importing needs a store", fix="give one, or make it a dry run")

@@ -21,10 +21,10 @@ from trtbench.errors import (
     write_error,
 )
 from trtbench.executors.local import check_interpreter, run_job
+from trtbench.formats.trtexec_exports import profile_json
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
 from trtbench.models.identity import demand_unchanged
-from trtbench.report.trtexec_files import profile_json
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import (
     PROFILE,

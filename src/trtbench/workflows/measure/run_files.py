@@ -7,9 +7,9 @@ from pathlib import Path
 
 from trtbench.domain.result import Run, without_secrets
 from trtbench.errors import write_error
-from trtbench.report.toolkit_files import data_files
-from trtbench.report.torch_files import torch_files
-from trtbench.report.trtexec_files import times_json
+from trtbench.formats.evaluation_toolkit import data_files
+from trtbench.formats.torch_benchmark import torch_files
+from trtbench.formats.trtexec_exports import times_json
 
 
 def write_run_files(run: Run, folder: Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from trtbench.analysis.findings import findings_over_batches
 from trtbench.domain.result import Comparison, FailedRun, Finding, Run
 from trtbench.errors import InputError, UsageError, write_error
+from trtbench.formats.evaluation_toolkit import report_keys
 from trtbench.report.attachments import samples_from_runs
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
 from trtbench.store.directory import read_run, run_directories
@@ -90,7 +91,7 @@ def write_report(
         )
         for run in runs
     ]
-    document = document_from_runs(carriers, failed=failed, title=title)
+    document = document_from_runs(carriers, failed=failed, title=title, data=report_keys(carriers))
     attachments = samples_from_runs(runs) if "html" in formats else ()
     document = msgspec.structs.replace(document, brief=brief, attachments=attachments)
     try:

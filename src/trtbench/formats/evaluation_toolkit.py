@@ -1,4 +1,4 @@
-"""The files toolkit 000 keeps about a run: its names, its keys, right contents.
+"""The files the trtexec evaluation toolkit keeps about a run: its names, its keys, right contents.
 
 Its definitions (interpolated percentiles, throughput from the mean) are kept and named; ours stand
 beside them under our own names. A time is what was measured, however short, and a layer's time is
@@ -7,16 +7,17 @@ its average per inference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from trtbench.analysis.other_definitions import summary_block, throughput_from_mean
 from trtbench.analysis.reported import reported_statistics
-from trtbench.analysis.toolkits import toolkit_000_block, toolkit_000_throughput_qps
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Run
 from trtbench.domain.samples import Column, LayerProfile
+from trtbench.report.compose import document_from_runs
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.labels import model_name
 from trtbench.report.run_facts import summary_of
@@ -71,7 +72,7 @@ def data_files(run: Run) -> dict[str, bytes]:
 
 
 def write_toolkit_files(run: Run, folder: Path, *, pictures: bool = True) -> list[Path]:
-    """Write all files toolkit 000 lists that this run can fill, the report and pictures too."""
+    """Write all files it lists that this run can fill, the report and pictures too."""
     folder.mkdir(parents=True, exist_ok=True)
     files = data_files(run) | {"report.json": json_from_value(report(run))}
     if pictures:
@@ -91,19 +92,19 @@ def summary(run: Run) -> dict[str, object]:
         return _printed_summary(run)
     batch = run.record.items_per_query
     blocks = {
-        block: None if column is None else toolkit_000_block(_finite(column))
+        block: None if column is None else summary_block(_finite(column))
         for block, column in ((b, getattr(run.times, c)) for b, c in BLOCKS.items())
     }
     host = run.times.host
     return {
         "batch": batch,
         "samples": len(run.times),
-        "throughput_qps": toolkit_000_throughput_qps(latency, batch=batch),
+        "throughput_qps": throughput_from_mean(latency, batch=batch),
         "queries_per_s": ours.queries_per_s,
         "items_per_s": ours.items_per_s,
-        "latency": None if name is None else toolkit_000_block(latency),
+        "latency": None if name is None else summary_block(latency),
         **blocks,
-        **({"host": toolkit_000_block(_finite(host))} if host is not None else {}),
+        **({"host": summary_block(_finite(host))} if host is not None else {}),
         "engine": engine_metadata(run),
         "run_config": run_config(run),
         "definitions": DEFINITIONS | ({"latency": LATENCY_DEFINITIONS[name]} if name else {}),
@@ -150,7 +151,7 @@ def series_csv(column: Column, *, name: str) -> str:
 
 def percentiles_csv(latency: Column) -> str:
     """Make ``latency_percentiles.csv``; percentiles are interpolated as in the summary."""
-    percentiles = toolkit_000_block(latency).get("percentiles_ms", {})
+    percentiles = summary_block(latency).get("percentiles_ms", {})
     rows = ([name[1:].replace("_", "."), value] for name, value in percentiles.items())
     return csv_from_lines(["percentile", "latency_ms"], rows)
 
@@ -225,10 +226,16 @@ def report(run: Run) -> dict[str, object]:
     return content
 
 
+def report_keys(runs: Sequence[Run]) -> dict[str, object]:
+    """Write the keys of its report.json for one run; several are a list."""
+    if len(runs) == 1:
+        return report(runs[0])
+    return {"reports": [{"run": run.id, **report(run)} for run in runs]} if runs else {}
+
+
 def _pages(run: Run) -> dict[str, bytes]:
     """Draw its three pictures, and write a report of one run that shows them and no others."""
-    from trtbench.report.compose import document_from_runs
-    from trtbench.report.renderers import md, png
+    from trtbench.report.renderers import md, png  # they draw, and most of these files are data
 
     document = document_from_runs([run], title=f"Benchmark of {model_name(run.record)}")
     document = document.with_figures(("latency_hist", "percentiles", "per_layer_time"))

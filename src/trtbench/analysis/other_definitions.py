@@ -12,17 +12,17 @@ import numpy as np
 
 from trtbench.domain.samples import Column
 
-TOOLKIT_000_PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 99, 99.5, 99.9, 100)
-TOOLKIT_000_COMPARED = ("min", "max", "mean", "median", "p90", "p95", "p99")
+SUMMARY_PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 97, 99, 99.5, 99.9, 100)
+COMPARED_STATISTICS = ("min", "max", "mean", "median", "p90", "p95", "p99")
 """Statistics in the rows of its PyTorch benchmark and its comparison."""
 
 
-def toolkit_000_block(column_s: Column) -> dict[str, Any]:
-    """Make one block of toolkit 000's summary.json, in milliseconds."""
+def summary_block(column_s: Column) -> dict[str, Any]:
+    """Make one block of the trtexec evaluation toolkit's summary.json, in milliseconds."""
     ms = np.asarray(column_s, dtype=np.float64) * 1e3
     if not len(ms):
         return {"count": 0}
-    values = np.percentile(ms, TOOLKIT_000_PERCENTILES)
+    values = np.percentile(ms, SUMMARY_PERCENTILES)
     return {
         "count": len(ms),
         "min_ms": float(ms.min()),
@@ -31,24 +31,24 @@ def toolkit_000_block(column_s: Column) -> dict[str, Any]:
         "std_ms": float(ms.std()),
         "median_ms": float(np.median(ms)),
         "percentiles_ms": {
-            toolkit_000_percentile_name(p): float(value)
-            for p, value in zip(TOOLKIT_000_PERCENTILES, values, strict=True)
+            summary_percentile_name(p): float(value)
+            for p, value in zip(SUMMARY_PERCENTILES, values, strict=True)
         },
     }
 
 
-def toolkit_000_percentile_name(percentile: float) -> str:
+def summary_percentile_name(percentile: float) -> str:
     """Write ``p99_5`` as its keys do."""
     return "p" + f"{percentile:g}".replace(".", "_")
 
 
-def toolkit_000_throughput_qps(latency_s: Column, *, batch: int) -> float | None:
+def throughput_from_mean(latency_s: Column, *, batch: int) -> float | None:
     """Give batch / mean latency, which it calls queries and its report calls samples."""
     mean = float(np.mean(latency_s)) if len(latency_s) else 0.0
     return batch / mean if mean > 0 else None
 
 
-def toolkit_000_pt_metrics(column_s: Column) -> dict[str, float]:
+def torch_benchmark_metrics(column_s: Column) -> dict[str, float]:
     """Make one row of its PyTorch benchmark: min to p99 in milliseconds, interpolated."""
     ms = np.asarray(column_s, dtype=np.float64) * 1e3
     p90, p95, p99 = (float(value) for value in np.percentile(ms, (90, 95, 99)))
@@ -63,8 +63,8 @@ def toolkit_000_pt_metrics(column_s: Column) -> dict[str, float]:
     }
 
 
-def toolkit_003_stats(host_s: Column) -> dict[str, float]:
-    """Give toolkit 003's mean, std, min and max in milliseconds, and FPS = 1 / mean."""
+def guide_statistics(host_s: Column) -> dict[str, float]:
+    """Give the ST-GCN guide's mean, std, min and max in milliseconds, and FPS = 1 / mean."""
     ms = np.asarray(host_s, dtype=np.float64) * 1e3
     mean = float(ms.mean())
     return {
@@ -76,10 +76,10 @@ def toolkit_003_stats(host_s: Column) -> dict[str, float]:
     }
 
 
-def toolkit_003_speedup(baseline_s: Column, candidate_s: Column) -> dict[str, float]:
+def guide_speedup(baseline_s: Column, candidate_s: Column) -> dict[str, float]:
     """Give its speed-up (mean over mean) and FPS improvement in per cent."""
-    baseline = toolkit_003_stats(baseline_s)
-    candidate = toolkit_003_stats(candidate_s)
+    baseline = guide_statistics(baseline_s)
+    candidate = guide_statistics(candidate_s)
     return {
         "speedup": baseline["mean"] / candidate["mean"],
         "fps_improvement_percent": (candidate["fps"] - baseline["fps"]) / baseline["fps"] * 100,

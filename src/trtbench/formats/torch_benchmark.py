@@ -1,4 +1,4 @@
-"""The two result files of toolkit 000's PyTorch benchmark, for runs of the runtime ``torch``.
+"""The two result files of the evaluation toolkit's PyTorch benchmark, for runs of PyTorch.
 
 Milliseconds, linear interpolation between samples, and batches (not items) per second, as there.
 """
@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from trtbench.analysis.deltas import TOOLKIT_000_COLUMNS
-from trtbench.analysis.toolkits import TOOLKIT_000_COMPARED, toolkit_000_pt_metrics
+from trtbench.analysis.deltas import COMPARISON_COLUMNS
+from trtbench.analysis.other_definitions import COMPARED_STATISTICS, torch_benchmark_metrics
 from trtbench.domain.result import Run
 from trtbench.report.csv_lines import csv_from_lines
 
@@ -23,8 +23,8 @@ def torch_files(run: Run) -> dict[str, bytes]:
     if run.record.spec.model.format != "torch" or host is None or not len(host):
         return {}
     metrics = {
-        name: toolkit_000_pt_metrics(column)
-        for name in TOOLKIT_000_COLUMNS
+        name: torch_benchmark_metrics(column)
+        for name in COMPARISON_COLUMNS
         if (column := getattr(run.times, name)) is not None
     }
     return {CSV: _csv(metrics), JSON: _json(run, metrics, float(host.sum()))}
@@ -32,10 +32,10 @@ def torch_files(run: Run) -> dict[str, bytes]:
 
 def _csv(metrics: dict[str, dict[str, float]]) -> bytes:
     lines = (
-        (name, *(f"{statistics[each]:.6f}" for each in TOOLKIT_000_COMPARED))
+        (name, *(f"{statistics[each]:.6f}" for each in COMPARED_STATISTICS))
         for name, statistics in metrics.items()
     )
-    return csv_from_lines(("metric", *TOOLKIT_000_COMPARED), lines).encode()
+    return csv_from_lines(("metric", *COMPARED_STATISTICS), lines).encode()
 
 
 def _json(run: Run, metrics: dict[str, dict[str, float]], total_s: float) -> bytes:
