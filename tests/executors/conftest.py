@@ -20,6 +20,14 @@ from trtbench.errors import InputError
 FORMATS = ("onnx",)
 
 
+def available():
+    return None
+
+
+def fix():
+    return None
+
+
 def device(spec):
     return spec.device or "cpu"
 

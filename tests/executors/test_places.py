@@ -1,0 +1,143 @@
+"""Places for runs: what fits, who waits, and what a list of hosts makes of it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from trtbench.errors import InputError, UnavailableError
+from trtbench.executors import Needs
+from trtbench.executors._hosts import hosts_from_file, slots_of
+from trtbench.executors._slots import Slot, Slots
+
+GIB = 1 << 30
+GPU = Slot(
+    machine="lab", title="lab, L4", gpu=0, gpu_type="NVIDIA L4", memory_bytes=64 * GIB,
+    gpu_memory_bytes=24 * GIB, resources={"camera": 1.0},
+)  # fmt: skip
+CPU = Slot(machine="lab", title="lab", memory_bytes=64 * GIB)
+
+
+def quiet(text: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("slot", "needs", "lacks"),
+    [
+        (CPU, Needs(), None),
+        (GPU, Needs(gpu=True), None),
+        (GPU, Needs(gpu=True, gpu_type="l4", gpu_memory_bytes=24 * GIB), None),
+        (GPU, Needs(gpu=True, resources={"camera": 1.0}), None),
+        (CPU, Needs(gpu=True), "has no GPU"),
+        (GPU, Needs(), "this place is a GPU"),
+        (GPU, Needs(gpu=True, gpu_type="H100"), "its GPU is NVIDIA L4"),
+        (Slot(machine="x", title="x", gpu=0), Needs(gpu=True, gpu_type="H100"), "unknown type"),
+        (CPU, Needs(memory_bytes=65 * GIB), "not enough memory"),
+        (Slot(machine="x", title="x"), Needs(memory_bytes=1), "not enough memory"),
+        (GPU, Needs(gpu=True, gpu_memory_bytes=25 * GIB), "not enough GPU memory"),
+        (GPU, Needs(gpu=True, resources={"camera": 2.0}), "has no camera 2"),
+    ],
+)
+def test_a_place_says_what_it_lacks(slot: Slot, needs: Needs, lacks: str | None) -> None:
+    found = slot.lacks(needs)
+    assert (found is None) if lacks is None else (found is not None and lacks in found)
+
+
+def test_needs_are_told_in_words() -> None:
+    needs = Needs(
+        gpu=True, gpu_type="H100", memory_bytes=16 * GIB, gpu_memory_bytes=GIB,
+        resources={"lidar": 1.0, "camera": 2.0},
+    )  # fmt: skip
+    assert str(needs) == (
+        "a GPU, GPU type H100, 16.0 GiB of memory, 1.00 GiB of GPU memory, camera 2, lidar 1"
+    )
+    assert str(Needs()) == "a processor"
+
+
+def test_nobody_fits_and_every_machine_says_why() -> None:
+    with pytest.raises(UnavailableError, match="no machine can ever") as caught:
+        Slots(lambda: [CPU, GPU]).fitting(Needs(gpu=True, gpu_type="B200"))
+    assert caught.value.facts["lab, L4"] == "its GPU is NVIDIA L4"
+    with pytest.raises(UnavailableError) as caught:
+        Slots(list).fitting(Needs())
+    assert caught.value.facts["machines"] == "none"
+
+
+def test_idle_places_are_used_first_and_a_taken_one_is_waited_for() -> None:
+    places = [Slot(machine=name, title=name) for name in ("a", "b")]
+    slots, told = Slots(lambda: places), []
+    with slots.taken(Needs(), tell=quiet) as first:
+        pass
+    waiting = threading.Event()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        waiting.set()
+
+    got: list[str] = []
+
+    def third() -> None:
+        with slots.taken(Needs(), tell=tell) as slot:
+            got.append(slot.machine)
+
+    with slots.taken(Needs(), tell=quiet) as second:
+        assert {first.machine, second.machine} == {"a", "b"}
+        with slots.taken(Needs(), tell=quiet):
+            thread = threading.Thread(target=third)
+            thread.start()
+            waiting.wait()
+            assert got == []
+        thread.join()
+    assert told == ["waiting for a machine"]
+    assert len(got) == 1
+
+
+def test_a_place_is_free_again_after_an_error() -> None:
+    slots = Slots(lambda: [CPU])
+    with pytest.raises(ZeroDivisionError), slots.taken(Needs(), tell=quiet):
+        raise ZeroDivisionError
+    with slots.taken(Needs(), tell=pytest.fail) as slot:
+        assert slot is CPU
+
+
+def test_a_machine_that_leaves_while_one_waits_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trtbench.executors._slots.LOOK_S", 0.01)
+    places = [CPU]
+    slots = Slots(lambda: places)
+
+    def leave(text: str) -> None:
+        places.clear()
+
+    with (
+        slots.taken(Needs(), tell=quiet),
+        pytest.raises(UnavailableError, match="no machine can ever"),
+        slots.taken(Needs(), tell=leave),
+    ):
+        pass
+
+
+def test_the_devices_of_a_host(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.toml"
+    path.write_text(
+        "[[host]]\naddress = 'me@orin'\nname = 'board'\ngpus = 2\ngpu_type = 'Orin'\n"
+        "memory = '32GiB'\ngpu_memory = '8GiB'\nresources = { camera = 1 }\n"
+        "[[host]]\naddress = 'plain'\n"
+    )
+    board, plain = hosts_from_file(path)
+    assert (board.title, plain.title) == ("board", "plain")
+    cpu, other, *gpus = slots_of(board, beside=2)
+    assert [slot.key for slot in (cpu, other)] == [("board", None, 0), ("board", None, 1)]
+    assert [slot.gpu for slot in gpus] == [0, 1]
+    assert cpu.gpu_type == ""
+    assert gpus[0].lacks(Needs(gpu=True, gpu_type="orin", gpu_memory_bytes=8 * GIB)) is None
+    assert gpus[0].lacks(Needs(gpu=True, memory_bytes=33 * GIB)) == "not enough memory"
+    assert [slot.key for slot in slots_of(plain)] == [("plain", None, 0)]
+
+
+def test_a_list_of_hosts_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read") as caught:
+        hosts_from_file(tmp_path / "none.toml")
+    assert "No such file" in caught.value.facts["reason"]

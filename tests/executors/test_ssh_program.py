@@ -1,0 +1,167 @@
+"""The executor ssh with a program in the place of ssh: what a network does, on demand.
+
+The program runs its last word with a shell on this machine, as sshd would on the other. What a
+real sshd does is in ``test_ssh.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import runs
+
+from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableError
+from trtbench.executors import Needs, Settings, _shell
+from trtbench.executors.ssh import open_executor
+from trtbench.store.store import Store
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
+from waiting import wait_for
+
+pytestmark = pytest.mark.process
+
+PROGRAM = """#!/bin/sh
+echo "$@" >> "$SSH_LOG"
+for word; do command=$word; done
+case "$SSH_DOES" in
+  refuse) echo "connect: no route to host" >&2; exit 255 ;;
+  lose) case "$command" in *trtbench.node*) echo "connection reset" >&2; exit 255 ;; esac ;;
+  chat) case "$command" in *trtbench-probe*) echo "Welcome to the board!"; exit 0 ;; esac ;;
+  die) case "$command" in *trtbench.node*) exit 9 ;; esac ;;
+esac
+cd "$SSH_HOME" && exec sh -c "$command"
+"""
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the program in the place of ssh; gives the file that notes each call."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "ssh"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("SSH_HOME", str(home))
+    monkeypatch.setenv("SSH_LOG", str(tmp_path / "ssh.log"))
+    monkeypatch.setenv("SSH_DOES", "")
+    return tmp_path / "ssh.log"
+
+
+def hosts(place: Path, **more: str) -> Path:
+    given = {"address": "me@board", "python": sys.executable, **more}
+    lines = [f'{key} = "{value}"' for key, value in given.items()]
+    lines.append(f'environment = {{ PYTHONPATH = "{place / "site"}" }}')
+    path = place / "hosts.toml"
+    path.write_text("\n".join(["[[host]]", *lines, ""]))
+    return path
+
+
+def measure(folder: Path, path: Path, **options: str) -> tuple[Store, object]:
+    executor, store = open_executor(Settings(hosts=path)), Store(folder / "store")
+    spec = runs.quick_spec(folder, runtime="clocked", options={"sleep": "0", **options})
+    return store, run_bench(spec, store=store, conduct=Conduct(executor=executor))
+
+
+def test_a_run_goes_there_and_comes_back(tmp_path: Path, ssh: Path) -> None:
+    path = hosts(tmp_path, name="board", identity="~/key", folder="~/kept")
+    path.write_text(path.read_text() + 'port = 2222\noptions = ["Compression=yes"]\n')
+    store, run = measure(tmp_path, path)
+    assert [entry.id for entry in store.index.find(kind="run")] == [run.id]  # type: ignore[attr-defined]
+    there = tmp_path / "home" / "kept"
+    assert len(list((there / "blobs").iterdir())) == 1
+    assert len(list((there / "code").iterdir())) == 1
+    assert list((there / "work").iterdir()) == []
+    first = ssh.read_text().splitlines()[0]
+    assert "-o BatchMode=yes" in first
+    assert "-o Compression=yes -p 2222 -i /" in first
+    calls = len(ssh.read_text().splitlines())
+    measure(tmp_path, path)
+    again = len(ssh.read_text().splitlines()) - calls
+    assert again < calls, "the package and the model were sent once more"
+    assert len(store.index.find(kind="run")) == 2
+
+
+@pytest.mark.parametrize(
+    ("does", "kind", "words"),
+    [
+        ("refuse", UnavailableError, "no route to host"),
+        ("lose", UnavailableError, "connection reset"),
+        ("chat", UnavailableError, "Welcome to the board"),
+        ("die", JobError, "status 9"),
+    ],
+)
+def test_what_a_network_does_is_said(
+    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch, does: str, kind: type, words: str
+) -> None:
+    monkeypatch.setenv("SSH_DOES", does)
+    with pytest.raises(kind) as caught:
+        measure(tmp_path, hosts(tmp_path))
+    error = caught.value
+    assert isinstance(error, TrtbenchError)
+    assert words in " ".join(error.facts.values())
+    assert Store(tmp_path / "store").index.find(kind="run") == []
+    if kind is UnavailableError:
+        assert (error.fix or "").endswith("me@board true")
+
+
+def test_an_error_of_the_run_there_is_the_same_error_here(tmp_path: Path, ssh: Path) -> None:
+    with pytest.raises(InputError, match="this model is refused") as caught:
+        measure(tmp_path, hosts(tmp_path, name="board"), do="refuse")
+    assert (caught.value.fix, caught.value.facts["where"]) == ("give another", "board")
+    with pytest.raises(JobError, match="SIGABRT"):
+        measure(tmp_path, hosts(tmp_path, name="board"), do="crash")
+    assert [entry.kind for entry in Store(tmp_path / "store").index.find()] == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message", "fix"),
+    [
+        ("trtbench-probe 3 8", "too old", "3.10 or newer"),
+        ("trtbench-probe 3 12 msgspec scipy", "lacks what", "-m pip install msgspec scipy"),
+    ],
+)
+def test_a_python_there_that_cannot_measure_is_said(
+    tmp_path: Path, ssh: Path, answer: str, message: str, fix: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho {answer}\n")
+    python.chmod(0o755)
+    with pytest.raises(UnavailableError, match=message) as caught:
+        measure(tmp_path, hosts(tmp_path, python=str(python)))
+    assert fix in (caught.value.fix or "")
+    assert caught.value.facts["host"] == "me@board"
+
+
+def test_without_ssh_it_says_what_to_install(
+    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_shell.shutil, "which", lambda name: None)
+    with pytest.raises(UnavailableError, match="no ssh here") as caught:
+        measure(tmp_path, hosts(tmp_path))
+    assert caught.value.fix == "apt-get install openssh-client"
+
+
+def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path: Path, ssh: Path) -> None:
+    executor = open_executor(Settings(hosts=hosts(tmp_path)))
+    assert executor.width(Needs()) == 1
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
+    ended: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            run_bench(spec, store=Store(tmp_path / "store"), conduct=Conduct(executor=executor))
+        except BaseException as problem:
+            ended.append(problem)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    wait_for((tmp_path / "clocked.begun").is_file)
+    executor.close()
+    thread.join()
+    assert isinstance(ended[0], KeyboardInterrupt)
+    assert Store(tmp_path / "store").index.find() == []
