@@ -15,7 +15,7 @@ from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ModelRef, RunSpec, Warmup
 from trtbench.errors import UsageError
 from trtbench.store.store import Store
-from trtbench.workflows.explain.ladder import explain_measured, explain_stated, named_run
+from trtbench.workflows.explain.ladder import explain_measured, explain_stated
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
@@ -135,20 +135,6 @@ def test_a_ladder_is_measured_step_by_step(store: Store, config: Config, tmp_pat
     model.unlink()
     with pytest.raises(UsageError, match="not there"):
         explain_measured(a, b, store=store, conduct=Conduct())
-
-
-def test_files_of_trtexec_explain_a_cuda_graph(artefacts: Path) -> None:
-    folder = artefacts / "h200__trtexec-8.6.0"
-    a, b = (
-        named_run(str(folder / name), None)
-        for name in ("resnet18_fp16_load.log", "resnet18_fp16_load_cudagraph.log")
-    )
-    ladder = explain_stated(a, b).ladder
-    graph = next(each for each in ladder.rungs if each.key == "cuda_graph")
-    assert ladder.a_s is not None
-    assert ladder.b_s is not None
-    assert graph.seconds == pytest.approx(ladder.b_s - ladder.a_s)
-    assert "the GPU waits for it" in graph.because
 
 
 def test_warm_ups_that_differ_are_a_rung() -> None:

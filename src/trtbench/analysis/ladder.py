@@ -24,6 +24,9 @@ Evidence = Literal["measured", "at most", "by exclusion", "stated"]
 COUNTS: tuple[Evidence, ...] = ("measured", "by exclusion")
 """Evidence that is good enough to be added up."""
 
+SILENT = {"unknown", "not told", "None"}
+"""Words of a side that does not tell."""
+
 COUNTED = {
     "host": "a caller's time, from before the call to after its end",
     "latency": "copies and computing on the device",
@@ -103,7 +106,7 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
 
 def _by_exclusion(rungs: list[Rung], total: float) -> list[Rung]:
     """Give what is left to the only difference of unknown size, and say that this is how."""
-    unsized = [each for each in rungs if each.seconds is None]
+    unsized = [each for each in rungs if each.seconds is None and not SILENT & {each.a, each.b}]
     if len(unsized) != 1 or any(each.evidence == "at most" for each in rungs):
         return rungs
     left = total - math.fsum(each.seconds or 0.0 for each in rungs)

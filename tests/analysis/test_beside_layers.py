@@ -48,25 +48,25 @@ class Files:
 
 
 @pytest.fixture
-def trex(artefacts: Path) -> dict[str, Files]:
+def trex(beside: Path) -> dict[str, Files]:
     """ResNet of TREx on an A100: FP16, and QAT without quantized residuals."""
     names = {"fp16": "resnet", "fp32": "resnet", "qat": "resnet-qat"}
     return {
         key: Files(
-            artefacts / TREX / key / f"{name}.onnx.engine.profile.json",
-            artefacts / TREX / key / f"{name}.onnx.engine.graph.json",
+            beside / TREX / key / f"{name}.onnx.engine.profile.json",
+            beside / TREX / key / f"{name}.onnx.engine.graph.json",
         )
         for key, name in names.items()
     }
 
 
 @pytest.fixture
-def resnet(artefacts: Path) -> dict[str, Files]:
+def resnet(beside: Path) -> dict[str, Files]:
     """ResNet-18 of TensorRT 8.6.0 on an H200, FP16 and INT8."""
     return {
         key: Files(
-            artefacts / H200 / f"resnet18_{key}_b1.profile.json",
-            artefacts / H200 / f"resnet18_{key}_b1.graph.json",
+            beside / H200 / f"resnet18_{key}_b1.profile.json",
+            beside / H200 / f"resnet18_{key}_b1.graph.json",
         )
         for key in ("fp16", "int8")
     }
@@ -163,9 +163,9 @@ def test_the_fused_convolution_and_pooling_stand_against_two_layers(
 
 
 def test_layers_of_8_6_0_are_reconciled_with_its_gpu_time(
-    resnet: dict[str, Files], artefacts: Path
+    resnet: dict[str, Files], beside: Path
 ) -> None:
-    log = (artefacts / H200 / "resnet18_fp16_b1.log").read_text()
+    log = (beside / H200 / "resnet18_fp16_b1.log").read_text()
     line = next(each for each in log.splitlines() if "GPU Compute Time: min" in each)
     gpu_s = float(line.split("median = ")[1].split(" ")[0]) / 1e3
     files = resnet["fp16"]
@@ -178,8 +178,8 @@ def test_layers_of_8_6_0_are_reconciled_with_its_gpu_time(
 
 
 @pytest.mark.parametrize("name", ["alexnet", "resnet18"])
-def test_layers_of_10_4_are_all_fp16_and_add_up(artefacts: Path, name: str) -> None:
-    folder = artefacts / FUZZY / name
+def test_layers_of_10_4_are_all_fp16_and_add_up(beside: Path, name: str) -> None:
+    folder = beside / FUZZY / name
     files = Files(folder / f"{name}_fp16.profile.json", folder / f"{name}_fp16.graph.json")
     assert files.table.total_s == pytest.approx(files.sum_s())
     assert {each.precision for each in precision_truth(files.table).types} == {"fp16"}
@@ -190,11 +190,11 @@ def test_layers_of_10_4_are_all_fp16_and_add_up(artefacts: Path, name: str) -> N
     assert [layer.share for layer in files.table.layers] == pytest.approx(shares, abs=1e-5)
 
 
-def test_different_networks_have_nothing_in_common(artefacts: Path) -> None:
+def test_different_networks_have_nothing_in_common(beside: Path) -> None:
     tables = [
         Files(
-            artefacts / FUZZY / name / f"{name}_fp16.profile.json",
-            artefacts / FUZZY / name / f"{name}_fp16.graph.json",
+            beside / FUZZY / name / f"{name}_fp16.profile.json",
+            beside / FUZZY / name / f"{name}_fp16.graph.json",
         ).table
         for name in ("alexnet", "resnet18")
     ]
@@ -202,8 +202,8 @@ def test_different_networks_have_nothing_in_common(artefacts: Path) -> None:
     assert "one network" in found.notes[0]
 
 
-def test_the_depth_network_of_10_12(artefacts: Path) -> None:
-    files = Files(artefacts / DEPTH / "profile.json", artefacts / DEPTH / "layers.json")
+def test_the_depth_network_of_10_12(beside: Path) -> None:
+    files = Files(beside / DEPTH / "profile.json", beside / DEPTH / "layers.json")
     assert len(files.table.layers) == 139
     kinds = {each.name: each for each in groups_of(files.table, "kind")}
     by_hand = files.sum_s(lambda layer: layer["LayerType"] == "kgen")
@@ -213,9 +213,9 @@ def test_the_depth_network_of_10_12(artefacts: Path) -> None:
     assert blocks["/blocks.0"] == 7
 
 
-def test_the_other_engine_s_layers_are_not_joined_to_the_depth_profile(artefacts: Path) -> None:
-    other = next((artefacts / DEPTH).glob("*engine_inspector.json"))
-    profile = artefacts / DEPTH / "profile.json"
+def test_the_other_engine_s_layers_are_not_joined_to_the_depth_profile(beside: Path) -> None:
+    other = next((beside / DEPTH).glob("*engine_inspector.json"))
+    profile = beside / DEPTH / "profile.json"
     joined = join_layers(
         profile_from_json(profile.read_bytes(), where="profile"),
         graph_from_json(other.read_bytes(), where="graph"),
@@ -224,10 +224,10 @@ def test_the_other_engine_s_layers_are_not_joined_to_the_depth_profile(artefacts
     assert {layer.kind for layer in joined.layers} == {None}
 
 
-def test_myelin_s_attention_meets_the_kernels_it_replaces(artefacts: Path) -> None:
+def test_myelin_s_attention_meets_the_kernels_it_replaces(beside: Path) -> None:
     """One fused attention of the FP16 engine stands against three kernels of the other."""
-    files = Files(artefacts / DEPTH / "profile.json", artefacts / DEPTH / "layers.json")
-    other = next((artefacts / DEPTH).glob("*engine_inspector.json"))
+    files = Files(beside / DEPTH / "profile.json", beside / DEPTH / "layers.json")
+    other = next((beside / DEPTH).glob("*engine_inspector.json"))
     bare = join_layers(None, graph_from_json(other.read_bytes(), where="graph"))
     found = difference(files.table, bare)
     attention = [each for each in found.fusions() if "_gemm_mha_v2" in (each.name_a or "")]
