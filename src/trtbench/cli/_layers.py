@@ -37,6 +37,12 @@ write_options = stack(
     ),
 )
 
+draw_option = click.option(
+    "--draw",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the layers as FILE.svg, to be opened in a browser.",
+)
+
 expect_options = stack(
     click.option(
         "--expect",

@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from trtbench.cli._layers import engine_options, present, top_of, top_options, write_options
+from trtbench.cli._layers import (
+    draw_option,
+    engine_options,
+    present,
+    top_of,
+    top_options,
+    write_options,
+)
 from trtbench.cli._options import json_option, store_option
 
 
@@ -16,6 +23,7 @@ from trtbench.cli._options import json_option, store_option
 @top_options
 @engine_options
 @write_options
+@draw_option
 @store_option
 @json_option
 def command(a: str, b: str, **flags: Any) -> None:
@@ -40,3 +48,8 @@ def command(a: str, b: str, **flags: Any) -> None:
     labels = labels_of(a, b)
     document = diff_document(*engines, diff, top=top_of(flags), labels=labels)
     present(document, rows_from_diff(diff), flags)
+    if flags["draw"]:
+        from trtbench.cli._screen import say
+        from trtbench.workflows.explain.drawing import draw_diff
+
+        say(f"drawn: {draw_diff(diff, *engines, flags['draw'], labels=labels)}")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from trtbench.cli._layers import (
+    draw_option,
     engine_options,
     expect_options,
     hold,
@@ -33,6 +34,14 @@ from trtbench.cli._options import json_option, store_option
 @engine_options
 @expect_options
 @write_options
+@draw_option
+@click.option(
+    "--colour",
+    type=click.Choice(["time", "precision", "roofline"]),
+    default="time",
+    show_default=True,
+    help="What colours say in the drawing.",
+)
 @store_option
 @json_option
 def command(source: tuple[str, ...], **flags: Any) -> None:
@@ -45,6 +54,7 @@ def command(source: tuple[str, ...], **flags: Any) -> None:
       trtbench layers net.profile.json --by '/layer3/*,/layer4/*' --gpu 'NVIDIA H200'
       trtbench layers last --expect 'share(precision=int8)>=80%' --junit layers.xml
       trtbench layers last --all -o layers.parquet
+      trtbench layers last --draw engine.svg --colour precision
     """
     from trtbench.analysis.layers.expect import judge_all
     from trtbench.workflows.explain.layers import layer_rows, layers_document
@@ -57,4 +67,9 @@ def command(source: tuple[str, ...], **flags: Any) -> None:
     chosen = {"by": flags["by"], "pattern": flags["pattern"], "sort": flags["sort"]}
     document = layers_document(engine, **chosen, top=top_of(flags))
     present(document, layer_rows(engine, **chosen), flags)
+    if flags["draw"]:
+        from trtbench.cli._screen import say
+        from trtbench.workflows.explain.drawing import draw_engine
+
+        say(f"drawn: {draw_engine(engine, flags['draw'], colour=flags['colour'])}")
     hold(results, flags, suite=f"trtbench layers {engine.label}")

@@ -123,6 +123,15 @@ class Picture(Value, frozen=True, kw_only=True, tag="picture", tag_field="kind")
     caption: str | None = None
 
 
+class Drawing(Value, frozen=True, kw_only=True, tag="drawing", tag_field="kind"):
+    """A picture that draws itself: SVG with its own zoom and search; its id is its file name."""
+
+    id: str
+    title: str
+    svg: str
+    caption: str | None = None
+
+
 class Details(Value, frozen=True, kw_only=True, tag="details", tag_field="kind"):
     """Blocks that are folded away until asked for."""
 
@@ -139,7 +148,7 @@ class Figure(Value, frozen=True, kw_only=True, tag="figure", tag_field="kind"):
     caption: str | None = None
 
 
-Block = Text | Table | KeyValues | Code | FindingList | Cards | Details | Figure | Picture
+Block = Text | Table | KeyValues | Code | FindingList | Cards | Details | Figure | Picture | Drawing
 
 
 class Section(Value, frozen=True, kw_only=True):
@@ -182,6 +191,14 @@ class Document(Value, frozen=True, kw_only=True):
     def pictures(self) -> list[Picture]:
         return [block for block in self.blocks() if isinstance(block, Picture)]
 
+    def drawings(self) -> list[Drawing]:
+        return [block for block in self.blocks() if isinstance(block, Drawing)]
+
+    def without_drawings(self) -> Document:
+        """Give the same document for programs, which read layers in its tables."""
+        kept = tuple(replace(each, blocks=_undrawn(each.blocks)) for each in self.sections)
+        return replace(self, sections=kept)
+
     def tables(self) -> list[Table]:
         return [block for block in self.blocks() if isinstance(block, Table)]
 
@@ -203,8 +220,17 @@ def _walk(blocks: tuple[Block, ...]) -> Iterator[Block]:
             yield from _walk(block.blocks)
 
 
+def _undrawn(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    return tuple(
+        replace(each, blocks=_undrawn(each.blocks)) if isinstance(each, Details) else each
+        for each in blocks
+        if not isinstance(each, Drawing)
+    )
+
+
 def _with_figures(blocks: tuple[Block, ...], ids: Sequence[str]) -> tuple[Block, ...]:
-    kept = (each for each in blocks if not isinstance(each, Figure | Picture) or each.id in ids)
+    drawn = (Figure, Picture, Drawing)
+    kept = (each for each in blocks if not isinstance(each, drawn) or each.id in ids)
     return tuple(
         replace(each, blocks=_with_figures(each.blocks, ids)) if isinstance(each, Details) else each
         for each in kept

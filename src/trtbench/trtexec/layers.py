@@ -8,6 +8,7 @@ others stay in ``extra`` as the inspector wrote them.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from trtbench.domain.samples import EngineGraph, LayerInfo, TensorInfo
 from trtbench.trtexec._json import documents_from_json, parse_error, quoted
@@ -66,6 +67,7 @@ def graph_from_json(data: bytes | str, *, where: str) -> EngineGraph:
     )
 
 
+@lru_cache(maxsize=1024)
 def dtype_from_wording(wording: str | None) -> str | None:
     """Tell the type from any version's words: ``Half``, ``Row major linear FP16 format``, ..."""
     if not wording:

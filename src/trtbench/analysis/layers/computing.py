@@ -7,6 +7,7 @@ Then the type of the weights, then the tensors at its edges.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from trtbench.analysis.layers.layer import QUANTIZED, Basis, Role
 from trtbench.analysis.layers.naming import target_of_reformat
@@ -101,6 +102,7 @@ def computing_type(info: LayerInfo | None, role: Role) -> tuple[str | None, Basi
     return (given, "outputs") if given is not None else (None, None)
 
 
+@lru_cache(maxsize=4096)
 def type_from_tactic(tactic: str | None) -> str | None:
     """Read the operands' type from a kernel's name; ``None`` when the name does not tell."""
     if not tactic or _NUMBER.match(tactic) or _GENERATED.match(tactic):

@@ -173,7 +173,9 @@ def _giga(flops: int | None) -> str:
     return "–" if flops is None else f"{flops / 1e9:.3g}"
 
 
-def precision_blocks(table: LayerTable, truth: PrecisionTruth) -> Iterator[Block]:
+def precision_blocks(
+    table: LayerTable, truth: PrecisionTruth, *, suffix: str = ""
+) -> Iterator[Block]:
     """Write which types compute, what stayed wide, what conversions cost, and the islands."""
     pairs: list[tuple[str, Cell]] = []
     for each in truth.types:
@@ -188,10 +190,10 @@ def precision_blocks(table: LayerTable, truth: PrecisionTruth) -> Iterator[Block
             (change.role, Cell(value=change.seconds, text=f"{_layers(change.layers)}{took}{share}"))
         )
     if pairs:
-        yield KeyValues(id="precision", pairs=tuple(pairs))
+        yield KeyValues(id=f"precision{suffix}", pairs=tuple(pairs))
     if truth.unmet:
         yield Text(text=_unmet_words(truth))
-    yield from _island_blocks(table, truth)
+    yield from _island_blocks(table, truth, suffix)
 
 
 def _layers(count: int) -> str:
@@ -212,7 +214,7 @@ def _unmet_words(truth: PrecisionTruth) -> str:
     )
 
 
-def _island_blocks(table: LayerTable, truth: PrecisionTruth) -> Iterator[Block]:
+def _island_blocks(table: LayerTable, truth: PrecisionTruth, suffix: str) -> Iterator[Block]:
     if not truth.islands:
         return
     costly = sorted(truth.islands, key=lambda each: -(each.conversion_s or 0.0))[:ISLANDS_SHOWN]
@@ -237,7 +239,7 @@ def _island_blocks(table: LayerTable, truth: PrecisionTruth) -> Iterator[Block]:
     )
     count = len(truth.islands)
     caption = f"{count} quantized island{'s' if count > 1 else ''}; borders are Q/DQ and casts"
-    yield table_from_rows("islands", headings=headings, rows=rows, caption=caption)
+    yield table_from_rows(f"islands{suffix}", headings=headings, rows=rows, caption=caption)
 
 
 def _names(names: Sequence[str]) -> str | None:
@@ -251,7 +253,7 @@ def _sums_section(table: LayerTable, sums: Reconciliation | None) -> list[Sectio
     return [Section(id="sums", title="What adds up", blocks=tuple(sums_blocks(table, sums)))]
 
 
-def sums_blocks(table: LayerTable, sums: Reconciliation) -> Iterator[Block]:
+def sums_blocks(table: LayerTable, sums: Reconciliation, *, suffix: str = "") -> Iterator[Block]:
     """Write how the layers add up to the GPU time."""
     if sums.gpu_s is None:
         yield Text(text=f"layers sum to {text_from_duration(sums.layers_s)}; the GPU time of a run "
@@ -278,7 +280,7 @@ def sums_blocks(table: LayerTable, sums: Reconciliation) -> Iterator[Block]:
         )
         for name, seconds, known, why in rows
     ]
-    yield table_from_rows("sums", headings=headings, rows=cells)
+    yield table_from_rows(f"sums{suffix}", headings=headings, rows=cells)
 
 
 def _signed(seconds: float | None) -> str:

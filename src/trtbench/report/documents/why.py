@@ -95,7 +95,7 @@ def _totals(found: Why) -> Iterator[Block]:
         yield Text(text="nothing is missing: it is as fast as can be expected", tone="good")
 
 
-def causes_table(found: Why) -> Block:
+def causes_table(found: Why, *, id: str = "causes") -> Block:
     """Write all causes as one table, for reports."""
     rows = [
         (
@@ -116,7 +116,7 @@ def causes_table(found: Why) -> Block:
         Heading(key="evidence", title="Evidence", fit="wrap", rank=2),
         Heading(key="try", title="What to try", fit="wrap", rank=1),
     )
-    return table_from_rows("causes", headings=headings, rows=rows)
+    return table_from_rows(id, headings=headings, rows=rows)
 
 
 def _title(number: int, each: Explained) -> str:

@@ -15,6 +15,7 @@ from trtbench.report.document import (
     Code,
     Details,
     Document,
+    Drawing,
     Figure,
     FindingList,
     FindingOf,
@@ -106,6 +107,8 @@ def _block(block: Block, *, rows: int, folded: bool = False) -> Iterable[str]:
         yield f"![{escape(block.title)}]({png.picture_name(block)})"
         if block.caption:
             yield f"*{escape(block.caption)}*"
+    elif isinstance(block, Drawing):
+        yield f"[{escape(block.title)}]({png.drawing_name(block)})"
     elif isinstance(block, Code):
         yield _fenced(block)
     elif isinstance(block, KeyValues):

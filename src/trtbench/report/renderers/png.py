@@ -1,4 +1,4 @@
-"""Every figure of the document as a PNG file, and copies of the pictures it shows."""
+"""Every figure of the document as a PNG file, its drawings as SVG, and copies of pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from importlib import util
 from pathlib import Path
 
-from trtbench.report.document import Document, Figure, Picture
+from trtbench.report.document import Document, Drawing, Figure, Picture
 
 
 def render(document: Document, folder: Path) -> list[Path]:
@@ -22,6 +22,10 @@ def render(document: Document, folder: Path) -> list[Path]:
         path = folder / picture_name(picture)
         if path.resolve() != Path(picture.path).resolve():
             shutil.copyfile(picture.path, path)
+        paths.append(path)
+    for drawing in document.drawings():
+        path = folder / drawing_name(drawing)
+        path.write_text(drawing.svg, encoding="utf-8")
         paths.append(path)
     return paths
 
@@ -39,6 +43,11 @@ def file_name(figure: Figure) -> str:
 def picture_name(picture: Picture) -> str:
     """Name the copy of a picture, with the ending of the original."""
     return f"{_safe(picture.id)}{Path(picture.path).suffix.lower()}"
+
+
+def drawing_name(drawing: Drawing) -> str:
+    """Name the file of a drawing."""
+    return f"{_safe(drawing.id)}.svg"
 
 
 def png_bytes(figure: Figure) -> bytes:

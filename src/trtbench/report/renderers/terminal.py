@@ -24,6 +24,7 @@ from trtbench.report.document import (
     Code,
     Details,
     Document,
+    Drawing,
     Figure,
     FindingList,
     FindingOf,
@@ -121,7 +122,7 @@ def _block(block: Block, width: int | None) -> Iterator[Line]:
         yield from _prose(block.summary, width, style="bold")
         for inner in block.blocks:
             yield from _block(inner, width)
-    elif isinstance(block, Figure | Picture):
+    elif isinstance(block, Figure | Picture | Drawing):
         yield from _prose(f"(picture: {block.title})", width, style="dim")
 
 

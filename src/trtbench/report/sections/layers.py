@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trtbench.analysis.layers.facts import facts_from_run
+from trtbench.analysis.layers.gpus import peak_of
+from trtbench.analysis.layers.join import join_layers
+from trtbench.analysis.layers.layer import LayerTable
+from trtbench.analysis.layers.precision import precision_truth
+from trtbench.analysis.layers.reconcile import reconcile
+from trtbench.analysis.layers.roofline import with_rates
 from trtbench.domain.result import Run
 from trtbench.domain.samples import LayerProfile, LayerTime
 from trtbench.report.charts import Axis, BarGroup, Bars
@@ -11,14 +18,18 @@ from trtbench.report.document import (
     Block,
     Cell,
     Details,
+    Drawing,
     Figure,
     Heading,
     Section,
     Text,
     table_from_rows,
 )
+from trtbench.report.documents.layers import precision_blocks, sums_blocks
+from trtbench.report.drawing.engine import svg_from_engine
 from trtbench.report.headings import MEDIAN_HEADING
 from trtbench.report.labels import labels_from_runs, shortened
+from trtbench.report.layer_diff_blocks import diff_blocks
 from trtbench.report.layer_kind_blocks import Name, kind_blocks
 from trtbench.report.layer_kinds import shares
 from trtbench.report.numbers import (
@@ -33,6 +44,8 @@ ORDER = 60
 
 TOP = 30
 MOST_FIGURES = 6
+MOST_DRAWN = 1500
+"""Layers of an engine that is drawn in a page; trtbench layers --draw draws larger ones."""
 
 HEADINGS = (
     Heading(key="name", title="Layer"),
@@ -50,14 +63,16 @@ def make(runs: Sequence[Run]) -> Section | None:
         if (run.layers and run.layers.layers) or (run.graph and run.graph.detailed)
     ]
     blocks: list[Block] = []
+    tables = [(label, run, join_layers(run.layers, run.graph)) for _, label, run in named]
     for place, (number, label, run) in enumerate(named):
         alone = len(runs) == 1
         name = Name(label=None if alone else label, suffix="" if alone else f"_{number}")
-        blocks += _blocks(run, name, drawn=place < MOST_FIGURES)
+        blocks += _blocks(run, name, tables[place][2], drawn=place < MOST_FIGURES)
+    blocks += diff_blocks(tables)
     return Section(id="layers", title="Layers", blocks=tuple(blocks)) if blocks else None
 
 
-def _blocks(run: Run, name: Name, *, drawn: bool) -> list[Block]:
+def _blocks(run: Run, name: Name, table: LayerTable, *, drawn: bool) -> list[Block]:
     blocks: list[Block] = []
     profile = run.layers if run.layers and run.layers.layers else None
     if profile:
@@ -69,6 +84,32 @@ def _blocks(run: Run, name: Name, *, drawn: bool) -> list[Block]:
         blocks += kind_blocks(shares(profile, run.graph), name, drawn=drawn)
     if profile:
         blocks.append(_all_layers(profile, name))
+    if drawn:
+        blocks += _engine_blocks(run, name, table)
+    return blocks
+
+
+def _engine_blocks(run: Run, name: Name, table: LayerTable) -> list[Block]:
+    """Say what computes and what adds up, and draw the engine, folded away."""
+    facts = facts_from_run(run)
+    rated = with_rates(table, peak_of(facts.gpu, sm_count=facts.sm_count))
+    blocks: list[Block] = []
+    if rated.detailed:
+        truth = precision_truth(rated, asked=facts.asked)
+        found = tuple(precision_blocks(rated, truth, suffix=name.suffix))
+        blocks.append(Details(summary=f"What computes{name.of(': ')}", blocks=found))
+    sums = reconcile(
+        rated, facts.gpu_s, profiled_gpu_s=facts.profiled_gpu_s, cuda_graph=facts.cuda_graph
+    )
+    if sums is not None and sums.gpu_s is not None:
+        added = tuple(sums_blocks(rated, sums, suffix=name.suffix))
+        blocks.append(Details(summary=f"What adds up{name.of(': ')}", blocks=added))
+    if rated.detailed and len(rated.layers) <= MOST_DRAWN:
+        title = f"The engine{name.of(': ')}"
+        key = name.suffix.lstrip("_")
+        svg = svg_from_engine(rated, title=title, prefix=f"R{key}L", in_page=True)
+        drawing = Drawing(id=f"engine{name.suffix}", title=title, svg=svg)
+        blocks.append(Details(summary=f"Drawing of the engine{name.of(': ')}", blocks=(drawing,)))
     return blocks
 
 

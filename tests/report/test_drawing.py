@@ -1,0 +1,137 @@
+"""Drawings of engines: every layer once, no box on another, well-formed, searchable."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
+
+from layer_sets import conv, fp16_chain, int8_chain, other, table
+
+from trtbench.analysis.layers.difference import difference
+from trtbench.analysis.layers.join import join_layers
+from trtbench.analysis.layers.layer import LayerTable
+from trtbench.analysis.layers.placement import (
+    BOX_H,
+    BOX_W,
+    dot_from_layers,
+    place,
+    placement_from_plain,
+)
+from trtbench.domain.samples import LayerProfile, LayerTime
+from trtbench.report.drawing.engine import svg_from_engine
+from trtbench.report.drawing.engines import in_order, svg_from_diff
+from trtbench.workflows.explain.drawing import placed_by_dot
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def branches(count: int) -> LayerTable:
+    """Blocks of two convolutions side by side that are joined again."""
+    layers, before = [], "input"
+    for number in range(count):
+        left, right, joined = (f"{side}{number}" for side in ("l", "r", "j"))
+        layers += [
+            conv(f"/{number}/left", (before, "fp16"), (left, "fp16")),
+            conv(f"/{number}/right", (before, "fp16"), (right, "fp16")),
+            conv(f"/{number}/join", (left, "fp16"), (joined, "fp16"), also=[(right, "fp16")]),
+        ]
+        before = joined
+    return table(layers, [1.0] * len(layers))
+
+
+@pytest.mark.parametrize("engine", [fp16_chain(), int8_chain(), branches(1), branches(120)])
+def test_every_layer_has_a_place_of_its_own(engine: LayerTable) -> None:
+    placed = place(engine)
+    assert sorted(each.layer for each in placed.boxes) == list(range(len(engine.layers)))
+    taken = sorted((each.x, each.y) for each in placed.boxes)
+    for (x1, y1), (x2, y2) in pairwise(taken):
+        assert abs(x1 - x2) >= BOX_W or abs(y1 - y2) >= BOX_H
+    assert all(0 <= each.x <= placed.width - BOX_W + 1 for each in placed.boxes)
+    assert all(0 <= each.y <= placed.height - BOX_H + 1 for each in placed.boxes)
+
+
+def test_a_long_engine_is_an_area_not_a_line() -> None:
+    placed = place(branches(300))
+    assert 0.5 < placed.width / placed.height < 4
+
+
+def test_layers_that_run_no_kernel_are_bridged() -> None:
+    engine = table(
+        [
+            conv("a", ("input", "fp16"), ("x", "fp16")),
+            other("no-op", "NoOp", ("x", "fp16"), ("y", "fp16")),
+            conv("b", ("y", "fp16"), ("output", "fp16")),
+        ],
+        [1, 0, 1],
+    )
+    placed = place(engine)
+    assert [each.layer for each in placed.boxes] == [0, 2]
+    assert placed.edges == ((0, 2),)
+
+
+def test_without_layer_information_the_order_of_execution_is_drawn() -> None:
+    names = ["Conv_0", "Conv_1", "Conv_2"]
+    times = tuple(LayerTime(name=name, total_s=1e-6, average_s=1e-6) for name in names)
+    placed = place(join_layers(LayerProfile(count=1, layers=times)))
+    assert placed.edges == ((0, 1), (1, 2))
+
+
+@pytest.mark.parametrize("colour", ["time", "precision", "roofline"])
+def test_a_drawing_is_well_formed_and_has_a_row_for_every_layer(colour: str) -> None:
+    svg = svg_from_engine(int8_chain(), title="a <b> & c", colour=colour)  # type: ignore[arg-type]
+    root = ElementTree.fromstring(svg)
+    layers = [each for each in root.iter(f"{SVG}g") if each.get("class") == "layer"]
+    assert len(layers) == 6
+    title = layers[1].find(f"{SVG}title")
+    assert title is not None
+    assert title.text is not None
+    assert title.text.startswith("/a/Conv\nlayer: 1\nkind: Convolution\ntime: 5.00 µs")
+    assert "ONNX: /a/Conv" in title.text
+
+
+def test_names_cannot_break_out_of_a_drawing() -> None:
+    evil = '</title><script>alert(1)</script>" onload="x\x00\x1b[31m'
+    engine = table([conv(evil, ("input", "fp16"), ("output", "fp16"))], [1])
+    svg = svg_from_engine(engine, title=evil)
+    root = ElementTree.fromstring(svg)
+    assert len(list(root.iter(f"{SVG}script"))) == 1  # our own
+    assert "alert(1)</script>" not in svg
+
+
+def test_both_engines_are_in_one_drawing_in_the_order_they_run() -> None:
+    a, b = fp16_chain(), int8_chain()
+    diff = difference(a, b)
+    order = [each.name_b or each.name_a for each in in_order(diff)]
+    assert order == [layer.name for layer in b.layers]
+    root = ElementTree.fromstring(svg_from_diff(diff, a, b, labels=("A.engine", "B.engine")))
+    keys = {each.get("id") for each in root.iter(f"{SVG}g") if each.get("class") == "layer"}
+    assert keys == {*(f"A{n}" for n in range(4)), *(f"B{n}" for n in range(6))}
+
+
+def test_places_of_graphviz_are_read() -> None:
+    engine = fp16_chain()
+    plain = "graph 1 5 8\n" + "".join(
+        f"node L{index} 2.5 {7 - index} 2.6 0.5 x solid box black lightgrey\n" for index in range(4)
+    )
+    placed = placement_from_plain(plain + "edge L0 L1 4 1 1 1 1\nstop\n", engine)
+    assert placed is not None
+    ys = {each.layer: each.y for each in placed.boxes}
+    assert ys[0] < ys[1] < ys[2] < ys[3]
+    assert placement_from_plain("something else", engine) is None
+    assert "L0 -> L1;" in dot_from_layers(engine)
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_graphviz_places_the_same_layers() -> None:
+    engine = branches(5)
+    placed = placed_by_dot(engine)
+    assert placed is not None
+    assert {each.layer for each in placed.boxes} == set(range(15))
+    assert set(placed.edges) == set(place(engine).edges)

@@ -1,0 +1,76 @@
+"""Layers of runs in a report: what computes, what adds up, drawings, and two runs side by side."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from made_runs import made_run
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
+
+from layer_files import FP16, INT8
+from layer_sets import graph, profile
+
+from trtbench.domain.result import Run
+from trtbench.report.charts import Bars
+from trtbench.report.compose import document_from_runs
+from trtbench.report.renderers import html, md, png
+from trtbench.report.renderers.json import json_bytes
+
+
+@pytest.fixture
+def runs() -> list[Run]:
+    """The same network in FP16 (54 µs) and in INT8 (43 µs)."""
+    made = []
+    for name, layers in (("fp16", FP16), ("int8", INT8)):
+        names = [layer["Name"] for layer, _ in layers]
+        times = profile(names, [us for _, us in layers])
+        found = graph([layer for layer, _ in layers])
+        made.append(made_run(id=name, precision=name, layers=times, graph=found))  # type: ignore[arg-type]
+    return made
+
+
+def test_two_runs_are_set_against_each_other(runs: list[Run]) -> None:
+    document = document_from_runs(runs)
+    tables = {table.id: table for table in document.tables()}
+    moved = sum(float(str(row[4].value or 0)) for row in tables["layers_diff"].rows)
+    assert moved == pytest.approx(-11e-6)
+    assert "/act/Gelu interrupts INT8" in str(tables["layers_why"].rows[0][0].value)
+    figure = next(each for each in document.figures() if each.id == "layers_waterfall")
+    assert isinstance(figure.chart, Bars)
+    ends = [
+        start + sum(group.values[place] or 0 for group in figure.chart.groups)
+        for place, start in enumerate(figure.chart.starts)
+    ]
+    assert (ends[0], ends[-1]) == (pytest.approx(54), pytest.approx(43))
+
+
+def test_a_waterfall_can_be_drawn(runs: list[Run]) -> None:
+    document = document_from_runs(runs)
+    figure = next(each for each in document.figures() if each.id == "layers_waterfall")
+    assert png.png_bytes(figure).startswith(b"\x89PNG")
+
+
+def test_one_run_says_what_computes_and_draws_its_engine(runs: list[Run], tmp_path: Path) -> None:
+    document = document_from_runs(runs[1:])
+    (drawing,) = document.drawings()
+    assert drawing.id == "engine"
+    assert "islands" in {table.id for table in document.tables()}
+    page = html.page(document)
+    assert 'id="drawing-engine"' in page
+    assert "/act/Gelu" in page
+    assert "[The engine](engine.svg)" in md.markdown(document)
+    assert tmp_path / "engine.svg" in png.render(document, tmp_path)
+    assert b"<svg" not in json_bytes(document), "programs read tables"
+    assert "drawing" not in json.dumps(json.loads(json_bytes(document))["document"]["sections"])
+
+
+def test_runs_of_different_networks_are_not_set_against_each_other(runs: list[Run]) -> None:
+    times = profile(["something", "else"], [1, 2])
+    stranger = made_run(id="other", model="other.onnx", layers=times)
+    document = document_from_runs([runs[0], stranger])
+    assert "layers_diff" not in {table.id for table in document.tables()}
