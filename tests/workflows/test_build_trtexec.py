@@ -12,6 +12,7 @@ from trtbench.domain.artefact import Artefact
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import InputError, JobError, UsageError
 from trtbench.models.identity import sha256_of
+from trtbench.report.documents.artefact import document_from_artefact
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.workflows.make.build import build_spec, profiles_from_shapes, run_build
 from trtbench.workflows.request.conduct import Conduct
@@ -109,6 +110,26 @@ def test_a_build_that_fails_leaves_no_engine(behaviour: str, version: str, trtex
     if behaviour == "no-build":
         assert "Could not find any implementation" in caught.value.message
         assert caught.value.facts["status"] == "1"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_engine_whose_builder_crashed_while_leaving_is_kept(version: str, trtexec: Any) -> None:
+    trtexec.version(version)
+    trtexec.behave("leaving")
+    artefact = build(trtexec)
+    assert Path(artefact.path).is_file()
+    [finding] = artefact.findings
+    assert finding.code == "H49"
+    assert "ended by SIGSEGV after it had said PASSED" in finding.message
+    assert finding.message in str(document_from_artefact(artefact))
+    assert Path(f"{artefact.path}.timing.cache").is_file()
+
+
+def test_an_engine_that_does_not_load_after_a_crash_is_not_kept(trtexec: Any) -> None:
+    trtexec.behave("leaving", "fail")
+    with pytest.raises(JobError, match="a fresh one cannot load the engine"):
+        build(trtexec)
+    assert names_in(trtexec.folder / "out") == ["net.engine.build.log"]
 
 
 def test_a_model_that_cannot_be_parsed_is_explained(trtexec: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trtbench.domain.result import Fact, Gpu, Scalar
+from trtbench.domain.result import Fact, Finding, Gpu, Scalar
 from trtbench.domain.spec import BuildSpec, Value
 
 SCHEMA = 1
@@ -37,3 +37,4 @@ class Artefact(Value, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     """Names of what lies beside it."""
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()

@@ -7,7 +7,7 @@ from typing import Literal
 
 from trtbench.domain.conversion import ExportSpec, QuantSpec, VerifySpec
 from trtbench.domain.feed import Feed, LayersSpec
-from trtbench.domain.result import Fact, LaunchFacts, Scalar
+from trtbench.domain.result import Fact, Finding, LaunchFacts, Scalar
 from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
 
@@ -117,6 +117,7 @@ class BuildOutcome(Value, frozen=True, kw_only=True):
     files: dict[str, str] = {}
     """Files in the folder of the job, by what is added to the engine's name for them."""
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 class WorkerError(Value, frozen=True, kw_only=True):

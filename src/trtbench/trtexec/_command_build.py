@@ -49,6 +49,21 @@ def build_command(
     return with_extra(arguments, spec.extra_args)
 
 
+def load_command(spec: BuildSpec, *, binary: str, abilities: Abilities) -> list[str]:
+    """Give the command that loads what was built and runs it once, to see whether it is whole."""
+    device = [each for each in spec.extra_args if each.startswith("--device=")]
+    return [
+        binary,
+        f"--loadEngine={spec.output}",
+        *shapes_flag("--shapes", {name: span.opt for name, span in spec.shapes.items()}),
+        "--iterations=1",
+        "--duration=0",
+        "--warmUp=0",
+        *plugin_flags(spec.plugins, abilities=abilities),
+        *device,
+    ]
+
+
 def _shape_profiles(spec: BuildSpec) -> list[str]:
     arguments = []
     for flag, end in (("--minShapes", "min"), ("--optShapes", "opt"), ("--maxShapes", "max")):

@@ -22,7 +22,7 @@ import msgspec
 
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError
-from trtbench.trtexec._command_build import BUILD_OPTIONS, build_command
+from trtbench.trtexec._command_build import BUILD_OPTIONS, build_command, load_command
 from trtbench.trtexec._command_parts import (
     GRAPH,
     check_options,
@@ -46,6 +46,7 @@ __all__ = [
     "abilities_of_version",
     "bench_command",
     "build_command",
+    "load_command",
     "profile_command",
     "text_from_command",
     "versions_with",

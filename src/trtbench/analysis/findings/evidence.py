@@ -137,6 +137,8 @@ class Evidence:
     """Whether the memory that was seen is that of the whole device."""
     accuracy: AccuracyFacts | None = None
     preparation: PreparationFacts | None = None
+    crashed: str | None = None
+    """How a builder ended that had said that all was well."""
     pair: PairFacts | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Rules on labels: what was asked for against what ran: H46, H48."""
+"""Rules on labels: what was asked for against what ran: H46, H48, H49."""
 
 from __future__ import annotations
 
@@ -68,4 +68,23 @@ def prepared_alike(e: Evidence, at: Limits) -> Iterator[Hit]:
     )
 
 
-RULES: tuple[Rule, ...] = (asked_and_ran, prepared_alike)
+@rule(
+    "H49",
+    "kept from a builder that crashed",
+    severity="warning",
+    when="trtexec built and saved the engine, said PASSED, and was ended by a signal while "
+    "leaving; a fresh process loads and runs the engine",
+    source="trtexec 8.6.0 with a timing cache on an H200: SIGSEGV after PASSED",
+)
+def crashed_builder(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when an engine was kept although its builder crashed."""
+    if e.crashed is not None:
+        yield Hit(
+            message=f"trtexec {e.crashed} after it had said PASSED; a fresh process loads and runs "
+            "the engine, so it was kept",
+            evidence={"builder": e.crashed},
+            remedy="--no-timing-cache, or another version of TensorRT",
+        )
+
+
+RULES: tuple[Rule, ...] = (asked_and_ran, prepared_alike, crashed_builder)

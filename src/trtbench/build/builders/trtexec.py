@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench.analysis.findings import Evidence, findings_from_evidence
 from trtbench.analysis.onnx_stamp import RANDOM_DATA
 from trtbench.build.builders._failures import too_new
 from trtbench.build.builders._precision import Step
@@ -35,6 +36,7 @@ from trtbench.trtexec.command import (
     Abilities,
     abilities_from_help,
     build_command,
+    load_command,
     text_from_command,
 )
 from trtbench.trtexec.conditions import conditions_from_log
@@ -62,6 +64,7 @@ MADE_UP = f"trtexec makes up INT8 scales, as from {RANDOM_DATA}: no evidence of 
 """It does so whenever it is given neither a cache nor a quantized model."""
 
 LOG = "build.log"
+LOAD_LOG = "load.log"
 METADATA = "build.metadata.json"
 GRAPH = "graph.json"
 
@@ -138,7 +141,10 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     log = folder / LOG
     end = run_logged(command, log=log, on_text=_Progress(stage))
     data = log.read_bytes()
-    _demand_success(end, data, Path(spec.output))
+    crashed = _crashed_leaving(end, data)
+    _demand_success(end, data, Path(spec.output), tolerant=crashed)
+    if crashed:
+        _demand_loads(load_command(told, binary=binary, abilities=abilities), end, data, folder)
     run = last_run(data, where=LOG)
     if run is not None:
         document = json_from_value(build_metadata_from_log(run))
@@ -149,6 +155,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
         command=_with_kept(made.command, spec, prepared),
         files={**made.files, **prepared.files},
         notes=(*said, *prepared.notes, *made.notes),
+        findings=findings_from_evidence(Evidence(crashed=ended_how(end))) if crashed else (),
     )
 
 
@@ -211,8 +218,29 @@ def _passed_on(spec: BuildSpec) -> BuildSpec:
     return msgspec.structs.replace(spec, options=kept)
 
 
-def _demand_success(end: Exit, data: bytes, engine: Path) -> None:
-    if end.status != 0:
+def _crashed_leaving(end: Exit, data: bytes) -> bool:
+    """Whether trtexec said PASSED, and a signal ended it after that."""
+    run = last_run(data, where=LOG)
+    return end.signal is not None and run is not None and run.outcome == "passed"
+
+
+def _demand_loads(command: list[str], end: Exit, data: bytes, folder: Path) -> None:
+    """Refuse an engine that a fresh trtexec cannot load and run: it is not whole."""
+    log = folder / LOAD_LOG
+    again = run_logged(command, log=log)
+    told = last_run(log.read_bytes(), where=LOAD_LOG)
+    if again.status == 0 and told is not None and told.outcome == "passed":
+        return
+    raise failure(
+        f"trtexec {ended_how(end)} after its log said PASSED, and a fresh one cannot load the "
+        f"engine ({ended_how(again)})",
+        data=data,
+        status=status_of(end),
+    )
+
+
+def _demand_success(end: Exit, data: bytes, engine: Path, *, tolerant: bool = False) -> None:
+    if end.status != 0 and not tolerant:
         raise failure(f"trtexec {ended_how(end)}", data=data, status=status_of(end))
     if not engine.is_file() or engine.stat().st_size == 0:
         message = "trtexec ended with status 0 and did not write the engine"

@@ -44,7 +44,8 @@ def document_from_artefact(artefact: Artefact) -> Document:
         "built in": "{} (with everything {})".format(*times),
         "beside it": ", ".join(artefact.files) or "nothing",
     }
-    return _document(facts.items(), ())
+    found = [f"{each.severity} {each.code}: {each.message}" for each in artefact.findings]
+    return _document(facts.items(), [Text(text=line, tone="unclear") for line in found])
 
 
 def document_from_conversion(sidecar: Sidecar, *, size_bytes: int) -> Document:

@@ -268,6 +268,7 @@ def _artefact(
         facts={**outcome.facts, **_sizes(spec, outcome, folder), **_prepared(spec)},
         files=tuple(engine.name + ending for ending in outcome.files),
         notes=(*outcome.notes, *stamps_of_onnx(Path(spec.model.path))),
+        findings=outcome.findings,
     )
 
 
