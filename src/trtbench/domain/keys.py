@@ -61,6 +61,9 @@ FACTS: dict[str, Key] = {
     "jetson_clocks": Key("switch", "", "host.jtop", "clocks held at their highest"),
     # imported
     "measured_at": Key("text", "", "workflows.importing.make", "when, by the files"),
+    "built_only": Key("switch", "", "workflows.importing.make", "the log of a build, no more"),
+    "engine_path": Key("text", "", "workflows.importing.make", "the engine a log names"),
+    "build_s": Key("number", "s", "workflows.importing.make", "building, by the log"),
     "created_from": Key("text", "", "workflows.importing.make", "how its time is known"),
     "outcome": Key("text", "", "workflows.importing.make", "how trtexec ended, if not well"),
     "enqueue_resolution_s": Key("number", "s", "workflows.importing.make", "steps of enqueueing"),

@@ -179,8 +179,11 @@ def per_layer_csv(profile: LayerProfile) -> str:
 
 
 def engine_metadata(run: Run) -> dict[str, object]:
-    """Make the content of ``engine_metadata.json``; a run of an ONNX file describes that file."""
+    """Make the content of ``engine_metadata.json``; without an engine it describes the model."""
     model = run.record.spec.model
+    named = run.record.facts.get("engine_path")
+    if isinstance(named, str) and named != model.path and model.format != "engine":
+        return _named_engine(named, model.path)
     size = model.size_bytes
     return {
         "path": model.path,
@@ -189,6 +192,19 @@ def engine_metadata(run: Run) -> dict[str, object]:
         "size_megabytes": None if size is None else size / 2**20,
         "modified_iso": model.modified,
         "sha256": model.sha256,
+    }
+
+
+def _named_engine(path: str, source: str) -> dict[str, object]:
+    """Describe an engine that is known by its name alone, and what it was made of."""
+    return {
+        "path": path,
+        "filename": path.replace("\\", "/").rsplit("/", 1)[-1],
+        "size_bytes": None,
+        "size_megabytes": None,
+        "modified_iso": None,
+        "sha256": None,
+        "built_from": source,
     }
 
 

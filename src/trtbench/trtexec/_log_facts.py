@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from trtbench.trtexec._log_numbers import number
 from trtbench.trtexec._log_values import Binding, BuildFacts, MemoryLine
 
 MIB = 1 << 20
@@ -15,14 +16,6 @@ MOST_LINES = 10_000
 _N = r"([-+]?[\d.]{1,40}(?:e[-+]?\d{1,4})?)"
 _UNITS = {"B": 1, "bytes": 1, "": 1, "KiB": 1 << 10, "MiB": MIB, "MB": MIB, "GiB": 1 << 30}
 """trtexec before 8.2 wrote MB and meant MiB."""
-
-
-def number(text: str) -> float | None:
-    """Read a printed number; text that is none gives ``None``."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _bytes(amount: str, unit: str) -> int | None:
@@ -41,6 +34,8 @@ _SECONDS = {
     "deserialize_s": re.compile(rf"Engine deserialized in {_N} sec"),
     "calibration_s": re.compile(rf"Calibration completed in {_N} seconds"),
 }
+_PASSES = ("optimize_s", "generate_s")
+"""The builder of TensorRT 10 goes over the network several times: what it took in all."""
 _SIZES = {
     "engine_bytes": re.compile(rf"Created engine with size: {_N} (\w{{1,5}})"),
     "loaded_engine_bytes": re.compile(rf"Loaded engine size: {_N} (\w{{1,5}})"),
@@ -127,7 +122,10 @@ class FactCollector:
         for field, pattern in _SECONDS.items():
             match = pattern.match(text)
             if match:
-                self.values[field] = number(match[1])
+                seconds = number(match[1])
+                if field in _PASSES and seconds is not None:
+                    seconds += self.values.get(field) or 0.0
+                self.values[field] = seconds
                 return True
         return False
 

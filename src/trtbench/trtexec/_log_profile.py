@@ -6,7 +6,7 @@ import math
 import re
 
 from trtbench.domain.samples import LayerProfile, LayerTime
-from trtbench.trtexec._log_facts import number
+from trtbench.trtexec._log_numbers import number
 
 HEADING = re.compile(r"=== Profile \((\d{1,12}) iterations ?\) ===")
 

@@ -6,9 +6,11 @@ from collections import Counter, deque
 from typing import Literal
 
 from trtbench.trtexec import _log_words as words
+from trtbench.trtexec._log_build import TraceCollector
 from trtbench.trtexec._log_collect import LONGEST_KEPT, MOST_KEPT, TAIL, MessageCollector
-from trtbench.trtexec._log_facts import FactCollector, number
+from trtbench.trtexec._log_facts import FactCollector
 from trtbench.trtexec._log_lines import Banner, Line
+from trtbench.trtexec._log_numbers import number
 from trtbench.trtexec._log_profile import HEADING, ProfileCollector
 from trtbench.trtexec._log_summary import SummaryCollector
 from trtbench.trtexec._log_values import LogRun, Outcome, Section
@@ -34,6 +36,7 @@ class RunReader:
         self.section_stamped = False
         self.facts = FactCollector()
         self.summary = SummaryCollector()
+        self.trace = TraceCollector()
         self.profile: ProfileCollector | None = None
         self.messages = MessageCollector()
         self.warmup_queries: int | None = None
@@ -141,6 +144,8 @@ class RunReader:
         if line.stamp:
             self.stamps = (self.stamps[0] if self.stamps else line.stamp, line.stamp)
         if line.level == "V":
+            if line.library:
+                self.trace.take(line.text)
             return
         if line.level in ("W", "E", "F"):
             self.messages.take(line)
@@ -157,6 +162,7 @@ class RunReader:
                 self.mode = None
             return True
         if line.library:
+            self.trace.phase(text)
             return self.facts.take(text, library=True) or text.startswith(words.LIBRARY_TALK)
         header = words.HEADER.match(text)
         if header:
@@ -215,6 +221,7 @@ class RunReader:
         self.withheld = self.withheld or text.startswith("The e2e network timing is not reported")
         self.tf32 = self.tf32 or text.startswith("TF32 is enabled by default")
         if text.startswith(words.LISTING):
+            self.trace.take_final(text)
             self.layer_types.update(words.TYPES[name] for name in words.TYPE.findall(text[:20_000]))
             return True
         return text.startswith(words.TALK) or self._legacy_option(text)
@@ -291,6 +298,7 @@ class RunReader:
             last_stamp=self.stamps[1] if self.stamps else None,
             sections=tuple(Section(name=name, entries=tuple(e)) for name, e in self.sections),
             facts=self.facts.facts(codes=codes),
+            trace=self.trace.trace(),
             bindings=tuple(self.facts.bindings),
             warmup_queries=self.warmup_queries,
             queries=self.queries,

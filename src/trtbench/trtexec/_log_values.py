@@ -7,6 +7,7 @@ from typing import Literal
 
 from trtbench.domain.samples import LayerProfile, LayerTime
 from trtbench.domain.spec import Value
+from trtbench.trtexec._log_build import BuildTrace
 from trtbench.trtexec.version import version_key
 
 Outcome = Literal["passed", "failed", "waived", "crashed", "cut", "help"]
@@ -189,6 +190,8 @@ class LogRun(Value, frozen=True, kw_only=True):
     last_stamp: str | None = None
     sections: tuple[Section, ...] = ()
     facts: BuildFacts = BuildFacts()
+    trace: BuildTrace | None = None
+    """How the engine came about, where the log is verbose."""
     bindings: tuple[Binding, ...] = ()
     warmup_queries: int | None = None
     queries: int | None = None

@@ -79,7 +79,7 @@ TYPES = {
     "FP8": "fp8",
     "Int4": "int4",
 }
-TYPE = re.compile(rf"(?:Datatype: |\[|format |linear )({'|'.join(TYPES)})\b")
+TYPE = re.compile(rf"(?:Datatype: |[\[(]|format |linear )({'|'.join(TYPES)})\b")
 
 LEGACY_FIRST = frozenset({"deploy", "onnx", "uff", "engine", "loadEngine"})
 """The first of those options."""

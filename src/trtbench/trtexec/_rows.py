@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
 import msgspec
@@ -23,6 +23,7 @@ from trtbench.trtexec._json import (
     with_json_words,
 )
 from trtbench.trtexec._numbers import Layout, layout_from_rows, matrix_from_rows
+from trtbench.trtexec._time_keys import column_of
 
 PIECE_BYTES = 512 * 1024
 """Small enough to stay in the processor's cache while it is searched and turned into numbers."""
@@ -62,8 +63,9 @@ class Table:
 
     def add_row(self, row: Mapping[str, object]) -> None:
         """Append one row of anything; what is not a number becomes nan."""
-        numbers = [_milliseconds(value) for value in row.values()]
-        self.add_matrix(np.array([numbers], np.float64), tuple(row))
+        flat = dict(_flattened(row))
+        numbers = [milliseconds(value) for value in flat.values()]
+        self.add_matrix(np.array([numbers], np.float64), tuple(flat))
 
     def columns(self) -> dict[str, Column]:
         """Give the columns, and no more memory than they need."""
@@ -86,7 +88,33 @@ class Table:
         self.keys += new
 
 
-def _milliseconds(value: object) -> float:
+def _flattened(row: Mapping[str, object], *, depth: int = 0) -> Iterator[tuple[str, object]]:
+    """Give the numbers of a row that is nested: ``{"latency_ms": {"total": 1.5}}``."""
+    for key, value in row.items():
+        inner = _inside(key, value, depth) if isinstance(value, dict) and depth < 3 else []
+        if any(column_of(name) for name, _ in inner):
+            yield from inner
+        else:
+            yield key, value
+
+
+def _inside(key: str, value: Mapping[object, object], depth: int) -> list[tuple[str, object]]:
+    inner = _flattened({str(k): v for k, v in value.items()}, depth=depth + 1)
+    return [(_joined(key, name), each) for name, each in inner]
+
+
+def _joined(key: str, name: str) -> str:
+    if column_of(key) is not None and name.lower() in _WHOLE:
+        return key
+    return name if column_of(name) is not None else f"{key}_{name}"
+
+
+_WHOLE = ("total", "value", "all", "time", "duration")
+"""Under the name of a duration, words that mean all of it."""
+
+
+def milliseconds(value: object) -> float:
+    """Read a number, or a text with a unit such as ``1000us``, as milliseconds."""
     if isinstance(value, str):
         match = _QUANTITY.match(value)
         try:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
+
+from trtbench.domain.samples import Column
 
 _STAMPS = ("Enq", "H2d", "Compute", "D2h", "In", "Out")
 _DURATIONS = {
@@ -31,6 +34,32 @@ KNOWN_KEYS = frozenset(
     + [key for keys in _DURATIONS.values() for key in keys]
 )
 
+_CANONICAL = {
+    "latency": "latencyMs",
+    "enqueue": "enqueueMs",
+    "h2d": "h2dMs",
+    "gpu": "computeMs",
+    "d2h": "d2hMs",
+    "end_to_end": "endToEndMs",
+}
+_UNITS = {
+    "milliseconds": 1.0,
+    "microseconds": 1e-3,
+    "nanoseconds": 1e-6,
+    "seconds": 1e3,
+    "millis": 1.0,
+    "micros": 1e-3,
+    "msec": 1.0,
+    "usec": 1e-3,
+    "nsec": 1e-6,
+    "secs": 1e3,
+    "sec": 1e3,
+    "ms": 1.0,
+    "us": 1e-3,
+    "ns": 1e-6,
+    "s": 1e3,
+}
+"""Milliseconds in what a key ends with, the longest ending first."""
 _NOT_LETTERS = re.compile(r"[^a-z0-9]")
 
 
@@ -40,12 +69,40 @@ def duration_names(keys: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, printed in _DURATIONS.items():
         key = next((key for key in printed if key in given), None)
-        key = key or next((key for key in given if _plain(key) in _OTHER_WORDS[name]), None)
+        key = key or next((key for key in given if column_of(key) == name), None)
         if key is not None:
             found[name] = key
     return found
 
 
-def _plain(key: str) -> str:
-    """Write ``GPU compute (ms)`` and ``gpuComputeMs`` as ``gpucompute``."""
-    return _NOT_LETTERS.sub("", key.lower()).removesuffix("ms")
+def column_of(key: str) -> str | None:
+    """Name the column a key stands for, whatever its spelling and unit."""
+    return _meaning(key)[0]
+
+
+def milliseconds_of(key: str) -> float | None:
+    """Give the milliseconds in a key's unit, ``None`` where it names none."""
+    return _meaning(key)[1]
+
+
+def in_milliseconds(columns: dict[str, Column]) -> dict[str, Column]:
+    """Turn durations in other units (``latencyUs``, ``latency_s``) into trtexec's."""
+    changed = dict(columns)
+    for name, key in duration_names(columns).items():
+        factor = milliseconds_of(key)
+        if factor not in (None, 1.0):
+            changed[_CANONICAL[name]] = changed.pop(key) * factor
+    return changed
+
+
+@functools.cache
+def _meaning(key: str) -> tuple[str | None, float | None]:
+    """Read ``GPU compute (ms)``, ``gpuComputeMs`` and ``gpu_compute_us`` by word and unit."""
+    plain = _NOT_LETTERS.sub("", key.lower().replace("µ", "u"))
+    for ending, factor in (*_UNITS.items(), ("", None)):
+        if plain.endswith(ending):
+            word = plain[: len(plain) - len(ending)]
+            for name, words in _OTHER_WORDS.items():
+                if word in words:
+                    return name, factor
+    return None, None

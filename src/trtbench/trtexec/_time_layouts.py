@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trtbench.trtexec._json import number_from_value, parse_error
-from trtbench.trtexec._rows import Table
+from trtbench.trtexec._json import parse_error
+from trtbench.trtexec._rows import Table, milliseconds
 from trtbench.trtexec._time_keys import duration_names
 
 _ROW_LISTS = ("times", "iterations", "runs")
@@ -61,7 +61,7 @@ def _columns(value: dict[str, object]) -> Iterator[Table]:
         return
     length = len(lists[next(iter(wanted.values()))])
     equal = {key: each for key, each in lists.items() if len(each) == length}
-    matrix = np.array([[number_from_value(v) for v in each] for each in equal.values()])
+    matrix = np.array([[milliseconds(v) for v in each] for each in equal.values()])
     table = Table(expected_rows=length)
     table.add_matrix(matrix.T, tuple(equal))
     yield table

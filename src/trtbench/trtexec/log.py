@@ -11,6 +11,7 @@ import re
 from typing import BinaryIO, NamedTuple
 
 from trtbench.errors import ParseError
+from trtbench.trtexec._log_build import BuildTrace, LayerTuning, Tactic
 from trtbench.trtexec._log_lines import Banner, CommandLines, Prefixes, banner_from_text, clean
 from trtbench.trtexec._log_reader import RunReader
 from trtbench.trtexec._log_values import (
@@ -31,6 +32,8 @@ from trtbench.trtexec.log_text import HARD_BREAK, text_lines
 __all__ = [
     "Binding",
     "BuildFacts",
+    "BuildTrace",
+    "LayerTuning",
     "LogMessage",
     "LogRun",
     "LogText",
@@ -39,6 +42,7 @@ __all__ = [
     "Outcome",
     "PerformanceSummary",
     "Section",
+    "Tactic",
     "TraceAverage",
     "conditions_from_log",
     "log_from_text",

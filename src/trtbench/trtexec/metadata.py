@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trtbench.trtexec._log_values import LogRun, Metric, PerformanceSummary, Section
+from trtbench.trtexec._log_values import LogMessage, LogRun, Metric, PerformanceSummary, Section
 
 Document = dict[str, dict[str, object]]
 
@@ -33,6 +33,11 @@ def build_metadata_from_log(run: LogRun) -> Document:
     """Give what a log tells about building: options, device and the build's own facts."""
     document = _sections(run, BUILD_SECTIONS)
     document["build_facts"] = _facts(run)
+    if run.trace is not None:
+        document["build_trace"] = msgspec.to_builtins(run.trace)
+    warned = [_message(each) for each in run.messages if each.level == "W" and each.code]
+    if warned:
+        document["build_warnings"] = {"known": warned}
     document["trtexec"] = _identity(run)
     return document
 
@@ -79,6 +84,15 @@ def _facts(run: LogRun) -> dict[str, object]:
     # Zero bytes is a fact; None, False and an empty list say that nothing was printed.
     return {
         k: v for k, v in facts.items() if v is not None and v is not False and v not in ([], {})
+    }
+
+
+def _message(message: LogMessage) -> dict[str, object]:
+    return {
+        "kind": message.code,
+        "meaning": message.meaning,
+        "count": message.count,
+        "text": message.text,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import BinaryIO, Literal
 
-from trtbench.trtexec._time_keys import KNOWN_KEYS
+from trtbench.trtexec._time_keys import KNOWN_KEYS, column_of, milliseconds_of
 from trtbench.trtexec.log_text import encoding_of, holds_log, stream_holds_log
 from trtbench.trtexec.plan import is_plan
 
@@ -37,6 +37,7 @@ _TIMING_CACHE = b"ptrt"
 _ONNX_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
 """What follows the IR version in a model: producer, domain, version, documentation, graph."""
 _CALIBRATION = re.compile(r"TRT-\d+-\S+\s*(?:[\r\n]|\Z)")
+_ROWS = re.compile(r'\[\s*\{|\{\s*"(?:times|iterations|runs|samples)"\s*:\s*\[\s*\{')
 _KEY = re.compile(r'"([^"\\]{1,120})"\s*:')
 _SERIES = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\[\s*[-\d.]')
 _METADATA_KEYS = {"model_options", "build_options", "performance_summary", "device_information"}
@@ -45,6 +46,10 @@ _JSON_KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
     ("layers", frozenset({"Layers"})),
     ("profile", frozenset({"name", "averageMs"})),
     ("profile", frozenset({"name", "timeMs"})),
+    ("profile", frozenset({"name", "avgMs"})),
+    ("profile", frozenset({"layerName", "avgMs"})),
+    ("profile", frozenset({"layer", "avgMs"})),
+    ("profile", frozenset({"name", "minMs", "maxMs"})),
     ("toolkit-summary", frozenset({"throughput_qps", "latency"})),
     ("toolkit-torch-bench", frozenset({"throughput_qps", "metrics"})),
     ("toolkit-engine-metadata", frozenset({"size_bytes", "modified_iso"})),
@@ -126,9 +131,20 @@ def _kind_of_json(text: str, *, name: str) -> Kind:
             return kind
     if keys & _METADATA_KEYS:
         return "metadata"
+    if _has_times(text, keys):
+        return "times"
     if _SERIES.match(text) and re.search(r"profil|layer", name, re.IGNORECASE):
         return "profile"
     return "unknown"
+
+
+def _has_times(text: str, keys: set[str]) -> bool:
+    """Say whether rows or columns of durations are there, in a unit that their names tell."""
+    told = [key for key in keys if column_of(key) is not None and milliseconds_of(key) is not None]
+    if not told:
+        return False
+    in_rows = _ROWS.match(text) is not None
+    return in_rows or any(re.search(rf'"{re.escape(key)}"\s*:\s*\[', text) for key in told)
 
 
 def _kind_of_name(name: str) -> Kind:

@@ -27,7 +27,7 @@ from trtbench.domain.samples import Column, IterationTimes, join_launches, times
 from trtbench.errors import ParseError
 from trtbench.trtexec._json import parse_error
 from trtbench.trtexec._rows import Table
-from trtbench.trtexec._time_keys import KNOWN_KEYS, duration_names
+from trtbench.trtexec._time_keys import KNOWN_KEYS, column_of, duration_names, in_milliseconds
 from trtbench.trtexec._time_source import EXPECTED, tables_from_stream
 from trtbench.trtexec._time_variants import Variant, count_warmup_rows, variant_of, warmup_of
 
@@ -206,8 +206,9 @@ def _stream(source: bytes | bytearray | memoryview | BinaryIO) -> BinaryIO:
 
 
 def _array(table: Table, warmup_ms: float | None, *, where: str) -> TimesArray:
-    columns = table.columns()
-    if table.rows and not duration_names(columns):
+    columns = in_milliseconds(table.columns())
+    known = duration_names(columns)
+    if table.rows and not known:
         raise _not_times(columns, where=where)
     variant = variant_of(columns, warmup_ms=warmup_ms)
     applied = warmup_of(columns, variant=variant, warmup_ms=warmup_ms)
@@ -219,7 +220,11 @@ def _array(table: Table, warmup_ms: float | None, *, where: str) -> TimesArray:
         columns={key: column[skipped:] for key, column in columns.items()},
         warmup_rows=skipped,
         warmup_ms=applied,
-        unknown_keys={key: n for key, n in table.seen.items() if key not in KNOWN_KEYS},
+        unknown_keys={
+            key: n
+            for key, n in table.seen.items()
+            if key not in KNOWN_KEYS and column_of(key) is None
+        },
     )
 
 

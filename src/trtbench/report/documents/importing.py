@@ -87,6 +87,9 @@ def _median(each: Imported) -> Cell:
     if each.samples:
         return Cell(value=each.median_s, text=text_from_seconds(each.median_s))
     printed = reported_headline(each.record)
+    build_s = each.record.facts.get("build_s")
+    if each.record.facts.get("built_only") and isinstance(build_s, (int, float)):
+        return Cell(text=f"built in {text_from_seconds(build_s, digits=3)}")
     if printed is None:
         return Cell(text="layers only" if each.median_s is None else "–")
     what = "reported" if printed.statistic == "median" else f"{printed.statistic}, reported"

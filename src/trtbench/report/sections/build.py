@@ -1,10 +1,14 @@
-"""How engines were built, where runs carry the record beside the engine: ``extra["build"]``."""
+"""How engines were built: the record beside an engine, and what the log of its build tells.
+
+Runs carry the first as ``extra["build"]`` and the second as ``extra["build_log"]``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from trtbench.domain.result import Run, Scalar
+from trtbench.report.build_time import BuildTime, build_time_blocks, build_time_from_metadata
 from trtbench.report.document import Cell, Heading, Section, table_from_rows
 from trtbench.report.labels import labels_from_runs, shortened
 from trtbench.report.numbers import text_from_duration
@@ -20,8 +24,9 @@ MOST_LETTERS = 120
 def make(runs: Sequence[Run]) -> Section | None:
     """List the facts of each build, a row per fact and a column per engine."""
     builds = _builds(runs)
+    times = tuple(build_time_blocks(_times(runs)))
     if not builds:
-        return None
+        return Section(id="build", title="Build", blocks=times) if times else None
     shown = dict(list(builds.items())[:MOST_ENGINES])
     keys = list(dict.fromkeys(key for facts in shown.values() for key in facts))[:MOST_FACTS]
     headings = (
@@ -38,7 +43,17 @@ def make(runs: Sequence[Run]) -> Section | None:
     if len(builds) > len(shown):
         caption = f"The first {len(shown)} of {len(builds)} engines."
     table = table_from_rows("build", headings=headings, rows=rows, caption=caption)
-    return Section(id="build", title="Build", blocks=(table,))
+    return Section(id="build", title="Build", blocks=(table, *times))
+
+
+def _times(runs: Sequence[Run]) -> list[BuildTime]:
+    found: dict[str, BuildTime] = {}
+    for label, run in zip(labels_from_runs(runs), runs, strict=True):
+        told = run.extra.get("build_log")
+        time = build_time_from_metadata(label, told) if isinstance(told, Mapping) else None
+        if time is not None:
+            found.setdefault(label, time)
+    return list(found.values())[:MOST_ENGINES]
 
 
 def _builds(runs: Sequence[Run]) -> dict[str, dict[str, Scalar]]:

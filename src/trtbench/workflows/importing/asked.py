@@ -77,6 +77,14 @@ def model_of(draft: Draft, told: LogRun) -> ModelRef:
     return ModelRef(path=path, format="torch" if draft.of_torch else _format(path))
 
 
+def engine_path(told: LogRun) -> str | None:
+    """Give the engine that a log names, loaded or saved; a run of an ONNX file has one too."""
+    given = dict(word.split("=", 1) for word in told.arguments if "=" in word)
+    words = [given.get(flag) for flag in ("--loadEngine", "--saveEngine")]
+    words += [told.option(label) for label in ("Load engine", "Save engine")]
+    return next((word for word in words if word and "$" not in word), None)
+
+
 def batch_of(
     draft: Draft, told: Fact, inputs: tuple[TensorSpec, ...], *, asked: int | None
 ) -> Fact:

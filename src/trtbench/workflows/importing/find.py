@@ -40,6 +40,7 @@ _MODEL_ENDINGS = re.compile(r"\.(?:engine|plan|trt|onnx|pt|pth)\Z", re.IGNORECAS
 _KINDS_BY_NAME = {
     "engine_metadata.json": "toolkit-engine-metadata",
     "run_config.json": "toolkit-run-config",
+    "output_diff.json": "toolkit-output-diff",
 }
 _DEVICE = re.compile(rb'\s*\[\s*\{\s*"Name"\s*:.{1,200}"ComputeCapability"', re.DOTALL)
 """Attributes of a device, as TREx keeps them beside an engine."""

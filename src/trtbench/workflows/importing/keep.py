@@ -41,6 +41,7 @@ _COPIES = {
     "profile": "profile.json",
     "graph": "graph.json",
     "output": "output.json",
+    "output_diff": "output_diff.json",
     "calibration": "calibration.cache",
     "build_log": "build.log",
     "build_metadata": "build.metadata.json",
@@ -192,7 +193,7 @@ def _derived(
         yield "profile.json", profile_json(run.layers)
     if pictures and run.layers and any(layer.average_s > 0 for layer in run.layers.layers):
         yield "per_layer_time.png", layer_picture(run)
-    log = draft.parts.get("log")
+    log = draft.parts.get("build_log" if draft.built else "log")
     if log is not None and log.file.kind == "log":
         yield from _metadata(log.value, draft, folder)
     yield ORIGIN, json_from_value(origin_of(draft))

@@ -244,4 +244,5 @@ _READERS: dict[str, Callable[[Found], list[Part]]] = {
     "toolkit-torch-bench": _torch,
     "toolkit-engine-metadata": _document("engine_metadata"),
     "toolkit-run-config": _document("run_config"),
+    "toolkit-output-diff": _document("output_diff"),
 }

@@ -28,7 +28,7 @@ from trtbench.trtexec.reported import tensors_from_log, warnings_from_log
 from trtbench.trtexec.stamps import time_of_log
 from trtbench.trtexec.times import TimesArray
 from trtbench.units import text_from_seconds
-from trtbench.workflows.importing.asked import batch_of, spec_from_told
+from trtbench.workflows.importing.asked import batch_of, engine_path, spec_from_told
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import SHARED, Draft
 from trtbench.workflows.importing.measured import edge_tensors, graph_of, layers_of, times_of
@@ -64,6 +64,8 @@ def told_of(draft: Draft) -> LogRun:
     for slot in ("log", "failed_log", "profile_metadata"):
         if slot in draft.parts:
             found.append(draft.parts[slot].value)
+    if draft.built:
+        found.append(draft.parts["build_log"].value)
     if "build_metadata" in draft.parts:
         part = draft.parts["build_metadata"]
         found.append(log_from_metadata(part.value, where=plain(part.file.path)))
@@ -108,6 +110,8 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str) -> Run:
     )
     run = Run(record=record, times=times, layers=layers, graph=graph)
     findings = findings_from_run(run)
+    if draft.built:  # what is said of times does not apply
+        findings = tuple(each for each in findings if each.code == "H47")
     record = msgspec.structs.replace(record, findings=findings)
     return Run(record=record, times=times, layers=layers, graph=graph)
 
@@ -301,6 +305,14 @@ def _facts(
         facts["measured_at"] = str(when)
     if told.outcome not in ("passed", "waived", "cut"):
         facts["outcome"] = told.outcome
+    if draft.built:
+        facts["built_only"] = True
+    engine = engine_path(told)
+    if engine is not None:
+        facts["engine_path"] = engine
+    built = draft.parts["build_log"].value.facts if "build_log" in draft.parts else told.facts
+    if built.build_s is not None:
+        facts["build_s"] = built.build_s
     if array is not None and array.enqueue_resolution_s is not None:
         facts["enqueue_resolution_s"] = array.enqueue_resolution_s
     rate = reported.get("throughput_qps")
@@ -337,6 +349,8 @@ def _notes(draft: Draft, array: TimesArray | None, told: LogRun) -> Sequence[str
         notes.append(
             "layer times as the evaluation toolkit kept them; without a count they may be totals"
         )
+    if draft.built:
+        notes.append("an engine was built; nothing was measured")
     notes += _log_notes(told)
     return notes
 

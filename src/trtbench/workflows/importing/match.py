@@ -58,6 +58,13 @@ class Draft:
     def failed(self) -> bool:
         return "failed_log" in self.parts and not self.measured
 
+    @property
+    def built(self) -> bool:
+        """Whether the log of a build is all that tells of anything that was done."""
+        log = self.parts.get("build_log")
+        told = log is not None and (log.value.facts.build_s or log.value.facts.generate_s)
+        return bool(told) and not self.measured and not self.failed
+
     def take(self, part: Part) -> bool:
         """Take a part in if its place is free and nothing speaks against it."""
         if part.slot in self.parts or not self._fits(part):

@@ -19,6 +19,7 @@ _REASONS = {
     "build_metadata": "the options of a build; nothing was measured",
     "profile_metadata": "made of a log that is here itself",
     "output": "output tensors; nothing was timed",
+    "output_diff": "differences of outputs; no times, profile or log beside it",
     "summary_csv": "a summary without the summary.json it was made of",
     "percentiles": "percentiles without the series they were made of",
     "run_config": "a configuration; no times, profile or log beside it",

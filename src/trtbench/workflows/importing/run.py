@@ -150,6 +150,9 @@ def import_artefacts(
     )
     drafts = _drafts([str(path) for path in paths], work)
     ready = [draft for draft in drafts if draft.measured or draft.failed]
+    taken = {id(part) for draft in ready for part in draft.parts.values()}
+    # The log of a build may belong to several runs; where it belongs to none, it is a build.
+    ready += [d for d in drafts if d.built and id(d.parts["build_log"]) not in taken]
     _check_single(len(ready), engine=ref is not None, output=output is not None)
     made = tuple(_made(ready, work))
     _account_for_rest(drafts, ready, work)

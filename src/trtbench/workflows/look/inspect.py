@@ -33,6 +33,7 @@ from trtbench.trtexec.profile import profile_from_json
 from trtbench.trtexec.sniff import kind_of_stream
 from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.workflows.look.engine import inspect_engine
+from trtbench.workflows.look.logs import inspect_log
 from trtbench.workflows.look.records import described_file, inspect_record
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -183,6 +184,7 @@ _READERS: dict[str, Callable[[Path, Path | None], Inspection]] = {
     "profile": _profile,
     "times": _times,
     "calibration": _calibration,
+    "log": inspect_log,
 }
 
 

@@ -41,6 +41,10 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
     return list(runs.values()), list(failed.values())
 
 
+BUILD_METADATA = "build.metadata.json"
+"""What a log told of the build, beside an imported run."""
+
+
 def _folders(folder: Path) -> list[Path]:
     return list(run_directories(folder)) or list(run_directories(folder / "runs"))
 
@@ -64,6 +68,8 @@ def with_files(run: Run, *, store: Store | None = None) -> Run:
         extra["scores"] = scores
     if (build := _build(run)) is not None:
         extra["build"] = build
+    if run.path is not None and (logged := _json(run.path / BUILD_METADATA)) is not None:
+        extra["build_log"] = logged
     return replace(run, extra={**extra, **run.extra}) if extra else run
 
 

@@ -1,0 +1,174 @@
+"""Where the time of a build went, by phase and by layer, from what its verbose log tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trtbench.domain.spec import Value
+from trtbench.report.charts import Axis, BarGroup, Bars
+from trtbench.report.document import Block, Cell, Figure, Heading, table_from_rows
+from trtbench.report.labels import shortened
+from trtbench.report.numbers import text_from_count, text_from_duration, unit_for_seconds
+
+MOST_LAYERS = 24
+NAME_LENGTH = 48
+
+HEADINGS = (
+    Heading(key="engine", title="Engine"),
+    Heading(key="layer", title="Layer"),
+    Heading(key="runner", title="Runner"),
+    Heading(key="tried", title="Tactics tried", align="right"),
+    Heading(key="spent_s", title="Time spent", align="right"),
+    Heading(key="chosen", title="Tactic chosen"),
+    Heading(key="chosen_s", title="Its time", align="right"),
+    Heading(key="fastest_s", title="Fastest", align="right"),
+)
+
+
+class BuildTime(Value, frozen=True, kw_only=True):
+    """One build: seconds by phase, and its layers from the most costly on."""
+
+    name: str
+    phases_s: dict[str, float]
+    layers: tuple[dict[str, Any], ...]
+
+
+def build_time_from_metadata(name: str, document: Mapping[str, Any]) -> BuildTime | None:
+    """Read ``build.metadata.json``; ``None`` where it tells nothing about time."""
+    facts, trace = (_mapping(document.get(key)) for key in ("build_facts", "build_trace"))
+    phases = dict(_phases(facts, _mapping(trace.get("phases_s"))))
+    found = trace.get("layers")
+    layers = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    layers = [each for each in layers if each.get("tried")]
+    layers.sort(key=lambda each: -cost_s(each))
+    if not phases and not layers:
+        return None
+    return BuildTime(name=name, phases_s=phases, layers=tuple(layers))
+
+
+def build_time_blocks(builds: Sequence[BuildTime]) -> Iterator[Block]:
+    """Draw the phases of all builds, and the layers of the first that tells any."""
+    if any(each.phases_s for each in builds):
+        yield _phase_figure([each for each in builds if each.phases_s])
+    tuned = [each for each in builds if each.layers]
+    for build in tuned[:1]:
+        yield _layer_figure(build)
+    rows = [row for build in tuned for row in _rows(build)]
+    if rows:
+        caption = (
+            "The layers whose tactics took longest to try. Where the log does not say how long "
+            "that was, one call of every tactic is counted."
+        )
+        yield table_from_rows("build_tactics", headings=HEADINGS, rows=rows, caption=caption)
+
+
+def cost_s(layer: Mapping[str, Any]) -> float:
+    """Give the time spent on a layer or, unknown, that of one call of each tactic."""
+    spent = layer.get("spent_s")
+    return float(spent) if spent is not None else float(layer.get("timed_ms") or 0.0) / 1e3
+
+
+def _phases(facts: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Part the build's time into phases that do not contain one another."""
+    build, parse = _number(facts, "build_s"), _number(facts, "parse_s")
+    generate = _number(facts, "generate_s")
+    compiled = _number(told, "Subgraph compilation")
+    graph = _number(told, "Graph construction") + _number(told, "Graph optimization")
+    selection = max(_number(told, "Tactic selection"), compiled)
+    whole = build or parse + generate
+    if not whole:
+        return
+    parts = {
+        "parsing": parse,
+        "graph": graph,
+        "trying tactics": selection - compiled,
+        "compiling subgraphs": compiled,
+        "calibration": _number(facts, "calibration_s"),
+    }
+    generated = max(generate - graph - selection, 0.0)
+    parts["rest of the builder"] = generated
+    parts["rest"] = max(whole - sum(parts.values()), 0.0)
+    yield from ((name, seconds) for name, seconds in parts.items() if seconds > 0)
+
+
+def _phase_figure(builds: Sequence[BuildTime]) -> Figure:
+    longest = max(sum(each.phases_s.values()) for each in builds)
+    unit, scale = unit_for_seconds(longest)
+    names = dict.fromkeys(name for each in builds for name in each.phases_s)
+    groups = tuple(
+        BarGroup(
+            name=name,
+            role=f"run:{place}",
+            values=tuple(
+                each.phases_s[name] / scale if name in each.phases_s else None for each in builds
+            ),
+        )
+        for place, name in enumerate(names)
+    )
+    chart = Bars(
+        value=Axis(title="Time of the build", unit=unit, low=0),
+        category_title="Engine",
+        categories=tuple(shortened(each.name, length=NAME_LENGTH) for each in builds),
+        groups=groups,
+    )
+    return Figure(id="build_phases", title="Where the build's time went, by phase", chart=chart)
+
+
+def _layer_figure(build: BuildTime) -> Figure:
+    shown = build.layers[:MOST_LAYERS]
+    unit, scale = unit_for_seconds(cost_s(shown[0]) or 1e-3)
+    chart = Bars(
+        value=Axis(title="Time spent trying tactics", unit=unit, low=0),
+        category_title="Layer",
+        categories=tuple(shortened(str(each["name"]), length=NAME_LENGTH) for each in shown),
+        groups=(
+            BarGroup(
+                name="time spent",
+                role="run:0",
+                values=tuple(cost_s(each) / scale for each in shown),
+                labels=tuple(f"{each['tried']} tactics" for each in shown),
+            ),
+        ),
+    )
+    words = (
+        f" The first {len(shown)} of {len(build.layers)}." if len(build.layers) > len(shown) else ""
+    )
+    return Figure(
+        id="build_layers",
+        title="Where the build's time went, by layer",
+        chart=chart,
+        caption=f"{build.name}.{words}",
+    )
+
+
+def _rows(build: BuildTime) -> Iterator[list[Cell | str | int | None]]:
+    for each in build.layers[:MOST_LAYERS]:
+        chosen = _mapping(each.get("chosen"))
+        fastest = each.get("fastest") or []
+        best = _mapping(fastest[0]).get("time_ms") if fastest else None
+        spent = cost_s(each)
+        yield [
+            shortened(build.name, length=NAME_LENGTH),
+            shortened(str(each["name"]), length=80),
+            each.get("runner"),
+            Cell(value=each["tried"], text=text_from_count(each["tried"])),
+            Cell(value=spent, text=text_from_duration(spent)),
+            shortened(str(chosen.get("name") or chosen.get("id") or ""), length=80),
+            _milliseconds(chosen.get("time_ms")),
+            _milliseconds(best),
+        ]
+
+
+def _milliseconds(value: Any) -> Cell:
+    seconds = float(value) / 1e3 if isinstance(value, (int, float)) else None
+    return Cell(value=seconds, text=text_from_duration(seconds))
+
+
+def _number(facts: Mapping[str, Any], key: str) -> float:
+    value = facts.get(key)
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,135 @@
+"""Builds as verbose logs tell them: tactics, fusions, phases, whatever the wording."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+
+import pytest
+
+import logs
+from trtbench.trtexec.log import BuildTrace, LogRun, log_from_text, read_log
+from trtbench.trtexec.metadata import build_metadata_from_log
+
+
+def verbose(*texts: str) -> list[str]:
+    return logs.lines(*(f"[TRT] {text}" for text in texts), level="V")
+
+
+TUNING_10 = verbose(
+    "Original: 24 layers",
+    "ConvReluFusion: Fusing conv1 with relu1",
+    "After vertical fusions: 13 layers",
+    "Graph construction completed in 0.25 seconds.",
+    "*************** Autotuning format combination: Float(1,2) -> Float(1,2) ***************",
+    "--------------- Timing Runner: conv1 + relu1 (CaskConvolution[0x80000009])",
+    "Tactic Name: kernel_a Tactic: 0x00000000000000aa Time: 0.5",
+    "Tactic Name: kernel_b Tactic: 0x00000000000000bb Time: 0.25",
+    "Tactic: 0x00000000000000cc skipped. Scratch requested: 9, available: 1",
+    "conv1 + relu1 (CaskConvolution[0x80000009]) profiling completed in 1.5 seconds. "
+    "Fastest Tactic: 0x00000000000000bb Time: 0.25",
+    ">>>>>>>>>>>>>>> Chose Runner Type: CaskConvolution Tactic: 0x00000000000000bb",
+    "Formats and tactics selection completed in 2.5 seconds.",
+    "Engine Layer Information:",
+)
+FINAL = [
+    "Layer(CaskConvolution): conv1 + relu1, Tactic: 0x00000000000000aa, x (Float[1]) -> y (Half[1])"
+]
+TUNING_85 = verbose(
+    "--------------- Timing Runner: conv1 (CaskConvolution)",
+    "conv1 Set Tactic Name: kernel_a Tactic: 0x00000000000000aa",
+    "Tactic: 0x00000000000000aa Time: 0.5",
+    "Fastest Tactic: 0x00000000000000aa Time: 0.5",
+    ">>>>>>>>>>>>>>> Chose Runner Type: CaskConvolution Tactic: 0x00000000000000aa",
+)
+TUNING_7 = verbose(
+    "--------------- Timing conv1(3)",
+    "Tactic 1 time 0.5",
+    "Tactic 12 time 0.125",
+)
+
+
+def trace_of(lines: list[str]) -> BuildTrace:
+    text = logs.text([logs.banner("RUNNING", version="8601"), *lines])
+    (run,) = log_from_text(text, where="x")
+    assert run.trace is not None
+    return run.trace
+
+
+def test_tactics_tried_and_chosen_with_their_times() -> None:
+    trace = trace_of([*TUNING_10, *FINAL])
+    (layer,) = trace.layers
+    assert (layer.name, layer.runner, layer.tried) == ("conv1 + relu1", "CaskConvolution", 2)
+    assert layer.spent_s == 1.5
+    assert layer.chosen is not None
+    assert (layer.chosen.name, layer.chosen.time_ms) == ("kernel_a", 0.5)  # what the engine has
+    assert [each.time_ms for each in layer.fastest] == [0.25, 0.5]
+    assert (trace.tactics_tried, trace.tactics_skipped) == (2, 1)
+    assert trace.fusions == (("ConvReluFusion", "conv1", "relu1"),)
+    assert trace.layer_counts == (("Original", 24), ("After vertical fusions", 13))
+    assert trace.phases_s == {"Graph construction": 0.25, "Tactic selection": 2.5}
+
+
+def test_without_a_list_of_layers_the_last_choice_counts() -> None:
+    (layer,) = trace_of(TUNING_10).layers
+    assert layer.chosen is not None
+    assert layer.chosen.name == "kernel_b"
+
+
+@pytest.mark.parametrize(("lines", "best_ms"), [(TUNING_85, 0.5), (TUNING_7, 0.125)])
+def test_older_wordings(lines: list[str], best_ms: float) -> None:
+    (layer,) = trace_of(lines).layers
+    assert layer.name == "conv1"
+    assert layer.fastest[0].time_ms == best_ms
+
+
+def test_passes_of_the_builder_add_up() -> None:
+    (run,) = log_from_text(
+        logs.text(
+            logs.lines("[TRT] Engine generation completed in 2 seconds.") * 3
+            + logs.lines("Engine built in 7 sec.")
+        ),
+        where="x",
+    )
+    assert run.facts.generate_s == 6.0
+
+
+def test_metadata_holds_the_trace() -> None:
+    text = logs.text([logs.banner("RUNNING", version="8601"), *TUNING_10, *FINAL])
+    (run,) = log_from_text(text, where="x")
+    document = build_metadata_from_log(run)
+    assert document["build_trace"]["tactics_tried"] == 2
+    assert run.layer_types == {"fp32": 1, "fp16": 1}
+
+
+class Endless(io.RawIOBase):
+    """A verbose log of many megabytes that never lies in memory as a whole."""
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+        runner = verbose("--------------- Timing Runner: conv (CaskConvolution)")
+        tactics = (f"Tactic Name: k{i} Tactic: 0x{i:016x} Time: 0.{i + 1}" for i in range(40))
+        self.block = (logs.text([*runner, *verbose(*tactics)]) * 50).encode()
+        self.head = f"{logs.banner('RUNNING')}\n".encode()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self.head + self.block[: min(len(self.block), self.left)]
+        self.head = b""
+        self.left -= len(piece)
+        return piece
+
+
+def test_long_logs_are_read_in_bounded_memory() -> None:
+    tracemalloc.start()
+    size = 4 * 2**20
+    found = read_log(Endless(size), where="x")  # type: ignore[arg-type]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    (run,) = found.runs
+    assert isinstance(run, LogRun)
+    assert run.trace is not None
+    assert run.trace.tactics_tried > 20_000
+    assert peak < size / 2

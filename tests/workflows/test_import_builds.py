@@ -1,0 +1,114 @@
+"""Builds without a measurement, and layouts of other tools."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from imports import bring, only, record, stored
+
+from trtbench.report.compose import document_from_runs
+from trtbench.store.store import Store
+from trtbench.workflows.look.inspect import inspect
+from trtbench.workflows.stored.report import with_files
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trtexec"))
+
+from test_log_build import FINAL, TUNING_10
+
+import logs
+
+
+def build_log() -> str:
+    command = "trtexec --onnx=a/net.onnx --saveEngine=out/net.engine --skipInference --verbose"
+    begin, end = (
+        logs.banner(kind, version="100300 b26", command=command) for kind in ("RUNNING", "PASSED")
+    )
+    facts = logs.lines("Created engine with size: 12.5 MiB", "Engine built in 8.25 sec.")
+    return logs.text([begin, *logs.options(), *TUNING_10, *FINAL, *facts, end])
+
+
+def test_the_log_of_a_build_alone_is_a_build(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "build.log").write_text(build_log())
+    found = only(bring(tmp_path, store=store))
+    made = record(found)
+    assert made.facts["built_only"] is True
+    assert made.facts["build_s"] == 8.25
+    assert {each.code for each in made.findings} <= {"H47"}
+    run = stored(found, store)
+    assert run.path is not None
+    document = json.loads((run.path / "build.metadata.json").read_text())
+    assert document["build_trace"]["layers"][0]["chosen"]["name"] == "kernel_a"
+    assert document["build_options"]["Precision"] == "FP32+FP16"
+    engine = json.loads((run.path / "engine_metadata.json").read_text())
+    assert engine["path"] == "out/net.engine"
+    assert engine["built_from"] == "a/net.onnx"
+    report = document_from_runs([with_files(run, store=store)], title="A build")
+    assert {"build_phases", "build_layers"} <= {figure.id for figure in report.figures()}
+
+
+def test_a_build_beside_its_run_is_part_of_that_run(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "net.build.log").write_text(build_log())
+    (tmp_path / "net.log").write_text(logs.log_10())
+    found = only(bring(tmp_path, store=store))
+    assert set(found.parts) == {"log", "build_log"}
+
+
+def test_inspect_shows_a_build(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text(build_log())
+    found = inspect(path)
+    assert found.kind == "log of a build"
+    assert found.facts["tactics_tried"] == 2
+    assert found.facts["device"] == "Test GPU"
+    assert found.layers is not None
+    assert found.layers.rows[0][0] == "conv1 + relu1"
+
+
+def test_inspect_shows_what_runs_printed(tmp_path: Path) -> None:
+    path = tmp_path / "notes.md"
+    path.write_text("# one\n" + logs.text(logs.SUMMARY_10) + "# two\n" + logs.text(logs.SUMMARY_10))
+    found = inspect(path)
+    assert found.facts["summaries"] == 2
+    assert found.summary is not None
+    assert [row[2] for row in found.summary.rows] == pytest.approx([0.81e-3] * 2)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [{"latencyUs": 1500.0, "computeUs": 1200.0}] * 4,
+        [{"latency_s": 0.0015, "gpu_compute_s": 0.0012}] * 4,
+        [{"latency": "1500us", "latencyMs": "1500us", "computeMs": "1200us"}] * 4,
+        {"perIteration": {"latency_us": [1500] * 4, "compute_us": [1200] * 4}},
+        {"results": {"latency_ms": [1.5] * 4, "gpu_ms": [1.2] * 4}},
+        [{"timings": {"latency_ms": 1.5, "compute_ms": 1.2}}] * 4,
+        [{"latency_ms": {"total": 1.5, "gpu_ms": 1.2}}] * 4,
+    ],
+)
+def test_other_units_and_nestings_of_times(document: object, tmp_path: Path, store: Store) -> None:
+    (tmp_path / "times.json").write_text(json.dumps(document))
+    run = stored(only(bring(tmp_path, store=store)), store)
+    assert run.times.latency is not None
+    assert run.times.latency.tolist() == pytest.approx([1.5e-3] * 4)
+    assert run.times.gpu is not None
+    assert run.times.gpu.tolist() == pytest.approx([1.2e-3] * 4)
+
+
+@pytest.mark.parametrize("name", ["name", "layerName", "layer"])
+def test_profiles_with_averages_and_extremes(name: str, tmp_path: Path, store: Store) -> None:
+    rows = [{name: "conv", "avgMs": 0.5, "minMs": 0.4, "maxMs": 0.9}]
+    (tmp_path / "profile.json").write_text(json.dumps(rows))
+    run = stored(only(bring(tmp_path, store=store)), store)
+    assert run.layers is not None
+    (layer,) = run.layers.layers
+    assert (layer.average_s, layer.min_s, layer.max_s) == pytest.approx((5e-4, 4e-4, 9e-4))
+
+
+def test_differences_of_outputs_stay_with_their_run(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "trtexec_stdout.log").write_text(logs.log_10())
+    (tmp_path / "output_diff.json").write_text('{"max_abs": 0.5}')
+    run = with_files(stored(only(bring(tmp_path, store=store)), store), store=store)
+    assert run.extra["output_comparison"] == {"max_abs": 0.5}
