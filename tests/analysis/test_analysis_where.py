@@ -70,7 +70,7 @@ def test_the_baseline_is_the_same_quantity_of_another_row() -> None:
         ("(p99<5ms", "bracket"),
         ("p99 <5 parsecs", "no unit"),
         ("__import__('os').system('true')", "cannot be read"),
-        ("exec>1", "is not a quantity"),
+        ("exec>1", "no quantity called"),
         ("p99<5ms; top1>3", "cannot be read"),
         ("precision==fp16", "in quotes"),
         ("baseline<baseline", "one quantity"),

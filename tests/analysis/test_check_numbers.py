@@ -170,7 +170,7 @@ def test_scores_that_are_no_numbers_name_no_class() -> None:
     lost = checked(reference, np.full_like(reference, np.nan)).classes
     assert lost is not None
     assert (lost.argmax_match, lost.kl, lost.ranks[0].mae) == (0.0, None, None)
-    assert broken_rules([rule_from_text("kl>1")], [checked(reference, candidate * np.nan)])
+    assert broken_rules([rule_from_text("kl<=1")], [checked(reference, candidate * np.nan)])
 
 
 def test_impossible_classes_keep_divergence_a_number() -> None:
@@ -204,7 +204,7 @@ def test_what_is_not_finite_on_both_sides_is_identical() -> None:
 def test_shapes_that_differ_are_said_and_break_rules() -> None:
     found = checked(np.ones((2, 3)), np.ones((2, 4)))
     assert found.note == "shapes differ: 3 against 4 per item"
-    assert broken_rules([rule_from_text("max_abs>1")], [found])
+    assert broken_rules([rule_from_text("max_abs<=1")], [found])
 
 
 def test_outputs_are_paired_by_name_then_by_place() -> None:
@@ -221,14 +221,16 @@ def half_off() -> OutputCheck:
 @pytest.mark.parametrize(
     ("text", "broken"),
     [
-        ("max_abs>0.1", True),
-        ("max_abs > 0.5", False),
-        ("max_abs>=0.5", True),
-        ("close<99%", True),
-        ("y:close<0.99", True),
-        ("other:close<1", True),
-        ("nan>0", False),
-        ("cosine<0.9", True),
+        ("max_abs<=0.1", True),
+        ("max_abs <= 0.5", False),
+        ("max_abs<0.5", True),
+        ("close>=99%", True),
+        ("y:close>=0.99", True),
+        ("other:close>=1", True),
+        ("nan==0", False),
+        ("cosine>=0.9", True),
+        ("max_abs<=0.5 and nan==0", False),
+        ("max_abs<=0.5 and close>=99%", True),
     ],
 )
 def test_rules(half_off: OutputCheck, text: str, broken: bool) -> None:
@@ -238,10 +240,10 @@ def test_rules(half_off: OutputCheck, text: str, broken: bool) -> None:
 def test_identical_outputs_have_no_noise_to_fail_for() -> None:
     rng = np.random.default_rng(0)
     same = rng.standard_normal((5, 7))
-    assert not broken_rules([rule_from_text("sqnr_db<50")], [checked(same, same)])
+    assert not broken_rules([rule_from_text("sqnr_db>=50")], [checked(same, same)])
 
 
-@pytest.mark.parametrize("text", ["max_abs", "maxabs>1", "max_abs>big", ">3"])
+@pytest.mark.parametrize("text", ["max_abs", "maxabs<1", "max_abs<big", "<3"])
 def test_rules_that_cannot_be_read(text: str) -> None:
     with pytest.raises(UsageError):
         rule_from_text(text)

@@ -248,9 +248,9 @@ def test_the_command_fails_with_status_3_and_leaves_its_files(
     model = conv_model(tmp_path / "a.onnx")
     other = changed(model, tmp_path / "b.onnx", name="head.weight", by=1.1)
     words = ["check", str(model), str(other), "--random", "12", "--batch", "4", "--threads", "1"]
-    assert run([*words, "--floor", "off", "--fail-if", "rel_l2<0.05"]) == 0
+    assert run([*words, "--floor", "off", "--expect", "rel_l2>=0.05"]) == 0
     assert "12 random inputs" in capsys.readouterr().out
-    assert run([*words, "--floor", "off", "--json", "--fail-if", "rel_l2>0.05"]) == 3
+    assert run([*words, "--floor", "off", "--json", "--expect", "rel_l2<=0.05"]) == 3
     printed = capsys.readouterr()
     document = json.loads(printed.out)
     assert document["check"]["candidates"][0]["checks"][0]["rel_l2"] == pytest.approx(0.1, rel=1e-3)
@@ -261,7 +261,7 @@ def test_the_command_fails_with_status_3_and_leaves_its_files(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--fail-if", "max_asb>1"], "max_abs>1"),
+        (["--expect", "max_asb<=1"], "max_abs"),
         (["--distribution", "recorded"], "no side has a recorded range"),
         (["--range", "3:1"], "is empty"),
         (["--rtol", "-1"], "--rtol must be at least 0, not -1"),

@@ -1,73 +1,67 @@
-"""Rules on numeric checks: ``max_abs>0.1``, ``close<99.9%``, ``logits:kl>0.01``."""
+"""What is expected of numeric checks: ``max_abs<=0.1``, ``close>=99.9%``, ``logits: kl<0.01``.
+
+The language is that of all conditions; the quantities are those of an output's check.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable
-from typing import Literal
 
 from trtbench.analysis.check import OutputCheck
-from trtbench.domain.spec import Value
-from trtbench.errors import UsageError, near_miss
-from trtbench.units import fraction_from_text
-
-METRICS = (
-    "close", "equality", "nan", "inf", "nonfinite", "shape_mismatch", "max_abs", "mean_abs",
-    "max_rel", "mean_rel", "rmse", "rel_l2", "sqnr_db", "cosine", "bias", "argmax_match",
-    "argmax_mismatch", "top5_agreement", "kl", "kl_max", "js",
-)  # fmt: skip
-
-_RULE = re.compile(
-    r"(?:(?P<output>.+):)?(?P<metric>\w+)\s*(?P<relation><=|>=|<|>)\s*(?P<limit>\S+)"
+from trtbench.analysis.conditions import (
+    Condition,
+    Row,
+    condition_from_text,
+    holds,
+    names_of,
+    unknown_names,
 )
+from trtbench.domain.spec import Value
+from trtbench.errors import UsageError
+
+SHARES = (
+    "close", "equality", "argmax_match", "argmax_mismatch", "top5_agreement",
+)  # fmt: skip
+METRICS = (
+    *SHARES, "nan", "inf", "nonfinite", "shape_mismatch", "max_abs", "mean_abs", "max_rel",
+    "mean_rel", "rmse", "rel_l2", "sqnr_db", "cosine", "bias", "kl", "kl_max", "js",
+)  # fmt: skip
+EXAMPLE = "'max_abs<=0.1', 'argmax_match>=99%' or 'logits: kl<0.01'"
+
+_OUTPUT = re.compile(r"(?P<output>[^<>=!]+):(?P<rest>.+)")
 
 
 class CheckRule(Value, frozen=True, kw_only=True):
-    """A condition under which a check fails."""
+    """A condition that every output must meet, or one of them."""
 
     text: str
-    metric: str
-    relation: Literal["<", "<=", ">", ">="]
-    limit: float
+    condition: Condition
     output: str | None = None
-    """``None`` is every output that has the metric."""
+    """``None`` is every output that has the quantities."""
 
 
 def rule_from_text(text: str) -> CheckRule:
-    """Read a rule as a user types it."""
-    match = _RULE.fullmatch(text.strip())
-    if not match:
-        raise UsageError(f"--fail-if {text!r} cannot be read", fix="write it like 'max_abs>0.1'")
-    metric = match["metric"]
-    if metric not in METRICS:
-        guess = near_miss(metric, METRICS)
-        raise UsageError(
-            f"there is no number called {metric!r}",
-            facts={"known": " ".join(METRICS)},
-            fix=f"--fail-if '{text.replace(metric, guess)}'" if guess else None,
-        )
+    """Read a condition as a user types it; an output and a colon may stand before it."""
+    match = _OUTPUT.fullmatch(text.strip())
+    rest = match["rest"] if match else text
     try:
-        limit = (
-            fraction_from_text(match["limit"]) if "%" in match["limit"] else float(match["limit"])
-        )
-    except ValueError:
+        condition = condition_from_text(rest, names=METRICS)
+    except UsageError as problem:
         raise UsageError(
-            f"{match['limit']!r} is not a number", fix="write it like 'max_abs>0.1'"
+            f"--expect {text!r} cannot be read: {problem.message}",
+            facts=problem.facts,
+            fix=problem.fix or f"write it like {EXAMPLE}",
         ) from None
-    return CheckRule(
-        text=text,
-        metric=metric,
-        relation=match["relation"],  # type: ignore[arg-type]
-        limit=limit,
-        output=match["output"],
-    )
+    output = match["output"].strip() if match else None
+    return CheckRule(text=text.strip(), condition=condition, output=output)
 
 
 def broken_rules(rules: Iterable[CheckRule], checks: Iterable[OutputCheck]) -> list[str]:
-    """Say which rules are broken, with the value that does; a number nobody has breaks them too.
+    """Say which conditions are not met, with the values; what nobody knows does not meet them.
 
-    A rule that looks at nothing would pass whatever happens, so it counts as broken.
+    A condition that looks at nothing would hold whatever happens, so it counts as broken.
     """
     found = list(checks)
     return [told for rule in rules for told in _broken(rule, found)]
@@ -75,35 +69,31 @@ def broken_rules(rules: Iterable[CheckRule], checks: Iterable[OutputCheck]) -> l
 
 def _broken(rule: CheckRule, checks: list[OutputCheck]) -> Iterable[str]:
     looked = False
+    names = names_of(rule.condition)
     for check in checks:
         if rule.output is not None and rule.output != check.output:
             continue
-        if check.note and rule.output in (None, check.output):
+        if check.note:
             looked = True
             yield f"{rule.text}: {check.output} could not be compared: {check.note}"
             continue
-        numbers = check.numbers()
-        if rule.metric not in numbers:
+        row = _row(check)
+        if not set(names) <= set(row):
             continue
         looked = True
-        value = numbers[rule.metric]
-        if value is None and rule.metric == "sqnr_db" and check.identical:
-            value = math.inf
-        if value is None:
-            yield f"{rule.text}: {check.output} has no {rule.metric}"
-        elif _holds(value, rule.relation, rule.limit):
-            yield f"{rule.text}: {check.output} has {rule.metric} {value:.6g}"
+        if holds(rule.condition, row):
+            continue
+        unknown = unknown_names(rule.condition, row)
+        values = ", ".join(f"{name} {row[name]:.6g}" for name in names if name not in unknown)
+        missing = f"no {', '.join(unknown)}" if unknown else ""
+        yield f"{rule.text}: {check.output} has {' and '.join(filter(None, (values, missing)))}"
     if not looked:
-        what = rule.output or "no output"
-        yield f"{rule.text}: {what} has no {rule.metric}"
+        yield f"{rule.text}: {rule.output or 'no output'} has no {', '.join(names)}"
 
 
-def _holds(value: float, relation: str, limit: float) -> bool:
-    if math.isnan(value):
-        return True
-    return {
-        "<": value < limit,
-        "<=": value <= limit,
-        ">": value > limit,
-        ">=": value >= limit,
-    }[relation]
+def _row(check: OutputCheck) -> Row:
+    """The quantities of an output; of equal outputs the ratio to their difference is infinite."""
+    row = dict(check.numbers())
+    if "sqnr_db" in row and row["sqnr_db"] is None and check.identical:
+        row["sqnr_db"] = math.inf
+    return row

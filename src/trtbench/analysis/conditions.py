@@ -35,6 +35,9 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
+_RELATION = re.compile(
+    r"(?P<name>[A-Za-z_]\w*(?:\.\w+)*)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=!]+)"
+)
 _RELATIONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "=": operator.eq, "!=": operator.ne,
@@ -101,6 +104,12 @@ def condition_from_text(
     return condition
 
 
+def parts_of_relation(text: str) -> tuple[str, str, str] | None:
+    """Divide ``p99 < 5ms`` into name, sign and limit, for who knows the unit of the name."""
+    match = _RELATION.fullmatch(text.strip())
+    return (match["name"], match["sign"], match["limit"]) if match else None
+
+
 def holds(condition: Condition, row: Row, *, baseline: Row | None = None) -> bool | None:
     """Tell whether a row meets a condition; ``None`` when too little is known."""
     if isinstance(condition, Relation):
@@ -114,10 +123,14 @@ def holds(condition: Condition, row: Row, *, baseline: Row | None = None) -> boo
     return None if None in parts else not decisive
 
 
+def names_of(condition: Condition) -> list[str]:
+    """List the quantities a condition asks for, each once."""
+    return list(dict.fromkeys(name.name for name in _names(condition) if not name.of_baseline))
+
+
 def unknown_names(condition: Condition, row: Row) -> list[str]:
     """List what a condition asks for and a row does not know."""
-    found = [name.name for name in _names(condition) if not name.of_baseline]
-    return list(dict.fromkeys(name for name in found if row.get(name) is None))
+    return [name for name in names_of(condition) if row.get(name) is None]
 
 
 class _Parser:
@@ -229,7 +242,7 @@ class _Parser:
         if name not in self._names:
             guess = near_miss(name, self._names)
             raise UsageError(
-                f"{name!r} is not a quantity of a sweep",
+                f"there is no quantity called {name!r}",
                 facts={"quantities": " ".join(sorted(self._names))},
                 fix=f"did you mean {guess}?" if guess else f"put texts in quotes: '{name}'",
             )

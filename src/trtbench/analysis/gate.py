@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
 
+from trtbench.analysis.conditions import parts_of_relation
 from trtbench.analysis.layers.expect import (
     expectation_from_text,
     is_expectation,
@@ -39,17 +39,15 @@ STATISTICS = ("median", "mean", "min", "max", "std", "mad", "cov", *PERCENTILES)
 RATES = ("throughput", "items")
 EXAMPLE = "p99<5ms, gpu.median<=0.2ms or throughput>=100/s"
 
-_RULE = re.compile(r"^\s*([A-Za-z_][\w.]*)\s*(<=|>=|<|>)\s*(.+?)\s*$")
-
 
 def rule_from_text(text: str) -> GateRule:
     """Read one rule such as ``p99<5ms``, ``gpu.median<=0.2ms`` or ``throughput>=100/s``."""
     if is_expectation(text):
         return rule_from_expectation(expectation_from_text(text))
-    match = _RULE.match(text)
-    if not match:
+    parts = parts_of_relation(text)
+    if parts is None:
         raise UsageError(f"{text!r} is not a gate rule", fix=f"write it like {EXAMPLE}")
-    name, relation, limit = match.groups()
+    name, relation, limit = parts
     metric, statistic = metric_from_name(name)
     return GateRule(
         text=text.strip(),

@@ -45,7 +45,7 @@ def command(request: CheckRequest, as_json: bool) -> None:
       trtbench check model.onnx model.fp16.engine model.int8.engine --images photos --batch 8
       trtbench check model.onnx model.int8.onnx --layers
       trtbench check a.engine b.engine --python ~/trt10/bin/python --python ~/trt11/bin/python
-      trtbench check model.onnx model.engine --fail-if 'max_abs>0.1' --fail-if 'argmax_match<99%'
+      trtbench check model.onnx model.engine --expect 'max_abs<=0.1' --expect 'argmax_match>=99%'
     """
     from trtbench.analysis.check_rules import rule_from_text
     from trtbench.cli._screen import Talk, say
@@ -58,7 +58,7 @@ def command(request: CheckRequest, as_json: bool) -> None:
     from trtbench.workflows.request.config import open_store
 
     config = load_config(store=request.store)
-    rules = [rule_from_text(text) for text in request.fail_if]
+    rules = [rule_from_text(text) for text in request.expect]
     store, output = open_store(config), Path(request.output)
     refuse_unwritable(output)
     with Talk("check") as talk:

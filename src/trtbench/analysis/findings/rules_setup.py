@@ -304,7 +304,7 @@ _WARNED = "trtexec_warned."
 _ON_THE_ENGINE = ("weak-typing", "weights-converted", "no-calibrator", "library-mismatch")
 _WARNING_REMEDIES = {
     "unstable": "lock the clocks, give the GPU to nobody else, and measure longer",
-    "clocks-not-locked": "lock the clocks: nvidia-smi --lock-gpu-clocks",
+    "clocks-not-locked": "lock the clocks: sudo nvidia-smi -lgc MIN,MAX",
     "enqueue-bound": "measure with a CUDA graph: --useCudaGraph",
     "h2d-bound": "leave copies out (--noDataTransfers), or count them in on purpose",
     "d2h-bound": "leave copies out (--noDataTransfers), or count them in on purpose",

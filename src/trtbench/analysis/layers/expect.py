@@ -14,7 +14,6 @@ from trtbench.analysis.conditions import (
     Condition,
     Join,
     Name,
-    Number,
     Relation,
     Sum,
     Term,
@@ -28,10 +27,10 @@ from trtbench.analysis.layers.layer import Layer, LayerTable, total_s
 from trtbench.domain.result import GateResult, GateRule
 from trtbench.domain.spec import Value
 from trtbench.errors import UsageError, near_miss
-from trtbench.units import text_from_seconds
+from trtbench.units import text_from_fraction, text_from_seconds
 
 FUNCTIONS = ("count", "share", "time")
-"""Layers that fit; their part of all time in per cent; their time."""
+"""Layers that fit; their part of all time; their time."""
 TIMES = ("sum", "gpu", "host", "latency", "conversions")
 PERCENT = ("jitter",)
 NUMBERS = ("layers",)
@@ -70,14 +69,13 @@ def expectation_from_text(text: str) -> Expectation:
     shares = {*PERCENT, *(name for name, (function, _) in calls.items() if function == "share")}
     try:
         condition = condition_from_text(
-            plain, names={*TIMES, *PERCENT, *NUMBERS, *calls}, times=times
+            plain, names={*TIMES, *PERCENT, *NUMBERS, *calls}, times=times, shares=shares
         )
     except UsageError as problem:
         raise UsageError(
             f"the expectation {text!r} cannot be read", facts={"reason": problem.message},
             fix=f"write it like {EXAMPLE}",
         ) from None  # fmt: skip
-    _demand_percent(condition, shares, text)
     return Expectation(text=text.strip(), condition=condition, calls=calls)
 
 
@@ -126,21 +124,6 @@ def _checked(function: str, arguments: str, text: str) -> tuple[str, str]:
     return function, arguments.strip()
 
 
-def _demand_percent(condition: Condition, shares: set[str], text: str) -> None:
-    """A share against a bare number: nobody knows whether 0.8 or 0.8 per cent is meant."""
-    if isinstance(condition, Join):
-        for part in condition.parts:
-            _demand_percent(part, shares, text)
-        return
-    for one, other in ((condition.left, condition.right), (condition.right, condition.left)):
-        is_share = isinstance(one, Name) and one.name in shares
-        if is_share and isinstance(other, Number) and not other.has_unit and other.value:
-            raise UsageError(
-                f"in the expectation {text!r} {other.value:g} has no unit",
-                fix=f"write {other.value * 100 if other.value <= 1 else other.value:g}%",
-            )
-
-
 def _row(
     expectation: Expectation, table: LayerTable, facts: EngineFacts
 ) -> Mapping[str, float | None]:
@@ -152,7 +135,7 @@ def _row(
         "host": facts.host_s,
         "latency": facts.latency_s,
         "conversions": total_s(converting) if table.timed else None,
-        "jitter": None if facts.jitter is None else 100 * facts.jitter,
+        "jitter": facts.jitter,
     }
     for name, (function, arguments) in expectation.calls.items():
         row[name] = _value(function, arguments, table)
@@ -172,7 +155,7 @@ def _value(function: str, arguments: str, table: LayerTable) -> float | None:
         return None
     if function == "time":
         return total_s(found)
-    return 100 * total_s(found) / total if total else None
+    return total_s(found) / total if total else None
 
 
 def _known(condition: str, table: LayerTable) -> bool:
@@ -210,7 +193,7 @@ def _worded(function: str, value: float | None) -> str:
     if value is None:
         return "not known"
     if function in ("share", *PERCENT):
-        return f"{value:.3g} %"
+        return text_from_fraction(value)
     return text_from_seconds(value) if function in ("time", *TIMES) else f"{value:g}"
 
 

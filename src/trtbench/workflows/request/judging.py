@@ -101,9 +101,9 @@ class ToleranceFields(Request):
         Literal["auto", "on", "off"], Option("Run the reference twice, against itself.")
     ] = "auto"
     layers: Annotated[bool, Option("Compare all intermediate tensors of ONNX files.")] = False
-    fail_if: Annotated[
+    expect: Annotated[
         Sequence[str],
-        Option("Exit with status 3 if this holds, e.g. 'max_abs>0.1'.", metavar="RULE"),
+        Option("Exit with status 3 unless this holds, e.g. 'max_abs<=0.1'.", metavar="CONDITION"),
     ] = ()
 
 
