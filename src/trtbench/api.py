@@ -26,6 +26,7 @@ from trtbench.workflows.request.comparing import CompareRequest, GateRequest
 from trtbench.workflows.request.conduct import Conduct, conduct_from_request
 from trtbench.workflows.request.config import Config, load_config, open_store
 from trtbench.workflows.request.judging import CheckRequest, EvalRequest
+from trtbench.workflows.request.keeping import ImportRequest
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import FORMATS, load_runs, write_report
@@ -158,7 +159,7 @@ def report(
 
 def import_artefacts(*paths: Model, store: Model | None = None, **wishes: Any) -> ImportResult:
     """Make ordinary runs of what trtexec or the toolkits around it have left behind."""
-    return import_files([str(path) for path in paths], store=_open(store)[0], **wishes)
+    return import_files(ImportRequest(paths=paths, **wishes), store=_open(store)[0])
 
 
 def doctor() -> Diagnosis:

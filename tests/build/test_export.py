@@ -27,6 +27,7 @@ from trtbench.models.torch_pickle import archive_kind, modules_named
 from trtbench.models.torch_sources import _library
 from trtbench.workflows.make.export import export_spec, input_shapes, run_export
 from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.making import ExportRequest
 
 TORCH = find_torch()
 needs_torch = pytest.mark.usefixtures("torch_python")
@@ -151,7 +152,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(source: str, **flags: object) -> Sidecar:
     target = flags.pop("target", None)
-    spec = export_spec(source, target=target, **flags)  # type: ignore[arg-type]
+    spec = export_spec(ExportRequest(source=source, target=target, **flags))  # type: ignore[arg-type]
     return run_export(spec, target=target, conduct=Conduct(python=TORCH))  # type: ignore[arg-type]
 
 
@@ -179,17 +180,20 @@ def test_shapes_are_read_as_the_seeds_write_them() -> None:
 
 
 def test_the_exporter_follows_the_opset_and_the_target() -> None:
-    spec = export_spec("torchvision:resnet18", target="tensorrt-8.6")
+    spec = export_spec(ExportRequest(source="torchvision:resnet18", target="tensorrt-8.6"))
     assert (spec.exporter, spec.opset) == ("legacy", 17)
-    assert export_spec("torchvision:resnet18").exporter == "dynamo"
-    assert export_spec("torchvision:resnet18", opset=13).exporter == "legacy"
-    assert Path(export_spec("torchvision:resnet18").output).name == "resnet18.onnx"
+    assert export_spec(ExportRequest(source="torchvision:resnet18")).exporter == "dynamo"
+    assert export_spec(ExportRequest(source="torchvision:resnet18", opset=13)).exporter == "legacy"
+    assert (
+        Path(export_spec(ExportRequest(source="torchvision:resnet18")).output).name
+        == "resnet18.onnx"
+    )
     with pytest.raises(UsageError, match="opset 17 at most"):
-        export_spec("torchvision:resnet18", target="tensorrt-8.6", opset=18)
+        export_spec(ExportRequest(source="torchvision:resnet18", target="tensorrt-8.6", opset=18))
     with pytest.raises(UsageError, match="dynamo exporter makes"):
-        export_spec("torchvision:resnet18", opset=16, exporter="dynamo")
+        export_spec(ExportRequest(source="torchvision:resnet18", opset=16, exporter="dynamo"))
     with pytest.raises(UsageError, match=r"tensorrt-8\.6"):
-        export_spec("torchvision:resnet18", target="tensorrt-8")
+        export_spec(ExportRequest(source="torchvision:resnet18", target="tensorrt-8"))
 
 
 def test_a_dry_run_prints_the_job(capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +206,7 @@ def test_a_dry_run_prints_the_job(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.skipif(bool(importlib.util.find_spec("torch")), reason="PyTorch is here")
 def test_without_pytorch_the_way_out_is_named(tmp_path: Path) -> None:
-    spec = export_spec("torchvision:resnet18", output=tmp_path / "m.onnx")
+    spec = export_spec(ExportRequest(source="torchvision:resnet18", output=tmp_path / "m.onnx"))
     with pytest.raises(UnavailableError, match="PyTorch is not installed") as caught:
         run_export(spec)
     assert "runtimes.torch.python" in (caught.value.fix or "")

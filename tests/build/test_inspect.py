@@ -29,6 +29,7 @@ from trtbench.trtexec.plan import PlanHeader
 from trtbench.workflows.look.engine import would_load
 from trtbench.workflows.look.inspect import inspect, parsers_of
 from trtbench.workflows.make.quantize import quant_spec, run_quantize
+from trtbench.workflows.request.making import QuantizeRequest
 
 
 def test_the_screen_json_and_csv_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +138,7 @@ def test_records_whose_files_are_gone_still_tell_what_they_know(tmp_path: Path) 
     assert found.kind == "record of an engine"
     assert found.facts["tensorrt"] == "10.9.0.34"
     assert "gone.engine is not beside it" in found.notes
-    spec = quant_spec(tmp_path / "bn.onnx", precision="fp16")
+    spec = quant_spec(QuantizeRequest(model=tmp_path / "bn.onnx", precision="fp16"))
     run_quantize(spec)
     assert inspect(tmp_path / "bn.fp16.json").kind == "onnx"
     Path(spec.output).unlink()

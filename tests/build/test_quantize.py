@@ -24,6 +24,7 @@ from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.models.sidecar import read_sidecar
 from trtbench.tasks import classification
 from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
+from trtbench.workflows.request.making import QuantizeRequest
 from typed_models import typed
 
 DIGITS = demo_file("digits.onnx")
@@ -36,7 +37,11 @@ def test_int8_is_what_tensorrt_takes_and_close_on_held_out_items(
     tmp_path: Path, calibration: Path, method: str
 ) -> None:
     output = tmp_path / "digits.int8.onnx"
-    spec = quant_spec(DIGITS, precision="int8", output=output, method=method, keep=("/8/Gemm",))
+    spec = quant_spec(
+        QuantizeRequest(
+            model=DIGITS, precision="int8", output=output, method=method, keep=("/8/Gemm",)
+        )
+    )
     sidecar = run_quantize(spec, data=Data(calibration=str(calibration), items=48))
     model = onnx.load(output)
     assert refusals(model) == ()
@@ -66,7 +71,11 @@ def test_additions_of_constants_are_left_alone(tmp_path: Path) -> None:
     path = one_node(tmp_path, np.array([1.0, 2.0]), op="Add")
     with pytest.raises(InputError, match="nothing was quantized"):
         run_quantize(
-            quant_spec(path, precision="int8", output=tmp_path / "q.onnx", method="minmax"),
+            quant_spec(
+                QuantizeRequest(
+                    model=path, precision="int8", output=tmp_path / "q.onnx", method="minmax"
+                )
+            ),
             data=Data(calibration="random", items=8),
         )
 
@@ -119,7 +128,7 @@ def test_calibrating_on_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_fp8_without_modelopt_says_what_to_install(tmp_path: Path, calibration: Path) -> None:
-    spec = quant_spec(DIGITS, precision="fp8", output=tmp_path / "m.onnx")
+    spec = quant_spec(QuantizeRequest(model=DIGITS, precision="fp8", output=tmp_path / "m.onnx"))
     with pytest.raises(UnavailableError, match="ModelOpt") as caught:
         run_quantize(spec, data=Data(calibration=str(calibration)))
     assert "nvidia-modelopt[onnx]" in (caught.value.fix or "")
@@ -169,10 +178,12 @@ def test_control_flow_is_left_alone_and_the_rest_is_converted(
     data = Data(calibration="random" if precision == "int8" else None, items=32)
     if OLD_RUNTIME and (op, precision) == ("Loop", "int8"):
         with pytest.raises(InputError, match="could not quantize") as caught:
-            run_quantize(quant_spec(source, precision=precision), data=data)
+            run_quantize(quant_spec(QuantizeRequest(model=source, precision=precision)), data=data)
         assert "pip install -U onnxruntime" in str(caught.value.fix)
         return
-    sidecar = run_quantize(quant_spec(source, precision=precision), data=data)
+    sidecar = run_quantize(
+        quant_spec(QuantizeRequest(model=source, precision=precision)), data=data
+    )
     assert sidecar.changed == {"MatMul": 2}
     (diff,) = sidecar.difference
     assert diff.sqnr_db is not None
@@ -183,7 +194,9 @@ def test_control_flow_is_left_alone_and_the_rest_is_converted(
 def test_random_indices_stay_within_the_table(tmp_path: Path, precision: str) -> None:
     source = lookup(tmp_path / "net.onnx", rows=5)
     data = Data(calibration="random" if precision == "int8" else None, items=32)
-    sidecar = run_quantize(quant_spec(source, precision=precision), data=data)
+    sidecar = run_quantize(
+        quant_spec(QuantizeRequest(model=source, precision=precision)), data=data
+    )
     assert sidecar.difference[0].nonfinite == 0
     assert sidecar.unverified is None
 
@@ -191,18 +204,18 @@ def test_random_indices_stay_within_the_table(tmp_path: Path, precision: str) ->
 def test_inputs_the_model_cannot_take_are_told_with_a_way_out(tmp_path: Path) -> None:
     source = lookup(tmp_path / "net.onnx", rows=5, through="Neg")  # not followed: out of range
     with pytest.raises(InputError, match="does not run on the inputs that were drawn") as caught:
-        run_quantize(quant_spec(source, precision="fp16"))
+        run_quantize(quant_spec(QuantizeRequest(model=source, precision="fp16")))
     assert "--inputs" in (caught.value.fix or "")
     data = Data(calibration="random", items=32)
     with pytest.raises(InputError, match="could not quantize") as caught:
-        run_quantize(quant_spec(source, precision="int8"), data=data)
+        run_quantize(quant_spec(QuantizeRequest(model=source, precision="int8")), data=data)
     assert "out of data bounds" in caught.value.facts["reason"]
     assert "--calibration data.npz" in (caught.value.fix or "")
 
 
 def test_a_half_model_is_quantized_in_an_opset_that_has_it(tmp_path: Path) -> None:
     source = typed(tmp_path / "half.onnx", TensorProto.FLOAT16)
-    spec = quant_spec(source, precision="int8")
+    spec = quant_spec(QuantizeRequest(model=source, precision="int8"))
     sidecar = run_quantize(spec, data=Data(calibration="random", items=16))
     assert sidecar.opset == 19
     assert refusals(load_onnx(Path(spec.output))) == ()
@@ -215,7 +228,9 @@ def test_an_operator_nobody_knows_is_told_once_and_without_the_folder_of_the_job
     model.graph.node[1].op_type, model.graph.node[1].domain = "Strange", "my.ops"
     model.opset_import.append(helper.make_opsetid("my.ops", 1))
     onnx.save(model, tmp_path / "one.onnx")
-    sidecar = run_quantize(quant_spec(tmp_path / "one.onnx", precision="fp16"))
+    sidecar = run_quantize(
+        quant_spec(QuantizeRequest(model=tmp_path / "one.onnx", precision="fp16"))
+    )
     assert "Strange" in (sidecar.unverified or "")
     assert ".partial" not in (sidecar.unverified or "")
     assert sidecar.notes == ()
@@ -240,7 +255,7 @@ def test_a_model_too_large_for_one_file_gets_a_data_file(
 def test_no_more_items_are_calibrated_with_than_asked_for(
     tmp_path: Path, calibration: Path
 ) -> None:
-    spec = quant_spec(DIGITS, precision="int8", output=tmp_path / "m.onnx")
+    spec = quant_spec(QuantizeRequest(model=DIGITS, precision="int8", output=tmp_path / "m.onnx"))
     sidecar = run_quantize(spec, data=Data(calibration=str(calibration), items=8))
     assert sidecar.calibration is not None
     assert sidecar.calibration.items == 8
@@ -249,21 +264,21 @@ def test_no_more_items_are_calibrated_with_than_asked_for(
 def test_a_result_never_overwrites_its_source(tmp_path: Path) -> None:
     model = models.tiny_model(tmp_path / "m.onnx")
     with pytest.raises(UsageError, match="overwrite"):
-        quant_spec(model, precision="fp16", output=model)
+        quant_spec(QuantizeRequest(model=model, precision="fp16", output=model))
 
 
 def test_somebody_elses_json_is_left_alone(tmp_path: Path) -> None:
     model = models.tiny_model(tmp_path / "m.onnx")
     (tmp_path / "m.fp16.json").write_text('{"mine": 1}')
-    run_quantize(quant_spec(model, precision="fp16"))
+    run_quantize(quant_spec(QuantizeRequest(model=model, precision="fp16")))
     assert (tmp_path / "m.fp16.json").read_text() == '{"mine": 1}'
     assert read_sidecar(tmp_path / "m.fp16.onnx") is not None
 
 
 def test_external_data_is_read_and_one_file_written(tmp_path: Path) -> None:
     model = models.external_data_model(tmp_path / "m.onnx")
-    sidecar = run_quantize(quant_spec(model, precision="fp16"))
+    sidecar = run_quantize(quant_spec(QuantizeRequest(model=model, precision="fp16")))
     assert sidecar.difference[0].sqnr_db is not None
     models.external_data_path(model).unlink()
     with pytest.raises(InputError, match="another file"):
-        run_quantize(quant_spec(model, precision="bf16"))
+        run_quantize(quant_spec(QuantizeRequest(model=model, precision="bf16")))

@@ -31,6 +31,7 @@ from trtbench.trtexec.plan import plan_from_bytes
 from trtbench.workflows.make.build import build_spec, run_build
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import load_config
+from trtbench.workflows.request.making import BuildRequest
 from trtbench.workflows.request.progress import Event
 from typed_models import quantized, typed
 
@@ -44,9 +45,9 @@ BATCHES = {
 
 
 def spec_for(model: Path, **changes: Any) -> BuildSpec:
-    changes.setdefault("builder", "tensorrt-rtx")
+    changes.setdefault("runtime", "tensorrt-rtx")
     changes.setdefault("output", model.with_suffix(".engine"))
-    return build_spec(model, config=load_config(), **changes)
+    return build_spec(BuildRequest(model=model, **changes), load_config())
 
 
 def built(model: Path, rtx: Rtx, events: list[Event] | None = None, **changes: Any) -> Artefact:
@@ -108,7 +109,7 @@ def test_the_layers_are_those_of_the_network_without_a_gpu(rtx: Rtx, tmp_path: P
 
 
 def test_the_command_that_repeats_a_build_is_kept(rtx: Rtx, tmp_path: Path) -> None:
-    artefact = built(conv(tmp_path), rtx, workspace_bytes=1 << 30, targets=("sm_86",), **BATCHES)
+    artefact = built(conv(tmp_path), rtx, workspace=1 << 30, target=("sm_86",), **BATCHES)
     words = (artefact.command or "").split()
     assert words[:2] == ["trtbench", "build"]
     assert str(tmp_path / "net.engine") in words
@@ -133,7 +134,7 @@ def test_the_command_that_repeats_a_build_is_kept(rtx: Rtx, tmp_path: Path) -> N
 def test_every_precision_is_built_from_the_models_types(
     rtx: Rtx, tmp_path: Path, name: str, make: Any, targets: tuple[str, ...]
 ) -> None:
-    artefact = built(make(tmp_path / "net.onnx"), rtx, targets=targets)
+    artefact = built(make(tmp_path / "net.onnx"), rtx, target=targets)
     assert artefact.conditions["precision"].value == name
     assert artefact.conditions["typing"].value == "strong"
     assert artefact.notes == ()
@@ -218,7 +219,7 @@ def modelopt(rtx: Rtx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_fp8_is_quantized_by_modelopt_in_its_own_interpreter(rtx: Rtx, modelopt: Path) -> None:
-    changes = {"precision": "fp8", "calibration": "random", "targets": ("sm_89",)}
+    changes = {"precision": "fp8", "calibration": "random", "target": ("sm_89",)}
     artefact = built(modelopt, rtx, **changes)
     assert artefact.conditions["precision"].value == "fp8"
     assert "by NVIDIA ModelOpt" in artefact.notes[0]
@@ -341,7 +342,7 @@ def test_several_profiles_and_a_fixed_batch(rtx: Rtx, tmp_path: Path) -> None:
 def test_too_small_a_workspace_is_told_with_a_way_out(rtx: Rtx, tmp_path: Path) -> None:
     model = conv(tmp_path, channels=64, size=32, layers=4)
     shapes = {"shapes_opt": {"image": (64, 3, 32, 32)}}
-    error = refused(model, rtx, workspace_bytes=1, **shapes)
+    error = refused(model, rtx, workspace=1, **shapes)
     assert isinstance(error, JobError)
     assert "--workspace" in (error.fix or "")
     assert Path(error.facts["log"]).is_file()
@@ -349,13 +350,13 @@ def test_too_small_a_workspace_is_told_with_a_way_out(rtx: Rtx, tmp_path: Path) 
 
 def test_a_type_that_the_target_lacks_fails_and_says_so(rtx: Rtx, tmp_path: Path) -> None:
     model = quantized(tmp_path / "net.onnx", TensorProto.FLOAT8E4M3FN)
-    error = refused(model, rtx, targets=("sm_86",))
+    error = refused(model, rtx, target=("sm_86",))
     assert "fp8 needs sm_89" in (error.fix or "")
 
 
 @pytest.mark.parametrize("target", ["sm_90", "sm_87", "hopper"])
 def test_a_gpu_that_tensorrt_rtx_does_not_know(rtx: Rtx, tmp_path: Path, target: str) -> None:
-    error = refused(conv(tmp_path), rtx, targets=(target,), **BATCHES)
+    error = refused(conv(tmp_path), rtx, target=(target,), **BATCHES)
     assert "sm_86" in error.facts["known"]
 
 
@@ -429,7 +430,7 @@ def test_tensorrt_itself_says_that_it_needs_a_gpu(
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     model = models.conv_model(tmp_path / "net.onnx")
-    error = refused(model, Rtx(), builder="tensorrt", **BATCHES)
+    error = refused(model, Rtx(), runtime="tensorrt", **BATCHES)
     assert isinstance(error, UnavailableError)
     assert error.message == "TensorRT needs a GPU to build; TensorRT-RTX does not"
 

@@ -13,6 +13,7 @@ import models
 from trtbench.cli import run as trtbench
 from trtbench.models.onnx_outline import outline_of
 from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
+from trtbench.workflows.request.making import QuantizeRequest
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_random_scales_are_said_of_every_run_of_the_engine(
 def test_a_stamp_in_the_model_goes_into_the_record_of_its_engine(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = quant_spec(model, precision="int8")
+    spec = quant_spec(QuantizeRequest(model=model, precision="int8"))
     run_quantize(spec, data=Data(calibration="random", items=16))
     made = document(capsys, spec.output, "-r", "trtexec")
     assert any("calibrated with random data" in note for note in made["notes"])

@@ -7,11 +7,12 @@ from pathlib import Path
 from trtbench.domain.result import Run, RunRecord
 from trtbench.store.store import Store
 from trtbench.workflows.importing.run import Imported, ImportResult, import_artefacts
+from trtbench.workflows.request.keeping import ImportRequest
 
 
 def bring(*paths: Path | str, store: Store, **options: object) -> ImportResult:
     options = {"pictures": False, **options}
-    return import_artefacts(paths, store=store, **options)  # type: ignore[arg-type]
+    return import_artefacts(ImportRequest(paths=paths, **options), store=store)  # type: ignore[arg-type]
 
 
 def only(result: ImportResult) -> Imported:

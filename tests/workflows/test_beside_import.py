@@ -14,6 +14,7 @@ from trtbench.domain.result import Fact, FailedRun, RunRecord
 from trtbench.store.store import Store
 from trtbench.trtexec.statistics import text_from_number
 from trtbench.workflows.importing.run import ImportResult, import_artefacts
+from trtbench.workflows.request.keeping import ImportRequest
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def everything(beside: Path, store: Store) -> ImportResult:
-    return import_artefacts([beside], store=store, pictures=False)
+    return import_artefacts(ImportRequest(paths=[beside], pictures=False), store=store)
 
 
 def test_how_many_runs_come_of_them(beside: Path, everything: ImportResult) -> None:

@@ -17,6 +17,7 @@ from trtbench.trtexec.layers import graph_from_json
 from trtbench.workflows.make.build import build_spec, profiles_from_shapes, run_build
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import load_config
+from trtbench.workflows.request.making import BuildRequest
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.progress import Event
 
@@ -27,7 +28,7 @@ BESIDE = [".build.log", ".build.metadata.json", ".graph.json", ".json", ".timing
 def spec_for(trtexec: Any, **changes: Any) -> BuildSpec:
     changes.setdefault("output", trtexec.folder / "out" / "net.engine")
     model = changes.pop("model", None) or trtexec.onnx()
-    return build_spec(model, config=load_config(), **changes)
+    return build_spec(BuildRequest(model=model, **changes), load_config())
 
 
 def build(trtexec: Any, *, conduct: Conduct | None = None, **changes: Any) -> Artefact:
@@ -47,7 +48,7 @@ def test_a_build_leaves_the_engine_and_what_belongs_to_it(version: str, trtexec:
         conduct=Conduct(listen=stages.append),
         shapes_min={"input": (1, 3, 8, 8)},
         shapes_opt={"input": (2, 3, 8, 8)},
-        workspace_bytes=1 << 30,
+        workspace=1 << 30,
     )
     engine = Path(artefact.path)
     assert names_in(engine.parent) == sorted(engine.name + end for end in ["", *BESIDE])
@@ -93,7 +94,7 @@ def test_the_timing_cache_is_kept_and_used_again(trtexec: Any) -> None:
 
 
 def test_no_timing_cache_when_none_is_wanted(trtexec: Any) -> None:
-    artefact = build(trtexec, timing_cache=False)
+    artefact = build(trtexec, no_timing_cache=True)
     assert "timingCacheFile" not in (artefact.command or "")
     assert not Path(f"{artefact.path}.timing.cache").exists()
 
@@ -167,7 +168,7 @@ def test_a_build_that_hangs_is_ended_and_leaves_nothing(
         ("8.6.1", {"precision": "bf16"}, "cannot be expressed"),
         ("10.9.0", {"options": {"spasity": "force"}}, "no option"),
         ("10.9.0", {"calibration": "random"}, "calibration with data"),
-        ("10.9.0", {"targets": ("sm_86",)}, "other GPUs"),
+        ("10.9.0", {"target": ("sm_86",)}, "other GPUs"),
     ],
 )
 def test_what_a_version_cannot_do_is_said_before_anything_runs(
@@ -187,7 +188,7 @@ def test_only_onnx_is_built(trtexec: Any) -> None:
     with pytest.raises(UsageError, match="overwrite"):
         spec_for(trtexec, output=trtexec.onnx())
     with pytest.raises(UsageError, match="no builder called 'trtexek'"):
-        spec_for(trtexec, builder="trtexek")
+        spec_for(trtexec, runtime="trtexek")
 
 
 def test_shapes_are_filled_in_from_their_neighbours() -> None:

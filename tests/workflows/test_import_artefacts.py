@@ -212,7 +212,7 @@ def test_warm_up_rows_are_left_out_by_rule_or_as_told(tmp_path: Path, store: Sto
     by_rule = only(bring(path, store=store))
     assert by_rule.samples == int((starts >= 200).sum())
     assert "left out as warm-up" in " ".join(record(by_rule).notes)
-    told = only(bring(path, store=store, warmup_s=0.3, again=True))
+    told = only(bring(path, store=store, warmup=0.3, again=True))
     assert told.samples == int((starts >= 300).sum())
     assert told.record.spec.warmup.floor.seconds == 0.3
 

@@ -13,6 +13,7 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import FailedRun, Run
 from trtbench.store.store import Store
 from trtbench.workflows.importing.run import ImportResult, import_artefacts
+from trtbench.workflows.request.keeping import ImportRequest
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, artefacts: Path) -> Store:
 
 @pytest.fixture(scope="module")
 def everything(artefacts: Path, store: Store) -> ImportResult:
-    return import_artefacts([artefacts], store=store, pictures=False)
+    return import_artefacts(ImportRequest(paths=[artefacts], pictures=False), store=store)
 
 
 def test_no_file_is_dropped_without_a_word(artefacts: Path, everything: ImportResult) -> None:
@@ -35,7 +36,9 @@ def test_no_file_is_dropped_without_a_word(artefacts: Path, everything: ImportRe
 @pytest.mark.parametrize("version", VERSIONS)
 def test_times_give_the_printed_numbers(made: Path, tmp_path: Path, version: str) -> None:
     store = Store(tmp_path / "store")
-    result = import_artefacts([made / f"trtexec-{version}"], store=store, pictures=False)
+    result = import_artefacts(
+        ImportRequest(paths=[made / f"trtexec-{version}"], pictures=False), store=store
+    )
     found = of(result, "loaded.times")[0]
     run = stored(found, store)
     assert found.samples == len(run.times) > 100
@@ -49,7 +52,9 @@ def test_times_give_the_printed_numbers(made: Path, tmp_path: Path, version: str
 
 def test_a_sweep_of_batches_in_one_log_is_sorted_out(made: Path, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    found = import_artefacts([made / "old" / "raw_net.txt"], store=store, pictures=False).runs
+    found = import_artefacts(
+        ImportRequest(paths=[made / "old" / "raw_net.txt"], pictures=False), store=store
+    ).runs
     assert [each.record.spec.batch for each in found] == list(BATCHES)
     assert {stored(each, store).record.reported["throughput_qps"] for each in found} == {250.0}
 
@@ -58,7 +63,7 @@ def test_the_second_time_all_are_known(
     artefacts: Path, everything: ImportResult, store: Store
 ) -> None:
     folder = next(artefacts.glob("*trtexec-8.6*"))
-    again = import_artefacts([folder], store=store, pictures=False)
+    again = import_artefacts(ImportRequest(paths=[folder], pictures=False), store=store)
     assert again.runs
     assert all(each.known_as is not None for each in again.runs)
     assert len(store.index.find()) == len(everything.runs)

@@ -7,8 +7,6 @@ import re
 
 import click
 
-from trtbench.errors import UsageError
-
 _NUMBER = re.compile(r"-1|\d+")
 FLAG = "--input-shape"
 
@@ -32,12 +30,3 @@ def joined_dims(args: list[str]) -> list[str]:
             del rest[: len(dims)]
             joined += ["x".join(dims)] if dims else []
     return joined
-
-
-def input_shape_from_text(text: str) -> tuple[str | None, tuple[int, ...]]:
-    """Read ``-1x3x224x224`` or ``NAME:-1x3x224x224``; without a name it is the only input."""
-    name, _, dims = text.rpartition(":")
-    words = re.split(r"[x ,]+", dims.strip())
-    if not all(_NUMBER.fullmatch(word) for word in words):
-        raise UsageError(f"{FLAG} {text} cannot be read", fix=f"write it like {FLAG} -1 3 224 224")
-    return name or None, tuple(int(word) for word in words)

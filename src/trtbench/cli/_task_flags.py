@@ -48,12 +48,6 @@ class TaskCommand(click.Command):
         return [flag for flag in flags if flag.preprocessing or not self.preprocessing_only]
 
 
-def added_settings(flags: dict[str, Any]) -> dict[str, Any]:
-    """Take the settings of the task out of the flags of the command at hand."""
-    added = click.get_current_context().meta.get(ADDED, ())
-    return {key: flags[key] for key in added}
-
-
 def _task_named(args: list[str]) -> str | None:
     for place, word in enumerate(args):
         if word == "--":

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import json_option
+from trtbench.workflows.request.keeping import DemoRequest
 
 if TYPE_CHECKING:
     from trtbench.workflows.demo import Demo
 
 
 @click.command("demo", short_help="The whole tool on a small network, without a GPU.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default=Path("demo-report"),
-    show_default=True, help="Folder of the report and of the demo's own store.",
-)  # fmt: skip
+@flags(DemoRequest)
 @json_option
-def command(output: Path, as_json: bool) -> None:
+def command(request: DemoRequest, as_json: bool) -> None:
     """Measure a small network in FP32 and INT8 on ONNX Runtime, and write a report.
 
     \b
@@ -41,14 +38,14 @@ def command(output: Path, as_json: bool) -> None:
     from trtbench.workflows.request.conduct import Conduct
     from trtbench.workflows.request.config import open_store
 
+    output = Path(request.output)
     config = load_config(store=str(output.absolute() / "store"))
-    command_line = shlex.join(["trtbench", *sys.argv[1:]])
     with Talk("demo") as talk:
         found = run_demo(
             output,
             store=open_store(config),
             config=config,
-            conduct=Conduct(command=command_line, listen=talk),
+            conduct=Conduct(command=command_line(), listen=talk),
         )
     if as_json:
         _show_json(found)

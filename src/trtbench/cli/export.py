@@ -3,54 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from trtbench.cli._conversion import conduct_from_flags, conduct_options, show_conversion
+from trtbench.cli._conversion import show_conversion
+from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import dry_run_option, json_option
 from trtbench.cli._shapes import InputShapeCommand
+from trtbench.workflows.request.making import ExportRequest
 
 
 @click.command(
     "export", short_help="Export a PyTorch model to ONNX, and check it.", cls=InputShapeCommand
 )
-@click.argument("source")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="The ONNX file (default: NAME.onnx)."
-)
-@click.option(
-    "--weights",
-    default="default",
-    show_default=True,
-    metavar="default|none|FILE",
-    help="Pretrained, random, or a state dict of your own.",
-)
-@click.option(
-    "--input-shape",
-    "inputs",
-    multiple=True,
-    metavar="[NAME:]DIMS[:TYPE]",
-    help="-1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64; -1 may change. Repeatable.",
-)
-@click.option("--opset", type=click.IntRange(min=9), help="ONNX opset (default: the exporter's).")
-@click.option(
-    "--for",
-    "target",
-    metavar="NAME",
-    help="tensorrt-8.6, tensorrt-10, tensorrt-11 or tensorrt-rtx.",
-)
-@click.option(
-    "--exporter", type=click.Choice(["dynamo", "legacy"]), help="By default, what the opset needs."
-)
-@click.option("--half", is_flag=True, help="Export in FP16.")
-@click.option("--trust", is_flag=True, help="Load a pickle, which can run any code in it.")
-@click.option("--factory", metavar="MODULE:FUNCTION", help="What makes the module of a state dict.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of weights and inputs.")
-@conduct_options
+@flags(ExportRequest)
 @json_option
 @dry_run_option
-def command(**flags: Any) -> None:
+def command(request: ExportRequest, as_json: bool, dry_run: bool) -> None:
     """Export SOURCE to ONNX, check it, and compare it with PyTorch.
 
     SOURCE is torchvision:NAME, timm:NAME, ultralytics:NAME, or a file: a state dict (with
@@ -64,17 +33,11 @@ def command(**flags: Any) -> None:
       trtbench export yolov8n-pose.pt --trust --python ~/envs/torch/bin/python
     """
     from trtbench.cli._settings import load_config
-    from trtbench.workflows.make.export import export_spec, input_shapes, run_export
-    from trtbench.workflows.request.choice import first_choice
+    from trtbench.workflows.make.export import export_spec, run_export
+    from trtbench.workflows.request.conduct import conduct_from_request
 
-    spec = export_spec(
-        flags["source"],
-        output=flags["output"],
-        target=flags["target"],
-        inputs=input_shapes(flags["inputs"]),
-        **{name: flags[name] for name in _SPEC_FLAGS},
-    )
-    if flags["dry_run"]:
+    spec = export_spec(request)
+    if dry_run:
         from trtbench.domain.codec import json_from_value
         from trtbench.domain.job import ExportJob
 
@@ -82,11 +45,9 @@ def command(**flags: Any) -> None:
         return
     from trtbench.cli._screen import Talk
 
-    config = load_config()
-    with Talk(flags["source"]) as talk:
-        conduct = conduct_from_flags(flags, config, runtime=first_choice("torch"), listen=talk)
-        sidecar = run_export(spec, target=flags["target"], conduct=conduct)
-    show_conversion(sidecar, Path(spec.output), as_json=flags["as_json"])
-
-
-_SPEC_FLAGS = ("weights", "opset", "exporter", "half", "trust", "factory", "seed")
+    with Talk(str(request.source)) as talk:
+        conduct = conduct_from_request(
+            request, load_config(), runtime="torch", command=command_line(), listen=talk
+        )
+        sidecar = run_export(spec, target=request.target, conduct=conduct)
+    show_conversion(sidecar, Path(spec.output), as_json=as_json)

@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._options import dry_run_option, json_option, store_option
+from trtbench.cli._flags import flags
+from trtbench.cli._options import json_option
 from trtbench.errors import EXIT_FAILED
+from trtbench.workflows.request.keeping import ImportRequest
 
 if TYPE_CHECKING:
     from trtbench.workflows.importing.run import ImportResult
 
 
 @click.command("import", short_help="Make runs of what trtexec (TensorRT 5 to 11) left behind.")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option(
-    "--batch", type=click.IntRange(min=1), help="Items in one query, whatever is on record."
-)
-@click.option(
-    "--engine", type=click.Path(path_type=Path), help="The engine that was run; it is hashed."
-)
-@click.option(
-    "--warmup", metavar="TIME", help="Length of the warm-up to leave out, whatever the log says."
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR",
-    help="Also write the trtexec evaluation toolkit's files of the one run here.",
-)  # fmt: skip
-@click.option("--again", is_flag=True, help="Import files that were imported before.")
-@click.option("--pictures/--no-pictures", default=True, help="Draw the layers (about 1 s a run).")
-@click.option("--gpu", metavar="NAME", help="The GPU it ran on, where no log tells.")
-@click.option("--tensorrt", metavar="VERSION", help="The version of TensorRT, such as 8.5.")
-@click.option("--date", metavar="DAY", help="When it was measured, such as 2024-05-17.")
-@click.option("--precision", metavar="NAME", help="The precision of the engine, such as fp16.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME", help="Tag the runs.")
-@store_option
+@flags(ImportRequest)
 @json_option
-@dry_run_option
 @click.pass_context
-def command(context: click.Context, /, **flags: Any) -> None:
+def command(context: click.Context, /, request: ImportRequest, as_json: bool) -> None:
     """Make runs of what trtexec (TensorRT 5 to 11) and other tools left behind.
 
     PATH is a file, a folder or a pattern: exported times, profiles, layer information, logs,
@@ -56,33 +36,22 @@ def command(context: click.Context, /, **flags: Any) -> None:
     from trtbench.cli._screen import Talk, say
     from trtbench.cli._settings import load_config
     from trtbench.store.place import is_url
-    from trtbench.units import seconds_from_text
     from trtbench.workflows.importing.run import import_artefacts
     from trtbench.workflows.request.config import open_store
 
-    warmup = flags["warmup"]
-    warmup_s = seconds_from_text(warmup) if warmup else None
-    config = load_config(store=flags["store"])
+    config = load_config(store=request.store)
     is_there = is_url(config.store) or Path(config.store).exists()
-    store = open_store(config) if is_there or not flags["dry_run"] else None
-    stated = ("batch", "engine", "tags", "gpu", "tensorrt", "date", "precision")
-    wanted = (*stated, "again", "dry_run", "output", "pictures")
+    store = open_store(config) if is_there or not request.dry_run else None
     with Talk("import") as talk:
-        result = import_artefacts(
-            flags["paths"],
-            store=store,
-            warmup_s=warmup_s,
-            listen=talk,
-            **{name: flags[name] for name in wanted},
-        )
+        result = import_artefacts(request, store=store, listen=talk)
     for warning in result.warnings:
         say(f"warning: {warning}")
-    _show(result, as_json=flags["as_json"])
+    _show(result, as_json=as_json)
     if result.written:
-        say(f"{len(result.written)} files in {flags['output']}")
+        say(f"{len(result.written)} files in {request.output}")
     for line in _summaries(result):
         say(line)
-    say(_counts(result, dry_run=flags["dry_run"]))
+    say(_counts(result, dry_run=request.dry_run))
     if not result.complete or not result.runs:
         context.exit(EXIT_FAILED)
 

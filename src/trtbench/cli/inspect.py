@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._options import json_option, store_option
+from trtbench.cli._flags import flags
+from trtbench.cli._options import json_option
 from trtbench.errors import UsageError
-from trtbench.workflows.request.kinds import shapes_from_flags
+from trtbench.workflows.request.keeping import InspectRequest
 
 if TYPE_CHECKING:
     from trtbench.analysis.inspection import Table
 
 
 @click.command("inspect", short_help="Show what a model, an engine, a file or a run holds.")
-@click.argument("file")
+@flags(InspectRequest)
 @click.option("--layers", is_flag=True, help="Show every node or layer.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print every node or layer as CSV.")
-@click.option("--batch", type=click.IntRange(min=1), help="Open leading dimensions, for estimates.")
-@click.option(
-    "--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224",
-    help="Shape of one input, for estimates; repeat for several.",
-)  # fmt: skip
-@click.option(
-    "--onnx", type=click.Path(path_type=Path, exists=True),
-    help="The ONNX file an engine was built from, to compare parameters with.",
-)  # fmt: skip
-@store_option
 @json_option
-def command(**flags: Any) -> None:
+def command(request: InspectRequest, layers: bool, as_csv: bool, as_json: bool) -> None:
     """Show what FILE holds: an ONNX file, an engine of any TensorRT, a JSON file of trtexec, a
     calibration cache, a run directory, or a run by its id.
 
@@ -48,29 +39,29 @@ def command(**flags: Any) -> None:
     from trtbench.workflows.look.inspect import inspect
     from trtbench.workflows.request.config import open_store
 
-    if flags["as_csv"] and flags["as_json"]:
+    if as_csv and as_json:
         raise UsageError("--csv and --json cannot be had at once")
-    config = load_config(store=flags["store"])
+    config = load_config(store=request.store)
     # A file needs no store, which may be somebody else's or read-only.
-    store = None if Path(flags["file"]).exists() else open_store(config)
+    store = None if Path(request.file).exists() else open_store(config)
     found = inspect(
-        flags["file"],
+        request.file,
         store=store,
-        shapes=shapes_from_flags(flags["shapes"]),
-        batch=flags["batch"],
-        onnx=flags["onnx"],
+        shapes={name: tuple(dims) for name, dims in request.shapes.items()},
+        batch=request.batch,
+        onnx=Path(request.onnx) if request.onnx else None,
     )
-    if flags["as_json"]:
+    if as_json:
         from trtbench.domain.codec import json_from_value
 
         click.echo(json_from_value(found).decode(), nl=False)
-    elif flags["as_csv"]:
+    elif as_csv:
         click.echo(_csv(found.layers or found.summary), nl=False)
     else:
         from trtbench.cli._screen import show
         from trtbench.report.documents.inspection import document_from_inspection
 
-        show(document_from_inspection(found, layers=flags["layers"]))
+        show(document_from_inspection(found, layers=layers))
 
 
 def _csv(table: Table | None) -> str:

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from trtbench.cli._options import store_option
+from trtbench.cli._flags import flags
+from trtbench.workflows.request.keeping import ReportRequest
 
 
 @click.command("report", short_help="Describe runs as one document: HTML, Markdown, TeX or data.")
-@click.argument("names", nargs=-1, required=True, metavar="RUN...|FOLDER")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default=Path("report"),
-    show_default=True, help="Folder of the report.",
-)  # fmt: skip
-@click.option(
-    "--format", "formats", metavar="FORMATS",
-    help="Comma separated, of html, md, json, csv, png, tex and terminal.  "
-    "[default: html,md,json; with --brief: md]",
-)  # fmt: skip
-@click.option("--brief", is_flag=True, help="A Markdown text short enough for a comment.")
-@click.option("--title", help="Title of the document.")
-@store_option
-def command(
-    names: tuple[str, ...],
-    output: Path,
-    formats: str | None,
-    brief: bool,
-    title: str | None,
-    store: str | None,
-) -> None:
+@flags(ReportRequest)
+def command(request: ReportRequest) -> None:
     """Describe one or more runs, or folders of runs, as one document.
 
     \b
@@ -46,16 +26,12 @@ def command(
     from trtbench.cli._screen import say
     from trtbench.cli._settings import load_config
     from trtbench.workflows.request.config import open_store
-    from trtbench.workflows.stored.report import FORMATS, load_runs, write_report
+    from trtbench.workflows.stored.report import report_from_request
 
-    opened = open_store(load_config(store=store))
-    runs, failed = load_runs(names, store=opened)
-    usual = "md" if brief else ",".join(FORMATS)
-    asked = usual if formats is None else formats
-    wanted = [word.strip() for word in asked.split(",") if word.strip()]
-    paths = write_report(runs, output, failed=failed, title=title, formats=wanted, brief=brief)
+    store = open_store(load_config(store=request.store))
+    runs, failed, paths = report_from_request(request, store=store)
     for path in paths:
         click.echo(path)
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
     bad = f", {len(failed)} failed" if failed else ""
-    say(f"{count}{bad}, {len(paths)} file{'' if len(paths) == 1 else 's'} in {output}")
+    say(f"{count}{bad}, {len(paths)} file{'' if len(paths) == 1 else 's'} in {request.output}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._options import json_option, store_option, store_words
+from trtbench.cli._flags import flags
+from trtbench.cli._options import json_option, store_words
+from trtbench.workflows.request.keeping import RunsRequest
 
 if TYPE_CHECKING:
     from trtbench.store.store import Store
@@ -16,17 +18,10 @@ if TYPE_CHECKING:
 @click.group(
     "runs", short_help="List, show, tag, delete and reindex runs.", invoke_without_command=True
 )
-@click.option("--model", metavar="TEXT", help="Only models whose name contains this.")
-@click.option("-r", "--runtime", metavar="NAME", help="Only this runtime.")
-@click.option("--tag", metavar="NAME", help="Only runs with this tag.")
-@click.option("--since", metavar="DATE", help="Only from this day on: 2026-11-15, today, 7d.")
-@click.option("--until", metavar="DATE", help="Only up to and including this day.")
-@click.option("--failed", is_flag=True, help="Only runs that did not finish.")
-@click.option("--limit", type=int, default=50, show_default=True, help="At most so many; 0 is all.")
-@store_option
+@flags(RunsRequest)
 @json_option
 @click.pass_context
-def command(context: click.Context, /, store: str | None, as_json: bool, **filters: Any) -> None:
+def command(context: click.Context, /, request: RunsRequest, as_json: bool) -> None:
     """List runs, newest first; show, tag, rm, path and reindex act on them.
 
     A run is named by its id, the beginning of it, "last", "tag:NAME" or its folder.
@@ -38,15 +33,15 @@ def command(context: click.Context, /, store: str | None, as_json: bool, **filte
       trtbench runs tag last release-1.2
       cd "$(trtbench runs path last)"
     """
-    context.obj = store
+    context.obj = request.store
     if context.invoked_subcommand is not None:
         return
     from trtbench.cli._screen import say
     from trtbench.cli._screen import show as show_document
     from trtbench.report.documents.runs import document_from_entries
-    from trtbench.workflows.stored.runs import list_runs
+    from trtbench.workflows.stored.runs import entries_from_request
 
-    entries = list_runs(_store(store), **filters)
+    entries = entries_from_request(request, store=_store(context.obj))
     if as_json:
         _json(entries)
         return
@@ -54,7 +49,7 @@ def command(context: click.Context, /, store: str | None, as_json: bool, **filte
         say("no runs; measure one with: trtbench bench model.onnx")
         return
     show_document(document_from_entries(entries))
-    if filters["limit"] == len(entries):
+    if request.limit == len(entries):
         say(f"the newest {len(entries)}; --limit 0 shows all")
 
 

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import click
 
-from trtbench.cli._options import store_option
+from trtbench.cli._flags import flags
+from trtbench.workflows.request.keeping import SiteRequest
 
 
 @click.command("site", short_help="Write a web site over all runs.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("artifacts/site"),
-              show_default=True, help="Folder of the site.")  # fmt: skip
-@click.option("--title", default="Benchmarks", show_default=True, help="What the site is called.")
-@store_option
-def command(output: Path, title: str, store: str | None) -> None:
+@flags(SiteRequest)
+def command(request: SiteRequest) -> None:
     """Write a web site over all runs: search, filters, a page per model, any two runs compared.
 
     \b
@@ -32,7 +30,7 @@ def command(output: Path, title: str, store: str | None) -> None:
     from trtbench.workflows.request.progress import Event
     from trtbench.workflows.stored.site import write_site
 
-    opened = open_store(load_config(store=store))
+    opened = open_store(load_config(store=request.store))
     with Talk("site") as talk:
 
         def tell(done: int, total: int) -> None:
@@ -40,7 +38,7 @@ def command(output: Path, title: str, store: str | None) -> None:
                 text = f"run {done} of {total}"
                 talk(Event(kind="stage", text=text, done=done / total))
 
-        made = write_site(opened, output, title=title, tell=tell)
+        made = write_site(opened, Path(request.output), title=request.title, tell=tell)
     for problem in made.problems:
         say(f"left out: {problem}")
     say(f"{made.runs} runs, {made.written} written anew, {made.pages} pages: {made.index}")

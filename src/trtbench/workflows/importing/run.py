@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,8 @@ from trtbench.workflows.importing.match import Draft, drafts_from_parts
 from trtbench.workflows.importing.metadata import gpu_from_log
 from trtbench.workflows.importing.reasons import KINDS, reason_of
 from trtbench.workflows.importing.stated import Stated, date_from_user, version_from_user
+from trtbench.workflows.request.keeping import ImportRequest
+from trtbench.workflows.request.kinds import seconds
 from trtbench.workflows.request.progress import Event, Listener, silent
 
 LOOKING = 0.4
@@ -104,22 +106,7 @@ class _Work:
 
 
 def import_artefacts(
-    paths: Iterable[str | Path],
-    *,
-    store: Store | None,
-    batch: int | None = None,
-    engine: str | Path | None = None,
-    warmup_s: float | None = None,
-    tags: Iterable[str] = (),
-    gpu: str | None = None,
-    tensorrt: str | None = None,
-    date: str | None = None,
-    precision: str | None = None,
-    again: bool = False,
-    dry_run: bool = False,
-    output: Path | None = None,
-    pictures: bool = True,
-    listen: Listener = silent,
+    request: ImportRequest, *, store: Store | None, listen: Listener = silent
 ) -> ImportResult:
     """Make runs of files, folders and globs; a dry run makes them and keeps nothing.
 
@@ -127,28 +114,30 @@ def import_artefacts(
     files are not imported twice unless ``again`` says so. ``output`` takes the files that
     the trtexec evaluation toolkit writes about a single run.
     """
+    engine, dry_run = request.engine, request.dry_run
+    output = Path(request.output) if request.output is not None else None
     if store is None and not dry_run:
         raise UsageError("importing needs a store", fix="give one, or make it a dry run")
     ref: ModelRef | None = model_ref(Path(engine)) if engine is not None else None
     work = _Work(
         store=None if dry_run else store,
         stated=Stated(
-            batch=batch,
+            batch=request.batch,
             engine=ref,
-            warmup_s=warmup_s,
-            tags=tuple(tags),
-            gpu=gpu,
-            tensorrt=version_from_user(tensorrt),
-            date=date_from_user(date),
-            precision=precision,
+            warmup_s=seconds(request.warmup) if request.warmup is not None else None,
+            tags=tuple(request.tags),
+            gpu=request.gpu,
+            tensorrt=version_from_user(request.tensorrt),
+            date=date_from_user(request.date),
+            precision=request.precision,
         ),
-        again=again,
-        pictures=pictures,
+        again=request.again,
+        pictures=request.pictures,
         output=None if dry_run else output,
         listen=listen,
-        known=identities_in(store) if store is not None and not again else {},
+        known=identities_in(store) if store is not None and not request.again else {},
     )
-    drafts = _drafts([str(path) for path in paths], work)
+    drafts = _drafts([str(path) for path in request.paths], work)
     ready = [draft for draft in drafts if draft.measured or draft.failed]
     taken = {id(part) for draft in ready for part in draft.parts.values()}
     # The log of a build may belong to several runs; where it belongs to none, it is a build.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -41,9 +39,8 @@ from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.workflows.make.build_difference import difference_note
 from trtbench.workflows.make.build_shapes import (
-    InputShapes,
-    Shapes,
     all_profiles,
+    input_shape_from_text,
     profiles_from_shapes,
     spans_of_batches,
 )
@@ -55,6 +52,9 @@ from trtbench.workflows.measure.model_notes import preparation_of_onnx, stamps_o
 from trtbench.workflows.request.choice import default_builder
 from trtbench.workflows.request.conduct import TICK_S, Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.fields import fields_of
+from trtbench.workflows.request.kinds import File, size_bytes, words_from_text
+from trtbench.workflows.request.making import BuildRequest
 from trtbench.workflows.request.progress import Event
 
 __all__ = ["build_spec", "profiles_from_shapes", "run_build"]
@@ -79,65 +79,73 @@ _RECORDED = {"bug", "memory", "StoreError", "ProgramError", "JobError", CHANGED}
 """Errors of the work itself; others are about what was asked for and are passed on as they are."""
 
 
-def build_spec(
-    model: str | Path,
-    *,
-    config: Config,
-    output: str | Path | None = None,
-    builder: str | None = None,
-    shapes_min: Shapes | Sequence[Shapes] | None = None,
-    shapes_opt: Shapes | Sequence[Shapes] | None = None,
-    shapes_max: Shapes | Sequence[Shapes] | None = None,
-    input_shapes: InputShapes = (),
-    timing_cache: str | Path | bool | None = None,
-    options: Mapping[str, str] | None = None,
-    **rest: Any,
-) -> BuildSpec:
-    """Settle a build; the timing cache lies beside the engine unless told otherwise.
+MADE = (
+    "model", "output", "runtime", "shapes", "timing_cache", "options", "plugins", "calibration",
+    "calibration_cache",
+)  # fmt: skip
+"""Fields of a spec that are worked out here; all others that a request has are as it says."""
 
-    Shapes are those of one optimization profile, or a list of them, one for each profile.
-    ``input_shapes`` pairs names (``None`` where there is one input) with shapes in which -1 is a
-    batch of 1 to 256.
-    """
-    reference = model_ref(Path(model))
-    name = builder or default_builder(config, options or {})
+
+def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
+    """Settle a build; the timing cache lies beside the engine unless told otherwise."""
+    model = Path(request.model)
+    reference = model_ref(model)
+    name = request.runtime or default_builder(config, request.options)
     module = BUILDERS.load(name)
-    keeps_timings = module.TIMING_CACHE
     if reference.format not in ("onnx", "unknown"):
         raise UsageError(
             "engines are built from ONNX files",
             facts={"file": reference.name, "format": reference.format},
         )
-    engine = Path(output or Path(model).with_suffix(".engine")).absolute()
-    refuse_folder(engine, name=Path(model).with_suffix(".engine").name)
+    engine = Path(request.output or model.with_suffix(".engine")).absolute()
+    refuse_folder(engine, name=model.with_suffix(".engine").name)
     if engine == Path(reference.path):
         raise UsageError("the engine would overwrite the model", fix="-o model.engine")
-    beside = timing_cache is True or (timing_cache is None and keeps_timings)
-    cache = f"{engine}{CACHE}" if beside else timing_cache
-    first, *more = all_profiles(shapes_min, shapes_opt, shapes_max)
-    given = {**config.options_for(name), **(options or {})}
-    precision = rest.get("precision")
-    known = modelopt_option(module, config=config, precision=precision, options=given)
-    refuse_without_task(rest.get("calibration"), rest.get("task"))
-    return BuildSpec(
+    first, *more = all_profiles(request.shapes_min, request.shapes_opt, request.shapes_max)
+    spans = spans_of_batches(
+        [input_shape_from_text(text) for text in request.input_shapes], Path(reference.path)
+    )
+    refuse_without_task(_anywhere(request.calibration), request.task)
+    given = {**config.options_for(name), **request.options}
+    known = modelopt_option(module, config=config, precision=request.precision, options=given)
+    spec = BuildSpec(
         model=reference,
         output=str(engine),
         runtime=name,
-        shapes={**spans_of_batches(input_shapes, Path(reference.path)), **first},
+        shapes={**spans, **first},
         more_profiles=tuple(more),
-        timing_cache=str(Path(str(cache)).absolute()) if cache else None,
+        workspace_bytes=size_bytes(request.workspace) if request.workspace is not None else None,
+        timing_cache=_timing_cache(request, engine, keeps=module.TIMING_CACHE),
+        calibration=_anywhere(request.calibration),
+        calibration_cache=_anywhere(request.calibration_cache),
+        plugins=tuple(str(Path(path).absolute()) for path in request.plugins),
+        targets=words_from_text(request.target),
+        task_settings=dict(request.settings),
         options={**known, **given},
-        **{key: _anywhere(key, value) for key, value in rest.items() if value is not None},
     )
+    same = {
+        field.name: value
+        for field in fields_of(BuildRequest)
+        if field.name in BuildSpec.__struct_fields__ and field.name not in MADE
+        if (value := getattr(request, field.name)) is not None
+    }
+    return msgspec.structs.replace(spec, **same)
 
 
-def _anywhere(key: str, value: Any) -> Any:
-    """Make paths independent of the working folder, so that a record can be repeated elsewhere."""
-    if key == "calibration_cache" or (key == "calibration" and value != "random"):
-        return str(Path(value).absolute())
-    if key == "plugins":
-        return tuple(str(Path(path).absolute()) for path in value)
-    return value
+def _timing_cache(request: BuildRequest, engine: Path, *, keeps: bool) -> str | None:
+    """Where timings of kernels are kept; a builder may keep none by itself."""
+    if request.no_timing_cache:
+        return None
+    if request.timing_cache is not None:
+        return str(Path(request.timing_cache).absolute())
+    return f"{engine}{CACHE}" if keeps else None
+
+
+def _anywhere(path: File | None) -> str | None:
+    """Make a path independent of the working folder, so that a record can be repeated elsewhere."""
+    if path is None or path == "random":
+        return None if path is None else str(path)
+    return str(Path(path).absolute())
 
 
 def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:

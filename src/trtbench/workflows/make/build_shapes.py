@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from trtbench.errors import UsageError
 
 Shapes = Mapping[str, Sequence[int]]
 InputShapes = Sequence[tuple[str | None, Sequence[int]]]
+
+_NUMBER = re.compile(r"-1|\d+")
 
 BATCHES = (1, 128, 256)
 """Least, best and largest batch that -1 stands for."""
@@ -40,6 +43,17 @@ def spans_of_batches(given: InputShapes, model: Path) -> dict[str, ShapeProfile]
         low, best, high = ((end, *dims[1:]) for end in ends)
         spans[name or _only_input(model)] = ShapeProfile(min=low, opt=best, max=high)
     return spans
+
+
+def input_shape_from_text(text: str) -> tuple[str | None, tuple[int, ...]]:
+    """Read ``-1x3x224x224`` or ``NAME:-1x3x224x224``; without a name it is the only input."""
+    name, _, dims = text.rpartition(":")
+    words = re.split(r"[x ,]+", dims.strip())
+    if not all(_NUMBER.fullmatch(word) for word in words):
+        raise UsageError(
+            f"--input-shape {text} cannot be read", fix="write it like --input-shape -1 3 224 224"
+        )
+    return name or None, tuple(int(word) for word in words)
 
 
 def _only_input(model: Path) -> str:

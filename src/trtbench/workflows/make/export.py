@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
 
 import msgspec
 
@@ -29,6 +28,7 @@ from trtbench.workflows.make.conversion import (
     write_sidecar,
 )
 from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.making import ExportRequest
 
 TARGETS: Mapping[str, int] = {
     "tensorrt-8.6": 17,
@@ -45,18 +45,10 @@ OLDEST_DYNAMO = 18
 _SHAPE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<dims>-?\d+(?:x-?\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 
 
-def export_spec(
-    source: str | Path,
-    *,
-    output: str | Path | None = None,
-    target: str | None = None,
-    opset: int | None = None,
-    exporter: Literal["dynamo", "legacy"] | None = None,
-    inputs: Sequence[InputShape] = (),
-    weights: str = "default",
-    **rest: Any,
-) -> ExportSpec:
+def export_spec(request: ExportRequest) -> ExportSpec:
     """Settle an export, with the exporter and opset that suit the target."""
+    target, opset, exporter = request.target, request.opset, request.exporter
+    weights = str(request.weights)
     limit = _limit(target)
     if limit is not None and opset is not None and opset > limit:
         raise UsageError(
@@ -70,8 +62,12 @@ def export_spec(
             f"the dynamo exporter makes opset {OLDEST_DYNAMO} and later, not {wanted}",
             fix="--exporter legacy",
         )
-    name = str(source)
-    path = Path(output) if output else Path(f"{Path(name.rpartition(':')[2]).stem}.onnx")
+    name = str(request.source)
+    path = (
+        Path(request.output)
+        if request.output
+        else Path(f"{Path(name.rpartition(':')[2]).stem}.onnx")
+    )
     refuse_folder(path, name=f"{Path(name.rpartition(':')[2]).stem}.onnx")
     if ":" not in name:
         refuse_overwriting(Path(name), path)
@@ -82,11 +78,14 @@ def export_spec(
         source=name,
         output=str(path.absolute()),
         weights=weights,
-        inputs=tuple(inputs),
+        inputs=input_shapes(request.input_shapes),
         opset=wanted,
         exporter=exporter or ("legacy" if old else "dynamo"),
         folder=str(Path.cwd()),
-        **rest,
+        half=request.half,
+        trust=request.trust,
+        factory=request.factory,
+        seed=request.seed,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -28,6 +27,7 @@ from trtbench.build.quantize_data import (
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import (
     CalibrationRef,
+    Quantizer,
     QuantOutcome,
     QuantSpec,
     Sidecar,
@@ -35,7 +35,7 @@ from trtbench.domain.conversion import (
 )
 from trtbench.domain.job import QuantizeJob
 from trtbench.domain.result import Scalar
-from trtbench.domain.spec import Precision, TensorSpec
+from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import demand_unchanged, model_ref
 from trtbench.store.directory import now
@@ -51,8 +51,9 @@ from trtbench.workflows.make.conversion import (
     write_sidecar,
 )
 from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.making import QuantizeRequest
 
-VIA: Mapping[str, str] = {
+VIA: Mapping[str, Quantizer] = {
     "fp16": "cast",
     "bf16": "cast",
     "int8": "onnxruntime",
@@ -83,34 +84,50 @@ class Data:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def quant_spec(
-    model: str | Path,
-    *,
-    precision: Precision,
-    output: str | Path | None = None,
-    via: str | None = None,
-    **rest: Any,
-) -> QuantSpec:
-    """Settle a conversion; ``rest`` are fields of ``QuantSpec``."""
-    path = Path(model)
-    if precision not in VIA:
-        raise UsageError(
-            f"an ONNX file cannot be made {precision}", facts={"precisions": ", ".join(VIA)}
-        )
-    means = via or VIA[precision]
+def quant_spec(request: QuantizeRequest) -> QuantSpec:
+    """Settle a conversion."""
+    path, precision = Path(request.model), request.precision
+    means = request.via or VIA[precision]
     if (means == "cast") != (VIA[precision] == "cast"):
         raise UsageError(f"{precision} is not made with {means}", fix="leave --via out")
-    if means == "modelopt" and rest.get("method") == "percentile":
+    if means == "modelopt" and request.method == "percentile":
         raise UsageError("ModelOpt calibrates by minmax or entropy", fix="--method entropy")
-    target = Path(output) if output else path.with_suffix(f".{precision}.onnx")
+    target = Path(request.output) if request.output else path.with_suffix(f".{precision}.onnx")
     refuse_overwriting(path, target)
     refuse_folder(target, name=path.with_suffix(f".{precision}.onnx").name)
-    return QuantSpec(
+    spec = QuantSpec(
         model=model_ref(path),
         output=str(target.absolute()),
         precision=precision,
-        via=means,  # type: ignore[arg-type]
-        **{key: value for key, value in rest.items() if value is not None},
+        via=means,
+        keep_io=request.keep_io,
+        keep=(*request.exclude, *request.keep),
+    )
+    if means == "cast":
+        return spec
+    return msgspec.structs.replace(
+        spec,
+        method=request.method,
+        percentile=request.percentile,
+        per_channel=request.per_channel,
+        operators=tuple(request.operators),
+        rest=request.rest,
+    )
+
+
+def data_from_request(request: QuantizeRequest) -> Data:
+    """Say where arrays come from, and which task prepares images."""
+    if request.task is not None and request.calibration in (None, RANDOM):
+        raise UsageError("--task says how images are prepared", fix="--calibration FOLDER")
+    return Data(
+        calibration=str(request.calibration) if request.calibration is not None else None,
+        inputs=str(request.inputs) if request.inputs is not None else None,
+        items=request.items,
+        batch=request.batch,
+        seed=request.seed,
+        task=request.task,
+        settings=request.settings,
+        shapes={name: tuple(dims) for name, dims in request.shapes.items()},
     )
 
 

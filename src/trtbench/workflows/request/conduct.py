@@ -17,9 +17,10 @@ from trtbench.workflows.request.fields import settled
 from trtbench.workflows.request.groups import (
     ExecutorFields,
     MemoryFields,
-    PatienceFields,
     PythonFields,
     TagFields,
+    TimeoutFields,
+    WaitFields,
 )
 from trtbench.workflows.request.kinds import seconds, size_bytes
 from trtbench.workflows.request.measuring import RunFields
@@ -71,7 +72,7 @@ class Conduct:
 
 
 def conduct_from_request(
-    request: PatienceFields,
+    request: TimeoutFields,
     config: Config,
     *,
     runtime: str | None = None,
@@ -90,7 +91,7 @@ def conduct_from_request(
         python=str(python) if python else (config.python_for(runtime) if runtime else None),
         timeout_s=seconds(asked.timeout) if asked.timeout is not None else None,
         memory_bytes=size_bytes(limit) if limit is not None else None,
-        wait=asked.wait,
+        wait=asked.wait if isinstance(asked, WaitFields) else True,
         command=command,
         tags=tuple(asked.tags) if isinstance(asked, TagFields) else (),
         output=Path(output) if output else None,

@@ -135,7 +135,7 @@ _KNOWN: dict[type[Request], tuple[RequestField, ...]] = {}
 
 
 def fields_of(request: type[Request]) -> tuple[RequestField, ...]:
-    """List the fields of a request: what has a place first, then group after group, then its own.
+    """List the fields of a request: what has a place, then its own, then group after group.
 
     Groups come in the order in which the request names them; the store is last.
     """
@@ -182,10 +182,9 @@ def _place(field: RequestField) -> int:
 
 
 def _names(request: type) -> list[str]:
-    names: dict[str, None] = {}
+    names = dict.fromkeys(inspect.get_annotations(request))
     for base in request.__bases__:
         names |= dict.fromkeys(_names(base))
-    names |= dict.fromkeys(inspect.get_annotations(request))
     return list(names)
 
 

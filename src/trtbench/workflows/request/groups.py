@@ -171,19 +171,30 @@ class OptionFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PatienceFields(Request):
-    """How long a job is waited for, and whether it waits for others."""
+class TimeoutFields(Request):
+    """How long a job is waited for."""
 
     timeout: Annotated[
         Duration | None,
         Option("Give up on a launch or a step after this long: 10min.", kind=TIME, setting=True),
     ] = None
-    wait: Annotated[bool, Option("Fail at once when the device is in use.", ("--no-wait",))] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.timeout is not None and seconds(self.timeout) <= 0:
             raise UsageError("a timeout of 0 s lets nothing be measured", fix="--timeout 10min")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitFields(Request):
+    """Whether a job waits for others."""
+
+    wait: Annotated[bool, Option("Fail at once when the device is in use.", ("--no-wait",))] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatienceFields(TimeoutFields, WaitFields):
+    """How long a job is waited for, and whether it waits for others."""
 
 
 @dataclass(frozen=True, kw_only=True)

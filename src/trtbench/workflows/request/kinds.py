@@ -29,6 +29,8 @@ Sides = str | Sequence[str | None]
 """One for all sides, or one per side."""
 Shapes = Mapping[str, Sequence[int]]
 Pairs = Mapping[str, str]
+Words = str | Sequence[str]
+"""A list, or text with commas."""
 
 _SHAPE = re.compile(r"(?P<name>.+):(?P<dims>\d+(?:x\d+)*)")
 

@@ -80,16 +80,22 @@ class LayerTimeFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFields(
-    RuntimeFields, ShapeFields, LengthFields, LaunchFields, InputFields, DeviceFields, QueryFields,
-    WatchFields, PrecisionFields, LayerTimeFields, OptionFields, PythonFields, MemoryFields,
-    PatienceFields,
-):  # fmt: skip
-    """All that makes a run, but for its model."""
+class RunFolderFields(Request):
+    """Where the run is written."""
 
     output: Annotated[
         File | None, Option("Folder for this run.", ("-o", "--output"), kind=FILE)
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFields(
+    RuntimeFields, ShapeFields, LengthFields, LaunchFields, InputFields, DeviceFields, QueryFields,
+    WatchFields, PrecisionFields, LayerTimeFields, OptionFields, PythonFields, MemoryFields,
+    PatienceFields, RunFolderFields,
+):  # fmt: skip
+    """All that makes a run, but for its model."""
+
     extra_args: Annotated[
         tuple[str, ...],
         Argument("Passed on to runtimes that are programs (trtexec).", "EXTRA", rest=True),

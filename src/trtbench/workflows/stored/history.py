@@ -31,6 +31,7 @@ from trtbench.store.store import TAG, Store
 from trtbench.workflows.compare.compare import duet_spec, stored_run
 from trtbench.workflows.request.comparing import GateRequest
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.keeping import HistoryRequest
 from trtbench.workflows.request.spec import pick
 from trtbench.workflows.stored.runs import day_from_text
 
@@ -81,6 +82,24 @@ def read_history(
     kept = [series for series in found if len(series.points) >= least]
     kept.sort(key=lambda each: (not each.changes, each.key.name))
     return History(series=tuple(kept), left_out=left_out)
+
+
+def history_from_request(request: HistoryRequest, *, store: Store) -> History:
+    """Read the series that are asked for; only those that changed, where that is asked."""
+    found = read_history(
+        store,
+        model=request.model,
+        runtime=request.runtime,
+        tag=request.tag,
+        since=request.since,
+        until=request.until,
+        reference=request.reference,
+        least=request.least,
+    )
+    if not request.changes:
+        return found
+    kept = tuple(each for each in found.series if each.changes)
+    return History(series=kept, left_out=found.left_out)
 
 
 def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:

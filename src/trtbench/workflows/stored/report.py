@@ -20,6 +20,8 @@ from trtbench.store.judged import known_folders, known_scores
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import comparison_from_runs
 from trtbench.workflows.compare.duet import paired
+from trtbench.workflows.request.keeping import ReportRequest
+from trtbench.workflows.request.kinds import words_from_text
 
 FORMATS = ("html", "md", "json")
 PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.webp")
@@ -71,6 +73,23 @@ def with_files(run: Run, *, store: Store | None = None) -> Run:
     if run.path is not None and (logged := _json(run.path / BUILD_METADATA)) is not None:
         extra["build_log"] = logged
     return replace(run, extra={**extra, **run.extra}) if extra else run
+
+
+def report_from_request(
+    request: ReportRequest, *, store: Store
+) -> tuple[list[Run], list[FailedRun], list[Path]]:
+    """Write the report that is asked for; returns the runs in it, and its files."""
+    runs, failed = load_runs([str(name) for name in request.names], store=store)
+    usual = ("md",) if request.brief else FORMATS
+    paths = write_report(
+        runs,
+        Path(request.output),
+        failed=failed,
+        title=request.title,
+        formats=usual if request.format is None else words_from_text(request.format),
+        brief=request.brief,
+    )
+    return runs, failed, paths
 
 
 def write_report(

@@ -13,8 +13,23 @@ from trtbench.store.directory import RECORD, read_record
 from trtbench.store.index import Cached, Entry
 from trtbench.store.store import Store
 from trtbench.workflows.measure.launches import cached_from_run
+from trtbench.workflows.request.keeping import RunsRequest
 
 _AGO = re.compile(r"(\d+)d")
+
+
+def entries_from_request(request: RunsRequest, *, store: Store) -> list[Entry]:
+    """List the entries that are asked for, newest first."""
+    return list_runs(
+        store,
+        model=request.model,
+        runtime=request.runtime,
+        tag=request.tag,
+        since=request.since,
+        until=request.until,
+        failed=request.failed,
+        limit=request.limit,
+    )
 
 
 def list_runs(

@@ -23,6 +23,7 @@ from trtbench.workflows.measure.infer import write_scores
 from trtbench.workflows.measure.remote import each_at_once
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.sweep.adopt import adopt_runs
@@ -347,4 +348,10 @@ class _Work:
 
 
 def _flags(case: Case) -> dict[str, Any]:
-    return {k: v for k, v in case.settings.items() if not k.startswith(("opt.", "build."))}
+    """Take the axes that are flags of bench; a clock of 1500 is a word there."""
+    words = {field.name for field in fields_of(BenchRequest) if field.type is str}
+    return {
+        key: str(value) if key in words else value
+        for key, value in case.settings.items()
+        if not key.startswith(("opt.", "build."))
+    }

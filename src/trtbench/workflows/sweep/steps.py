@@ -17,12 +17,13 @@ from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.workflows.check.evaluate import run_evaluation, scores_of
 from trtbench.workflows.make.build import build_spec, run_build
-from trtbench.workflows.make.export import export_spec, input_shapes, run_export
+from trtbench.workflows.make.export import export_spec, run_export
 from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.judging import EvalRequest
+from trtbench.workflows.request.making import BuildRequest, ExportRequest, QuantizeRequest
 from trtbench.workflows.sweep.cache import Cache, Made, made_from_file
 from trtbench.workflows.sweep.matrix import Matrix
 from trtbench.workflows.sweep.plan import Step, prepares, preparing_of
@@ -61,23 +62,25 @@ Product = tuple[Path, tuple[str, ...]]
 
 
 def _export(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
-    spec = export_spec(
-        str(source),
+    request = ExportRequest(
+        source=source,
         output=folder / f"{step.network}.onnx",
-        inputs=input_shapes(shop.matrix.input_shape),
+        input_shapes=shop.matrix.input_shape,
     )
+    spec = export_spec(request)
     sidecar = run_export(spec, conduct=_conduct(shop, first_choice("torch")))
     return Path(spec.output), sidecar.notes
 
 
 def _quantize(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
     precision = step.settings["precision"]
-    spec = quant_spec(
-        source,
+    request = QuantizeRequest(
+        model=source,
         precision=precision,
         output=folder / f"{step.network}.{precision}.onnx",
         keep_io=step.settings["keep_io"],
     )
+    spec = quant_spec(request)
     calibrated = spec.via != "cast"
     data = Data(
         calibration=(shop.matrix.calibration or "random") if calibrated else None,
@@ -99,19 +102,19 @@ def _build(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Prod
     }
     calibration = shop.matrix.calibration if settings["calibration"] else None
     prepared = _preparing(shop.matrix, calibration is not None)
-    spec = build_spec(
-        source,
-        config=shop.config,
+    request = BuildRequest(
+        model=source,
         output=folder / f"{step.network}{kind}{precision}.engine",
-        builder=settings["builder"],
+        runtime=settings["builder"],
         precision=settings["precision"],
         calibration=calibration,
         task=prepared.get("task"),
-        task_settings=prepared.get("settings"),
-        options={"typing": "strong"} if settings["typed"] else None,
+        settings=prepared.get("settings", {}),
+        options={"typing": "strong"} if settings["typed"] else {},
         **ends,
         **settings["options"],
     )
+    spec = build_spec(request, shop.config)
     artefact = run_build(spec, conduct=_conduct(shop, settings["builder"]))
     return Path(spec.output), artefact.notes
 

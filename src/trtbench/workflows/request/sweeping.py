@@ -1,0 +1,185 @@
+"""What is asked of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from trtbench.domain.words import Scalar
+from trtbench.errors import UsageError
+from trtbench.workflows.request.fields import Argument, Kind, Option, Request
+from trtbench.workflows.request.groups import (
+    ExecutorFields,
+    MemoryFields,
+    StoreFields,
+    TagFields,
+    TimeoutFields,
+)
+from trtbench.workflows.request.kinds import (
+    FILE,
+    LIST,
+    PAIRS,
+    SHAPES,
+    TIME,
+    Duration,
+    File,
+    Shapes,
+    Words,
+    words_from_text,
+)
+
+Values = str | int | Sequence[Scalar]
+"""Values of an axis: a list, one value, or text with commas."""
+Axes = Mapping[str, Sequence[Scalar]]
+Excluded = Sequence[Mapping[str, Scalar]]
+
+
+def axes_from_flags(flags: Sequence[str]) -> dict[str, Sequence[Scalar]]:
+    """Read ``threads=1,2``."""
+    axes: dict[str, Sequence[Scalar]] = {}
+    for text in flags:
+        name, equals, values = text.partition("=")
+        if not equals or not values:
+            raise UsageError(f"--axis {text} cannot be read", fix="write it like threads=1,2,4")
+        axes[name.strip().replace("-", "_")] = scalars(values)
+    return axes
+
+
+def excluded_from_flags(flags: Sequence[str]) -> list[dict[str, Scalar]]:
+    """Read ``runtime=torch,precision=int8``."""
+    found = []
+    for text in flags:
+        pairs = dict(part.partition("=")[::2] for part in words_from_text(text))
+        if not all(pairs.values()):
+            raise UsageError(f"--exclude {text} cannot be read", fix="runtime=torch,precision=int8")
+        found.append({name: scalar(value) for name, value in pairs.items()})
+    return found
+
+
+def scalars(values: Values) -> list[Scalar]:
+    """Take the values of an axis apart, numbers as numbers."""
+    if isinstance(values, str):
+        return [scalar(part) for part in words_from_text(values)]
+    return list(values) if isinstance(values, Sequence) else [values]
+
+
+def scalar(text: str) -> Scalar:
+    """Read a number, true or false, or else a word."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text, text)
+
+
+AXES = Kind(metavar="NAME=LIST", python="lists of values by name", read=axes_from_flags)
+EXCLUDED = Kind(
+    metavar="NAME=VALUE,...", python="mappings of names to values", read=excluded_from_flags
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisFields(Request):
+    """What is varied."""
+
+    preset: Annotated[
+        str | None, Option("classification, depth, pose or stgcn.", metavar="NAME")
+    ] = None
+    precision: Annotated[
+        Values, Option("fp32,fp16,int8; as-is takes the file's own.", kind=LIST)
+    ] = ()
+    batch: Annotated[Values, Option("Batch sizes: 1,32,64.", kind=LIST)] = ()
+    runtime: Annotated[
+        Values, Option("What executes: onnxruntime,tensorrt.", ("-r", "--runtime"), kind=LIST)
+    ] = ()
+    engine: Annotated[
+        Values, Option("static: one per batch; dynamic: one for all.", kind=LIST)
+    ] = ()
+    axis: Annotated[
+        Axes,
+        Option("Another axis: a flag of bench, opt.KEY or build.KEY; repeat for several.",
+               kind=AXES),
+    ] = field(default_factory=dict)  # fmt: skip
+    exclude: Annotated[
+        Excluded, Option("Leave out the cases that have all these values.", kind=EXCLUDED)
+    ] = ()
+    rounds: Annotated[int | None, Option("Measure every case so often, in turn (default 1).")] = (
+        None
+    )
+    seed: Annotated[int | None, Option("Of the order within rounds (default 0).")] = None
+    launches: Annotated[Values, Option("Fresh processes of each measurement.", kind=LIST)] = ()
+    duration: Annotated[Values, Option("Least measured time.", kind=LIST)] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyFields(Request):
+    """What accuracies are taken on, and what INT8 is calibrated with."""
+
+    data: Annotated[
+        File | None, Option("Take accuracies on this, as eval --data.", metavar="PATH")
+    ] = None
+    task: Annotated[
+        str | None, Option("Of eval, for --data (default: classification).", metavar="NAME")
+    ] = None
+    task_opt: Annotated[
+        Mapping[str, str],
+        Option("A flag of the task, e.g. gt=truth; repeat for several.", kind=PAIRS),
+    ] = field(default_factory=dict)
+    calibration: Annotated[
+        File | None, Option("For INT8: images, .npz or random.", metavar="DATA")
+    ] = None
+    shapes: Annotated[
+        Shapes,
+        Option(
+            "Shape of an input that is open in more than its batch.", ("--shape",), kind=SHAPES
+        ),
+    ] = field(default_factory=dict)  # fmt: skip
+    input_shape: Annotated[
+        Sequence[str], Option("To export with: -1x3x224x224.", metavar="SHAPE")
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultFields(Request):
+    """What becomes of it."""
+
+    where: Annotated[
+        str | None, Option("Show what meets this, the best first.", metavar="CONDITION")
+    ] = None
+    best: Annotated[
+        str,
+        Option("What the best has most of, or least: items, median, size, top1.", metavar="NAME"),
+    ] = "items"
+    resume: Annotated[
+        File | None, Option("Go on with the sweep in this folder.", kind=FILE, metavar="DIR")
+    ] = None
+    retry_failed: Annotated[bool, Option("With --resume: try again what failed.")] = False
+    output: Annotated[
+        File | None, Option("Folder of the sweep.", ("-o", "--output"), kind=FILE)
+    ] = None
+    format: Annotated[Words, Option("Of the report; none leaves it out.", kind=LIST)] = "html,png"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTimeoutFields(TimeoutFields):
+    """How long anything may take."""
+
+    timeout: Annotated[
+        Duration | None,
+        Option("Give up on a launch or a step after this long.", kind=TIME),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRequest(
+    AxisFields, AccuracyFields, ResultFields, StepTimeoutFields, MemoryFields, TagFields,
+    ExecutorFields, StoreFields,
+):  # fmt: skip
+    """Measure every case of a matrix: models, or a file of TOML or YAML that says it all."""
+
+    models: Annotated[
+        Sequence[File | Mapping[str, object]],
+        Argument("Models, or a file that describes a matrix.", "[MODELS]...", needed=False),
+    ] = ()

@@ -1,0 +1,115 @@
+"""The matrix that a request describes: a file, a preset, a mapping, or values of axes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+
+from trtbench.errors import UsageError
+from trtbench.tasks import TASKS
+from trtbench.tasks.contract import settings_from_text
+from trtbench.workflows.request.kinds import File
+from trtbench.workflows.request.sweeping import (
+    AccuracyFields,
+    AxisFields,
+    SweepRequest,
+    scalars,
+)
+from trtbench.workflows.sweep.matrix import (
+    Matrix,
+    matrix_from_file,
+    matrix_from_preset,
+    matrix_from_table,
+    with_flags,
+)
+
+FILES = (".toml", ".yaml", ".yml")
+
+
+def matrix_from_request(request: SweepRequest) -> Matrix:
+    """Put the matrix together; what is said beside a file or a preset stands above it."""
+    whole = [each for each in request.models if isinstance(each, Mapping) or _is_matrix(each)]
+    if len(whole) > 1 or (whole and request.preset):
+        raise UsageError("one file or one preset describes a sweep", fix="trtbench sweep --help")
+    matrix = Matrix()
+    if request.preset:
+        matrix = matrix_from_preset(request.preset)
+    for each in whole:
+        matrix = (
+            matrix_from_table(each, where="the matrix")
+            if isinstance(each, Mapping)
+            else matrix_from_file(Path(each))
+        )
+    named = [str(each) for each in request.models if each not in whole]
+    axes = {"launches": request.launches, "duration": request.duration}
+    options = {**request.axis, **{k: scalars(v) for k, v in axes.items() if v not in ("", ())}}
+    return with_flags(
+        matrix,
+        {
+            "models": [name if _is_source(name) else str(Path(name).absolute()) for name in named],
+            "precision": scalars(request.precision),
+            "runtime": scalars(request.runtime),
+            "engine": scalars(request.engine),
+            "batch": [_whole(each, "--batch") for each in scalars(request.batch)],
+            "options": options,
+            "exclude": [*matrix.exclude, *request.exclude] or None,
+            "rounds": request.rounds,
+            "seed": request.seed,
+            "data": _path(request.data),
+            "task": request.task,
+            "task_settings": _task_settings(request, matrix),
+            "calibration": _path(request.calibration),
+            "shapes": {name: tuple(dims) for name, dims in request.shapes.items()},
+            "input_shape": list(request.input_shape),
+        },
+    )
+
+
+def refuse_more(request: SweepRequest) -> None:
+    """A sweep that is gone on with has been asked for before; nothing of it can change."""
+    groups = (*fields(AxisFields), *fields(AccuracyFields))
+    given = [each.name for each in groups if getattr(request, each.name)]
+    if request.models or given or request.output:
+        raise UsageError(
+            "--resume goes on with what was asked for before",
+            fix="leave out everything else, or begin a new sweep",
+        )
+
+
+def sweep_folder(request: SweepRequest, matrix: Matrix) -> Path:
+    """Where a sweep is kept: as asked, or by its title and the time."""
+    if request.output is not None:
+        return Path(request.output)
+    first = Path(matrix.models[0].rpartition(":")[2]).stem
+    name = (matrix.title or first).lower().replace(" ", "-")
+    return Path("sweeps") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _task_settings(request: SweepRequest, matrix: Matrix) -> dict[str, object] | None:
+    """Read ``gt=truth``, each value in the kind that the task's flag has."""
+    if not request.task_opt:
+        return None
+    own = TASKS.load(request.task or matrix.task).FLAGS
+    return {**matrix.task_settings, **settings_from_text(own, request.task_opt)}
+
+
+def _whole(value: object, flag: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise UsageError(f"{flag} {value} is not a number", fix=f"{flag} 1,8,32")
+    return value
+
+
+def _path(name: File | None) -> str | None:
+    if name is None or name == "random":
+        return None if name is None else str(name)
+    return str(Path(name).absolute())
+
+
+def _is_matrix(name: File) -> bool:
+    return Path(name).suffix in FILES
+
+
+def _is_source(name: str) -> bool:
+    return ":" in name and not Path(name).exists()
