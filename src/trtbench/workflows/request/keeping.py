@@ -56,8 +56,8 @@ class ImportRequest(StatedFields, TagFields, StoreFields):
     output: Annotated[
         File | None,
         Option(
-            "Also write the trtexec evaluation toolkit's files of the one run here.", ("-o", "--output"),
-            kind=FILE, metavar="DIR",
+            "Also write the trtexec evaluation toolkit's files of the one run here.",
+            ("-o", "--output"), kind=FILE, metavar="DIR",
         ),
     ] = None  # fmt: skip
     again: Annotated[bool, Option("Import files that were imported before.")] = False
