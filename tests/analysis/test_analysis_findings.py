@@ -172,6 +172,12 @@ def gpu_told(telemetry: tuple[TelemetrySample, ...] = (), **extra: Any) -> Evide
     return told({"environment": here}, telemetry=telemetry or looks(1980))
 
 
+def clock_facts(before: float, after: float, **facts: float) -> Evidence:
+    """Clocks in MHz before and after the timed part, without a look in between."""
+    told_hz = {"sm_clock_before_hz": before * 1e6, "sm_clock_after_hz": after * 1e6}
+    return told({"facts": {**told_hz, **facts}})
+
+
 def unlocked(spread: float) -> Evidence:
     gpu = msgspec.structs.replace(GPU, clocks_locked=False)
     times = IterationTimes(gpu=1e-3 * ar1(np.random.default_rng(6), 600, sd=spread))
@@ -397,6 +403,10 @@ def severity(evidence: Evidence, code: str) -> str | None:
         (lambda: gpu_told(looks(1980, 1930)), "H05", "note"),
         (lambda: gpu_told(looks(1980, 1800)), "H05", "warning"),
         (lambda: gpu_told(looks(1300, 1300)), "H05", "error"),
+        (lambda: clock_facts(1800, 1692), "H05", "warning"),
+        (lambda: clock_facts(1800, 1750), "H05", None),
+        (lambda: clock_facts(300, 1800), "H05", None),
+        (lambda: clock_facts(1800, 1800, sm_clock_drop=0.3), "H05", "warning"),
         (lambda: spans(host=1.5, gpu=1.0, h2d=0.4, d2h=0.4), "H02", "error"),
         (lambda: batches(6.1), "H02", "warning"),
         (lambda: batches(1020.0), "H02", None),

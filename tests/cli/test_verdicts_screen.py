@@ -10,6 +10,7 @@ from trtbench.domain.result import (
     Comparison,
     Environment,
     Finding,
+    Interval,
     LaunchFacts,
     Run,
     RunRecord,
@@ -17,8 +18,12 @@ from trtbench.domain.result import (
 )
 from trtbench.domain.samples import times_from_columns
 from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.report.document import Cards, Table
 from trtbench.report.documents.comparison import document_from_comparisons
+from trtbench.report.documents.run import document_from_run
+from trtbench.report.finding_list import gather
 from trtbench.report.renderers.terminal import text
+from trtbench.report.sections.summary import make as summary_section
 from trtbench.workflows.compare.compare import Compared
 
 UNKNOWN: dict[str, Any] = {"ratio": None, "interval": None, "launches": 0}
@@ -58,3 +63,79 @@ def test_a_wrong_side_is_named_and_a_reason_given_once() -> None:
     assert out.count(reason) == 1
     assert f"host, gpu: {reason}" in out
     assert "1 launch a side" in out
+
+
+def judged(kind: str, *, rate: str = "unclear") -> str:
+    """The screen of a comparison with this verdict."""
+    interval = Interval(low=1.10, high=1.20, level=0.99, meaning="test")
+    verdicts = tuple(
+        Verdict(
+            metric=metric, kind=word, ratio=1.15, interval=interval, reason="[]: noisy", launches=5
+        )
+        for metric, word in (("host", kind), ("throughput", rate))
+    )
+    comparison = Comparison(baseline="a", candidate="b", design="duet", verdicts=verdicts)
+    compared = Compared(baseline=made("a"), candidate=made("b"), comparison=comparison)
+    return text(document_from_comparisons([compared]), width=None)
+
+
+def test_a_speed_up_is_shown_with_its_interval_and_only_where_there_is_one() -> None:
+    out = judged("slower")
+    assert "0.870x, 0.833x to 0.909x" in out
+    assert "of means" not in out, "the means are too noisy to say anything"
+    assert "of means" in judged("slower", rate="slower")
+    for kind in ("unclear", "same", "incomparable"):
+        assert "speed-up" not in judged(kind)
+
+
+FINDINGS = (
+    Finding(code="H09", severity="warning", message="the CPU was contended: load 12"),
+    Finding(code="H14", severity="warning", message="one launch"),
+    Finding(code="H15", severity="warning", message="the level moved", remedy="--warmup 5s"),
+    Finding(code="H10", severity="note", message="the CPU may change its speed"),
+    Finding(code="H11", severity="note", message="measured in a virtual machine"),
+    Finding(code="H18", severity="note", message="heavy tail"),
+    Finding(code="H30", severity="note", message="random input, the same every time"),
+    Finding(code="H36", severity="note", message="queries came as fast as they were answered"),
+    Finding(code="H40", severity="note", message="back to back: caches are warm"),
+)
+
+
+def test_a_default_run_has_its_numbers_first_and_three_lines_of_findings() -> None:
+    run = made("a", *FINDINGS)
+    brief = text(document_from_run(run, explain=False), width=80).splitlines()
+    full = text(document_from_run(run), width=80).splitlines()
+    without = text(document_from_run(made("a"), explain=False), width=80).splitlines()
+    assert len(brief) == len(without) + 3
+    assert brief[: len(without)] == without, "numbers first"
+    assert "random input, back to back, closed loop" in brief[-1]
+    assert "--explain" in brief[-1]
+    assert max(map(len, brief[len(without) :])) <= 80
+    assert len(full) > len(brief)
+    assert any("--warmup 5s" in line for line in full)
+
+
+def test_what_makes_a_number_wrong_is_never_shortened() -> None:
+    wrong = Finding(code="H03", severity="error", message="two inputs gave equal outputs")
+    out = text(document_from_run(made("a", wrong, *FINDINGS), explain=False), width=80)
+    assert "error H03: two inputs gave equal outputs" in out
+
+
+def test_what_holds_for_every_default_run_is_one_entry_of_a_report() -> None:
+    found = gather([(name, finding) for name in ("a", "b") for finding in FINDINGS])
+    assert found is not None
+    usual = [item for item in found.items if "H30" in item.finding.code]
+    assert [item.finding.message for item in usual] == [
+        "as by default: random input, back to back, closed loop"
+    ]
+    assert usual[0].runs == ("a", "b")
+    assert len(found.items) == len(FINDINGS) - 2
+
+
+def test_a_card_of_one_launch_has_no_plus_minus() -> None:
+    one = summary_section([made("a")])
+    cards = next(block for block in one.blocks if isinstance(block, Cards))
+    assert "±" not in cards.items[0].detail
+    table = next(block for block in one.blocks if isinstance(block, Table))
+    place = [heading.key for heading in table.headings].index("median_half_width")
+    assert table.rows[0][place].value is None

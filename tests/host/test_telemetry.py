@@ -209,6 +209,16 @@ def test_a_watch_reads_counters_around_the_measured_part_only() -> None:
     assert watch.told(LaunchFacts()) == LaunchFacts()
 
 
+def test_a_watch_keeps_the_largest_fall_of_the_clock_in_a_launch() -> None:
+    clocks = iter([1.8e9, 1.5e9, 1.8e9, 1.8e9])
+    watch = Watch(index=0, counters=lambda: Counters(at_s=0.0, sm_clock_hz=next(clocks)))
+    for _ in range(2):
+        for stage in ("measure", "save"):
+            watch(stage)
+        watch.told(LaunchFacts())
+    assert watch.evidence["sm_clock_drop"] == pytest.approx(1 - 1.5 / 1.8)
+
+
 def test_clocks_are_locked_and_always_given_back() -> None:
     nvml = Busy()
     with suppress(RuntimeError), locked_clocks(0, "base", nvml=nvml) as lock:
@@ -248,7 +258,7 @@ LINES = {
         "05-11-2023 10:11:12 RAM 4412/30536MB (lfb 5000x4MB) CPU [2%@729,0%@729] "
         "EMC_FREQ 0%@2133 GR3D_FREQ 54%@[611,0] VIC_FREQ 729 CPU@48.2C GPU@44.1C "
         "VDD_GPU_SOC 2804mW/2804mW VDD_CPU_CV 801mW/801mW VIN_SYS_5V0 4525mW/4525mW",
-        (0.54, 611e6, 4.525, 44.1, 4412),
+        (0.54, 611e6, 2.804 + 0.801 + 4.525, 44.1, 4412),
     ),
     "JetPack 6": (
         "10-02-2024 09:00:00 RAM 3210/7620MB (lfb 4x4MB) SWAP 0/3810MB (cached 0MB) "
@@ -275,6 +285,78 @@ def test_tegrastats_of_several_jetpacks(name: str) -> None:
     assert seen.temperature_c == pytest.approx(temperature)
     assert seen.memory_used_bytes == memory * 2**20
     assert sample_from_line("not a line of tegrastats", at_s=0.0) is None
+
+
+BOARDS = {
+    "Nano": (
+        "RAM 1804/3956MB (lfb 3x2MB) CPU [31%@1224,28%@1224,19%@1224,22%@1224] EMC_FREQ 21%@1600 "
+        "GR3D_FREQ 93%@768 PLL@38.5C CPU@41C PMIC@100C GPU@38C AO@46.5C thermal@39.5C "
+        "POM_5V_IN 6207/5811 POM_5V_GPU 2350/1998 POM_5V_CPU 1102/1054",
+        6.207, 38.0,
+    ),
+    "TX2": (
+        "RAM 2950/7852MB (lfb 12x4MB) CPU [14%@2031,off,off,9%@2031,7%@2030,12%@2031] "
+        "EMC_FREQ 6%@1866 GR3D_FREQ 88%@1134 PLL@44C MCPU@44C GPU@43.5C BCPU@44C Tboard@38C "
+        "VDD_SYS_GPU 4182/3760 VDD_SYS_SOC 1081/1003 VDD_4V0_WIFI 38/29 VDD_IN 9644/9110 "
+        "VDD_SYS_CPU 1235/1180 VDD_SYS_DDR 1540/1498",
+        9.644, 43.5,
+    ),
+    "Xavier NX": (
+        "RAM 3127/7765MB (lfb 40x4MB) CPU [9%@1420,11%@1420,5%@1420,8%@1420,off,off] "
+        "EMC_FREQ 4%@1600 GR3D_FREQ 71%@1109 AUX@42C CPU@43.5C thermal@42.6C GPU@43C PMIC@100C "
+        "VDD_IN 10391/9877 VDD_CPU_GPU_CV 5218/4800 VDD_SOC 1795/1720",
+        10.391, 43.0,
+    ),
+    "AGX Xavier": (
+        "RAM 5120/31928MB (lfb 6000x4MB) CPU [20%@2265,16%@2265,11%@2265,14%@2265] "
+        "EMC_FREQ 11%@2133 GR3D_FREQ 97%@1377 AO@38C GPU@42.5C Tdiode@44C CPU@41.5C PMIC@100C "
+        "GPU 11234/10400 CPU 2480/2311 SOC 3101/2990 CV 0/0 VDDRQ 1705/1624 SYS5V 3420/3388",
+        11.234 + 2.480 + 3.101 + 1.705 + 3.420, 42.5,
+    ),
+    "AGX Xavier, JetPack 5": (
+        "06-14-2023 15:20:01 RAM 4800/31010MB (lfb 6500x4MB) CPU [8%@1190,6%@1190] "
+        "EMC_FREQ 5%@1600 GR3D_FREQ 45%@[905] GPU@39.5C CPU@40C "
+        "GPU 3102mW/2950mW CPU 1240mW/1100mW SOC 2201mW/2180mW CV 0mW/0mW VDDRQ 620mW/590mW "
+        "SYS5V 2404mW/2390mW",
+        3.102 + 1.240 + 2.201 + 0.620 + 2.404, 39.5,
+    ),
+    "Orin Nano": (
+        "03-08-2025 08:01:02 RAM 2875/7620MB (lfb 5x4MB) SWAP 0/3810MB (cached 0MB) "
+        "CPU [12%@1344,9%@1344,7%@1344,5%@1344,off,off] GR3D_FREQ 96%@[918] "
+        "cpu@47.7C soc2@46.5C soc0@45.9C gpu@48.1C tj@48.6C soc1@47C "
+        "VDD_IN 9820mW/9411mW VDD_CPU_GPU_CV 4420mW/4105mW VDD_SOC 2015mW/1990mW",
+        9.820, 48.1,
+    ),
+    "Orin NX": (
+        "11-20-2024 19:44:10 RAM 6011/15523MB (lfb 20x4MB) CPU [3%@1984,2%@1984,4%@1984] "
+        "EMC_FREQ 18%@3199 GR3D_FREQ 84%@[765,0] cpu@52.4C gpu@-256C tj@52.9C "
+        "VDD_IN 14250mW/13800mW VDD_CPU_GPU_CV 7005mW/6500mW VDD_SOC 2604mW/2580mW",
+        14.250, None,
+    ),
+    "AGX Orin": (
+        "01-15-2025 10:30:00 RAM 9100/62841MB (lfb 8x4MB) CPU [17%@2201,12%@2201,9%@2201] "
+        "EMC_FREQ 22%@3199 GR3D_FREQ 99%@[1299,1299] VIC_FREQ 115 CV0@-256C CPU@55.3C GPU@51.7C "
+        "Tboard@44C tj@55.3C VDD_GPU_SOC 21580mW/20110mW VDD_CPU_CV 3208mW/3001mW "
+        "VIN_SYS_5V0 5990mW/5800mW NC 0mW/0mW VDDQ_VDD2_1V8AO 1604mW/1502mW NC 0mW/0mW",
+        21.580 + 3.208 + 5.990, 51.7,
+    ),
+    "Thor": (
+        "09-02-2025 14:05:40 RAM 12044/125772MB (lfb 3x4MB) CPU [6%@2601,4%@2601,3%@2601] "
+        "GR3D_FREQ 90%@[1575,1575,1575] cpu@48.2C tj@50.1C soc012@49.3C gpu@47.8C "
+        "VDD_GPU 41300mW/39800mW VDD_CPU_SOC_MSS 11240mW/11000mW VIN_SYS_5V0 7010mW/6920mW "
+        "VIN 72450mW/70010mW",
+        72.450, 47.8,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_power_and_temperature_of_every_board(board: str) -> None:
+    line, watts, celsius = BOARDS[board]
+    seen = sample_from_line(line, at_s=0.0)
+    assert seen is not None
+    assert seen.power_w == pytest.approx(watts)
+    assert seen.temperature_c == (None if celsius is None else pytest.approx(celsius))
 
 
 def test_how_a_jetson_is_set() -> None:

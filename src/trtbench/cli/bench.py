@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @click.command("bench", short_help="Measure a model in a fresh process and keep the run.")
 @flags(BenchRequest)
+@click.option("--explain", is_flag=True, help="Say what every finding means and what to do.")
 @json_option
 @dry_run_option
-def command(request: BenchRequest, as_json: bool, dry_run: bool) -> None:
+def command(request: BenchRequest, explain: bool, as_json: bool, dry_run: bool) -> None:
     """Measure MODEL in a fresh process and keep the run.
 
     What follows ``--`` is passed on to runtimes that are programs (trtexec).
@@ -61,7 +62,7 @@ def command(request: BenchRequest, as_json: bool, dry_run: bool) -> None:
         if executor is not None:
             conduct = replace(conduct, executor=executor, needs=needs_from_request(request))
         run = run_bench(spec, store=store, conduct=conduct)
-    _show(run, as_json=as_json)
+    _show(run, explain=explain, as_json=as_json)
     for note in run.record.notes:
         say(f"note: {note}")
     say(f"run {run.id} in {run.path}")
@@ -87,7 +88,7 @@ def show_plan(spec: RunSpec, *, as_json: bool) -> None:
     show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
 
 
-def _show(run: Run, *, as_json: bool) -> None:
+def _show(run: Run, *, explain: bool, as_json: bool) -> None:
     if as_json:
         from trtbench.analysis.summary import summary_from_run
         from trtbench.domain.codec import json_from_value
@@ -98,4 +99,4 @@ def _show(run: Run, *, as_json: bool) -> None:
     from trtbench.cli._screen import show
     from trtbench.report.documents.run import document_from_run
 
-    show(document_from_run(run))
+    show(document_from_run(run, explain=explain))

@@ -49,6 +49,7 @@ FACTS: dict[str, Key] = {
     "gpu_index": Key("whole", "", "workflows.measure.watch", "number of the GPU for NVML"),
     "sm_clock_before_hz": Key("number", "Hz", "workflows.measure.watch", "before the timed part"),
     "sm_clock_after_hz": Key("number", "Hz", "workflows.measure.watch", "after the timed part"),
+    "sm_clock_drop": Key("number", "1", "workflows.measure.watch", "largest fall in a launch"),
     "telemetry_queries": Key("whole", "1", "workflows.measure.watch", "queries of that pass"),
     "idle_power_w": Key("number", "W", "workflows.measure.watch", "before the pass"),
     "energy_per_query_j": Key("number", "J", "workflows.measure.watch", "energy of one query"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from trtbench.domain.result import Scalar
 from trtbench.domain.samples import TelemetrySample
-from trtbench.host.telemetry_values import Counters
+from trtbench.host.telemetry_values import Counters, known_temperature
 
 INTERVAL_S = 0.1
 _KIB = 1024
@@ -56,7 +56,7 @@ class JtopSource:
             power_w=_first(
                 lambda: board.power["tot"]["power"] * 1e-3, lambda: board.power[0]["cur"] * 1e-3
             ),
-            temperature_c=_first(lambda: _temperature(board.temperature)),
+            temperature_c=known_temperature(_first(lambda: _temperature(board.temperature))),
         )
 
     def counters(self, *, energy: bool = False) -> Counters:

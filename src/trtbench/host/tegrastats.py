@@ -17,7 +17,7 @@ from trtbench.domain.result import Scalar
 from trtbench.domain.samples import TelemetrySample
 from trtbench.host.jtop import JtopSource
 from trtbench.host.process import Child, run_process, tail
-from trtbench.host.telemetry_values import Counters
+from trtbench.host.telemetry_values import Counters, known_temperature
 
 INTERVAL_MS = 100
 
@@ -25,9 +25,14 @@ _RAM = re.compile(r"\bRAM (\d+)/(\d+)MB")
 _GPU = re.compile(r"\bGR3D(?:2)?_FREQ (\d+)%(?:@\[?(\d+)(?:,\d+)*\]?)?")
 _EMC = re.compile(r"\bEMC_FREQ (\d+)%(?:@(\d+))?")
 _TEMPERATURE = re.compile(r"\b(?:GPU|gpu|gpu-thermal)@(-?\d+(?:\.\d+)?)C")
-_POWER_NEW = re.compile(r"\b(VDD_\w+|VIN_\w+|POM_5V_\w+) (\d+)(?:mW)?/(\d+)(?:mW)?")
-_WHOLE_BOARD = ("VDD_IN", "VIN_SYS_5V0", "POM_5V_IN", "VDD_SYS_5V0", "VIN")
-_GPU_RAILS = ("VDD_GPU_SOC", "VDD_CPU_GPU_CV", "VDD_GPU", "POM_5V_GPU", "VDD_SYS_GPU")
+_RAIL = re.compile(
+    r"(?<![\w@])(VDD\w*|VIN\w*|POM_5V_\w+|SYS5V|GPU|CPU|SOC|CV) "
+    r"(-?\d+)(?:mW)?/-?\d+(?:mW)?(?![\w.])"
+)
+_WHOLE_BOARD = ("VDD_IN", "POM_5V_IN", "VIN")
+"""Rails through which all power comes; AGX Xavier and AGX Orin measure none of them."""
+_BEHIND_OTHERS = ("VDDQ_VDD2_1V8AO",)
+"""Rails fed from another one that is measured: at 5 V, from VIN_SYS_5V0 of an AGX Orin."""
 
 
 def is_jetson(*, root: Path = Path("/")) -> bool:
@@ -49,17 +54,18 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
         sm_clock_hz=int(gpu[2]) * 1e6 if gpu and gpu[2] else None,
         memory_clock_hz=int(emc[2]) * 1e6 if emc and emc[2] else None,
         power_w=_power(line),
-        temperature_c=float(temperature[1]) if temperature else None,
+        temperature_c=known_temperature(float(temperature[1]) if temperature else None),
     )
 
 
 def _power(line: str) -> float | None:
-    """Watts of the whole board where it is measured, else of the rail that feeds the GPU."""
-    rails = {match[1]: int(match[2]) * 1e-3 for match in _POWER_NEW.finditer(line)}
-    for name in (*_WHOLE_BOARD, *_GPU_RAILS):
+    """Watts of the whole board where they are measured, else of all its rails together."""
+    rails = {match[1]: int(match[2]) * 1e-3 for match in _RAIL.finditer(line)}
+    for name in _WHOLE_BOARD:
         if name in rails:
             return rails[name]
-    return None
+    parts = [watts for name, watts in rails.items() if name not in _BEHIND_OTHERS]
+    return sum(parts) if parts else None
 
 
 class TegraSource:

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from trtbench.domain.spec import Value
 
+COLDEST_C = -40.0
+"""Boards work from here on; a sensor of a Jetson that is switched off tells -256."""
+
+
+def known_temperature(celsius: float | None) -> float | None:
+    """Take a temperature unless its sensor is off."""
+    return None if celsius is None or celsius < COLDEST_C else celsius
+
 
 class Counters(Value, frozen=True, kw_only=True):
     """Counters of a device at one moment; those it does not have are absent."""

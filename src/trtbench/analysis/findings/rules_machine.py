@@ -60,8 +60,9 @@ def limited(e: Evidence, at: Limits) -> Iterator[Hit]:
     "H05",
     "the clock moved",
     severity="note",
-    when="the SM clock moved by more than {note:.0%} of its median (warning above {warning:.0%}); "
-    "an error below {least:.0%} of the default clock",
+    when="the SM clock moved by more than {note:.0%} of its median with telemetry (warning above "
+    "{warning:.0%}), or fell by more than {warning:.0%} while a launch was timed (warning); an "
+    "error below {least:.0%} of the default clock",
     source="nvbench 75 %; depth toolkit 5 %",
     note=0.02,
     warning=0.05,
@@ -69,6 +70,15 @@ def limited(e: Evidence, at: Limits) -> Iterator[Hit]:
 )
 def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when the GPU's clock was not the same throughout."""
+    drop = _timed_drop(e)
+    if drop > at["warning"]:
+        yield Hit(
+            severity="warning",
+            message=f"the SM clock fell by {drop:.0%} while the times were taken",
+            evidence={"drop": rounded(drop)},
+            remedy="lock the clock: sudo nvidia-smi -lgc MIN,MAX, or warm up longer: --warmup 5s",
+            concerns="gpu",
+        )
     clocks = known([sample.sm_clock_hz for sample in e.telemetry])
     if len(clocks) < 2:
         return
@@ -92,6 +102,15 @@ def clock_drift(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy="lock the clock: sudo nvidia-smi -lgc MIN,MAX, or warm up longer: --warmup 5s",
             concerns="gpu",
         )
+
+
+def _timed_drop(e: Evidence) -> float:
+    """Tell how far the clock fell while times were taken, as a part of what it was before."""
+    drop = e.fact("sm_clock_drop")
+    before, after = e.fact("sm_clock_before_hz"), e.fact("sm_clock_after_hz")
+    if drop is None and before and after:
+        drop = 1 - after / before
+    return drop or 0.0
 
 
 @rule(

@@ -130,16 +130,23 @@ def _design(compared: Compared) -> Iterator[tuple[str, str]]:
     if compared.interference:
         moved = " and ".join(text_from_change(part) for part in compared.interference)
         yield "in turns", f"{moved} against alone (baseline and candidate)"
+    alone = compared.comparison.alone
+    if alone is not None and alone.ratio is not None and alone.interval is not None:
+        yield "alone", f"{text_from_change(alone.ratio - 1)}, {interval_text(alone, digits=1)}"
 
 
 def _worth(compared: Compared, selftest: bool) -> Iterator[tuple[str, str]]:
-    """State the speed-up of means, the least difference that would be seen, and the selftest."""
+    """State the speed-up where there is one, the least difference seen, and the selftest."""
     head = compared.comparison.verdicts[0]
+    if head.kind in ("faster", "slower") and head.ratio and head.interval is not None:
+        ends = sorted(1 / end for end in (head.interval.low, head.interval.high))
+        yield "speed-up", f"{1 / head.ratio:.3f}x, {ends[0]:.3f}x to {ends[1]:.3f}x"
+    rates = next((v for v in compared.comparison.verdicts if v.metric == "throughput"), None)
     first, second = compared.baseline.times.host, compared.candidate.times.host
-    if first is not None and second is not None and head.kind != "incomparable":
+    if first is not None and second is not None and rates and rates.kind in ("faster", "slower"):
         numbers = guide_speedup(first, second)
         improvement = f"FPS {numbers['fps_improvement_percent']:+.1f} %"
-        yield "speed-up", f"{numbers['speedup']:.3f}x of means, {improvement}"
+        yield "of means", f"{numbers['speedup']:.3f}x, {improvement}"
     if compared.comparison.detectable is not None:
         size = text_from_fraction(compared.comparison.detectable)
         yield "sees", f"differences from {size} on, in 80 % of such comparisons"

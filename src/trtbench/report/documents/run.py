@@ -22,6 +22,7 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
+from trtbench.report.finding_list import TITLES, is_usual, usual_words
 from trtbench.report.labels import device_name, precision_name, protocol_name
 from trtbench.report.numbers import Unit, text_from_count, text_from_duration, unit_for_seconds
 from trtbench.report.run_facts import PHASES, summary_of
@@ -41,6 +42,8 @@ HEADINGS = (
     Heading(key="max_s", title="Max", align="right", rank=5),
     Heading(key="samples", title="Samples", align="right", rank=2),
 )
+LINE_OF_NAMES = 58
+"""Letters that are left for names of findings in a line of a terminal."""
 _SEVERITIES = ("error", "warning", "note")
 _LOOKS = (
     ("gpu_util", 100, ".0f", "% busy"),
@@ -52,13 +55,14 @@ _LOOKS = (
 """What a look at the GPU saw: its field, factor, digits and unit."""
 
 
-def document_from_run(run: Run) -> Document:
-    """Describe a run that finished, as short as a screen."""
+def document_from_run(run: Run, *, explain: bool = True) -> Document:
+    """Describe a run that finished; without explanations, its findings are three lines at most."""
     blocks: list[Block] = [*statistics_of({"": run})]
     facts = [(name, Cell(text=words)) for name, words in facts_of(run)]
     if facts:
         blocks.append(KeyValues(id="facts", pairs=tuple(facts)))
-    section = Section(id="run", title="", blocks=(*blocks, *finding_blocks(run.findings)))
+    found = finding_blocks(run.findings) if explain else brief_findings(run.findings)
+    section = Section(id="run", title="", blocks=(*blocks, *found))
     return Document(title=title_of(run), created=run.record.created, sections=(section,))
 
 
@@ -108,6 +112,34 @@ def finding_blocks(findings: Iterable[Finding]) -> tuple[FindingList, ...]:
     ordered = sorted(findings, key=lambda each: _SEVERITIES.index(each.severity))
     items = tuple(FindingOf(finding=each, runs=()) for each in ordered)
     return (FindingList(items=items),) if items else ()
+
+
+def brief_findings(findings: Sequence[Finding]) -> tuple[Block, ...]:
+    """Name the findings in a line for each severity; what makes a number wrong is said in full."""
+    errors = [each for each in findings if each.severity == "error"]
+    lines = []
+    for severity in ("warning", "note"):
+        named = [each for each in findings if each.severity == severity and not is_usual(each)]
+        if named:
+            lines.append((f"{severity}s", _named(named)))
+    usual = [each.code for each in findings if is_usual(each)]
+    if usual:
+        lines.append(("usual", usual_words(usual)))
+    if lines:
+        name, words = lines[-1]
+        lines[-1] = (name, f"{words}; --explain says more")
+    pairs = tuple((name, Cell(text=words)) for name, words in lines)
+    return (*finding_blocks(errors), *((KeyValues(id="findings", pairs=pairs),) if pairs else ()))
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    """Name as many as a line holds, and count the rest."""
+    titles = list(dict.fromkeys(TITLES.get(each.code, each.message) for each in findings))
+    count = next(
+        (n for n in range(len(titles), 1, -1) if len(", ".join(titles[:n])) <= LINE_OF_NAMES), 1
+    )
+    more = f", {len(titles) - count} more" if len(titles) > count else ""
+    return ", ".join(titles[:count]) + more
 
 
 def _row(column: ColumnSummary) -> list[Cell | Scalar]:

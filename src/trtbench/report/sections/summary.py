@@ -97,7 +97,7 @@ def _cards(run: Run) -> Cards:
                 title=f"{head.typical_of.capitalize()} {PHASES[head.column].lower()} time",
                 value=text_from_duration(head.typical, bounds=interval),
                 detail=f"± {interval.half_width * 100:.2g} %, {launches}"
-                if interval and interval.high > 0
+                if interval and interval.high > 0 and summary.launches > 1
                 else ("reported" if head.reported else launches),
             ),
             Card(
@@ -123,7 +123,7 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
         run.record.batch,
         protocol_name(run.record),
         column_title(head) if head else None,
-        *_times(head, unit),
+        *_times(head, unit, several=summary.launches > 1),
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
         summary.launches,
         Cell(value=len(run.times), text=text_from_count(len(run.times))),
@@ -132,11 +132,12 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     )
 
 
-def _times(head: ColumnSummary | None, unit: Unit) -> tuple[Cell, Cell, Cell]:
+def _times(head: ColumnSummary | None, unit: Unit, *, several: bool) -> tuple[Cell, Cell, Cell]:
     if head is None:
         return Cell(), Cell(), Cell()
     interval = head.median_interval
-    width = interval.half_width if interval and interval.high > 0 else None
+    # One launch says nothing about the next, so there is no ± of it.
+    width = interval.half_width if interval and interval.high > 0 and several else None
     tail = head.quantile(0.99)
     p99 = text_from_duration(tail.value, bounds=tail.interval, unit=unit)
     if tail.value is None and tail.needed:

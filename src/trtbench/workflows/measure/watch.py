@@ -77,6 +77,10 @@ class Watch:
         before, after = readings
         self.evidence.setdefault("sm_clock_before_hz", before.sm_clock_hz)
         self.evidence["sm_clock_after_hz"] = after.sm_clock_hz
+        if before.sm_clock_hz and after.sm_clock_hz:
+            drop = 1 - after.sm_clock_hz / before.sm_clock_hz
+            worst = self.evidence.get("sm_clock_drop", drop)
+            self.evidence["sm_clock_drop"] = max(drop, float(worst or 0.0))
         return msgspec.structs.replace(facts, violations_s=growth(before, after).limits_s)
 
     def noted(self, record: RunRecord) -> RunRecord:
