@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trtbench.analysis.layers.columns import rows_from_diff
+from trtbench.analysis.layers.why import Why
 from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.result import Comparison, FailedRun, Run
 from trtbench.store.index import Entry
@@ -18,6 +20,15 @@ from trtbench.workflows.check.values import Checked
 from trtbench.workflows.compare.compare import compare as compare_sides
 from trtbench.workflows.compare.gate import Gate
 from trtbench.workflows.compare.gate import gate as hold_to_rules
+from trtbench.workflows.explain.engines import diff_of, two_engines, why_of
+from trtbench.workflows.explain.ladder import (
+    Explanation,
+    explain_measured,
+    explain_stated,
+    named_run,
+)
+from trtbench.workflows.explain.layers import frame_of, layer_rows
+from trtbench.workflows.explain.source import engine_from_words
 from trtbench.workflows.importing.run import ImportResult
 from trtbench.workflows.importing.run import import_artefacts as import_files
 from trtbench.workflows.look.doctor import Diagnosis, diagnose
@@ -155,6 +166,47 @@ def report(
     """Write one document about any number of stored runs."""
     found, failed = load_runs([str(name) for name in names], store=_open(store)[0])
     return write_report(found, Path(output), failed=failed, title=title, formats=formats)
+
+
+def layers(
+    *source: Model,
+    by: str | None = None,
+    pattern: str | None = None,
+    onnx: Model | None = None,
+    gpu: str | None = None,
+    store: Model | None = None,
+) -> Any:
+    """Give the layers of a run or of trtexec's files, or groups of them, as a pandas DataFrame."""
+    engine = engine_from_words(
+        [str(word) for word in source],
+        store=_open(store)[0],
+        onnx=Path(onnx) if onnx is not None else None,
+        gpu=gpu,
+    )
+    return frame_of(layer_rows(engine, by=by, pattern=pattern))
+
+
+def diff(a: Model, b: Model, *, store: Model | None = None, **given: Any) -> Any:
+    """Align the layers of two engines and give what differs as a pandas DataFrame."""
+    engines = two_engines(str(a), str(b), store=_open(store)[0], **given)
+    return frame_of(rows_from_diff(diff_of(*engines)))
+
+
+def why(baseline: Model, candidate: Model, *, store: Model | None = None, **given: Any) -> Why:
+    """Find why a candidate is not faster: causes by what they explain."""
+    return why_of(*two_engines(str(baseline), str(candidate), store=_open(store)[0], **given))
+
+
+def explain(
+    run: Model, *, against: Model, measure: bool = False, store: Model | None = None
+) -> Explanation:
+    """Make a ladder of two numbers that differ: from what both runs state, or measured."""
+    place, config = _open(store)
+    a, b = (named_run(str(name), place) for name in (run, against))
+    if not measure:
+        return explain_stated(a, b)
+    conduct = Conduct(python=config.python_for(a.record.spec.runtime))
+    return explain_measured(a, b, store=place, conduct=conduct)
 
 
 def import_artefacts(*paths: Model, store: Model | None = None, **wishes: Any) -> ImportResult:
