@@ -13,7 +13,7 @@ from trtbench.analysis.layers.naming import block_of, target_of_reformat
 from trtbench.domain.spec import Value
 from trtbench.errors import UsageError, near_miss
 
-KEYS = ("kind", "precision", "role", "node", "block", "region", "stream")
+KEYS = ("kind", "precision", "role", "node", "block", "region", "stream", "bound")
 """What layers can be grouped by; ``block`` takes a depth (``block:2``)."""
 
 UNKNOWN = "unknown"

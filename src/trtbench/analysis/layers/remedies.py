@@ -42,8 +42,8 @@ _REMEDIES = {
         "trtbench diff BASELINE CANDIDATE",
     ),
     "clocks": (
-        "measure both at one clock, in turns",
-        "trtbench compare BASELINE CANDIDATE --lock-clocks base",
+        "measure both at one clock",
+        "trtbench profile CANDIDATE --lock-clocks base",
     ),
     "enqueue": (
         "launch as a CUDA graph",
