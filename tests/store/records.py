@@ -53,3 +53,9 @@ def add(store: Store, made: RunRecord | FailedRun, *, output: Path | None = None
     target = store.directory(made.id, output=output)
     store.add(made, path=target)
     return target
+
+
+def counts(found):
+    """What a new index was made of: runs, entries dropped, and what cannot be read."""
+    problems = [f"{name}: {reason}" for name, reason in found.damaged.items()]
+    return found.runs, len(found.dropped), problems

@@ -18,18 +18,16 @@ import records
 
 from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import InputError, StoreError, TrtbenchError
-from trtbench.store import directory
+from trtbench.store import unfinished
+from trtbench.store.contents import remove_contents
 from trtbench.store.directory import (
-    PARTIAL,
     partial_directory,
     read_run,
-    remove_abandoned,
-    remove_directory,
     run_directories,
-    scratch_directory,
     write_record,
     write_samples,
 )
+from trtbench.store.unfinished import PARTIAL, partial_name, remove_abandoned, scratch_directory
 
 
 def test_a_run_comes_back_as_it_was_written(tmp_path):
@@ -84,12 +82,15 @@ def dead_pid() -> int:
 
 
 def test_only_the_unfinished_of_dead_processes_of_this_machine_is_removed(tmp_path):
-    host, dead = socket.gethostname(), dead_pid()
-    abandoned = tmp_path / f"{PARTIAL}{dead}-{host}-abc123"
+    dead = dead_pid()
+    here = partial_name(tmp_path).name.split("-")[2]  # the kernel, and the container on it
+    kernel, _, _ = here.partition(".")
+    abandoned = tmp_path / f"{PARTIAL}{dead}-{here}-abc123"
     kept = [
-        tmp_path / f"{PARTIAL}{os.getpid()}-{host}-abc123",
-        tmp_path / f"{PARTIAL}{dead}-{host}-longer-abc123",
-        tmp_path / f"{PARTIAL}{dead}-elsewhere-abc123",
+        tmp_path / f"{PARTIAL}{os.getpid()}-{here}-abc123",
+        tmp_path / f"{PARTIAL}{dead}-{kernel}.another-abc123",
+        tmp_path / f"{PARTIAL}{dead}-another.{here}-abc123",
+        tmp_path / f"{PARTIAL}{dead}-{socket.gethostname()}-abc123",
         tmp_path / f"{PARTIAL}nonsense",
         tmp_path / "20261115-120000-abc123",
     ]
@@ -102,7 +103,7 @@ def test_only_the_unfinished_of_dead_processes_of_this_machine_is_removed(tmp_pa
 
 def test_a_directory_that_is_held_is_not_taken_for_abandoned(tmp_path, monkeypatch):
     """As seen from another container on the same host: the number of the process says nothing."""
-    monkeypatch.setattr(directory, "_alive", lambda pid: False)
+    monkeypatch.setattr(unfinished, "_alive", lambda pid: False)
     with scratch_directory(tmp_path) as folder:
         assert remove_abandoned(tmp_path) == 0
         assert folder.is_dir()
@@ -142,7 +143,7 @@ def _write_and_remove(root, seconds):
             write_samples(folder, records.TIMES)
             write_record(folder, records.record(target.name))
         if number > 3:
-            remove_directory(root / f"{os.getpid()}-{number - 3:05d}")
+            remove_contents(root / f"{os.getpid()}-{number - 3:05d}")
 
 
 @pytest.mark.process

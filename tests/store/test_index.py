@@ -193,12 +193,12 @@ def test_a_run_outside_the_store_is_found_and_its_loss_noticed(world):
     store, folder = world.open(), world.folder / "results"
     outside = records.add(store, records.record("r1"), output=folder / "mine")
     assert store.load("r1").path == outside == folder / "mine"
-    assert store.reindex(lambda run: None) == (1, 0, [])
+    assert records.counts(store.reindex(lambda run: None)) == (1, 0, [])
     outside.rename(folder / "moved")
     with pytest.raises(StoreError, match="gone") as caught:
         store.load("r1")
     assert "reindex" in caught.value.fix
-    assert store.reindex(lambda run: None) == (0, 1, [])
+    assert records.counts(store.reindex(lambda run: None)) == (0, 1, [])
 
 
 def test_one_damaged_directory_does_not_hide_the_others(world):
@@ -206,8 +206,9 @@ def test_one_damaged_directory_does_not_hide_the_others(world):
     records.add(store, records.record("r1"))
     broken = records.add(store, records.record("r2"))
     (broken / "run.json").write_bytes(b"{")
-    found, dropped, problems = store.reindex(lambda run: None)
-    assert (found, dropped) == (1, 1)
+    found, dropped, problems = records.counts(store.reindex(lambda run: None))
+    assert (found, dropped) == (1, 0)
+    assert store.entry("r2").kind == "damaged"
     assert len(problems) == 1
     assert "r2" in problems[0]
     with pytest.raises(InputError):
@@ -218,7 +219,7 @@ def test_removal_takes_directory_and_entry(world):
     store = world.open()
     folder = records.add(store, records.record("r1", tags=("x",)))
     records.add(store, records.record("r2"))
-    assert store.remove("tag:x").id == "r1"
+    assert store.remove("tag:x") == (folder, ())
     assert not folder.exists()
     assert [entry.id for entry in store.index.find()] == ["r2"]
     assert [each.name for each in store.runs.iterdir()] == ["r2"]

@@ -30,16 +30,17 @@ def test_an_empty_file_is_an_index_of_version_zero(tmp_path):
 @pytest.mark.parametrize(
     "data", [b"not a database at all, " * 100, b"SQLite format 3\0" + b"x" * 5000]
 )
-def test_a_damaged_index_says_how_to_make_it_anew(tmp_path, data):
+def test_a_damaged_index_is_put_aside_and_made_anew(tmp_path, data):
     store = Store(tmp_path)
     records.add(store, records.record("20261115-120000-aaaaaa"))
     (tmp_path / "index.sqlite").write_bytes(data)
-    with pytest.raises(StoreError) as caught:
-        Store(tmp_path)
-    assert "reindex" in caught.value.fix
-    (tmp_path / "index.sqlite").unlink()
     again = Store(tmp_path)
-    assert again.reindex(lambda run: None) == (1, 0, [])
+    assert [entry.id for entry in again.index.find()] == ["20261115-120000-aaaaaa"]
+    assert "the index was damaged" in again.news[0]
+    assert again.news[1] == "1 run that the index lacked was taken in"
+    (aside,) = tmp_path.glob("index.sqlite.damaged-*")
+    assert aside.read_bytes() == data
+    assert Store(tmp_path).news == []
 
 
 def look_through(folder) -> int:
@@ -47,20 +48,19 @@ def look_through(folder) -> int:
     return len(damaged.index.find()) + len(damaged.index.find(tag="t"))
 
 
-def test_an_index_cut_in_the_middle_is_an_error_in_words(tmp_path):
+def test_an_index_cut_in_the_middle_is_made_anew(tmp_path):
     store = Store(tmp_path)
     put_many(url_of(tmp_path), "t", 60)
     del store
     whole = (tmp_path / "index.sqlite").read_bytes()
-    refused = 0
+    replaced = 0
     for keep in range(1, len(whole), 4096 + 17):
         (tmp_path / "index.sqlite").write_bytes(whole[:keep])
-        try:
-            assert look_through(tmp_path) <= 120
-        except StoreError as problem:
-            assert "reindex" in (problem.fix or ""), problem  # noqa: PT017
-            refused += 1
-    assert refused > 3
+        assert look_through(tmp_path) <= 120
+        for aside in tmp_path.glob("index.sqlite.damaged-*"):
+            aside.unlink()
+            replaced += 1
+    assert replaced > 3
 
 
 def test_a_store_that_cannot_be(tmp_path):
@@ -85,7 +85,11 @@ def test_a_store_can_be_moved_and_copied(tmp_path):
     for place in ("copy", "new"):
         there = Store(tmp_path / place)
         assert there.load("r1").path == tmp_path / place / "runs" / "r1"
-        assert there.reindex(lambda run: Cached(samples=50, median_s=1e-3)) == (1, 0, [])
+        assert records.counts(there.reindex(lambda run: Cached(samples=50, median_s=1e-3))) == (
+            1,
+            0,
+            [],
+        )
         assert there.entry("r1").median_s == 1e-3
 
 
@@ -93,7 +97,7 @@ def test_a_directory_brought_from_elsewhere_is_found_by_reindex(tmp_path):
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
     folder = records.add(there, records.record("r1", tags=("far",)))
     shutil.copytree(folder, here.runs / "r1")
-    assert here.reindex(lambda run: None) == (1, 0, [])
+    assert records.counts(here.reindex(lambda run: None)) == (1, 0, [])
     assert here.entry("tag:far").id == "r1"
 
 

@@ -11,7 +11,7 @@ from trtbench.store.directory import read_run, run_directories
 from trtbench.store.store import Store
 from trtbench.workflows.measure import bench
 from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.measure.launches import cached_from_run
+from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
@@ -47,7 +47,8 @@ def test_a_bug_in_the_analysis_does_not_cost_the_measurement(asked, monkeypatch)
     run = read_run(folder)
     assert isinstance(run, Run)
     assert len(run.times) > 10
-    assert store.reindex(cached_from_run) == (1, 0, [])
+    found = store.reindex(cached_from_run)
+    assert (found.runs, found.dropped, found.damaged) == (1, (), {})
     assert store.load("last").id == run.id
 
 
@@ -61,7 +62,8 @@ def test_an_index_that_cannot_be_written_does_not_cost_the_measurement(asked, mo
         with pytest.raises(StoreError, match="the run is on disk") as caught:
             run_bench(spec, store=store)
     assert caught.value.fix == "trtbench runs reindex"
-    assert store.reindex(cached_from_run) == (1, 0, [])
+    found = store.reindex(cached_from_run)
+    assert (found.runs, found.dropped, found.damaged) == (1, (), {})
 
 
 def test_derived_files_that_cannot_be_written_do_not_cost_the_measurement(asked, monkeypatch):

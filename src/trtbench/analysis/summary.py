@@ -188,16 +188,11 @@ def summary_from_run(run: Run) -> Summary:
 
 def summary_from_samples(run: Run) -> Summary:
     """Compute every statistic of a run with the wall time and batch its record tells."""
-    spec = run.record.spec
-    walls = [launch.wall_s for launch in run.record.launches]
-    wall = sum(w for w in walls if w is not None) if walls and None not in walls else None
-    if spec.protocol == "coldl2":
-        wall = None  # much of that time went into emptying the cache
     return summarize(
         run.times,
         items_per_query=run.record.items_per_query,
-        wall_s=wall,
-        closed_loop=spec.protocol in ("serve", "gpu") and spec.streams == 1 and spec.gap_s == 0,
+        wall_s=_wall_s(run),
+        closed_loop=_is_closed(run),
     )
 
 
@@ -246,6 +241,27 @@ def _reported_column(name: str, values: dict[str, float], record: RunRecord) -> 
 
 def _known(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
+
+
+def headline_from_run(run: Run) -> tuple[int, float, float | None]:
+    """Compute what a list shows of a run: samples, median, and items per second."""
+    column: Column = getattr(run.times, run.times.headline)
+    finite = column[np.isfinite(column)]
+    median = float(np.median(finite)) if len(finite) else math.nan
+    rate, _ = throughput(run.times, wall_s=_wall_s(run), closed_loop=_is_closed(run))
+    return len(finite), median, None if rate is None else rate * run.record.items_per_query
+
+
+def _wall_s(run: Run) -> float | None:
+    if run.record.spec.protocol == "coldl2":
+        return None  # much of that time went into emptying the cache
+    walls = [launch.wall_s for launch in run.record.launches]
+    return sum(w for w in walls if w is not None) if walls and None not in walls else None
+
+
+def _is_closed(run: Run) -> bool:
+    spec = run.record.spec
+    return spec.protocol in ("serve", "gpu") and spec.streams == 1 and spec.gap_s == 0
 
 
 def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trtbench.store.store import Store
     from trtbench.workflows.request.config import Config
 
 
@@ -18,3 +19,14 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
     for line in found.news:
         say(f"{line} (said once)")
     return found
+
+
+def open_store(config: Config) -> Store:
+    """Open the store of the settings, and say what was found and mended in it."""
+    from trtbench.cli._screen import say
+    from trtbench.workflows.request import config as settings
+
+    store = settings.open_store(config)
+    for line in store.news:
+        say(f"store: {line}")
+    return store

@@ -41,11 +41,10 @@ def command(request: BenchRequest, explain: bool, as_json: bool, dry_run: bool) 
       trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
       trtbench bench model.onnx --executor ssh --hosts hosts.toml --need gpu=Orin
     """
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.measure.bench import run_bench
     from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.conduct import conduct_from_request, needs_from_request
-    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=request.store)
     spec = spec_from_request(request, config)

@@ -49,13 +49,12 @@ def command(request: CheckRequest, as_json: bool) -> None:
     """
     from trtbench.analysis.check_rules import rule_from_text
     from trtbench.cli._screen import Talk, say
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.check.check import run_check
     from trtbench.workflows.check.check_files import join_checks, write_check
     from trtbench.workflows.check.layers import run_layers
     from trtbench.workflows.measure.failure import refuse_failed
     from trtbench.workflows.request.conduct import conduct_from_request
-    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=request.store)
     rules = [rule_from_text(text) for text in request.expect]

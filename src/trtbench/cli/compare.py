@@ -35,11 +35,10 @@ def command(request: CompareRequest, as_json: bool) -> None:
       trtbench compare --selftest model.onnx
     """
     from trtbench.cli._screen import Talk
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.compare.compare import compare
     from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.conduct import conduct_from_request, needs_from_request
-    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=request.store)
     store = open_store(config)

@@ -32,11 +32,10 @@ def command(request: DemoRequest, as_json: bool) -> None:
       trtbench demo -o /tmp/first-look
     """
     from trtbench.cli._screen import Talk, say, show
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.report.documents.demo import document_from_demo
     from trtbench.workflows.demo import run_demo
     from trtbench.workflows.request.conduct import Conduct
-    from trtbench.workflows.request.config import open_store
 
     output = Path(request.output)
     config = load_config(store=str(output.absolute() / "store"))

@@ -35,12 +35,11 @@ def command(request: EvalRequest, as_json: bool) -> None:
       trtbench eval stgcn.onnx --task classification --data skeletons.npz
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.check.evaluate import run_evaluation
     from trtbench.workflows.check.evaluate_files import join, write_evaluation
     from trtbench.workflows.measure.failure import refuse_failed
     from trtbench.workflows.request.conduct import conduct_from_request
-    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=request.store)
     store, output = open_store(config), Path(request.output)

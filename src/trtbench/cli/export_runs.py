@@ -27,8 +27,7 @@ def command(context: click.Context, /, request: ExportRunsRequest, as_json: bool
       trtbench export-runs --to mlflow -o sqlite:///mlflow.db last
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.cli._settings import load_config
-    from trtbench.workflows.request.config import open_store
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.stored.export import export_runs
     from trtbench.workflows.stored.runs import entries_from_request
 

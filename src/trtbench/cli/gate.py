@@ -40,7 +40,7 @@ def command(context: click.Context, /, request: GateRequest, as_json: bool) -> N
       trtbench gate model.onnx --batch 8 --metric 'items>=2000/s' --on-unclear pass
     """
     from trtbench.cli._screen import Talk
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.compare.gate import (
         append_summary,
         gate,
@@ -48,7 +48,6 @@ def command(context: click.Context, /, request: GateRequest, as_json: bool) -> N
         write_gate_files,
     )
     from trtbench.workflows.request.conduct import conduct_from_request
-    from trtbench.workflows.request.config import open_store
 
     rules_from_request(request)  # what cannot be read is said before anything is opened
     config = load_config(store=request.store)

@@ -32,10 +32,9 @@ def command(request: HistoryRequest, as_json: bool) -> None:
     from msgspec.structs import replace
 
     from trtbench.cli._screen import say, show
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.domain.codec import json_from_value
     from trtbench.report.documents.history import document_from_series
-    from trtbench.workflows.request.config import open_store
     from trtbench.workflows.stored.history import history_from_request, write_history
 
     store = open_store(load_config(store=request.store))

@@ -34,10 +34,9 @@ def command(context: click.Context, /, request: ImportRequest, as_json: bool) ->
       trtbench import old-run/ --dry-run
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.store.place import is_url
     from trtbench.workflows.importing.run import import_artefacts
-    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=request.store)
     is_there = is_url(config.store) or Path(config.store).exists()

@@ -35,9 +35,8 @@ def command(request: InspectRequest, layers: bool, as_csv: bool, as_json: bool) 
       trtbench inspect graph.json --onnx model.onnx --layers
       trtbench inspect model.onnx --csv > nodes.csv
     """
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.look.inspect import inspect
-    from trtbench.workflows.request.config import open_store
 
     if as_csv and as_json:
         raise UsageError("--csv and --json cannot be had at once")

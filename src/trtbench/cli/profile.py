@@ -36,10 +36,9 @@ def command(request: ProfileRequest, **screen: Any) -> None:
       trtbench profile model.engine --top 10 --csv > layers.csv
       trtbench profile last --json
     """
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.measure.profile import is_model_file, profile_model, stored_profile
     from trtbench.workflows.request.conduct import conduct_from_request
-    from trtbench.workflows.request.config import open_store
 
     config = load_config(store=request.store)
     name = str(request.model)

@@ -24,8 +24,7 @@ def command(request: ReportRequest) -> None:
       trtbench report last --brief -o comment
     """
     from trtbench.cli._screen import say
-    from trtbench.cli._settings import load_config
-    from trtbench.workflows.request.config import open_store
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.stored.report import report_from_request
 
     store = open_store(load_config(store=request.store))

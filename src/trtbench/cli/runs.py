@@ -12,6 +12,7 @@ from trtbench.cli._options import json_option, store_words
 from trtbench.workflows.request.keeping import RunsRequest
 
 if TYPE_CHECKING:
+    from trtbench.store.health import Checkup
     from trtbench.store.store import Store
 
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def command(context: click.Context, /, request: RunsRequest, as_json: bool) -> None:
-    """List runs, newest first; show, tag, rm, path and reindex act on them.
+    """List runs, newest first; show, tag, rm, path, fsck and reindex act on them.
 
     A run is named by its id, the beginning of it, "last", "tag:NAME" or its folder.
 
@@ -107,17 +108,19 @@ def tag(context: click.Context, name: str, tags: tuple[str, ...], remove: bool) 
 @own_store_option
 @click.pass_context
 def remove(context: click.Context, names: tuple[str, ...], yes: bool) -> None:
-    """Delete runs, directories and all."""
+    """Delete runs: their own files, and their folders where nothing else is in them."""
     from trtbench.cli._screen import say
 
     store = _store(context.obj)
     entries = {entry.id: entry for entry in (store.entry(name) for name in names)}
     if not yes:
-        what = ", ".join(f"{entry.id} ({entry.model})" for entry in entries.values())
+        what = ", ".join(f"{e.id} ({e.model}, in {e.path})" for e in entries.values())
         click.confirm(f"delete {what}?", abort=True, err=True)
     for run_id in entries:
-        store.remove(run_id)
-        say(f"deleted {run_id}")
+        folder, left = store.remove(run_id)
+        say(f"deleted {run_id} in {folder}")
+        if left:
+            say(f"left alone there: {', '.join(left[:5])}{' ...' if len(left) > 5 else ''}")
 
 
 @command.command("path")
@@ -138,17 +141,56 @@ def reindex(context: click.Context, folders: tuple[Path, ...]) -> None:
     from trtbench.cli._screen import say
     from trtbench.workflows.stored.runs import reindex_store
 
-    found, gone, problems = reindex_store(_store(context.obj), folders)
-    say(f"{found} runs indexed, {gone} entries without a directory dropped")
-    for problem in problems:
-        say(f"not indexed: {problem}")
-    if problems:
+    found = reindex_store(_store(context.obj), folders)
+    say(f"{found.runs} runs indexed, {len(found.dropped)} entries without a directory dropped")
+    for run_id, reason in found.damaged.items():
+        say(f"cannot be read, and stays listed: {run_id}: {reason}")
+    if found.damaged:
         context.exit(1)
 
 
+@command.command("fsck")
+@click.option("--dry-run", is_flag=True, help="Tell what is wrong, and change nothing.")
+@json_option
+@own_store_option
+@click.pass_context
+def fsck(context: click.Context, *, dry_run: bool, as_json: bool) -> None:
+    """Look whether the index and the run directories fit together, and mend what does not.
+
+    Runs that the index lacks are taken in, entries without a run are dropped, folders that were
+    never finished and are a week old are removed. A run that cannot be read stays where it is and
+    is listed with the reason. Exit status 1 when there are such runs.
+    """
+    from trtbench.workflows.stored.runs import check_store
+
+    found = check_store(_store(context.obj), mend=not dry_run)
+    if as_json:
+        _json(found)
+    else:
+        _tell(found, dry_run=dry_run)
+    if found.damaged:
+        context.exit(1)
+
+
+def _tell(found: Checkup, *, dry_run: bool) -> None:
+    from trtbench.cli._screen import say
+
+    parts = (
+        ("taken into the index", "lacking in the index", found.adopted),
+        ("dropped from the index, without a run", "entries without a run", found.dropped),
+        ("removed, never finished", "never finished", found.unfinished),
+    )
+    for done, seen, names in parts:
+        for name in names:
+            say(f"{seen if dry_run else done}: {name}")
+    for run_id, reason in found.damaged.items():
+        say(f"cannot be read, left alone: {run_id}: {reason}")
+    state = "and all of them fit" if found.is_sound else "see above"
+    say(f"{found.runs} runs in the index, {state}")
+
+
 def _store(folder: str | None) -> Store:
-    from trtbench.cli._settings import load_config
-    from trtbench.workflows.request.config import open_store
+    from trtbench.cli._settings import load_config, open_store
 
     return open_store(load_config(store=folder))
 

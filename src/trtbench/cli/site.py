@@ -25,8 +25,7 @@ def command(request: SiteRequest) -> None:
       trtbench site -o public --title "Vision models"
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.cli._settings import load_config
-    from trtbench.workflows.request.config import open_store
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.request.progress import Event
     from trtbench.workflows.stored.site import write_site
 

@@ -46,8 +46,7 @@ def command(context: click.Context, /, request: SweepRequest, as_json: bool, dry
       trtbench sweep --resume sweeps/resnet18-20261115-120000
       trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
     """
-    from trtbench.cli._settings import load_config
-    from trtbench.workflows.request.config import open_store
+    from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.sweep.plan import plan_sweep
     from trtbench.workflows.sweep.request import matrix_from_request, refuse_more, sweep_folder
     from trtbench.workflows.sweep.run import start_sweep

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
+from trtbench.boundary import check_id, clean_text
 from trtbench.domain.job import Job
 from trtbench.domain.result import SCHEMA, Record
 from trtbench.errors import InputError
@@ -21,8 +23,35 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def json_from_value(value: object, *, indent: int = 2) -> bytes:
-    """Write any value as JSON that people can read, ending with a newline."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=indent) + b"\n"
+    """Write any value as JSON that people can read, ending with a newline.
+
+    What could steer a terminal is escaped, which JSON reads back as it was; bytes of a name that
+    are not UTF-8, for which JSON has no words, are written visibly.
+    """
+    try:
+        data = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_cleaned(msgspec.to_builtins(value)))
+    if not data.isascii():
+        data = _STEERING.sub(_escaped, data.decode()).encode()
+    return msgspec.json.format(data, indent=indent) + b"\n"
+
+
+_STEERING = re.compile("[\u007f-\u009f\u2028-\u202e\u2066-\u2069]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {clean_text(str(name)): _cleaned(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_cleaned(inner) for inner in value]
+    return value
 
 
 def value_from_json(data: bytes | str, kind: type[T], *, where: str) -> T:
@@ -61,6 +90,8 @@ def record_from_json(data: bytes | str, *, where: str) -> Record:
     for version in range(schema, SCHEMA):
         raw = MIGRATIONS[version](raw)
     try:
-        return msgspec.convert(raw, type=Record)  # type: ignore[no-any-return]
+        record: Record = msgspec.convert(raw, type=Record)
     except _NOT_JSON as problem:
         raise InputError(f"{where} is not a valid run record: {problem}") from None
+    check_id(record.id, where=where)
+    return record

@@ -6,13 +6,15 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.boundary import check_file
+from trtbench.boundary.files import MOST_UNPACKED_BYTES
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, InputTypeError, near_miss
 from trtbench.units import text_from_shape
@@ -46,6 +48,57 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
     for tensor in tensors:
         check_array(arrays[tensor.name], tensor, where=str(source))
     return arrays
+
+
+def read_archive(
+    source: Path, *, wanted: Container[str] | None = None, most: int = MOST_UNPACKED_BYTES
+) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an ``.npz``; one that says it is larger than it is is refused.
+
+    numpy alone would set aside whatever memory the file asks for. Pickles are never loaded.
+    """
+    check_file(source)
+    found: dict[str, NDArray[Any]] = {}
+    try:
+        with zipfile.ZipFile(source) as archive:
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > most:
+                raise ValueError(f"it unpacks to more than {most} bytes")
+            for member in members:
+                name = member.filename.removesuffix(".npy")
+                if wanted is None or name in wanted:
+                    with archive.open(member) as file:
+                        found[name] = _array(file, member.file_size)
+    except (*DAMAGE, MemoryError) as problem:
+        raise InputError(f"{source} is damaged", facts={"reason": problem}) from None
+    return found
+
+
+def archive_names(source: Path) -> list[str]:
+    """List the arrays of an ``.npz`` without reading them."""
+    check_file(source)
+    try:
+        with zipfile.ZipFile(source) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except DAMAGE as problem:
+        raise InputError(f"{source} is damaged", facts={"reason": problem}) from None
+
+
+def _array(file: IO[bytes], size: int) -> NDArray[Any]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0
+    shape, by_columns, dtype = (
+        read(file) if version == (1, 0) else np.lib.format.read_array_header_2_0(file)
+    )
+    if dtype.hasobject or any(dim < 0 for dim in shape):
+        raise ValueError("it holds no plain numbers")
+    count = math.prod(shape)
+    if count * dtype.itemsize > size:
+        raise ValueError("an array says that it is larger than the file")
+    data = bytearray(count * dtype.itemsize)
+    if file.readinto(data) != len(data):  # type: ignore[attr-defined]
+        raise ValueError("an array ends before its end")
+    return np.frombuffer(data, dtype, count).reshape(shape, order="F" if by_columns else "C")
 
 
 def refuse_missing(source: Path) -> None:
@@ -94,24 +147,24 @@ def _only(tensors: Sequence[TensorSpec], source: Path) -> TensorSpec:
 
 
 def _load(source: Path) -> NDArray[np.generic]:
+    check_file(source)
     try:
-        array = np.load(source, allow_pickle=False)
-    except DAMAGE as problem:
+        array = np.load(source, mmap_mode="r", allow_pickle=False)  # never more than the file has
+    except (*DAMAGE, MemoryError, OverflowError) as problem:
         raise InputError(f"{source} cannot be read", facts={"reason": problem}) from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{source} does not hold one array", fix="name it .npz")
-    return array
+    return np.array(array)
 
 
 def _npz(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
     refuse_no_archive(source)
     try:
-        with np.load(source, allow_pickle=False) as archive:
-            names = list(archive.files)
-            for tensor in tensors:
-                if tensor.name not in names:
-                    raise _missing(tensor.name, names, source)
-            return {tensor.name: archive[tensor.name] for tensor in tensors}
+        names = archive_names(source)
+        for tensor in tensors:
+            if tensor.name not in names:
+                raise _missing(tensor.name, names, source)
+        return read_archive(source, wanted={tensor.name for tensor in tensors})
     except DAMAGE as problem:
         raise InputError(f"{source} cannot be read", facts={"reason": problem}) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from pathlib import Path
 
@@ -12,8 +13,10 @@ def write_whole(path: Path, data: bytes) -> None:
     try:
         temporary.write_bytes(data)
         temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    except OSError:
+        with contextlib.suppress(OSError):  # on a read-only disk even this is refused
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def text_of(path: Path) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
+from trtbench.boundary import read_bytes
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import Sidecar
@@ -18,7 +19,7 @@ T = TypeVar("T")
 def kept_value(path: Path, kind: type[T]) -> T | None:
     """Read a record nobody asked for by name; ``None`` where there is none of this kind."""
     try:
-        return value_from_json(path.read_bytes(), kind, where=str(path))
+        return value_from_json(read_bytes(path), kind, where=str(path))
     except (OSError, InputError):
         return None
 

@@ -12,11 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import ArgumentError, DatabaseError
 
+from trtbench.boundary import mask
 from trtbench.errors import StoreError, UnavailableError, UsageError
 from trtbench.store.place import without_password
 
 BUSY_S = 30
 """How long a writer waits for another one, and anybody for a database to answer."""
+
+IN_MEMORY = "sqlite://"
 
 _LOCKS = zlib.crc32(b"trtbench")
 """First half of the key of every advisory lock, so that other programs' locks are not met."""
@@ -35,6 +38,19 @@ def lock_name(connection: Connection, name: str) -> None:
     if connection.dialect.name == "postgresql":
         key = zlib.crc32(name.encode()) - 2**31  # the database wants signed 32 bits
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS - 2**31, key)))
+
+
+class DamagedIndexError(StoreError):
+    """The file of an index is not one, or not whole."""
+
+
+class ReadOnlyIndexError(StoreError):
+    """An index can be read, and not written."""
+
+
+_DAMAGED = ("not a database", "malformed", "no such table", "no such column", "has no column",
+            "could not decode")  # fmt: skip
+_READ_ONLY = ("readonly", "read-only", "unable to open database file")
 
 
 class Transaction:
@@ -72,18 +88,23 @@ class Transaction:
 
     def _error(self, problem: DatabaseError | sqlite3.Error) -> StoreError:
         reason = str(getattr(problem, "orig", None) or problem).strip()
-        fix = "give another place with --store"
-        if "not a database" in reason or "malformed" in reason:
-            fix = "remove index.sqlite and type: trtbench runs reindex"
-        return StoreError(
+        kind, fix = StoreError, "give another place with --store"
+        if self._engine.dialect.name == "sqlite":
+            if any(word in reason.lower() for word in _DAMAGED):
+                kind, fix = DamagedIndexError, "trtbench runs fsck"
+            elif any(word in reason.lower() for word in _READ_ONLY):
+                kind, fix = ReadOnlyIndexError, "give another place with --store, or a copy of it"
+        return kind(
             "the index of the store cannot be used",
-            facts={"store": without_password(self._url), "reason": reason},
+            facts={"store": without_password(self._url), "reason": mask(reason)},
             fix=fix,
         )
 
 
 def _sqlite(url: str) -> Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": BUSY_S})
+    # An index in memory, for a store that cannot have one on its disk, lives in one connection.
+    pool = {"poolclass": sa.pool.StaticPool} if url == IN_MEMORY else {}
+    engine = sa.create_engine(url, connect_args={"timeout": BUSY_S}, **pool)
 
     @sa.event.listens_for(engine, "connect")
     def _prepare(connection: Any, _: object) -> None:

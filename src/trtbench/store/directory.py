@@ -1,14 +1,11 @@
-"""Run directories: written under a temporary name, renamed when complete, read as a whole."""
+"""Run directories: appear when they are complete, and are read as a whole."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import os
 import secrets
-import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,16 +13,31 @@ from typing import TypeVar
 
 import numpy as np
 
+from trtbench.boundary import clean_line, read_bytes
 from trtbench.domain.codec import json_from_value, record_from_json, value_from_json
-from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scores, without_secrets
+from trtbench.domain.result import (
+    Environment,
+    FailedRun,
+    Record,
+    Run,
+    RunRecord,
+    Scores,
+    without_secrets,
+)
 from trtbench.domain.samples import (
+    DURATIONS,
     EngineGraph,
     IterationTimes,
     LayerProfile,
     TelemetrySample,
     times_from_columns,
 )
+from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, StoreError, write_error
+from trtbench.host.arrays import archive_names, read_archive
+from trtbench.host.files import write_whole
+from trtbench.store.contents import list_contents
+from trtbench.store.unfinished import refuse_occupied, remove_abandoned, scratch_directory
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.profile import profiles_from_json
 
@@ -37,12 +49,6 @@ PROFILE = "profile.json"
 GRAPH = "graph.json"
 SCORES = "scores.json"
 TELEMETRY = "telemetry.json"
-PARTIAL = ".partial-"
-"""Prefix of a directory that is not complete; no reader looks at it.
-
-After it come the process that fills it, its host, and a random part. The process also holds a lock
-on the directory, so that another container with the same host name does not take it for dead.
-"""
 
 
 def now() -> str:
@@ -63,7 +69,7 @@ def partial_directory(target: Path) -> Iterator[Path]:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _refuse_occupied(target)
+        refuse_occupied(target)
         remove_abandoned(target.parent)
     except OSError as problem:
         raise write_error(target, problem) from None
@@ -77,51 +83,21 @@ def partial_directory(target: Path) -> Iterator[Path]:
         _complete(folder, target)
 
 
-@contextlib.contextmanager
-def scratch_directory(parent: Path) -> Iterator[Path]:
-    """Give a folder that no reader looks at and that vanishes at the end."""
-    folder = _partial_name(parent)
-    try:
-        folder.mkdir()
-        lock = _lock(folder)
-    except OSError as problem:
-        raise write_error(folder, problem) from None
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
-
-
-def remove_directory(folder: Path) -> None:
-    """Delete a run directory; it vanishes from sight at once, and from the disk thereafter."""
-    doomed = _partial_name(folder.parent)
-    folder.rename(doomed)
-    shutil.rmtree(doomed)
-
-
 def _complete(folder: Path, target: Path) -> None:
     try:
+        list_contents(folder)
         _sync(folder)
         folder.rename(target)
     except OSError as problem:
         raise write_error(target, problem) from None
 
 
-def _partial_name(parent: Path) -> Path:
-    return parent / f"{PARTIAL}{os.getpid()}-{socket.gethostname()}-{secrets.token_hex(3)}"
-
-
 def write_record(folder: Path, record: Record) -> None:
     """Write run.json whole or not at all."""
     path = folder / RECORD
-    temporary = folder / f".{RECORD}.{secrets.token_hex(3)}"
     try:
-        temporary.write_bytes(json_from_value(without_secrets(record)))
-        temporary.replace(path)
+        write_whole(path, json_from_value(without_secrets(record)))
     except OSError as problem:
-        temporary.unlink(missing_ok=True)
         raise write_error(path, problem) from None
 
 
@@ -137,8 +113,8 @@ def read_record(folder: Path) -> Record:
     """Read run.json of one directory."""
     path = folder / RECORD
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+        data = read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{folder} is not a run directory", facts={"missing": RECORD}, fix="trtbench runs"
         ) from None
@@ -147,16 +123,39 @@ def read_record(folder: Path) -> Record:
     return record_from_json(data, where=str(path))
 
 
-def read_samples(folder: Path) -> IterationTimes:
-    """Read the raw columns of one directory."""
+def read_samples(folder: Path, *, headline: bool = False) -> IterationTimes:
+    """Read the raw columns of one directory; of a headline only the column that stands for it."""
     path = folder / SAMPLES
+    if not path.exists():
+        raise InputError(f"{folder} has no samples", facts={"missing": SAMPLES})
+    wanted = None
+    if headline:
+        names = archive_names(path)
+        wanted = next(([name] for name in DURATIONS if name in names), [])
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return times_from_columns({name: archive[name] for name in archive.files})
-    except FileNotFoundError:
-        raise InputError(f"{folder} has no samples", facts={"missing": SAMPLES}) from None
-    except Exception as problem:  # numpy and zipfile meet damage with a dozen kinds of exception
+        return times_from_columns(read_archive(path, wanted=wanted))
+    except (ValueError, TypeError) as problem:
         raise InputError(f"{path} is damaged", facts={"reason": problem}) from None
+
+
+def unreadable_run(folder: Path, reason: str) -> FailedRun:
+    """Stand in for a run that cannot be read, so that it is a row among others with its reason."""
+    return FailedRun(
+        id=clean_line(folder.name),
+        created="",
+        spec=RunSpec(model=ModelRef(path=folder.name, format="unknown"), runtime="unknown"),
+        environment=Environment(host="", os=""),
+        stage="read",
+        reason=reason,
+    )
+
+
+def read_headline(folder: Path) -> Run | FailedRun:
+    """Read as much of a run as the index keeps of it, which takes a moment only."""
+    record = read_record(folder)
+    if not isinstance(record, RunRecord):
+        return record
+    return Run(record=record, times=read_samples(folder, headline=True), path=folder)
 
 
 def read_run(folder: Path) -> Run | FailedRun:
@@ -189,9 +188,9 @@ def write_telemetry(folder: Path, samples: tuple[TelemetrySample, ...]) -> None:
 def read_telemetry(folder: Path) -> tuple[TelemetrySample, ...]:
     """Read what was seen of the GPU over time; nothing where nobody looked."""
     path = folder / TELEMETRY
-    if not path.is_file():
+    if not path.exists():
         return ()
-    return value_from_json(path.read_bytes(), tuple[TelemetrySample, ...], where=str(path))
+    return value_from_json(read_bytes(path), tuple[TelemetrySample, ...], where=str(path))
 
 
 def read_layers(folder: Path) -> tuple[LayerProfile | None, EngineGraph | None]:
@@ -202,7 +201,7 @@ def read_layers(folder: Path) -> tuple[LayerProfile | None, EngineGraph | None]:
 
 def _parsed(path: Path, parse: Callable[..., T]) -> T | None:
     try:
-        return parse(path.read_bytes(), where=str(path))
+        return parse(read_bytes(path), where=str(path))
     except (OSError, InputError):
         return None
 
@@ -210,9 +209,9 @@ def _parsed(path: Path, parse: Callable[..., T]) -> T | None:
 def read_scores(folder: Path, record: RunRecord) -> dict[str, object]:
     """Read the scores kept beside a run; those of other bytes than it measured are refused."""
     path = folder / SCORES
-    if not path.is_file():
+    if not path.exists():
         return {}
-    kept = value_from_json(path.read_bytes(), Scores, where=str(path))
+    kept = value_from_json(read_bytes(path), Scores, where=str(path))
     if kept.sha256 != record.spec.model.sha256:
         raise InputError(
             "the scores beside a run belong to another artefact",
@@ -231,68 +230,9 @@ def run_directories(root: Path) -> Iterator[Path]:
             yield folder
 
 
-def remove_abandoned(root: Path) -> int:
-    """Remove what dead processes of this machine left unfinished; gives how many."""
-    removed = 0
-    for folder in root.glob(f"{PARTIAL}*"):
-        pid, _, rest = folder.name.removeprefix(PARTIAL).partition("-")
-        mine = rest.rpartition("-")[0] == socket.gethostname()
-        if mine and pid.isdigit() and not _alive(int(pid)) and not _is_locked(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            removed += 1
-    return removed
-
-
-def _refuse_occupied(target: Path) -> None:
-    if not target.exists():
-        return
-    if not target.is_dir() or any(target.iterdir()):
-        raise StoreError(
-            f"{target} exists and is not empty", fix="give a new folder with -o, or remove it"
-        )
-    target.rmdir()
-
-
 def _sync(folder: Path) -> None:
     """Have the truth on the disk before the name tells that it is complete."""
     for path in (folder / RECORD, folder / SAMPLES):
         if path.is_file():
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
-
-
-def _lock(folder: Path) -> int | None:
-    """Hold a directory as long as this process lives; ``None`` where the file system cannot."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _is_locked(folder: Path) -> bool:
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # no locks on this file system
-        return False
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable, Sequence
+import math
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
+from trtbench.boundary import clean_line
 from trtbench.domain.result import Record, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 from trtbench.errors import StoreError
@@ -42,6 +46,7 @@ RUNS = sa.Table(
     sa.Column("warnings", sa.Integer),
     sa.Column("path", _TEXT, nullable=False),
     sa.Column("instant_s", sa.Float),
+    sa.Column("number", sa.Integer),
 )
 TAGS = sa.Table(
     "tags",
@@ -54,6 +59,10 @@ _VERSION = sa.Table("trtbench_schema", _TABLES, sa.Column("version", sa.Integer,
 
 _INSTANT = RUNS.c.instant_s
 """Seconds since 1970: machines in several time zones write into one index."""
+_NUMBER = RUNS.c.number
+"""Counts the runs as they were made; a clock may be set back."""
+_OWN = (_INSTANT.name, _NUMBER.name)
+"""Columns that the index keeps for itself."""
 
 
 def _create(connection: Connection) -> None:
@@ -71,7 +80,19 @@ def _add_instants(connection: Connection) -> None:
         connection.execute(change.values(instant_s=instant_from_text(created)))
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_instants)
+def _add_numbers(connection: Connection) -> None:
+    """Count the runs of an older index by their clocks, for want of anything better."""
+    if any(each["name"] == _NUMBER.name for each in sa.inspect(connection).get_columns("runs")):
+        return
+    kind = _NUMBER.type.compile(connection.dialect)
+    connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {_NUMBER.name} {kind}")
+    order = (sa.func.coalesce(_INSTANT, 0.0), RUNS.c.created, RUNS.c.id)
+    ids = connection.execute(sa.select(RUNS.c.id).order_by(*order)).scalars().all()
+    for number, run_id in enumerate(ids, 1):
+        connection.execute(RUNS.update().where(RUNS.c.id == run_id).values(number=number))
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_instants, _add_numbers)
 """Step N brings an index from version N to N+1; a new step goes at the end."""
 
 
@@ -80,6 +101,10 @@ def instant_from_text(created: str) -> float | None:
     with contextlib.suppress(ValueError, OverflowError):
         return datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp()
     return None
+
+
+DAMAGED = "damaged"
+"""The kind of an entry whose directory cannot be read: by this version, or at all."""
 
 
 class Entry(Value, frozen=True, kw_only=True):
@@ -154,8 +179,35 @@ class Index:
 
     def put(self, entry: Entry) -> None:
         """Add an entry, or replace the one with its id."""
+        self.put_all([entry])
+
+    def put_all(self, entries: Iterable[Entry]) -> None:
+        """Add or replace entries, all or none; new ones count as made in this order."""
         with self._writing() as connection:
-            _put(connection, entry)
+            last = connection.execute(sa.select(sa.func.max(_NUMBER))).scalar() or 0
+            waiting = list({entry.id: entry for entry in entries}.values())
+            for start in range(0, len(waiting), _CHUNK):
+                part = waiting[start : start + _CHUNK]
+                known = _numbers(connection, [entry.id for entry in part])
+                for entry in part:
+                    last += entry.id not in known
+                    known.setdefault(entry.id, last)
+                _put(connection, part, known)
+
+    def demand_sound(self) -> None:
+        """Refuse a file that is damaged somewhere, or lacks a table or a column."""
+        with self._reading() as connection:
+            for table in (RUNS, TAGS):
+                connection.execute(sa.select(table).limit(1)).all()
+            if connection.dialect.name == "sqlite":
+                state = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+                if state != "ok":
+                    raise sqlite3.DatabaseError(f"the index is malformed: {state}")
+
+    def ids(self) -> set[str]:
+        """Give the ids of all entries."""
+        with self._reading() as connection:
+            return set(connection.execute(sa.select(RUNS.c.id)).scalars())
 
     def change(self, run_id: str, work: Callable[[Entry], Entry]) -> Entry | None:
         """Replace an entry by what ``work`` makes of it, while nobody else changes it."""
@@ -165,13 +217,14 @@ class Index:
             if not found:
                 return None
             entry = work(found[0])
-            _put(connection, entry)
+            _put(connection, [entry], _numbers(connection, [run_id]))
             return entry
 
-    def remove(self, run_id: str) -> None:
+    def remove(self, *ids: str) -> None:
         with self._writing() as connection:
-            connection.execute(TAGS.delete().where(TAGS.c.run == run_id))
-            connection.execute(RUNS.delete().where(RUNS.c.id == run_id))
+            for run_id in ids:
+                connection.execute(TAGS.delete().where(TAGS.c.run == run_id))
+                connection.execute(RUNS.delete().where(RUNS.c.id == run_id))
 
     def find(
         self,
@@ -184,11 +237,11 @@ class Index:
         kind: str | None = None,
         id_prefix: str | None = None,
         limit: int | None = None,
+        as_made: bool = False,
     ) -> list[Entry]:
-        """List entries, newest first."""
-        query = sa.select(RUNS).order_by(
-            sa.func.coalesce(_INSTANT, 0.0).desc(), RUNS.c.created.desc(), RUNS.c.id.desc()
-        )
+        """List entries, newest first by their clocks, or in the order in which they were made."""
+        clock = (sa.func.coalesce(_INSTANT, 0.0).desc(), RUNS.c.created.desc(), RUNS.c.id.desc())
+        query = sa.select(RUNS).order_by(*[_NUMBER.desc()] * as_made, *clock)
         if model is not None:
             query = query.where(RUNS.c.model.icontains(model, autoescape=True))
         for column, value in ((RUNS.c.runtime, runtime), (RUNS.c.kind, kind)):
@@ -241,36 +294,85 @@ class Index:
         return Transaction(self._engine, self.url, write=False)
 
 
-def _put(connection: Connection, entry: Entry) -> None:
-    """Write one entry; its row is locked before its tags are touched."""
-    row = {c.name: getattr(entry, c.name) for c in RUNS.columns if c is not _INSTANT}
-    row[_INSTANT.name] = instant_from_text(entry.created)
+def _numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int | None]:
+    query = sa.select(RUNS.c.id, _NUMBER).where(RUNS.c.id.in_(ids))
+    return {str(run_id): number for run_id, number in connection.execute(query)}
+
+
+def _put(
+    connection: Connection, entries: Sequence[Entry], numbers: Mapping[str, int | None]
+) -> None:
+    """Write entries; their rows are locked before their tags are touched."""
+    rows = [_row(entry, number=numbers[entry.id]) for entry in entries]
     new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(RUNS)
-    connection.execute(new.values(row).on_conflict_do_update(index_elements=["id"], set_=row))
-    connection.execute(TAGS.delete().where(TAGS.c.run == entry.id))
-    if entry.tags:
-        rows = [{"run": entry.id, "tag": tag} for tag in sorted(set(entry.tags))]
-        connection.execute(TAGS.insert(), rows)
+    change = {name: new.excluded[name] for name in rows[0]}
+    connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=change), rows)
+    connection.execute(TAGS.delete().where(TAGS.c.run.in_([entry.id for entry in entries])))
+    tags = [
+        {"run": entry.id, "tag": tag}
+        for entry in entries
+        for tag in sorted(set(map(clean_line, entry.tags)))
+    ]
+    if tags:
+        connection.execute(TAGS.insert(), tags)
+
+
+def _row(entry: Entry, *, number: int | None) -> dict[str, object]:
+    row = {c.name: _value(getattr(entry, c.name)) for c in RUNS.columns if c.name not in _OWN}
+    return {**row, _INSTANT.name: instant_from_text(entry.created), _NUMBER.name: number}
+
+
+def _value(value: object) -> object:
+    """Write what every database takes: no number that is none, no text that is not UTF-8."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if abs(value) < _LARGEST else None
+    return clean_line(value) if isinstance(value, str) else value
+
+
+_CHUNK = 500
+"""Entries that are written at a time: databases limit the parameters of one statement."""
+
+_LARGEST = 2**31
+"""Beyond what a column of integers holds in every database."""
 
 
 def _entries(connection: Connection, query: sa.Select[tuple[object, ...]]) -> list[Entry]:
     rows = [dict(row) for row in connection.execute(query).mappings()]
     tags = _tags_of(connection, [row["id"] for row in rows])
-    for row in rows:
-        del row[_INSTANT.name]
-    return [Entry(**row, tags=tags.get(row["id"], ())) for row in rows]
+    found = (
+        {
+            **{str(name): row[name] for name in row if name not in _OWN},
+            "tags": tags.get(row["id"], ()),
+        }
+        for row in rows
+    )
+    return [entry for row in found if (entry := _entry(row)) is not None]
+
+
+def _entry(row: dict[str, object]) -> Entry | None:
+    """Read a row; one that somebody else wrote into the index and that means nothing is none."""
+    try:
+        return msgspec.convert(row, type=Entry)
+    except msgspec.ValidationError:
+        return None
 
 
 def _version(connection: Connection) -> int:
     if not sa.inspect(connection).has_table(_VERSION.name):
         return 0
-    return int(connection.execute(sa.select(sa.func.max(_VERSION.c.version))).scalar() or 0)
+    version = connection.execute(sa.select(sa.func.max(_VERSION.c.version))).scalar()
+    if version is not None and not isinstance(version, int):
+        raise sqlite3.DatabaseError("the index is malformed: it has no version")
+    return version or 0
 
 
 def _tags_of(connection: Connection, ids: list[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for start in range(0, len(ids), 500):  # databases limit the parameters of one statement
-        query = sa.select(TAGS).where(TAGS.c.run.in_(ids[start : start + 500])).order_by(TAGS.c.tag)
+    for start in range(0, len(ids), _CHUNK):
+        part = ids[start : start + _CHUNK]
+        query = sa.select(TAGS).where(TAGS.c.run.in_(part)).order_by(TAGS.c.tag)
         for run, tag in connection.execute(query):
             found[run] = (*found.get(run, ()), tag)
     return found

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from trtbench import boundary
 from trtbench.domain.result import FailedRun, Record, Run
-from trtbench.errors import StoreError, UsageError, write_error
+from trtbench.errors import InputError, StoreError, UsageError, write_error
+from trtbench.store.contents import remove_contents
+from trtbench.store.database import ReadOnlyIndexError
 from trtbench.store.directory import (
+    RECORD,
     partial_directory,
     read_record,
     read_run,
-    remove_abandoned,
-    remove_directory,
     run_directories,
-    scratch_directory,
     write_record,
 )
-from trtbench.store.index import Cached, Entry, Index, entry_from_record
+from trtbench.store.health import (
+    Checkup,
+    Describe,
+    damaged_entry,
+    entries_from_folders,
+    marked,
+    remove_forgotten,
+    sort_out,
+)
+from trtbench.store.index import DAMAGED, Cached, Entry, entry_from_record
+from trtbench.store.opening import open_index
 from trtbench.store.place import place_from_text
+from trtbench.store.unfinished import remove_abandoned, scratch_directory
 
 if TYPE_CHECKING:
     from trtbench.store.remote import RemoteRuns
-
-Describe = Callable[[Run], Cached | None]
-"""Computes what the index caches of a run; handed in, because a store does not know analysis."""
 
 LAST = "last"
 TAG = "tag:"
@@ -39,27 +49,39 @@ class Store:
     """Runs on disk and in the index.
 
     ``place`` is a folder or a URL of an index, ``runs`` a folder or an fsspec URL for the run
-    directories, ``home`` the folder for what must stay on this machine.
+    directories, ``home`` the folder for what must stay on this machine. Runs on disk that the index
+    lacks are taken in when a store is opened; ``describe`` computes what is listed of them.
     """
 
     def __init__(
-        self, place: Path | str, *, runs: str | None = None, home: Path | None = None
+        self,
+        place: Path | str,
+        *,
+        runs: str | None = None,
+        home: Path | None = None,
+        describe: Describe | None = None,
     ) -> None:
         found = place_from_text(str(place), runs=runs, home=home)
-        self.root, self.runs = found.root, found.runs
+        self.place, self.root, self.runs = str(place), found.root, found.runs
+        self.news: list[str] = []
+        """What was found and mended when the store was opened."""
         self._is_shared = found.is_shared
         try:
             for folder in (self.runs, found.index_folder or self.runs):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            raise write_error(self.runs, problem) from None
-        self.index = Index(found.url)
+            if not self.root.is_dir():
+                raise write_error(self.runs, problem) from None
+        self.index, lost = open_index(found)
+        if lost is not None:
+            self.news.append(lost)
         self._remote: RemoteRuns | None = None
         if found.remote is not None:
             from trtbench.store.remote import RemoteRuns
 
             self._remote = RemoteRuns(found.remote, folder=self.runs)
         remove_abandoned(self.runs)
+        self._adopt(describe)
 
     @contextlib.contextmanager
     def new_run(self, run_id: str, *, output: Path | None = None) -> Iterator[Path]:
@@ -100,10 +122,20 @@ class Store:
 
     def path(self, entry: Entry) -> Path:
         """The directory of an entry, fetched if it is far; those inside the store are relative."""
-        folder = self.root / entry.path
+        folder = self._folder(entry)
         if self._remote is not None and folder.parent == self.runs:
             return self._remote.fetch(folder.name)
         return folder
+
+    def _folder(self, entry: Entry) -> Path:
+        """Find where an entry says its directory is; a relative path stays within the store."""
+        if Path(entry.path).is_absolute():
+            return Path(entry.path)
+        try:
+            return self.root / boundary.check_name(entry.path, what="folder of a run")
+        except InputError as problem:
+            fix = "trtbench runs fsck"
+            raise StoreError(problem.message, facts={"run": entry.id}, fix=fix) from None
 
     def resolve(self, name: str) -> Path:
         """Find a run by folder, id, start of an id, ``last`` or ``tag:NAME``."""
@@ -115,9 +147,9 @@ class Store:
     def entry(self, name: str) -> Entry:
         """Find an entry by id, start of an id, ``last`` or ``tag:NAME``."""
         if name == LAST:
-            found = self.index.find(limit=1)
+            found = self.index.find(limit=1, as_made=True)
         elif name.startswith(TAG):
-            found = self.index.find(tag=name.removeprefix(TAG), limit=1)
+            found = self.index.find(tag=name.removeprefix(TAG), limit=1, as_made=True)
         else:
             found = self.index.find(id_prefix=name, limit=2)
             found = [entry for entry in found if entry.id == name] or found
@@ -133,39 +165,67 @@ class Store:
 
     def load(self, name: str) -> Run | FailedRun:
         """Read a run by any of its names."""
-        folder = self.resolve(name)
+        as_path = Path(name)
+        if name != LAST and as_path.is_dir():
+            return read_run(as_path.absolute())
+        entry = self.entry(name)
+        folder = self.path(entry)
         if not folder.is_dir():
-            raise self._gone(name, folder)
-        return read_run(folder)
+            raise self._gone(entry, folder)
+        run = read_run(folder)
+        self._demand_same(entry, run.id, folder)
+        return run
 
-    def _gone(self, name: str, folder: Path) -> StoreError:
-        host = self.entry(name).host
-        if self._is_shared and self._remote is None and host != platform.node():
+    def _demand_same(self, entry: Entry, found: str, folder: Path) -> None:
+        if found != entry.id:
+            raise StoreError(
+                "the index names the folder of another run",
+                facts={"run": entry.id, "folder": folder, "which holds": found},
+                fix="trtbench runs fsck",
+            )
+
+    def _gone(self, entry: Entry, folder: Path) -> StoreError:
+        if self._is_shared and self._remote is None and entry.host != platform.node():
             return StoreError(
                 "the run's directory is on another machine",
-                facts={"machine": host, "path": folder},
+                facts={"machine": entry.host, "path": folder},
                 fix="set runs in trtbench.toml to a folder or URL that all machines reach",
             )
         return StoreError(
             "the run's directory is gone", facts={"path": folder}, fix="trtbench runs reindex"
         )
 
-    def remove(self, name: str) -> Entry:
-        """Delete a run's directory and its entry."""
+    def remove(self, name: str) -> tuple[Path, tuple[str, ...]]:
+        """Delete a run's files and its entry; gives its folder, and what else is in it and stays.
+
+        Only a folder that is provably this run's is touched, whatever the index says.
+        """
         entry = self.entry(name)
-        folder = self.root / entry.path
+        folder = self._folder(entry)
+        left: tuple[str, ...] = ()
         try:
             if self._remote is not None and folder.parent == self.runs:
-                self._remote.remove(folder.name)
-            elif folder.exists():
-                remove_directory(folder)
+                self._remote.remove(boundary.check_id(folder.name))
+            elif os.path.lexists(folder):
+                self._demand_own(entry, folder)
+                left = remove_contents(folder)
         except OSError as problem:
             raise StoreError(f"{folder} cannot be removed", facts={"reason": problem}) from None
         self.index.remove(entry.id)
-        return entry
+        return folder, left
+
+    def _demand_own(self, entry: Entry, folder: Path) -> None:
+        """Refuse a folder that is not this run's; a damaged record is known by its place."""
+        try:
+            found = read_record(folder).id
+        except InputError:
+            found = folder.name if folder == self.runs / entry.id else "no run"
+        self._demand_same(entry, found, folder)
 
     def tag(self, name: str, *, add: tuple[str, ...] = (), drop: tuple[str, ...] = ()) -> Entry:
         """Change the tags of a run, in its record and in the index."""
+        for each in add:
+            boundary.check_tag(each)
 
         def change(entry: Entry) -> Entry:
             folder = self.path(entry)
@@ -178,22 +238,91 @@ class Store:
         found = self.entry(name)
         return self.index.change(found.id, change) or found
 
-    def reindex(self, describe: Describe) -> tuple[int, int, list[str]]:
-        """Make the index anew from the directories: runs found, entries dropped, problems."""
+    def reindex(self, describe: Describe) -> Checkup:
+        """Make the index anew from the directories, and tell what was found.
+
+        A run that cannot be read, by this version or at all, stays in the index as damaged.
+        """
         known = {entry.id: entry for entry in self.index.find()}
-        places = [self.root / entry.path for entry in known.values()]
-        elsewhere = [place for place in places if place.parent != self.runs]
-        seen: set[str] = set()
-        problems: list[str] = []
-        for folder in [*self._directories(), *(f for f in elsewhere if f.is_dir())]:
-            try:
-                seen.add(self._index_directory(folder, describe))
-            except Exception as problem:  # one damaged directory must not hide the others
-                problems.append(f"{folder.name}: {problem}")
-        gone = [entry for entry in known.values() if entry.id not in seen and self._is_ours(entry)]
-        for entry in gone:
-            self.index.remove(entry.id)
-        return len(seen), len(gone), problems
+        found, damaged = self._read(
+            [*self._directories(), *self._outside(known.values())], describe, known
+        )
+        gone, _ = sort_out(
+            {id_: entry for id_, entry in known.items() if id_ not in found},
+            self._folder,
+            self._is_ours,
+        )
+        self.index.put_all(found.values())
+        self.index.remove(*gone)
+        return Checkup(
+            runs=len(found) - len(damaged),
+            adopted=tuple(id_ for id_ in found if id_ not in known and id_ not in damaged),
+            dropped=tuple(gone),
+            damaged=damaged,
+        )
+
+    def check(self, describe: Describe, *, mend: bool = True) -> Checkup:
+        """Look for what does not fit between the directories and the index, and mend it."""
+        known = {entry.id: entry for entry in self.index.find()}
+        gone, damaged = sort_out(known, self._folder, self._is_ours)
+        again = {id_ for id_, each in known.items() if each.kind == DAMAGED and id_ not in damaged}
+        missing = [f for f in self._directories() if f.name not in known or f.name in again]
+        found, unreadable = self._read(missing, describe, {})
+        if mend:
+            changed = [marked(known[id_]) for id_ in damaged if known[id_].kind != DAMAGED]
+            self.index.put_all([*found.values(), *changed])
+            self.index.remove(*gone)
+        return Checkup(
+            runs=len(known.keys() | found.keys()) - len(gone),
+            adopted=tuple(id_ for id_ in found if id_ not in unreadable),
+            dropped=tuple(gone),
+            damaged={**damaged, **unreadable},
+            unfinished=remove_forgotten(self.runs, mend=mend),
+        )
+
+    def _read(
+        self, folders: Iterable[Path], describe: Describe | None, known: Mapping[str, Entry]
+    ) -> tuple[dict[str, Entry], dict[str, str]]:
+        """Read directories for the index; those that cannot be read are listed as damaged."""
+        found, unreadable = entries_from_folders(folders, describe=describe, name=self._stored)
+        by_path = {entry.path: entry for entry in known.values()}
+        damaged: dict[str, str] = {}
+        for folder, reason in unreadable.items():
+            path = self._stored(folder)
+            before = by_path.get(path)
+            entry = marked(before) if before else damaged_entry(folder, path=path)
+            damaged[entry.id if entry else folder.name] = reason
+            if entry is not None:
+                found[entry.id] = entry
+        return found, damaged
+
+    def _outside(self, entries: Iterable[Entry]) -> Iterator[Path]:
+        """Find the directories that users put elsewhere."""
+        for entry in entries:
+            with contextlib.suppress(StoreError):
+                folder = self._folder(entry)
+                if folder.parent != self.runs and folder.is_dir():
+                    yield folder
+
+    def _adopt(self, describe: Describe | None) -> None:
+        """Take in runs on disk that the index lacks: its writer was killed, or it is a new one."""
+        if self._remote is not None:
+            return  # listing far storage takes long; reindex and fsck do it
+        try:
+            missing = sorted(_folders_in(self.runs) - self.index.ids())
+            folders = [self.runs / name for name in missing if (self.runs / name / RECORD).exists()]
+            if not folders:
+                return
+            found, damaged = self._read(folders, describe, {})
+            self.index.put_all(found.values())
+        except ReadOnlyIndexError:
+            self.news.append(f"{len(folders)} runs are not in the index, which cannot be written")
+            return
+        count = len(found) - len(damaged)
+        if count:
+            self.news.append(f"{count} {'run' if count == 1 else 'runs'} that the index lacked "
+                             f"{'was' if count == 1 else 'were'} taken in")  # fmt: skip
+        self.news += [f"{name} cannot be read: {reason}" for name, reason in damaged.items()]
 
     def _directories(self) -> Iterator[Path]:
         """Every complete run of the store; what waited here to be sent is sent first."""
@@ -211,14 +340,15 @@ class Store:
         sees_all = not self._is_shared or (inside and self._remote is not None)
         return sees_all or entry.host == platform.node()
 
-    def _index_directory(self, folder: Path, describe: Describe) -> str:
-        run = read_run(folder)
-        record: Record = run.record if isinstance(run, Run) else run
-        cached = describe(run) if isinstance(run, Run) else None
-        return self.add(record, path=folder, cached=cached).id
-
     def _stored(self, path: Path) -> str:
         try:
             return str(path.relative_to(self.root))
         except ValueError:
             return str(path)
+
+
+def _folders_in(root: Path) -> set[str]:
+    try:
+        return {each.name for each in os.scandir(root) if not each.name.startswith(".")}
+    except OSError:
+        return set()

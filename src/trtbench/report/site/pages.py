@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from trtbench.boundary import clean_text
 from trtbench.domain.spec import Value
 from trtbench.report.labels import file_stem
 
@@ -99,10 +101,21 @@ def _page(page: str, heading: str, facts: SiteFacts, *, network: str = "") -> st
 
 def _json(data: Any) -> str:
     """Write JSON that can stand in a script; a closing tag or a line separator would end it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_plain(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for bad, good in (("</", "<\\/"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
         text = text.replace(bad, good)
     return text
+
+
+def _plain(data: Any) -> Any:
+    """Leave out what no JSON holds: numbers that are none, and names that are not UTF-8."""
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, str):
+        return clean_text(data)
+    if isinstance(data, dict):
+        return {name: _plain(value) for name, value in data.items()}
+    return [_plain(value) for value in data] if isinstance(data, (list, tuple)) else data
 
 
 def file_names(networks: Sequence[str]) -> dict[str, str]:

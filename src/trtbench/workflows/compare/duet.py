@@ -37,11 +37,11 @@ from trtbench.workflows.compare.sides import (
 from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
 from trtbench.workflows.measure.launches import (
     Launch,
-    cached_from_run,
     hold_device,
     record_from_launches,
 )
 from trtbench.workflows.measure.run_files import write_run_files
+from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.comparing import LAUNCHES
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event

@@ -14,8 +14,8 @@ from trtbench.executors import Partner
 from trtbench.store.directory import new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import Sides
-from trtbench.workflows.measure.launches import cached_from_run
 from trtbench.workflows.measure.remote import companions_of, needs_of, request_from_spec, with_spec
+from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.comparing import PairFields
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.progress import Event

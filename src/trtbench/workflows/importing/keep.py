@@ -26,7 +26,7 @@ from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import Part, data_of
 from trtbench.workflows.importing.match import Draft
-from trtbench.workflows.stored.runs import describe_run
+from trtbench.workflows.request.cached import cached_from_run
 
 ORIGIN = "import.json"
 """Where a run came from: its files with their hashes, by which it is known again."""
@@ -88,7 +88,7 @@ def keep_run(run: Run, draft: Draft, *, store: Store, pictures: bool) -> Run:
         for name, content in _derived(kept, draft, folder, pictures=pictures):
             (folder / name).write_bytes(content)
         write_record(folder, run.record)
-    store.add(run.record, path=path, cached=describe_run(run))
+    store.add(run.record, path=path, cached=cached_from_run(run))
     return kept
 
 

@@ -34,7 +34,8 @@ from trtbench.executors.local import check_interpreter, run_job
 from trtbench.host.environment import read_environment
 from trtbench.host.locks import hold
 from trtbench.models.identity import demand_unchanged, model_ref, sha256_of
-from trtbench.store.directory import now, remove_abandoned, scratch_directory
+from trtbench.store.directory import now
+from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.workflows.make.build_difference import difference_note

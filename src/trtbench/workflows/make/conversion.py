@@ -19,7 +19,7 @@ from trtbench.errors import (
 )
 from trtbench.executors.local import check_interpreter, run_job
 from trtbench.models.sidecar import kept_value
-from trtbench.store.directory import remove_abandoned, scratch_directory
+from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.version import __version__
 from trtbench.workflows.measure.failure import reason_from_end
 from trtbench.workflows.request.conduct import TICK_S, Conduct

@@ -46,13 +46,13 @@ from trtbench.workflows.measure.failure import (
 from trtbench.workflows.measure.launches import (
     Launch,
     add_to_index,
-    cached_from_run,
     hold_device,
     record_from_launches,
 )
 from trtbench.workflows.measure.remote import run_elsewhere
 from trtbench.workflows.measure.run_files import write_run_files
 from trtbench.workflows.measure.watch import Watch, watching
+from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.job import BenchOutcome
-from trtbench.domain.result import Environment, Record, Run, RunRecord, Scalar
+from trtbench.domain.result import Environment, Record, RunRecord, Scalar
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import StoreError
@@ -42,15 +41,6 @@ def add_to_index(store: Store, record: Record, path: Path, *, cached: Cached | N
             facts={"run": path, **problem.facts},
             fix="trtbench runs reindex",
         ) from None
-
-
-def cached_from_run(run: Run) -> Cached | None:
-    """What the index keeps of a run for listing."""
-    if not len(run.times) or not run.times.durations():
-        return None
-    summary = summary_from_run(run)
-    headline = summary.column(summary.headline)
-    return Cached(samples=headline.count, median_s=headline.median, items_per_s=summary.items_per_s)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
 from trtbench.workflows.measure.failure import job_error
-from trtbench.workflows.measure.launches import cached_from_run
+from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import PATIENCE_S, Conduct, expected_s
 from trtbench.workflows.request.groups import ExecutorFields
 from trtbench.workflows.request.progress import Event

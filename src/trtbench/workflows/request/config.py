@@ -266,7 +266,9 @@ def _config(merged: dict[str, Any], origins: dict[str, str]) -> Config:
 def open_store(config: Config) -> Store:
     """Open the store that the settings name, with its run directories where they say."""
     from trtbench.store.store import Store  # the database library takes a while to import
+    from trtbench.workflows.request.cached import cached_from_run
 
     with contextlib.suppress(RuntimeError):  # no home; only some stores need one
-        return Store(config.store, runs=config.runs, home=user_data_folder())
-    return Store(config.store, runs=config.runs)
+        home = user_data_folder()
+        return Store(config.store, runs=config.runs, home=home, describe=cached_from_run)
+    return Store(config.store, runs=config.runs, describe=cached_from_run)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench import boundary
 from trtbench.analysis.findings import findings_over_batches
 from trtbench.domain.result import Comparison, FailedRun, Finding, Run
-from trtbench.errors import InputError, UsageError, write_error
+from trtbench.errors import InputError, TrtbenchError, UsageError, write_error
 from trtbench.formats.evaluation_toolkit import report_keys
 from trtbench.report.attachments import samples_from_runs
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
-from trtbench.store.directory import read_run, run_directories
+from trtbench.store.directory import read_run, run_directories, unreadable_run
 from trtbench.store.judged import known_folders, known_scores
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import comparison_from_runs
@@ -37,7 +38,8 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
     for name in names:
         folder = Path(name)
         inside = _folders(folder) if folder.is_dir() else []
-        found += [read_run(each) for each in inside] or [store.load(name)]
+        alone = len(names) == 1 and not inside
+        found += [_read(each) for each in inside] or [_load(name, store, alone=alone)]
     runs = {run.id: with_files(run, store=store) for run in found if isinstance(run, Run)}
     failed = {run.id: run for run in found if isinstance(run, FailedRun)}
     return list(runs.values()), list(failed.values())
@@ -45,6 +47,25 @@ def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[Fa
 
 BUILD_METADATA = "build.metadata.json"
 """What a log told of the build, beside an imported run."""
+
+
+def _read(folder: Path) -> Run | FailedRun:
+    """Read a run; one that is damaged among others is a row with its reason."""
+    try:
+        return read_run(folder)
+    except TrtbenchError as problem:
+        return unreadable_run(folder, problem.message)
+
+
+def _load(name: str, store: Store, *, alone: bool) -> Run | FailedRun:
+    try:
+        return store.load(name)
+    except UsageError:
+        raise
+    except TrtbenchError as problem:
+        if alone:
+            raise
+        return unreadable_run(Path(name), problem.message)
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -148,8 +169,8 @@ def _json(path: Path) -> object | None:
     if not path.is_file():
         return None
     try:
-        told: object = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        told: object = msgspec.json.decode(boundary.read_bytes(path))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise InputError(
             f"{path} is not JSON", facts={"reason": problem}, fix="repair or remove the file"
         ) from None

@@ -6,13 +6,12 @@ import datetime
 import re
 from pathlib import Path
 
-from trtbench.analysis.summary import summary_from_run
-from trtbench.domain.result import Run
 from trtbench.errors import UsageError
 from trtbench.store.directory import RECORD, read_record
-from trtbench.store.index import Cached, Entry
+from trtbench.store.health import Checkup
+from trtbench.store.index import Entry
 from trtbench.store.store import Store
-from trtbench.workflows.measure.launches import cached_from_run
+from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.keeping import RunsRequest
 
 _AGO = re.compile(r"(\d+)d")
@@ -73,22 +72,17 @@ def day_from_text(text: str) -> datetime.date:
         ) from None
 
 
-def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> tuple[int, int, list[str]]:
+def reindex_store(store: Store, folders: tuple[Path, ...] = ()) -> Checkup:
     """Index every run directory of the store, and of folders elsewhere."""
     for folder in folders:
         for run in _runs_below(folder):
             store.add(read_record(run), path=run.absolute())
-    return store.reindex(describe_run)
+    return store.reindex(cached_from_run)
 
 
-def describe_run(run: Run) -> Cached | None:
-    """What the index keeps of a run; without samples, what another tool printed."""
-    if len(run.times):
-        return cached_from_run(run)
-    summary = summary_from_run(run)
-    if summary.head is None:
-        return None
-    return Cached(samples=0, median_s=summary.head.typical, items_per_s=summary.items_per_s)
+def check_store(store: Store, *, mend: bool = True) -> Checkup:
+    """Look whether the index and the directories fit together, and mend what does not."""
+    return store.check(cached_from_run, mend=mend)
 
 
 def _runs_below(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trtbench import boundary
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Record, Run
 from trtbench.errors import StoreError, TrtbenchError, UsageError, write_error
@@ -25,7 +26,14 @@ from trtbench.report.site.pages import (
     pages_from_networks,
     script_from_data,
 )
-from trtbench.store.directory import RECORD, SCORES, now, read_record, read_run
+from trtbench.store.directory import (
+    RECORD,
+    SCORES,
+    now,
+    read_record,
+    read_run,
+    unreadable_run,
+)
 from trtbench.store.index import Entry
 from trtbench.store.store import Store
 from trtbench.version import __version__
@@ -47,7 +55,7 @@ class SiteMade:
     """Runs whose files were new or had changed."""
     pages: int
     problems: tuple[str, ...]
-    """Runs that could not be read; the site is made without them."""
+    """Runs that could not be read; they are rows with the reason."""
 
 
 def write_site(
@@ -82,14 +90,16 @@ def _write(
     for number, entry in enumerate(entries):
         tell(number, len(entries))
         try:
-            record = read_record(store.path(entry))
+            record: Record = read_record(store.path(entry))
             written += _write_run(store.path(entry), record, folder, fresh=not same)
         except TrtbenchError as problem:
             problems.append(f"{entry.id}: {problem.message}")
-            continue
+            record = unreadable_run(Path(boundary.file_name_from_text(entry.id)), problem.message)
+            data = script_from_data("trtbenchRun", failed_data(record))
+            (folder / RUNS / f"{record.id}.js").write_bytes(data)
         rows.append(row_from_record(record, median_s=entry.median_s, items_per_s=entry.items_per_s))
-    if not rows:
-        raise StoreError("no run of the store can be read", fix="trtbench runs reindex")
+    if len(problems) == len(rows):
+        raise StoreError("no run of the store can be read", fix="trtbench runs fsck")
     _remove_old(folder, {row["id"] for row in rows})
     pages = _write_pages(store, folder, rows, title)
     (folder / MARK).write_text(__version__)

@@ -8,7 +8,7 @@ from trtbench.analysis.history import instant
 from trtbench.domain.result import FailedRun, Run
 from trtbench.store.directory import RECORD, now, run_directories
 from trtbench.store.store import Store
-from trtbench.workflows.stored.runs import describe_run
+from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.sweep.journal import Journal, Line, Outline
 
 
@@ -56,5 +56,5 @@ def _end(line: Line, run_id: str, store: Store) -> Line:
 
 def _index(path: Path, store: Store) -> None:
     run = store.load(str(path))
-    cached = describe_run(run) if isinstance(run, Run) else None
+    cached = cached_from_run(run) if isinstance(run, Run) else None
     store.add(run.record if isinstance(run, Run) else run, path=path, cached=cached)

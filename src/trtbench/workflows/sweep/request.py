@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
+from trtbench.boundary import file_name_from_text
 from trtbench.errors import UsageError
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import settings_from_text
@@ -83,7 +84,7 @@ def sweep_folder(request: SweepRequest, matrix: Matrix) -> Path:
     if request.output is not None:
         return Path(request.output)
     first = Path(matrix.models[0].rpartition(":")[2]).stem
-    name = (matrix.title or first).lower().replace(" ", "-")
+    name = file_name_from_text((matrix.title or first).lower(), otherwise="sweep")
     return Path("sweeps") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 

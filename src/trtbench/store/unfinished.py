@@ -1,0 +1,148 @@
+"""Folders that are filled under another name, renamed when complete, and removed when abandoned."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from trtbench.errors import StoreError, write_error
+from trtbench.host.files import text_of
+from trtbench.host.locks import NoLocksError, try_lock
+
+PARTIAL = ".partial-"
+"""Prefix of a directory that is not complete; no reader looks at it.
+
+After it come the process that fills it, the kernel and the container it runs in, and a random part.
+The process also holds a lock on the directory where the file system has locks.
+"""
+
+FORGOTTEN_S = 7 * 86400.0
+"""After so long without a change, what another machine left unfinished may be removed."""
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_SPACE = Path("/proc/self/ns/pid")
+
+
+@contextlib.contextmanager
+def scratch_directory(parent: Path) -> Iterator[Path]:
+    """Give a folder that no reader looks at and that vanishes at the end."""
+    folder = partial_name(parent)
+    try:
+        folder.mkdir()
+        lock = _lock(folder)
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def partial_name(parent: Path) -> Path:
+    """Make a name that says who fills a folder."""
+    kernel, space = _whereabouts()
+    return parent / f"{PARTIAL}{os.getpid()}-{kernel}.{space}-{secrets.token_hex(3)}"
+
+
+def remove_abandoned(root: Path) -> int:
+    """Remove what dead processes of this machine left unfinished; gives how many."""
+    removed = 0
+    for folder in root.glob(f"{PARTIAL}*"):
+        if _is_abandoned(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            removed += not folder.exists()
+    return removed
+
+
+def forgotten(root: Path) -> list[Path]:
+    """List what other machines, or this one before it was started again, left long ago."""
+    found = []
+    for folder in sorted(root.glob(f"{PARTIAL}*")):
+        with contextlib.suppress(OSError):
+            newest = max(each.stat().st_mtime for each in (folder, *folder.rglob("*")))
+            if time.time() - newest > FORGOTTEN_S and not _is_locked(folder):
+                found.append(folder)
+    return found
+
+
+def refuse_occupied(target: Path) -> None:
+    """Refuse a target that holds something; an empty folder makes room."""
+    if not target.exists():
+        return
+    if not target.is_dir() or any(target.iterdir()):
+        raise StoreError(
+            f"{target} exists and is not empty", fix="give a new folder with -o, or remove it"
+        )
+    target.rmdir()
+
+
+@cache
+def _whereabouts() -> tuple[str, str]:
+    """Name the running kernel, and the space in which process numbers count.
+
+    Containers may share a host name, a machine id and a folder; process 7 of one is not the
+    other's. Where the kernel does not say, a name of its own for each process: nobody else's.
+    """
+    kernel = text_of(_BOOT)
+    try:
+        space = str(_SPACE.readlink())
+    except OSError:
+        space = None
+    if not kernel or not space:
+        return "unknown", secrets.token_hex(4)
+    return _short(kernel), _short(space)
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether it is certain that nobody fills a folder any more."""
+    pid, _, rest = folder.name.removeprefix(PARTIAL).partition("-")
+    mine = rest.rpartition("-")[0] == ".".join(_whereabouts())
+    return mine and pid.isdigit() and not _alive(int(pid)) and not _is_locked(folder)
+
+
+def _lock(folder: Path) -> int | None:
+    """Hold a directory as long as this process lives; ``None`` where the file system cannot."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if try_lock(descriptor):
+            return descriptor
+    except NoLocksError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def _is_locked(folder: Path) -> bool:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not try_lock(descriptor)
+    except NoLocksError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
