@@ -49,7 +49,7 @@ def document_from_entries(entries: Sequence[Entry]) -> Document:
 
 
 def _row(entry: Entry, differing: Sequence[str]) -> list[Cell | str]:
-    failed = entry.kind == "failed"
+    failed = entry.kind != "run"
     rate = "" if failed else text_from_rate(entry.items_per_s, what="items")
     return [
         Cell(value=entry.id, tone="bad" if failed else "plain"),
