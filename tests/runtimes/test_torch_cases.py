@@ -1,0 +1,172 @@
+"""Models, sessions and exports where PyTorch is, all in one process of its interpreter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parents[1] / "src"
+OPEN = ["batch", 3, 16, 16]
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("torch")]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, torch_python: str) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("torch")
+    command = [torch_python, str(HERE / "torch_probe.py"), str(SOURCE), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "inputs", "suggested"),
+    [
+        ("torchvision", "torchvision", [["x", "float32", ["batch", 3, 96, 96]]], True),
+        (
+            "torchvision_without_a_size",
+            "torchvision",
+            [["x", "float32", ["batch", 3, 224, 224]]],
+            True,
+        ),
+        ("torchvision_own_weights", "torchvision", [["x", "float32", ["batch", 3, 96, 96]]], True),
+        ("timm", "timm", [["x", "float32", ["batch", 3, 48, 64]]], True),
+        ("state_dict", "state dict", [["x", "float32", []]], False),
+        ("state_dict_nested", "state dict", [["x", "float32", []]], False),
+        ("module", "module", [["x", "float32", []]], False),
+        ("checkpoint", "module", [["x", "float32", []]], False),
+        ("torchscript", "TorchScript", [["x", "float32", []]], False),
+    ],
+)
+def test_sources_that_load(
+    found: dict[str, Any], name: str, kind: str, inputs: list[Any], suggested: bool
+) -> None:
+    told = found[name]["ok"]
+    assert (told["kind"], told["inputs"], told["suggested"]) == (kind, inputs, suggested)
+    assert told["training"] is False
+    assert any("was trusted" in note for note in told["notes"]) is (kind == "module")
+
+
+def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) -> None:
+    told = found["program"]["ok"]
+    assert told["kind"] == "ExportedProgram"
+    ((name, dtype, shape),) = told["inputs"]
+    assert (name, dtype, shape[1:]) == ("x", "float32", [3, 16, 16])
+    assert isinstance(shape[0], str)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message", "fix"),
+    [
+        ("torchvision_unknown", "UsageError", "no model called 'netwo'", "did you mean nettwo"),
+        ("torchvision_weights_missing", "InputError", "no file gone.pt", "--opt weights="),
+        ("torchvision_weights_are_none", "InputError", "is not a state dict", "torch.save"),
+        ("torchvision_weights_do_not_fit", "InputError", "does not fit the model", None),
+        ("timm_unknown", "UsageError", "no model called", "did you mean net_small"),
+        ("no_such_zoo", "UsageError", "no source of models", "torchvision:resnet18"),
+        ("no_such_file", "InputError", "there is no file", "torchvision:resnet18"),
+        ("state_dict_alone", "UsageError", "weights without the module", "--opt factory="),
+        ("state_dict_of_another", "InputError", "does not fit the model", None),
+        ("factory_without_a_function", "UsageError", "package.module:function", None),
+        ("factory_not_there", "UsageError", "cannot be imported", None),
+        ("module_untrusted", "UsageError", "can run any code", "--opt trust=on"),
+        ("program_untrusted", "UsageError", "can run any code", "--opt trust=on"),
+        ("no_module", "InputError", "holds no module", None),
+        ("damaged", "InputError", "damaged", None),
+        ("session_words", "InputError", "gives no tensors", None),
+        ("export_words", "InputError", "not tensors", "wrap it"),
+        ("export_without_a_shape", "UsageError", "shape of the input", "--input-shape"),
+        ("export_wrong_shape", "InputError", "does not run on inputs", "--input-shape"),
+        ("export_unknown_type", "UsageError", "no type 'float7'", "int64"),
+        ("export_without_names", "UsageError", "several inputs need names", "--input-shape"),
+        ("export_program_half", "UsageError", "--half cannot change", "anew"),
+        ("export_program_shape", "UsageError", "--input-shape cannot change", "anew"),
+        ("export_program_legacy", "UsageError", "only go through the dynamo", None),
+    ],
+)
+def test_what_goes_wrong_is_said(
+    found: dict[str, Any], name: str, kind: str, message: str, fix: str | None
+) -> None:
+    told = found[name]
+    assert "ok" not in told, told
+    assert told["error"] == kind
+    assert message in told["message"]
+    assert fix is None or fix in (told["fix"] or "")
+
+
+def test_the_code_that_a_file_would_run_is_named(found: dict[str, Any]) -> None:
+    assert "nets" in found["module_untrusted"]["facts"]["it names"]
+
+
+def test_a_session_on_the_processor(found: dict[str, Any]) -> None:
+    told = found["session"]["ok"]
+    assert told["outputs"] == {"output0": ["float32", [2, 5]]}
+    assert told["conditions"]["threads"] == 1
+    assert told["conditions"]["precision"] == "fp32"
+    assert told["conditions"]["loaded_as"] == "state dict"
+
+
+def test_types_and_layouts_change_numbers_only_a_little(found: dict[str, Any]) -> None:
+    plain = found["session"]["ok"]["first"]
+    for name, dtype, precision in (
+        ("session_autocast", "bfloat16", "bf16"),
+        ("session_half", "float16", "half"),
+        ("session_channels_last", "float32", "fp32"),
+    ):
+        told = found[name]["ok"]
+        assert told["told"] == [["output0", dtype]]
+        assert told["conditions"]["precision"] == precision
+        assert told["first"] == pytest.approx(plain, abs=0.02)
+    assert found["session_autocast"]["ok"]["outputs"]["output0"][0] == "float32"
+    assert found["session_channels_last"]["ok"]["conditions"]["channels_last"] is True
+
+
+def test_outputs_are_found_however_deep_they_lie(found: dict[str, Any]) -> None:
+    told = found["session_nested"]["ok"]["outputs"]
+    assert [told[f"output{index}"] for index in range(3)] == [
+        ["float32", [2, 5]],
+        ["float32", [2, 5]],
+        ["int64", [2]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "exporter", "outputs"),
+    [
+        ("export", "state dict", "dynamo", ["output"]),
+        ("export_legacy", "state dict", "legacy", ["output"]),
+        ("export_pair", "state dict", "dynamo", ["output0", "output1"]),
+        ("export_by_name", "torchvision", "dynamo", ["output"]),
+        ("export_program", "ExportedProgram", "dynamo", ["output"]),
+        ("export_torchscript", "TorchScript", "legacy", ["output"]),
+    ],
+)
+def test_exports(
+    found: dict[str, Any], name: str, kind: str, exporter: str, outputs: list[str]
+) -> None:
+    told = found[name]["ok"]
+    assert (told["kind"], told["exporter"], told["outputs"]) == (kind, exporter, outputs)
+    assert told["stages"] == ["load", "export", "save"]
+    assert told["kept"][1] == sorted(outputs)
+    assert told["opset"] == 17 if exporter == "legacy" else told["opset"] >= 18
+
+
+def test_notes_of_exports_say_what_proves_nothing(found: dict[str, Any]) -> None:
+    assert found["export_pair"]["ok"]["notes"] == [
+        "output1 is zero everywhere: that it agrees says nothing"
+    ]
+    assert any("weights are random" in n for n in found["export_by_name"]["ok"]["notes"])
+    assert (
+        "TorchScript is exported with the legacy exporter"
+        in (found["export_torchscript"]["ok"]["notes"])
+    )
+
+
+def test_inputs_by_name_come_in_the_order_of_the_parameters(found: dict[str, Any]) -> None:
+    assert found["export_masked"]["ok"]["inputs"] == ["x", "mask"]

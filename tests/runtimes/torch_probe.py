@@ -1,0 +1,283 @@
+"""Tries models, sessions and exports where PyTorch is: ``python torch_probe.py SOURCE FOLDER``.
+
+Prints one JSON document: for each case what came of it, or the error in words. One process for
+all cases, because importing PyTorch takes longer than any of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+NETS = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, wide=4):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, wide, 3, padding=1), nn.Linear(wide, 5)
+    def forward(self, x):
+        return self.head(self.conv(x).relu().mean((2, 3)))
+
+class Nested(Net):
+    def forward(self, x):
+        y = super().forward(x)
+        return {"first": y, "rest": [y * 2, (y.argmax(1),)]}
+
+class Pair(Net):
+    def forward(self, x):
+        y = super().forward(x)
+        return y, y * 0
+
+class Words(Net):
+    def forward(self, x):
+        return "no tensor"
+
+class Masked(nn.Module):
+    def forward(self, x, mask):
+        return torch.where(mask, x, -x)
+
+def make(): return Net()
+def make_wide(): return Net(8)
+def make_nested(): return Nested()
+def make_pair(): return Pair()
+def make_words(): return Words()
+def make_masked(): return Masked()
+"""
+TORCHVISION = """
+from types import SimpleNamespace as Space
+from nets import Net
+
+def list_models(): return ["netone", "nettwo"]
+def get_model(name, weights=None):
+    if name not in list_models(): raise ValueError(name)
+    return Net()
+def get_model_weights(name):
+    crop = [96] if name == "netone" else None
+    keywords = {"crop_size": crop} if crop else {}
+    return Space(DEFAULT=Space(transforms=Space(keywords=keywords)))
+"""
+TIMM = """
+from nets import Net
+def list_models(): return ["net_small"]
+def is_model(name): return name in list_models()
+def create_model(name, pretrained=False):
+    made = Net()
+    made.pretrained_cfg = {"input_size": (3, 48, 64)}
+    return made
+"""
+
+
+def prepare() -> None:
+    """Write the modules and the files that the cases load, into the working folder."""
+    Path("nets.py").write_text(NETS)
+    Path("torchvision").mkdir()
+    Path("torchvision/__init__.py").touch()
+    Path("torchvision/models.py").write_text(TORCHVISION)
+    Path("timm.py").write_text(TIMM)
+    sys.path.insert(0, str(Path.cwd()))
+    import nets  # type: ignore[import-not-found]
+    import torch
+
+    torch.manual_seed(0)
+    net = nets.Net().eval()
+    weights = net.state_dict()
+    torch.save(weights, "weights.pt")
+    torch.save(nets.Net(8).state_dict(), "wide.pt")
+    torch.save({"state_dict": {f"module.{k}": v for k, v in weights.items()}}, "nested.pt")
+    torch.save({"ema": None, "model": net}, "checkpoint.pt")
+    torch.save(net, "module.pt")
+    torch.save(nets.Masked(), "masked.pt")
+    torch.save({"epochs": 3, "note": "no module"}, "plain.pt")
+    torch.save({"where": Path("x")}, "odd.pt")
+    Path("damaged.pt").write_bytes(b"\x80\x04not a pickle")
+    example = torch.rand(2, 3, 16, 16)
+    torch.jit.trace(net, example).save("net.ts")
+    batch = torch.export.Dim("batch", min=1)
+    program = torch.export.export(net, (example,), dynamic_shapes=({0: batch},))
+    torch.export.save(program, "net.pt2")
+
+
+# Sources
+
+
+def load(source: str, **options: Any) -> dict[str, Any]:
+    from trtbench.models.torch_models import load_model
+
+    found = load_model(source, folder=str(Path.cwd()), **options)
+    inputs = [[tensor.name, tensor.dtype, list(tensor.shape)] for tensor in found.inputs]
+    return {
+        "kind": found.kind,
+        "inputs": inputs,
+        "suggested": found.suggested,
+        "training": bool(getattr(found.module, "training", False)),
+        "notes": list(found.notes),
+    }
+
+
+LOADED: dict[str, tuple[str, dict[str, Any]]] = {
+    "torchvision": ("torchvision:netone", {}),
+    "torchvision_without_a_size": ("torchvision:nettwo", {}),
+    "torchvision_unknown": ("torchvision:netwo", {}),
+    "torchvision_own_weights": ("torchvision:netone", {"weights": "weights.pt"}),
+    "torchvision_weights_missing": ("torchvision:netone", {"weights": "gone.pt"}),
+    "torchvision_weights_are_none": ("torchvision:netone", {"weights": "plain.pt"}),
+    "torchvision_weights_do_not_fit": ("torchvision:netone", {"weights": "wide.pt"}),
+    "timm": ("timm:net_small", {"weights": "none"}),
+    "timm_unknown": ("timm:net_smal", {"weights": "none"}),
+    "no_such_zoo": ("torchvison:resnet18", {}),
+    "no_such_file": ("gone.pt", {}),
+    "state_dict": ("weights.pt", {"factory": "nets:make"}),
+    "state_dict_nested": ("nested.pt", {"factory": "nets:make"}),
+    "state_dict_alone": ("weights.pt", {}),
+    "state_dict_of_another": ("weights.pt", {"factory": "nets:make_wide"}),
+    "factory_without_a_function": ("weights.pt", {"factory": "nets"}),
+    "factory_not_there": ("weights.pt", {"factory": "nets:gone"}),
+    "module_untrusted": ("module.pt", {}),
+    "module": ("module.pt", {"trust": True}),
+    "checkpoint": ("checkpoint.pt", {"trust": True}),
+    "no_module": ("odd.pt", {"trust": True}),
+    "damaged": ("damaged.pt", {"trust": True}),
+    "torchscript": ("net.ts", {}),
+    "program_untrusted": ("net.pt2", {}),
+    "program": ("net.pt2", {"trust": True}),
+}
+
+
+# Sessions
+
+
+def run_session(factory: str, **changes: Any) -> dict[str, Any]:
+    import numpy as np
+
+    from trtbench.domain.spec import ModelRef, RunSpec
+    from trtbench.runtimes.torch import open_session
+
+    options = {"factory": f"nets:{factory}", **changes.pop("options", {})}
+    given = {
+        "model": ModelRef(path="weights.pt", format="torch"),
+        "runtime": "torch",
+        "device": "cpu",
+        "shapes": {"x": (2, 3, 16, 16)},
+    }
+    session = open_session(RunSpec(**{**given, "options": options, **changes}))
+    data = np.random.default_rng(0).random((2, 3, 16, 16), dtype=np.float32)
+    session.bind({"x": data.astype(session.inputs[0].dtype)})
+    session.first()
+    session.step()()
+    outputs = session.fetch()
+    session.close()
+    return {
+        "outputs": {n: [str(v.dtype), list(v.shape)] for n, v in outputs.items()},
+        "told": [[tensor.name, tensor.dtype] for tensor in session.outputs],
+        "conditions": {name: fact.value for name, fact in session.conditions.items()},
+        "first": float(np.asarray(next(iter(outputs.values())), np.float64).ravel()[0]),
+    }
+
+
+SESSIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "session": ("make", {"threads": 1}),
+    "session_autocast": ("make", {"precision": "bf16"}),
+    "session_channels_last": ("make", {"options": {"channels_last": "on"}}),
+    "session_half": ("make", {"options": {"half": "on"}}),
+    "session_nested": ("make_nested", {}),
+    "session_words": ("make_words", {}),
+}
+
+
+# Exports
+
+
+def run_export(
+    source: str, *inputs: tuple[str | None, tuple[int, ...], str | None], **more: Any
+) -> dict[str, Any]:
+    import numpy as np
+    import onnx
+
+    from trtbench.build.export import INPUTS, OUTPUTS, export
+    from trtbench.domain.conversion import ExportSpec, InputShape
+
+    folder = Path(f"export-{len(list(Path.cwd().glob('export-*')))}")
+    folder.mkdir()
+    shapes = tuple(InputShape(name=n, shape=s, dtype=d) for n, s, d in inputs)
+    spec = ExportSpec(
+        source=source,
+        output=str(folder / "net.onnx"),
+        inputs=shapes,
+        folder=str(Path.cwd()),
+        **more,
+    )
+    stages: list[str] = []
+    done = export(spec, folder=folder, stage=stages.append)
+    graph = onnx.load(folder / "net.onnx", load_external_data=False)
+    with np.load(folder / INPUTS) as fed, np.load(folder / OUTPUTS) as gave:
+        kept = [sorted(name.rpartition("/")[2] for name in each.files) for each in (fed, gave)]
+    return {
+        "inputs": [each.name for each in graph.graph.input],
+        "outputs": [each.name for each in graph.graph.output],
+        "opset": {e.domain: e.version for e in graph.opset_import}[""],
+        "exporter": done.exporter,
+        "kind": done.kind,
+        "notes": list(done.notes),
+        "stages": stages,
+        "kept": kept,
+    }
+
+
+IMAGE = (None, (-1, 3, 16, 16), None)
+MADE = {"trust": True}
+EXPORTS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
+    "export": ("weights.pt", (IMAGE,), {"factory": "nets:make"}),
+    "export_legacy": ("weights.pt", (IMAGE,), {"factory": "nets:make", "exporter": "legacy"}),
+    "export_pair": ("weights.pt", (IMAGE,), {"factory": "nets:make_pair"}),
+    "export_words": ("weights.pt", (IMAGE,), {"factory": "nets:make_words"}),
+    "export_without_a_shape": ("weights.pt", (), {"factory": "nets:make"}),
+    "export_wrong_shape": ("weights.pt", ((None, (1, 1), None),), {"factory": "nets:make"}),
+    "export_by_name": ("torchvision:netone", (), {"weights": "none"}),
+    "export_masked": (
+        "masked.pt",
+        (("mask", (-1, 4), "bool"), ("x", (-1, 4), "float64")),
+        {"factory": "nets:make_masked", "exporter": "legacy", **MADE},
+    ),
+    "export_unknown_type": ("module.pt", ((None, (1, 3, 8, 8), "float7"),), MADE),
+    "export_without_names": ("module.pt", (IMAGE, IMAGE), MADE),
+    "export_program": ("net.pt2", (), MADE),
+    "export_program_half": ("net.pt2", (), {"half": True, **MADE}),
+    "export_program_shape": ("net.pt2", (IMAGE,), MADE),
+    "export_program_legacy": ("net.pt2", (), {"exporter": "legacy", **MADE}),
+    "export_torchscript": ("net.ts", (IMAGE,), {}),
+}
+
+
+def outcome(make: Callable[[], Any]) -> dict[str, Any]:
+    from trtbench.errors import TrtbenchError
+
+    try:
+        return {"ok": make()}
+    except TrtbenchError as problem:
+        kind = type(problem).__name__
+        facts = {name: str(value) for name, value in problem.facts.items()}
+        return {"error": kind, "message": problem.message, "facts": facts, "fix": problem.fix}
+
+
+def main(source: str, folder: str) -> None:
+    sys.path.insert(0, source)
+    os.chdir(folder)
+    prepare()
+    found = {}
+    for name, (what, options) in LOADED.items():
+        found[name] = outcome(lambda what=what, options=options: load(what, **options))
+    for name, (factory, changes) in SESSIONS.items():
+        found[name] = outcome(lambda f=factory, c=changes: run_session(f, **c))
+    for name, (what, inputs, more) in EXPORTS.items():
+        found[name] = outcome(lambda w=what, i=inputs, m=more: run_export(w, *i, **m))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
