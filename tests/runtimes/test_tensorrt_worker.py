@@ -108,6 +108,22 @@ def test_profile_writes_the_files_trtexec_would(engine: Path, tmp_path: Path) ->
     assert graph["Bindings"] == ["x", "y"]
 
 
+def test_explain_measures_one_change_at_a_time(engine: Path, tmp_path: Path) -> None:
+    for tag, flags in (("serve", ()), ("gpu", ("--protocol", "gpu"))):
+        ended = trtbench("bench", str(engine), *QUICK, *flags, "--tag", tag, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+    ended = trtbench("explain", "tag:serve", "--against", "tag:gpu", "--measure", "--launches", "1",
+                     "--json", "--store", "store", cwd=tmp_path)  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    ladder = json.loads(ended.stdout)
+    keys = [each["key"] for each in ladder["rungs"]]
+    assert keys == ["again", "transfers", "cuda_graph", "protocol"]
+    added = sum(each["seconds"] for each in ladder["rungs"]) + ladder["unexplained_s"]
+    assert ladder["from_s"] + added == pytest.approx(ladder["to_s"])
+    copies = next(each for each in ladder["rungs"] if each["key"] == "transfers")
+    assert copies["seconds"] < 0, "the stand-in takes its time for copies"
+
+
 def test_no_process_ever_holds_two_engines(
     engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,8 @@ class Cause(Value, frozen=True, kw_only=True):
     """``None`` where it is seen and cannot be put in seconds."""
     layers: tuple[str, ...] = ()
     """Names of the candidate's layers, the costliest first."""
+    nodes: tuple[str, ...] = ()
+    """ONNX nodes of the layer it is about, where it is about one."""
     evidence: tuple[str, ...] = ()
     try_: str = ""
     """What to do, in words."""
@@ -159,6 +161,7 @@ def _cause(code: Code, at: int, members: Sequence[Change], pieces: Pieces) -> Ca
         title=title,
         seconds=seconds,
         layers=tuple(names),
+        nodes=pieces.b.layers[at].nodes if at >= 0 else (),
         evidence=tuple(_evidence(code, own, pieces)),
         try_=words,
         command=command,
@@ -171,7 +174,7 @@ def _title(code: Code, members: Sequence[Change], pieces: Pieces, at: int) -> st
     if code == "interruption":
         layer = pieces.b.layers[at]
         got = (layer.precision or "another type").upper()
-        return f"{short_name(layer.name)} interrupts {asked}: it computes in {got}"
+        return f"{_called(layer)} interrupts {asked}: it computes in {got}"
     titles = {
         "precision": f"{count} layers do not compute in {asked}",
         "reformat": f"{count} conversions of layout and type",
@@ -182,6 +185,14 @@ def _title(code: Code, members: Sequence[Change], pieces: Pieces, at: int) -> st
         "added": f"{count} layers that the baseline does not have",
     }
     return titles[code]
+
+
+def _called(layer: Layer) -> str:
+    """Name a layer so that it can be found in the model: a generated name says nothing."""
+    if not layer.nodes or any(node in layer.name for node in layer.nodes):
+        return short_name(layer.name)
+    more = f" and {len(layer.nodes) - 1} more" if len(layer.nodes) > 1 else ""
+    return f"{layer.nodes[0]}{more} ({short_name(layer.name)})"
 
 
 def _evidence(code: Code, members: Sequence[Change], pieces: Pieces) -> Iterator[str]:

@@ -151,6 +151,7 @@ def _data(each: Explained, labels: tuple[str, str]) -> dict[str, object]:
         "explains_s": each.explains_s,
         "share": each.share,
         "layers": list(cause.layers),
+        "nodes": list(cause.nodes),
         "evidence": list(cause.evidence),
         "try": cause.try_,
         "command": command_of(cause.command, labels) if cause.command else None,

@@ -1,0 +1,211 @@
+"""Layers of engines built and profiled on a real GPU: INT8 with a layer that is not quantized.
+
+Whatever the times are, ``why`` must name that layer, sums must add up, and ``explain`` must measure
+its ladder. Each engine is built and run by commands, in processes of their own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.xdist_group("gpu"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("tensorrt") is None, reason="no GPU: TensorRT is not installed"
+    ),
+    pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx makes the models"),
+]
+
+BATCH, CHANNELS, SIZE, CONVS = 8, 64, 112, 6
+INSERTED = "/inserted/Softmax"
+"""A softmax over channels has no INT8 kernel and is fused into no convolution."""
+QUICK = ("-r", "tensorrt", "--warmup", "300ms", "--duration", "500ms")
+
+
+def write_model(path: Path, *, quantized: bool, inserted: bool = True) -> Path:
+    """Write convolutions, with Q/DQ around each and a softmax in their middle where asked."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    draw = np.random.default_rng(0)
+    nodes, weights = [], []
+    if quantized:
+        weights += [
+            numpy_helper.from_array(np.float32(0.05), "scale"),
+            numpy_helper.from_array(np.float32(0.0002), "softmax_scale"),
+            numpy_helper.from_array(np.float32(0.002), "weight_scale"),
+            numpy_helper.from_array(np.int8(0), "zero"),
+        ]
+
+    def wrapped(tensor: str, scale: str, name: str) -> str:
+        if not quantized:
+            return tensor
+        nodes.extend(
+            [
+                helper.make_node("QuantizeLinear", [tensor, scale, "zero"], [f"{name}_q"],
+                                 name=f"{name}/QuantizeLinear"),
+                helper.make_node("DequantizeLinear", [f"{name}_q", scale, "zero"], [f"{name}_dq"],
+                                 name=f"{name}/DequantizeLinear"),
+            ]
+        )  # fmt: skip
+        return f"{name}_dq"
+
+    tensor = "x"
+    for number in range(CONVS):
+        kernel = draw.normal(0, 0.04, (CHANNELS, CHANNELS, 3, 3)).astype(np.float32)
+        weights.append(numpy_helper.from_array(kernel, f"w{number}"))
+        scale = "softmax_scale" if tensor == "s" else "scale"
+        data = wrapped(tensor, scale, f"/conv{number}/input")
+        weight = wrapped(f"w{number}", "weight_scale", f"/conv{number}/weight")
+        nodes += [
+            helper.make_node("Conv", [data, weight], [f"c{number}"], name=f"/conv{number}/Conv",
+                             kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", [f"c{number}"], [f"r{number}"], name=f"/conv{number}/Relu"),
+        ]  # fmt: skip
+        tensor = f"r{number}"
+        if inserted and number == CONVS // 2 - 1:
+            nodes.append(helper.make_node("Softmax", [tensor], ["s"], name=INSERTED, axis=1))
+            tensor = "s"
+    nodes.append(helper.make_node("Identity", [tensor], ["y"], name="/output/Identity"))
+    shape = [BATCH, CHANNELS, SIZE, SIZE]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        initializer=weights,
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def trtbench(*words: str, folder: Path, status: int = 0) -> str:
+    """Run one command to its end; gives what it printed."""
+    command = [sys.executable, "-m", "trtbench", *words, "--store", str(folder / "store")]
+    if words[0] == "build":
+        command = command[:-2]  # engines are no runs
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == status, f"{' '.join(words)}: {done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose store has profiles: FP16, INT8, and INT8 without the inserted layer."""
+    import tensorrt
+
+    weak = hasattr(tensorrt.BuilderFlag, "FP16")
+    folder = tmp_path_factory.mktemp("layers")
+    for name, quantized in (("fp16", False), ("int8", True), ("clean", True)):
+        model = write_model(folder / f"{name}.onnx", quantized=quantized, inserted=name != "clean")
+        # Where networks are typed, Q/DQ alone asks for INT8; else the builder has to be allowed.
+        precision = "fp16" if not quantized else "best" if weak else None
+        asked = ("--precision", precision) if precision else ()
+        trtbench("build", str(model), "-r", "tensorrt", "-o", f"{name}.engine", *asked,
+                 folder=folder)  # fmt: skip
+        trtbench("profile", f"{name}.engine", *QUICK, "--tag", name, folder=folder)
+    return folder
+
+
+def document(*words: str, folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(trtbench(*words, "--json", folder=folder))
+    return found
+
+
+def test_layers_tell_the_type_that_computes(profiled: Path) -> None:
+    found = document("layers", "tag:int8", "--all", folder=profiled)
+    convolutions = [row for row in found["layers"] if "/Conv" in (row["onnx_nodes"] or "")]
+    computing = {row["precision"] for row in convolutions if row["role"] == "compute"}
+    assert "int8" in computing, computing
+    softmax = [row for row in found["layers"] if INSERTED in (row["onnx_nodes"] or row["name"])]
+    assert softmax, [row["name"] for row in found["layers"]]
+    assert all(row["precision"] in ("fp16", "fp32", "tf32") for row in softmax)
+    assert sum(row["share"] for row in found["layers"] if row["share"]) == pytest.approx(1)
+
+
+def test_layers_are_reconciled_with_the_gpu_time_to_the_last_part(profiled: Path) -> None:
+    """The profiled pass was timed as a whole, so every part is measured and nothing is left."""
+    sums = document("layers", "tag:int8", folder=profiled)["reconciliation"]
+    assert sums["gpu_s"] is not None
+    names = {part["name"] for part in sums["parts"]}
+    assert {"profiler overhead", "launch gaps"} <= names
+    known = math.fsum(part["seconds"] or 0.0 for part in sums["parts"])
+    assert sums["gpu_s"] + known + sums["unexplained_s"] == pytest.approx(sums["layers_s"])
+    assert abs(sums["unexplained_s"]) < 0.02 * sums["layers_s"]
+
+
+def test_a_diff_finds_the_counterpart_of_every_convolution(profiled: Path) -> None:
+    found = document("diff", "tag:fp16", "tag:int8", "--all", folder=profiled)
+    assert math.fsum(row["delta_s"] for row in found["changes"]) == pytest.approx(found["delta_s"])
+    for row in found["changes"]:
+        if any(f"/conv{number}/Conv" in (row["name_b"] or "") for number in range(CONVS)):
+            assert row["aligned_by"] == "origin", row
+
+
+def test_why_names_the_inserted_layer(profiled: Path) -> None:
+    """Against the same engine without it, it is what costs most, with its conversions."""
+    found = document("why", "tag:clean", "tag:int8", folder=profiled)
+    told = json.dumps(found["causes"], indent=1)
+    naming = [each for each in found["causes"] if named_in(each)]
+    assert naming, told
+    assert naming[0]["code"] == "interruption", told
+    assert naming[0] == found["causes"][0], told
+    assert naming[0]["explains_s"] > 0, told
+    assert naming[0]["command"], told
+    shown = trtbench("why", "tag:clean", "tag:int8", folder=profiled)
+    assert INSERTED in shown, shown
+
+
+def named_in(cause: dict[str, Any]) -> bool:
+    return any(INSERTED in name for name in (*cause["nodes"], *cause["layers"], cause["title"]))
+
+
+@pytest.mark.parametrize("pair", [("fp16", "int8"), ("clean", "int8"), ("int8", "clean")])
+def test_causes_never_explain_more_than_there_is(profiled: Path, pair: tuple[str, str]) -> None:
+    found = document("why", *(f"tag:{name}" for name in pair), folder=profiled)
+    explained = math.fsum(each["explains_s"] for each in found["causes"])
+    whole = max(0.0, found["shortfall_s"])
+    assert explained <= whole * (1 + 1e-9)
+    assert explained + found["unexplained_s"] == pytest.approx(whole)
+
+
+def test_expectations_hold_an_engine_to_its_precision(profiled: Path) -> None:
+    trtbench("layers", "tag:int8", "--expect", "share(precision=int8)>0%",
+             "--expect", "count(Softmax)>=1", folder=profiled)  # fmt: skip
+    trtbench("layers", "tag:fp16", "--expect", "share(precision=int8)>1%", folder=profiled,
+             status=3)  # fmt: skip
+
+
+def test_explain_measures_its_ladder(profiled: Path) -> None:
+    for tag, flags in (("serve", ()), ("device", ("--protocol", "gpu"))):
+        trtbench("bench", "fp16.engine", *QUICK, *flags, "--tag", tag, folder=profiled)
+    found = document("explain", "tag:serve", "--against", "tag:device", "--measure",
+                     "--launches", "2", folder=profiled)  # fmt: skip
+    assert found["measured"] is True
+    keys = [rung["key"] for rung in found["rungs"]]
+    assert keys == ["again", "transfers", "cuda_graph", "protocol"]
+    assert all(rung["evidence"] == "measured" for rung in found["rungs"])
+    added = math.fsum(rung["seconds"] for rung in found["rungs"]) + found["unexplained_s"]
+    assert found["from_s"] + added == pytest.approx(found["to_s"])
+    # A caller's time holds copies and waiting; GPU time with a graph repeats.
+    assert found["from_s"] > found["to_s"]
+    assert abs(found["unexplained_s"]) < 0.25 * found["to_s"]
+
+
+def test_a_drawing_has_every_layer_that_runs(profiled: Path) -> None:
+    trtbench("layers", "tag:int8", "--draw", "int8.svg", folder=profiled)
+    svg = (profiled / "int8.svg").read_text()
+    layers = document("layers", "tag:int8", "--all", folder=profiled)["layers"]
+    running = [row for row in layers if row["role"] not in ("constant", "nothing")]
+    assert svg.count('<g class="layer"') == len(running)
