@@ -12,10 +12,11 @@ TORCH_PYTHON ?= $(firstword $(shell python3.11 -c 'print("python3.11")' 2>/dev/n
 PIP := -m pip install --quiet --disable-pip-version-check
 PYTEST := -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: help demo test test-all test-torch lint format clean
+.PHONY: help demo schemas test test-all test-torch lint format clean
 
 help:
 	@echo "make demo      set up, run the demo on this machine, leave a report in demo-report/"
+	@echo "make schemas   write docs/reference/schemas anew, after a value changed"
 	@echo "make test      set up, check style and types, run the tests (ten minutes at most)"
 	@echo "make test-all  the same, and the tests with real parts: Ray, sshd, PostgreSQL, S3, MLflow,"
 	@echo "               Parquet, TensorRT-RTX, PyTorch, LaTeX, Chromium; installs what is missing"
@@ -25,6 +26,9 @@ help:
 
 demo: $(STAMP)
 	$(BIN)/trtbench demo -o demo-report
+
+schemas: $(STAMP)
+	$(BIN)/python -c "from pathlib import Path; from trtbench.cli._outputs import write_schemas; write_schemas(Path('docs/reference/schemas'))"
 
 test: $(TEST_STAMP) lint
 	TRTBENCH_TEST_REAL=0 $(BIN)/python $(PYTEST)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 import trtbench
@@ -55,6 +56,18 @@ def test_arrows_of_the_layers_point_down() -> None:
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_circle_runs_through_the_report() -> None:
+    graph = grimp.build_graph("trtbench", exclude_type_checking_imports=True)
+    rooms = sorted(name for name in graph.modules if name.startswith("trtbench.report."))
+    circles = [
+        (importer, imported)
+        for importer in rooms
+        for imported in graph.find_modules_directly_imported_by(importer)
+        if imported in rooms and graph.chain_exists(importer=imported, imported=importer)
+    ]
+    assert not circles, "also where the import stands inside a function"
 
 
 DOORS = {

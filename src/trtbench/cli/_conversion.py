@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,19 +12,15 @@ if TYPE_CHECKING:
 
 def show_conversion(sidecar: Sidecar, output: Path, *, as_json: bool) -> None:
     """Print what was made and how far it is from its source; talk goes to stderr."""
-    from trtbench.cli._screen import say, show
+    from trtbench.cli._screen import print_json, say, show
     from trtbench.report.documents.artefact import document_from_conversion
 
     if as_json:
-        from trtbench.domain.codec import json_from_value
+        import msgspec
 
-        click.echo(json_from_value({"path": str(output), **_fields(sidecar)}).decode(), nl=False)
+        from trtbench.cli._outputs import ConversionOutput
+
+        print_json(ConversionOutput(path=str(output), **msgspec.structs.asdict(sidecar)))
         return
     show(document_from_conversion(sidecar, size_bytes=output.stat().st_size))
     say(f"wrote {output}")
-
-
-def _fields(sidecar: Sidecar) -> dict[str, Any]:
-    import msgspec
-
-    return msgspec.structs.asdict(sidecar)

@@ -105,6 +105,13 @@ def show(document: Document, *, err: bool = False) -> None:
     draw(document, Console(highlight=False, stderr=err))
 
 
+def print_json(value: object) -> None:
+    """Print a value for programs."""
+    from trtbench.domain.codec import json_from_value
+
+    sys.stdout.write(json_from_value(value).decode())
+
+
 def show_blocks(blocks: Sequence[Block], *, err: bool = False) -> None:
     """Draw blocks of a document on stdout, or on stderr."""
     from trtbench.report.document import Document, Section

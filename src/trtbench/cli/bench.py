@@ -88,14 +88,13 @@ def show_plan(spec: RunSpec, *, as_json: bool) -> None:
 
 
 def _show(run: Run, *, explain: bool, as_json: bool) -> None:
-    if as_json:
-        from trtbench.analysis.summary import summary_from_run
-        from trtbench.domain.codec import json_from_value
+    from trtbench.cli._screen import print_json, show
 
-        document = {"run": run.record, "path": str(run.path), "summary": summary_from_run(run)}
-        click.echo(json_from_value(document).decode(), nl=False)
+    if as_json:
+        from trtbench.cli._outputs import run_output
+
+        print_json(run_output(run))
         return
-    from trtbench.cli._screen import show
     from trtbench.report.documents.run import document_from_run
 
     show(document_from_run(run, explain=explain))

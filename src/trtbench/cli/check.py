@@ -79,13 +79,13 @@ def command(request: CheckRequest, as_json: bool) -> None:
 
 
 def _show(checked: Checked, layers: list[LayersChecked], *, as_json: bool) -> None:
-    if as_json:
-        from trtbench.domain.codec import json_from_value
+    from trtbench.cli._screen import print_json, show
 
-        document = {"check": checked, "layers": layers}
-        click.echo(json_from_value(document).decode(), nl=False)
+    if as_json:
+        from trtbench.cli._outputs import CheckOutput
+
+        print_json(CheckOutput(check=checked, layers=layers))
         return
-    from trtbench.cli._screen import show
     from trtbench.report.documents.check import document_from_check
 
     show(document_from_check(checked, layers))

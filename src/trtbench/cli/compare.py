@@ -52,17 +52,13 @@ def command(request: CompareRequest, as_json: bool) -> None:
 
 
 def _show(found: list[Compared], request: CompareRequest, *, as_json: bool) -> None:
-    if as_json:
-        from trtbench.domain.codec import json_from_value
+    from trtbench.cli._screen import print_json, show
 
-        documents = [
-            {"comparison": each.comparison, "mode": each.mode, "interference": each.interference}
-            for each in found
-        ]
-        document = documents[0] if len(documents) == 1 else documents
-        click.echo(json_from_value(document).decode(), nl=False)
+    if as_json:
+        from trtbench.cli._outputs import comparison_output
+
+        print_json(comparison_output(found))
         return
-    from trtbench.cli._screen import show
     from trtbench.report.documents.comparison import document_from_comparisons
 
     show(document_from_comparisons(found, selftest=request.selftest))

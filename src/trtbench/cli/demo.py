@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import json_option
 from trtbench.workflows.request.keeping import DemoRequest
-
-if TYPE_CHECKING:
-    from trtbench.workflows.demo import Demo
 
 
 @click.command("demo", short_help="The whole tool on a small network, without a GPU.")
@@ -31,7 +27,7 @@ def command(request: DemoRequest, as_json: bool) -> None:
       trtbench demo
       trtbench demo -o /tmp/first-look
     """
-    from trtbench.cli._screen import Talk, say, show
+    from trtbench.cli._screen import Talk, print_json, say, show
     from trtbench.cli._settings import load_config, open_store
     from trtbench.report.documents.demo import document_from_demo
     from trtbench.workflows.demo import run_demo
@@ -47,21 +43,10 @@ def command(request: DemoRequest, as_json: bool) -> None:
             conduct=Conduct(command=command_line(), listen=talk),
         )
     if as_json:
-        _show_json(found)
+        from trtbench.cli._outputs import demo_output
+
+        print_json(demo_output(found))
     else:
         show(document_from_demo(found))
     report = next(path for path in found.files if path.suffix == ".html")
     say(f"report: {report}")
-
-
-def _show_json(found: Demo) -> None:
-    from trtbench.analysis.summary import summary_from_run
-    from trtbench.domain.codec import json_from_value
-
-    document = {
-        "runs": [{"run": run.record, "summary": summary_from_run(run)} for run in found.runs],
-        "scores": found.scores,
-        "comparisons": {str(batch): each.comparison for batch, each in found.compared.items()},
-        "files": [str(path) for path in found.files],
-    }
-    click.echo(json_from_value(document).decode(), nl=False)

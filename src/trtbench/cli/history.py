@@ -31,17 +31,17 @@ def command(request: HistoryRequest, as_json: bool) -> None:
     """
     from msgspec.structs import replace
 
-    from trtbench.cli._screen import say, show
+    from trtbench.cli._screen import print_json, say, show
     from trtbench.cli._settings import load_config, open_store
-    from trtbench.domain.codec import json_from_value
     from trtbench.report.documents.history import document_from_series
     from trtbench.workflows.stored.history import history_from_request, write_history
 
     store = open_store(load_config(store=request.store))
     found = history_from_request(request, store=store)
     if as_json:
-        document = {"series": found.series, "left_out": found.left_out}
-        click.echo(json_from_value(document).decode(), nl=False)
+        from trtbench.cli._outputs import HistoryOutput
+
+        print_json(HistoryOutput(series=found.series, left_out=found.left_out))
     elif found.series:
         show(replace(document_from_series(found.series), title="").with_figures(()))
     for why, count in found.left_out.items():

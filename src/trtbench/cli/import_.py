@@ -56,12 +56,13 @@ def command(context: click.Context, /, request: ImportRequest, as_json: bool) ->
 
 
 def _show(result: ImportResult, *, as_json: bool) -> None:
-    if as_json:
-        from trtbench.domain.codec import json_from_value
+    from trtbench.cli._screen import print_json, show
 
-        click.echo(json_from_value(_document(result)).decode(), nl=False)
+    if as_json:
+        from trtbench.cli._outputs import import_output
+
+        print_json(import_output(result))
         return
-    from trtbench.cli._screen import show
     from trtbench.report.documents.importing import document_from_import
 
     show(document_from_import(result))
@@ -85,28 +86,3 @@ def _counts(result: ImportResult, *, dry_run: bool) -> str:
         said += f", {known} known already (--again imports them once more)"
     count = len(result.unused)
     return f"{said}, {count} {'file' if count == 1 else 'files'} not used"
-
-
-def _document(result: ImportResult) -> dict[str, object]:
-    from trtbench.workflows.importing.find import plain
-
-    return {
-        "runs": [
-            {
-                "record": each.record,
-                "path": each.path and str(each.path),
-                "known_as": each.known_as,
-                "samples": each.samples,
-                "median_s": each.median_s,
-                "median_of": each.median_of,
-                "files": [plain(path) for path in each.files],
-            }
-            for each in result.runs
-        ],
-        "unused": result.unused,
-        "warnings": result.warnings,
-        "summaries": result.summaries,
-        "summary_runs": result.summary_runs,
-        "lost": result.lost,
-        "written": [str(path) for path in result.written],
-    }

@@ -76,8 +76,7 @@ def _looks_like_file(name: str) -> bool:
 def _show(run: Run, screen: dict[str, Any]) -> None:
     """Print the performance summary and the layers together, as trtexec does."""
     from trtbench.analysis.layers.columns import rows_from_layers
-    from trtbench.cli._screen import show
-    from trtbench.domain.codec import json_from_value
+    from trtbench.cli._screen import print_json, show
     from trtbench.report.documents.run import document_from_run
     from trtbench.workflows.explain.layers import (
         chosen_layers,
@@ -91,8 +90,9 @@ def _show(run: Run, screen: dict[str, Any]) -> None:
     if screen["as_json"]:
         layers = rows_from_layers(chosen_layers(engine, top=top))
         count = engine.table.count
-        document = {"run": run.id, "path": str(run.path), "count": count, "layers": layers}
-        click.echo(json_from_value(document).decode(), nl=False)
+        from trtbench.cli._outputs import ProfileOutput
+
+        print_json(ProfileOutput(run=run.id, path=str(run.path), count=count, layers=layers))
     elif screen["as_csv"]:
         click.echo(csv_of(layer_rows(engine, sort="time")), nl=False)
     else:

@@ -37,14 +37,14 @@ def command(context: click.Context, /, request: RunsRequest, as_json: bool) -> N
     context.obj = request.store
     if context.invoked_subcommand is not None:
         return
-    from trtbench.cli._screen import say
+    from trtbench.cli._screen import print_json, say
     from trtbench.cli._screen import show as show_document
     from trtbench.report.documents.runs import document_from_entries
     from trtbench.workflows.stored.runs import entries_from_request
 
     entries = entries_from_request(request, store=_store(context.obj))
     if as_json:
-        _json(entries)
+        print_json(entries)
         return
     if not entries:
         say("no runs; measure one with: trtbench bench model.onnx")
@@ -69,8 +69,7 @@ own_store_option = click.option("--store", expose_value=False, callback=_keep_st
 @click.pass_context
 def show(context: click.Context, name: str, as_json: bool) -> None:
     """Show one run with its statistics and findings."""
-    from trtbench.analysis.summary import summary_from_run
-    from trtbench.cli._screen import say
+    from trtbench.cli._screen import print_json, say
     from trtbench.cli._screen import show as show_document
     from trtbench.domain.result import Run
     from trtbench.report.documents.run import document_from_failure, document_from_run
@@ -78,10 +77,12 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     store = _store(context.obj)
     run = store.load(name)
     if not isinstance(run, Run):
-        _json(run) if as_json else show_document(document_from_failure(run))
+        print_json(run) if as_json else show_document(document_from_failure(run))
         return
     if as_json:
-        _json({"run": run.record, "path": str(run.path), "summary": summary_from_run(run)})
+        from trtbench.cli._outputs import run_output
+
+        print_json(run_output(run))
         return
     show_document(document_from_run(run))
     say(f"run {run.id} in {run.path}")
@@ -161,11 +162,12 @@ def fsck(context: click.Context, *, dry_run: bool, as_json: bool) -> None:
     never finished and are a week old are removed. A run that cannot be read stays where it is and
     is listed with the reason. Exit status 1 when there are such runs.
     """
+    from trtbench.cli._screen import print_json
     from trtbench.workflows.stored.runs import check_store
 
     found = check_store(_store(context.obj), mend=not dry_run)
     if as_json:
-        _json(found)
+        print_json(found)
     else:
         _tell(found, dry_run=dry_run)
     if found.damaged:
@@ -193,9 +195,3 @@ def _store(folder: str | None) -> Store:
     from trtbench.cli._settings import load_config, open_store
 
     return open_store(load_config(store=folder))
-
-
-def _json(value: object) -> None:
-    from trtbench.domain.codec import json_from_value
-
-    click.echo(json_from_value(value).decode(), nl=False)

@@ -184,7 +184,7 @@ def _reported_table(
     headings = (
         HEADINGS[0],
         *(
-            Heading(key=f"{name}_s", title=name.capitalize(), align="right", rank=place)
+            Heading(key=f"{name}_s", title=_statistic(name), align="right", rank=place)
             for place, name in enumerate(names)
         ),
     )
@@ -194,6 +194,10 @@ def _reported_table(
         if found
     ]
     return table_from_rows(id, headings=headings, rows=cells)
+
+
+def _statistic(name: str) -> str:
+    return name if name[1:2].isdigit() else name.capitalize()
 
 
 def _seconds(value_s: float | None) -> Cell:

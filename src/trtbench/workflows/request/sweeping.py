@@ -58,7 +58,9 @@ def excluded_from_flags(flags: Sequence[str]) -> list[dict[str, Scalar]]:
 
 
 def scalars(values: Values) -> list[Scalar]:
-    """Take the values of an axis apart, numbers as numbers."""
+    """Take the values of an axis apart, numbers as numbers; an axis nobody gave has none."""
+    if values is None:
+        return []
     if isinstance(values, str):
         return [scalar(part) for part in words_from_text(values)]
     return list(values) if isinstance(values, Sequence) else [values]

@@ -1,0 +1,345 @@
+"""What ``--json`` prints, verb by verb, as values; the published schemas are made from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.analysis.history import Series
+from trtbench.analysis.inspection import Inspection
+from trtbench.analysis.ladder import Rung
+from trtbench.analysis.layers.columns import Row
+from trtbench.analysis.layers.facts import EngineFacts
+from trtbench.analysis.layers.precision import PrecisionTruth
+from trtbench.analysis.layers.reconcile import Reconciliation
+from trtbench.analysis.summary import Summary, summary_from_run
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.conversion import Sidecar
+from trtbench.domain.result import (
+    Comparison,
+    FailedRun,
+    GateResult,
+    Record,
+    Run,
+    RunRecord,
+    Score,
+    Scores,
+)
+from trtbench.domain.spec import Value
+from trtbench.store.health import Checkup
+from trtbench.store.index import Entry
+from trtbench.workflows.check.evaluate import Evaluation
+from trtbench.workflows.check.layers import LayersChecked
+from trtbench.workflows.check.values import Checked
+from trtbench.workflows.compare.compare import Compared
+from trtbench.workflows.demo import Demo
+from trtbench.workflows.importing.find import Unused, plain
+from trtbench.workflows.importing.run import ImportResult
+from trtbench.workflows.look.doctor import Diagnosis
+from trtbench.workflows.stored.export import Exported
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class RunOutput(Value, frozen=True, kw_only=True):
+    """A run with its statistics."""
+
+    run: RunRecord
+    path: str
+    summary: Summary
+
+
+class ComparisonOutput(Value, frozen=True, kw_only=True):
+    """One candidate against the baseline."""
+
+    comparison: Comparison
+    mode: str
+    interference: tuple[float, float] | None
+
+
+class CheckOutput(Value, frozen=True, kw_only=True):
+    """What a check found, and the layers where they were asked for."""
+
+    check: Checked
+    layers: list[LayersChecked]
+
+
+class GateOutput(Value, frozen=True, kw_only=True):
+    """Whether the gate is open, and what each rule came to."""
+
+    open: bool
+    candidate: str
+    results: tuple[GateResult, ...]
+    comparison: Comparison | None
+
+
+class SweepRowOutput(Value, frozen=True, kw_only=True):
+    """One case; its options and scores stand beside these fields under their own names."""
+
+    model: str
+    runtime: str
+    precision: str | None
+    batch: int | None
+    engine: str | None
+    size: int | None
+    layers: int | None
+    parameters: int | None
+    reason: str | None
+    remark: str | None
+    runs: tuple[str, ...]
+    on_front: bool
+    summary: Summary | None
+    scores: dict[str, Score]
+
+
+class SweepOutput(Value, frozen=True, kw_only=True):
+    """The rows of a sweep; ``chosen`` and ``unknown`` are there with ``--where``."""
+
+    title: str
+    rows: tuple[SweepRowOutput, ...]
+    folder: str
+    chosen: tuple[tuple[str, ...], ...] = ()
+    unknown: dict[str, int] = {}
+
+
+class HistoryOutput(Value, frozen=True, kw_only=True):
+    """Series, and how many runs could not take part, by the reason."""
+
+    series: tuple[Series, ...]
+    left_out: dict[str, int]
+
+
+class ConversionOutput(Sidecar, frozen=True, kw_only=True):
+    """What a conversion left beside its file, and where that is."""
+
+    path: str
+
+
+class DemoRun(Value, frozen=True, kw_only=True):
+    """One run of the demo."""
+
+    run: RunRecord
+    summary: Summary
+
+
+class DemoOutput(Value, frozen=True, kw_only=True):
+    """All that the demo measured and wrote."""
+
+    runs: tuple[DemoRun, ...]
+    scores: dict[str, Scores]
+    comparisons: dict[str, Comparison]
+    files: tuple[str, ...]
+
+
+class ProfileOutput(Value, frozen=True, kw_only=True):
+    """The layers of a run, the slowest first."""
+
+    run: str
+    path: str
+    count: int | None
+    layers: list[Row]
+
+
+class LayersOutput(Value, frozen=True, kw_only=True):
+    """The layers of an engine, or groups of them."""
+
+    engine: str
+    count: int | None
+    sum_s: float | None
+    gpu: str | None
+    facts: EngineFacts
+    precision: PrecisionTruth
+    reconciliation: Reconciliation | None
+    notes: list[str]
+    layers: list[Row] = []
+    groups: list[Row] = []
+
+
+class DiffOutput(Value, frozen=True, kw_only=True):
+    """Two engines, layer by layer."""
+
+    a: str
+    b: str
+    a_s: float | None
+    b_s: float | None
+    delta_s: float | None
+    explained: float | None
+    changes: list[Row]
+    notes: list[str]
+
+
+class CauseOutput(Value, frozen=True, kw_only=True, rename={"try_": "try"}):
+    """Why an engine is slower than it should be, what that costs, and what to try."""
+
+    code: str
+    title: str
+    cost_s: float | None
+    explains_s: float | None
+    share: float | None
+    layers: list[str]
+    evidence: list[str]
+    try_: str | None
+    command: str | None
+
+
+class WhyOutput(Value, frozen=True, kw_only=True):
+    """What a candidate should have gained, what it did, and why not."""
+
+    baseline: str
+    candidate: str
+    baseline_s: float | None
+    candidate_s: float | None
+    expected_s: float | None
+    gain: float | None
+    shortfall_s: float | None
+    gains_s: float | None
+    unexplained_s: float | None
+    causes: list[CauseOutput]
+    notes: list[str]
+
+
+class ExplainOutput(Value, frozen=True, kw_only=True):
+    """The difference between two runs, rung by rung."""
+
+    run: str
+    against: str
+    measured: bool
+    metric: tuple[str, str]
+    from_s: float
+    to_s: float
+    rungs: list[Rung]
+    unexplained_s: float | None
+
+
+class ImportedOutput(Value, frozen=True, kw_only=True):
+    """One run made of files."""
+
+    record: Record
+    path: str | None
+    known_as: str | None
+    samples: int
+    median_s: float | None
+    median_of: str | None
+    files: list[str]
+
+
+class ImportOutput(Value, frozen=True, kw_only=True):
+    """What became of every file."""
+
+    runs: list[ImportedOutput]
+    unused: tuple[Unused, ...]
+    warnings: tuple[str, ...]
+    summaries: int
+    summary_runs: int
+    lost: tuple[str, ...]
+    written: list[str]
+
+
+OUTPUTS: dict[str, Any] = {
+    "bench": RunOutput,
+    "build": Artefact,
+    "check": CheckOutput,
+    "compare": ComparisonOutput | list[ComparisonOutput],
+    "demo": DemoOutput,
+    "diff": DiffOutput,
+    "doctor": Diagnosis,
+    "eval": Evaluation,
+    "explain": ExplainOutput,
+    "export": ConversionOutput,
+    "export-runs": Exported,
+    "gate": GateOutput,
+    "history": HistoryOutput,
+    "import": ImportOutput,
+    "inspect": Inspection,
+    "layers": LayersOutput,
+    "profile": ProfileOutput,
+    "quantize": ConversionOutput,
+    "runs": list[Entry],
+    "runs fsck": Checkup,
+    "runs show": (RunOutput, FailedRun),
+    "sweep": SweepOutput,
+    "why": WhyOutput,
+}
+"""What each verb prints with ``--json``, or one of several; a dry run prints its plan."""
+
+
+def schema_of(verb: str) -> dict[str, Any]:
+    """Make the JSON Schema of what a verb prints."""
+    printed = OUTPUTS[verb]
+    kinds = printed if isinstance(printed, tuple) else (printed,)
+    schemas, shared = msgspec.json.schema_components(kinds)
+    made = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
+    made = _with_unknown_numbers({**made, "$defs": shared})
+    return {"$schema": DIALECT, "title": f"trtbench {verb} --json", **made}
+
+
+def write_schemas(folder: Path) -> list[Path]:
+    """Write every schema as ``<verb>.json``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for verb in OUTPUTS:
+        path = folder / f"{verb.replace(' ', '-')}.json"
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(schema_of(verb))) + b"\n")
+        paths.append(path)
+    return paths
+
+
+def _with_unknown_numbers(part: Any) -> Any:
+    """Let every fraction be null: JSON has no word for what is not a number or not finite."""
+    if isinstance(part, list):
+        return [_with_unknown_numbers(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    inside = {key: _with_unknown_numbers(each) for key, each in part.items()}
+    return {**inside, "type": ["number", "null"]} if part.get("type") == "number" else inside
+
+
+def run_output(run: Run) -> RunOutput:
+    """Describe a run for programs."""
+    return RunOutput(run=run.record, path=str(run.path), summary=summary_from_run(run))
+
+
+def comparison_output(found: list[Compared]) -> ComparisonOutput | list[ComparisonOutput]:
+    """Describe one comparison, or a list of several."""
+    made = [
+        ComparisonOutput(comparison=e.comparison, mode=e.mode, interference=e.interference)
+        for e in found
+    ]
+    return made[0] if len(made) == 1 else made
+
+
+def demo_output(found: Demo) -> DemoOutput:
+    """Describe the demo for programs."""
+    return DemoOutput(
+        runs=tuple(DemoRun(run=run.record, summary=summary_from_run(run)) for run in found.runs),
+        scores=found.scores,
+        comparisons={str(batch): each.comparison for batch, each in found.compared.items()},
+        files=tuple(str(path) for path in found.files),
+    )
+
+
+def import_output(result: ImportResult) -> ImportOutput:
+    """Describe an import for programs."""
+    runs = [
+        ImportedOutput(
+            record=each.record,
+            path=str(each.path) if each.path else None,
+            known_as=each.known_as,
+            samples=each.samples,
+            median_s=each.median_s,
+            median_of=each.median_of,
+            files=[plain(path) for path in each.files],
+        )
+        for each in result.runs
+    ]
+    return ImportOutput(
+        runs=runs,
+        unused=result.unused,
+        warnings=result.warnings,
+        summaries=result.summaries,
+        summary_runs=result.summary_runs,
+        lost=result.lost,
+        written=[str(path) for path in result.written],
+    )
