@@ -141,6 +141,8 @@ def interference(e: Evidence, at: Limits) -> Iterator[Hit]:
     if max(ratios) / min(ratios) - 1 <= at["share"] and max(ratios) - 1 <= at["most"]:
         return
     alone = e.pair.comparison.alone if e.pair.comparison else None
+    if alone is not None and alone.kind == "unclear":
+        return  # times alone that say nothing cannot say that turns moved them
     told = "" if alone is None or alone.ratio is None else f"; alone it is {alone.ratio - 1:+.1%}"
     sides = " and ".join(f"the {side} by {ratio - 1:+.0%}" for side, ratio in moved.items())
     yield Hit(

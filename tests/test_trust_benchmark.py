@@ -1,0 +1,74 @@
+"""The benchmark of the verdicts: what it plans, counts and calls broken."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def trust() -> ModuleType:
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        return importlib.import_module("trust")
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+def outcome(trust: ModuleType, **changes: object) -> object:
+    settled = trust.Outcome(
+        model="50us", mode="one-process", threads="all", neighbour="none", case="same",
+        kind="same", ratio=1.001, low=0.99, high=1.01, alone=1.0, alone_low=0.9, alone_high=1.1,
+        launches=10, seconds=5.0, load=0.1,
+    )  # fmt: skip
+    return replace(settled, **changes)
+
+
+def test_what_was_compared_least_comes_next(trust: ModuleType) -> None:
+    kinds = [trust.Kind("50us", mode, "all", "none") for mode in trust.MODES]
+    assert trust.rarest(kinds, [outcome(trust)]) == kinds[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kind": "slower"}, "called different"),
+        ({"case": "slower", "kind": "faster"}, "called faster"),
+        ({"case": "unlike", "kind": "slower", "alone_high": 0.95}, "deny"),
+        ({"ratio": 1.02}, "bias"),
+        ({"kind": "unclear"}, "same in less"),
+        ({"case": "slower", "kind": "same"}, "found in less"),
+        ({"seconds": 30.0}, "longer than"),
+    ],
+)
+def test_every_goal_can_be_broken(
+    trust: ModuleType, changes: dict[str, object], words: str
+) -> None:
+    good = [outcome(trust), outcome(trust, case="slower", kind="slower", ratio=1.02)]
+    assert trust.broken(good) == []
+    # A busy machine may be slow and unclear, but never wrong.
+    assert any(words in problem for problem in trust.broken([outcome(trust, **changes)]))
+
+
+def test_the_table_has_a_row_for_every_kind_and_one_for_all(trust: ModuleType) -> None:
+    rows = trust.table([outcome(trust), outcome(trust, mode="lock-step")]).splitlines()
+    assert [row.split("|")[1].strip() for row in rows[4:]] == ["50us", "50us", "all"]
+    assert len({row.count("|") for row in rows[2:]}) == 1
+
+
+def test_a_comparison_is_whole_and_can_be_read_again(trust: ModuleType, tmp_path: Path) -> None:
+    files = trust.models(tmp_path)
+    kind = trust.Kind("50us", "one-process", "1", "none")
+    found = trust.once(kind, "unlike", files, folder=tmp_path)
+    assert found.kind in ("faster", "slower", "same", "unclear")
+    assert found.alone is not None
+    path = tmp_path / "kept.jsonl"
+    path.write_text(trust.json.dumps(trust.asdict(found)) + "\n")
+    assert trust.read(path) == [found]
