@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from analysis_values import record
 
+from analysis_values import record
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import Evidence, PairFacts
 from trtbench.analysis.verdict import verdict_from_effects
