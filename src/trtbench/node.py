@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from trtbench.boundary import read_bytes
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.errors import JobError, TrtbenchError
 from trtbench.executors import Partner, Request, Told
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
     path, folder = Path(arguments[0]), Path(arguments[1])
     tell = _teller(arguments[2] if len(arguments) > 2 else None)
     try:
-        request = value_from_json(path.read_bytes(), Request, where=str(path))
+        request = value_from_json(read_bytes(path), Request, where=str(path))
         _measure(request, folder, tell)
     except TrtbenchError as problem:
         if isinstance(problem, JobError) and (folder / RUN / "run.json").is_file():

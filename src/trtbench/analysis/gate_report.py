@@ -8,6 +8,7 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from trtbench.analysis.verdict import would_tell
+from trtbench.boundary import xml_text
 from trtbench.domain.result import GateResult
 
 
@@ -21,6 +22,7 @@ def junit_from_results(
     count = Counter(result.outcome for result in results)
     failures = count["fail"] + (count["unclear"] if on_unclear == "fail" else 0)
     skipped = count["unclear"] if on_unclear == "pass" else 0
+    suite = xml_text(suite)
     root = ElementTree.Element(
         "testsuite",
         name=suite,
@@ -30,7 +32,9 @@ def junit_from_results(
         skipped=str(skipped),
     )
     for result in results:
-        case = ElementTree.SubElement(root, "testcase", classname=suite, name=result.rule.text)
+        case = ElementTree.SubElement(
+            root, "testcase", classname=suite, name=xml_text(result.rule.text)
+        )
         if result.outcome == "fail" or (result.outcome == "unclear" and on_unclear == "fail"):
             ElementTree.SubElement(case, "failure", type=result.outcome, message=_said(result))
         elif result.outcome == "unclear":
@@ -43,4 +47,4 @@ def junit_from_results(
 
 
 def _said(result: GateResult) -> str:
-    return f"{result.message}{would_tell(result.launches_needed)}"
+    return xml_text(f"{result.message}{would_tell(result.launches_needed)}")

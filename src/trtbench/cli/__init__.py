@@ -16,6 +16,7 @@ import sys
 
 import click
 
+from trtbench.boundary import clean_line, clean_text, mask
 from trtbench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, JobError, TrtbenchError
 from trtbench.extras import missing_package
 
@@ -130,7 +131,7 @@ def show_error(problem: TrtbenchError) -> None:
     if isinstance(problem, JobError) and problem.log_tail:
         click.echo(f"the last {len(problem.log_tail)} lines of its log:", err=True)
         for line in problem.log_tail:
-            click.echo(f"  | {line}", err=True)
+            click.echo(f"  | {clean_line(line)}", err=True)
     _say_error(str(problem))
 
 
@@ -138,7 +139,7 @@ def _say_error(text: str, *, usage: bool = False) -> None:
     label = "error:"
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         label = click.style(label, fg="red", bold=True)
-    click.echo(f"{label} {text}", err=True)
+    click.echo(f"{label} {mask(clean_text(text))}", err=True)
     if usage:
         click.echo("fix: add --help to the command to see its flags", err=True)
 

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from trtbench.boundary import clean_line, clean_text
 from trtbench.units import text_from_seconds
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Talk(Drawing):
 
     def __init__(self, title: str) -> None:
         super().__init__()
-        self._title = title
+        self._title = title = clean_line(title)
         self._spoke = -math.inf
         self._drawn = self._bar = self._progress() if self._console.is_terminal else None
         self._task = self._bar.add_task(title, total=1.0, stage="") if self._bar else None
@@ -56,7 +57,7 @@ class Talk(Drawing):
     def __call__(self, event: Event) -> None:
         """Redraw on an event only: between events the terminal sleeps, as the parent does."""
         if event.kind in ("note", "wait"):
-            self._console.print(event.text, markup=False, soft_wrap=True)
+            self._console.print(clean_text(event.text), markup=False, soft_wrap=True)
             return
         if self._bar is None or self._task is None:
             self._line(event)
@@ -88,12 +89,12 @@ class Talk(Drawing):
 
 def _stage(event: Event) -> str:
     length = f" ({text_from_seconds(event.seconds, digits=2)})" if event.seconds else ""
-    return event.text + length
+    return clean_line(event.text) + length
 
 
 def say(text: str) -> None:
     """Tell something on stderr."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(clean_text(text) + "\n")
 
 
 def show(document: Document, *, err: bool = False) -> None:

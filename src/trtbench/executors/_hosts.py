@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench.boundary import read_text
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, UsageError
 from trtbench.executors._slots import Slot
@@ -50,7 +51,7 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
     else:
         import tomli as tomllib
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
+        raw = tomllib.loads(read_text(path))
         hosts = msgspec.convert(raw, type=_File).host
     except OSError as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from trtbench.boundary import read_bytes
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.errors import ERROR_KINDS, JobError, TrtbenchError
 from trtbench.executors._request import Request, Tell, Told
@@ -80,7 +81,7 @@ def raise_told(folder: Path, *, where: str) -> None:
     path = folder / ERROR
     if not path.is_file():
         return
-    told = value_from_json(path.read_bytes(), Told, where=str(path))
+    told = value_from_json(read_bytes(path), Told, where=str(path))
     raise error_from_told(told, where=where)
 
 

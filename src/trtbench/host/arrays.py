@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.boundary import check_file
+from trtbench.boundary import check_archive, check_file
 from trtbench.boundary.files import MOST_UNPACKED_BYTES
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, InputTypeError, near_miss
@@ -29,6 +29,8 @@ DAMAGE = (
     KeyError,
     NotImplementedError,
     RuntimeError,
+    MemoryError,
+    OverflowError,
     tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
@@ -69,7 +71,7 @@ def read_archive(
                 if wanted is None or name in wanted:
                     with archive.open(member) as file:
                         found[name] = _array(file, member.file_size)
-    except (*DAMAGE, MemoryError) as problem:
+    except DAMAGE as problem:
         raise InputError(f"{source} is damaged", facts={"reason": problem}) from None
     return found
 
@@ -103,7 +105,10 @@ def _array(file: IO[bytes], size: int) -> NDArray[Any]:
 
 def refuse_missing(source: Path) -> None:
     """Refuse inputs that are not there, with the near miss."""
+    if source.is_dir():
+        return
     if source.exists():
+        check_file(source)
         return
     folder = source.parent
     names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
@@ -150,7 +155,7 @@ def _load(source: Path) -> NDArray[np.generic]:
     check_file(source)
     try:
         array = np.load(source, mmap_mode="r", allow_pickle=False)  # never more than the file has
-    except (*DAMAGE, MemoryError, OverflowError) as problem:
+    except DAMAGE as problem:
         raise InputError(f"{source} cannot be read", facts={"reason": problem}) from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{source} does not hold one array", fix="name it .npz")
@@ -175,6 +180,8 @@ def refuse_no_archive(source: Path) -> None:
         raise InputError(
             f"{source} is not an .npz file, or cut short", fix="np.savez('inputs.npz', name=array)"
         )
+    if source.suffix == ".npz":
+        check_archive(source)
 
 
 def _missing(name: str, names: list[str], source: Path) -> InputError:

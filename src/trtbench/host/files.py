@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import secrets
 from pathlib import Path
+
+from trtbench.boundary import clean_line
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -17,6 +21,44 @@ def write_whole(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):  # on a read-only disk even this is refused
             temporary.unlink(missing_ok=True)
         raise
+
+
+def utf8_path(path: Path) -> Path:
+    """Give a path that can be written down: a name that is not UTF-8 gets a link that is.
+
+    Libraries that load models, records and databases take names in UTF-8 only. The link is in the
+    user's cache, so that a run can be repeated under the same name.
+    """
+    path = path.absolute()
+    try:
+        str(path).encode()
+        return path
+    except UnicodeEncodeError:
+        digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    folder = cache_folder() / "names"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.name.encode()
+        link, target, found = folder / digest, path.parent, folder / digest / path.name
+    except UnicodeEncodeError:
+        (folder / digest).mkdir(exist_ok=True, mode=0o700)
+        link = found = folder / digest / clean_line(path.name).replace("\\", "_")
+        target = path
+    with contextlib.suppress(FileExistsError):
+        link.symlink_to(target)
+    return found
+
+
+def path_behind(path: Path) -> Path:
+    """Give the path that ``utf8_path`` was made for; any other stays as it is."""
+    names = cache_folder() / "names"
+    return path.resolve() if path.is_relative_to(names) and path.is_symlink() else path
+
+
+def cache_folder() -> Path:
+    """The folder of what this user can do without."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "trtbench"
 
 
 def text_of(path: Path) -> str | None:

@@ -8,9 +8,10 @@ import mmap
 import time
 from pathlib import Path
 
-from trtbench.boundary import check_name
+from trtbench.boundary import inside
 from trtbench.domain.spec import ModelFile, ModelFormat, ModelRef
 from trtbench.errors import InputError, near_miss
+from trtbench.host.files import utf8_path
 from trtbench.models.onnx_bytes import external_names
 
 SUFFIXES: dict[str, ModelFormat] = {
@@ -45,6 +46,7 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
     if not path.is_file() and not (folders and path.is_dir()):
         kind = "folder" if path.is_dir() else "device or pipe"  # which would be read forever
         raise InputError(f"{path} is a {kind}, not a model file", fix=_inside(path))
+    path = utf8_path(path)
     try:
         return _folder_ref(path) if path.is_dir() else _file_ref(path, whole=whole)
     except OSError as problem:
@@ -144,7 +146,7 @@ def external_files(path: Path) -> tuple[str, ...]:
     except (ValueError, IndexError, RecursionError, BufferError):
         return ()
     for name in names:
-        check_name(name, what="file of weights", where=path)
+        inside(path.parent, name, what="file of weights", where=path)
     return names
 
 

@@ -6,6 +6,8 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+from trtbench.boundary import clean_text, csv_cell
+
 NOTHING = "\N{REPLACEMENT CHARACTER}"
 """Stands for the character 0, which Python before 3.11 cannot write."""
 
@@ -20,4 +22,7 @@ def csv_from_lines(names: Sequence[str], lines: Iterable[Iterable[object]]) -> s
 
 
 def _writable(value: object) -> object:
-    return value.replace("\0", NOTHING) if isinstance(value, str) else value
+    """Write what a spreadsheet takes for text: no formula, no control character, only UTF-8."""
+    if not isinstance(value, str):
+        return value
+    return csv_cell(clean_text(value.replace("\0", NOTHING), keep="\n\t\r"))

@@ -14,6 +14,7 @@ import msgspec
 from trtbench import boundary
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.errors import InputError, StoreError, UsageError, write_error
+from trtbench.host.files import path_behind, utf8_path
 from trtbench.store.contents import remove_contents
 from trtbench.store.database import ReadOnlyIndexError
 from trtbench.store.directory import (
@@ -130,7 +131,7 @@ class Store:
     def _folder(self, entry: Entry) -> Path:
         """Find where an entry says its directory is; a relative path stays within the store."""
         if Path(entry.path).is_absolute():
-            return Path(entry.path)
+            return path_behind(Path(entry.path))
         try:
             return self.root / boundary.check_name(entry.path, what="folder of a run")
         except InputError as problem:
@@ -344,7 +345,7 @@ class Store:
         try:
             return str(path.relative_to(self.root))
         except ValueError:
-            return str(path)
+            return str(utf8_path(path))
 
 
 def _folders_in(root: Path) -> set[str]:

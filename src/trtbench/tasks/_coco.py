@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from trtbench.analysis.pose import COCO_SKELETON, People
+from trtbench.boundary import read_text
+from trtbench.boundary.files import MOST_BYTES
 from trtbench.errors import InputError
 
 
@@ -20,7 +22,7 @@ class Annotations:
 
     def __init__(self, path: Path) -> None:
         try:
-            self.raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            self.raw: dict[str, Any] = json.loads(read_text(path, most=MOST_BYTES))
         except (OSError, ValueError) as problem:
             raise InputError(f"{path} is not COCO's JSON", facts={"reason": problem}) from None
         missing = [k for k in ("images", "annotations", "categories") if k not in self.raw]

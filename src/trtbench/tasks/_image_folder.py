@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.boundary import read_text
+from trtbench.boundary.files import MOST_BYTES
 from trtbench.domain.result import Scalar
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image
@@ -122,7 +124,7 @@ def read_classes(path: Path) -> dict[str, int]:
     JSON is a list, ``{"0": ["n01440764", "tench"]}``, or ``{"n01440764": 0}``.
     """
     try:
-        text = path.read_text("utf-8")
+        text = read_text(path, most=MOST_BYTES)
     except OSError as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     if path.suffix == ".json":

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.boundary import read_text
+from trtbench.boundary.files import MOST_BYTES
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.arrays import DAMAGE, refuse_missing, refuse_no_archive
@@ -118,7 +120,7 @@ def read_labels(path: Path) -> NDArray[Any]:
     try:
         if path.suffix == ".npy":
             return np.asarray(np.load(path, allow_pickle=False))
-        lines = path.read_text("utf-8").split()
+        lines = read_text(path, most=MOST_BYTES).split()
         return np.array([int(line) for line in lines], np.int64)
     except DAMAGE as problem:
         raise InputError(f"{path} holds no labels", facts={"reason": problem}) from None

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from trtbench.analysis.pass_times import Split, split_from_columns
+from trtbench.boundary import read_bytes
 from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.result import FailedRun, Finding, Scalar, Score, Scores
 from trtbench.domain.spec import ModelRef, RunSpec, Value
@@ -308,7 +309,7 @@ def size_of(model: ModelRef) -> tuple[int | None, int | None]:
             return None, None
         return len(known.nodes), known.parameters
     try:
-        told = msgspec.json.decode((path.with_name(f"{path.name}.json")).read_bytes())
+        told = msgspec.json.decode(read_bytes(path.with_name(f"{path.name}.json")))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None, None
     facts = told.get("facts", {}) if isinstance(told, dict) else {}

@@ -20,6 +20,7 @@ from trtbench.analysis.gate import (
 )
 from trtbench.analysis.gate_report import junit_from_results
 from trtbench.analysis.summary import summary_from_run
+from trtbench.boundary import read_text
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import GateResult, GateRule, Run, Verdict
 from trtbench.errors import UsageError, write_error
@@ -126,7 +127,7 @@ def rules_from_file(path: Path) -> tuple[GateRule, ...]:
     else:
         import tomli as tomllib
     try:
-        table: Mapping[str, Any] = tomllib.loads(path.read_text("utf-8"))
+        table: Mapping[str, Any] = tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
         raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
     return rules_from_table(table, where=str(path))

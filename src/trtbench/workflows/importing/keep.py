@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench.boundary import read_bytes
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import write_error
@@ -66,7 +67,7 @@ def identities_in(store: Store) -> dict[str, str]:
         if entry.provenance != "imported" and entry.kind != "failed":
             continue
         with contextlib.suppress(OSError, msgspec.MsgspecError, AttributeError):
-            origin = msgspec.json.decode((store.path(entry) / ORIGIN).read_bytes())
+            origin = msgspec.json.decode(read_bytes(store.path(entry) / ORIGIN))
             found[str(origin.get("sha256"))] = entry.id
     return found
 

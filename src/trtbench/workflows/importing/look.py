@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from trtbench.boundary import read_bytes
 from trtbench.domain.samples import Column
 from trtbench.errors import ParseError
 from trtbench.trtexec.calibration import calibration_from_text
@@ -84,7 +85,7 @@ def data_of(found: Found) -> bytes:
     try:
         if found.path.stat().st_size > MOST_TEXT_BYTES:
             raise _broken(found, f"at most {MOST_TEXT_BYTES >> 20} MiB of {found.kind}")
-        return found.path.read_bytes()
+        return read_bytes(found.path)
     except OSError as problem:
         raise _broken(found, "a file that can be read", problem.strerror) from None
 

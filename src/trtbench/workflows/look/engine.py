@@ -14,6 +14,7 @@ from trtbench.analysis.inspection import (
     parameters_of,
     weight_difference,
 )
+from trtbench.boundary import read_bytes
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.result import Gpu, Scalar
@@ -128,7 +129,7 @@ def _read_graph(engine: Path) -> EngineGraph | None:
     for name in (f"{engine.name}.graph.json", f"{engine.stem}.graph.json"):
         path = engine.with_name(name)
         if path.is_file():
-            return graph_from_json(path.read_bytes(), where=str(path))
+            return graph_from_json(read_bytes(path), where=str(path))
     return None
 
 

@@ -18,6 +18,7 @@ from trtbench.analysis.inspection import (
     parameter_difference,
 )
 from trtbench.analysis.summary import summary_from_run
+from trtbench.boundary import read_bytes
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.result import FailedRun, Run, RunRecord, Scalar, precision_of
 from trtbench.errors import InputError, StoreError, UsageError
@@ -121,7 +122,7 @@ def _with_sidecar(found: Inspection, path: Path) -> Inspection:
 
 
 def _layers(path: Path, onnx: Path | None) -> Inspection:
-    graph = graph_from_json(path.read_bytes(), where=str(path))
+    graph = graph_from_json(read_bytes(path), where=str(path))
     found = inspection_from_graph(graph, path=str(path))
     if onnx is None:
         return found
@@ -131,7 +132,7 @@ def _layers(path: Path, onnx: Path | None) -> Inspection:
 
 def _profile(path: Path, onnx: Path | None) -> Inspection:
     return inspection_from_profile(
-        profile_from_json(path.read_bytes(), where=str(path)), path=str(path)
+        profile_from_json(read_bytes(path), where=str(path)), path=str(path)
     )
 
 
@@ -158,7 +159,7 @@ def _times(path: Path, onnx: Path | None) -> Inspection:
 
 
 def _calibration(path: Path, onnx: Path | None) -> Inspection:
-    cache = calibration_from_text(path.read_bytes(), where=str(path))
+    cache = calibration_from_text(read_bytes(path), where=str(path))
     unusable = [each.name for each in cache.scales if not each.usable]
     notes = [f"{len(unusable)} scales cannot be used: {', '.join(unusable[:5])}"] * bool(unusable)
     if cache.duplicates:

@@ -23,6 +23,7 @@ from trtbench.domain.spec import (
 )
 from trtbench.errors import UsageError, near_miss
 from trtbench.host.arrays import refuse_missing
+from trtbench.host.files import utf8_path
 from trtbench.models.identity import model_ref
 from trtbench.models.sidecar import precision_of_engine
 from trtbench.models.torch_models import is_named
@@ -137,7 +138,7 @@ def _source(inputs: str | Path | None) -> str | None:
         return None
     source = Path(inputs).absolute()
     refuse_missing(source)
-    return str(source)
+    return str(utf8_path(source))
 
 
 def _interval(value: Duration | None) -> float | None:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from trtbench.boundary import read_bytes
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.spec import Value
 from trtbench.errors import UnavailableError, UsageError, write_error
@@ -102,7 +103,7 @@ class Journal:
 
     def _read(self) -> list[Line]:
         try:
-            data = self._path.read_bytes()
+            data = read_bytes(self._path)
         except FileNotFoundError:
             return []
         whole, _, torn = data.rpartition(b"\n")
@@ -135,7 +136,7 @@ def read_outline(folder: Path) -> Outline:
     """Read what a sweep was asked for."""
     path = folder / SWEEP
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError:
         raise UsageError(
             f"{folder} holds no sweep", facts={"missing": SWEEP}, fix="trtbench sweep --help"

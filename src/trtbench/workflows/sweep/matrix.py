@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
+from trtbench.boundary import check_nesting, check_parts, read_text
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, Value
 from trtbench.errors import UnavailableError, UsageError, near_miss
@@ -212,8 +213,8 @@ def _matches(case: Case, pattern: Mapping[str, Scalar]) -> bool:
 
 def _table(path: Path) -> Mapping[str, Any]:
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
+        text = read_text(path)
+    except (OSError, UnicodeDecodeError, ValueError) as problem:
         raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
     table = _from_yaml(text, path) if path.suffix in (".yaml", ".yml") else _from_toml(text, path)
     if not isinstance(table, Mapping):
@@ -239,11 +240,23 @@ def _from_yaml(text: str, path: Path) -> Any:
         raise UnavailableError(
             "YAML files need the package PyYAML", fix="pip install pyyaml, or write it in TOML"
         ) from None
+    check_nesting(text, where=str(path))
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        """Takes dates for the texts they are."""
+
+        yaml_implicit_resolvers = {
+            first: [each for each in known if each[0] != "tag:yaml.org,2002:timestamp"]
+            for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as problem:
+        found = yaml.load(text, Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
         reason = " ".join(str(problem).split())
         raise UsageError(f"{path} is not YAML", facts={"reason": reason}) from None
+    check_parts(found, where=str(path))
+    return found
 
 
 def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,0 +1,194 @@
+"""Inputs that never end, unpack to gigabytes, or steer whoever reads their names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from commands import trtbench, typed
+
+import models
+from trtbench.analysis.gate import rule_from_text
+from trtbench.analysis.gate_report import junit_from_results
+from trtbench.domain.result import GateResult
+from trtbench.domain.spec import TensorSpec
+from trtbench.errors import InputError, TrtbenchError
+from trtbench.host.arrays import read_archive, read_arrays
+from trtbench.report.csv_lines import csv_from_lines
+from trtbench.workflows.sweep.matrix import matrix_from_file
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+import contextlib
+
+import records
+
+from trtbench.store.store import Store
+
+QUICK = ("--batch", "1", "--duration", "10ms", "--warmup", "1ms", "--no-until-steady")
+ESCAPE = "\x1b]0;owned\x07\x1b[31m"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{','.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(12)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LAUGHS + "models: *m\n",
+        "models: &a [*a]\n",
+        "models: " + "[" * 5000 + "]" * 5000,
+        "".join(" " * n + f"k{n}:\n" for n in range(600)),
+        "models: 2026-13-45\n",
+        "models: [2026-11-15]\nrounds: 2026-11-15\n",
+        "models: !!python/object/apply:os.system ['touch owned']\n",
+        "? [a, b]\n: c\n",
+        "x" * (2 << 20),
+        "models: [m.onnx]\noptions: {threads: {1: 2}}\n",
+        "\ud800",
+    ],
+    ids=range(11),
+)
+def test_yaml_that_is_a_trap_is_refused_in_words(world: Path, text: str) -> None:
+    (world / "s.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with contextlib.suppress(TrtbenchError):
+        matrix_from_file(world / "s.yaml")
+    assert not (world / "owned").exists()
+
+
+def test_an_array_that_says_it_is_huge_is_refused(tmp_path: Path) -> None:
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }"
+    header += b" " * (64 - (10 + len(header) + 1) % 64) + b"\n"
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\0" * 16
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", data)
+    (tmp_path / "x.npy").write_bytes(data)
+    for name in ("x.npz", "x.npy"):
+        with pytest.raises(InputError):
+            read_arrays(tmp_path / name, [TensorSpec(name="x", dtype="float32", shape=(None,))])
+
+
+def test_an_archive_that_unpacks_to_more_than_it_may_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.zeros(10**6, np.float32))
+    assert path.stat().st_size < 10**4
+    assert len(read_archive(path)["x"]) == 10**6
+    with pytest.raises(InputError, match="damaged"):
+        read_archive(path, most=10**6)
+
+
+PIPES = (
+    ("bench", "pipe.onnx"), ("inspect", "pipe.onnx"), ("import", "pipe.json"),
+    ("bench", "m.onnx", "--batch", "1", "--inputs", "pipe.npz"), ("sweep", "pipe.toml"),
+    ("report", "pipe.d"), ("gate", "m.onnx", "--rules", "pipe.toml"),
+    ("inspect", "pipe.json"), ("build", "pipe.onnx"), ("quantize", "pipe.onnx", "--to", "fp16"),
+    ("sweep", "--resume", "swept"),
+    ("bench", "m.onnx", "--executor", "ssh", "--hosts", "pipe.toml"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", PIPES, ids=lambda words: " ".join(words[:2]))
+def test_a_pipe_is_refused_and_never_waited_for(world: Path, words: tuple[str, ...]) -> None:
+    models.tiny_model(world / "m.onnx")
+    for name in ("pipe.onnx", "pipe.json", "pipe.npz", "pipe.toml"):
+        os.mkfifo(world / name)
+    for folder, name in (("pipe.d", "run.json"), ("swept", "sweep.json")):
+        (world / folder).mkdir()
+        os.mkfifo(world / folder / name)
+    import signal
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"{words} waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(60)
+    try:
+        done = typed(*words)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert done.returncode not in (0, None)
+    assert "Traceback" not in done.stderr
+
+
+def test_escapes_in_names_and_tags_never_reach_a_screen(world: Path) -> None:
+    name = f"{ESCAPE}m.onnx"
+    models.tiny_model(world / name)
+    store = Store(world / "store")
+    folder = records.add(store, records.record("r1", tags=("fine",)))
+    text = (folder / "run.json").read_text()
+    (folder / "run.json").write_text(text.replace('"fine"', json.dumps(ESCAPE)))
+    (world / "store" / "index.sqlite").unlink()
+    said = [
+        typed("runs"), typed("runs", "show", "r1"), typed("inspect", name),
+        typed("bench", name, *QUICK), typed("runs"), typed("runs", "--json"),
+        typed("bench", f"no{ESCAPE}.onnx"), typed("runs", "show", ESCAPE),
+        typed("runs", "tag", "r1", ESCAPE), typed("report", "r1", "-o", world / "report"),
+        typed("import", world / name), typed(ESCAPE), typed("bench", name, "--opt", ESCAPE),
+    ]  # fmt: skip
+    for done in said:
+        for text in (done.stdout, done.stderr):
+            assert "\x1b" not in text
+            assert "\x07" not in text
+    assert "owned" in said[0].stdout + said[3].stdout
+    assert said[8].returncode != 0
+
+
+def test_control_characters_never_break_junit() -> None:
+    rule = rule_from_text("median<5ms")
+    import msgspec
+
+    rule = msgspec.structs.replace(rule, text=f"median<5ms {ESCAPE}\x00\ufffe")
+    result = GateResult(rule=rule, outcome="fail", message=f"slow {ESCAPE}\x0b\udce9")
+    text = junit_from_results([result], suite=ESCAPE)
+    root = ElementTree.fromstring(text.encode())
+    assert "\\x1b" in root.find("testcase/failure").get("message")
+
+
+def test_cells_that_begin_a_formula_are_text() -> None:
+    text = csv_from_lines(["name", "=x"], [["=cmd|'/c calc'!A0", -2.5], ["@a", "-3"]])
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows == [["name", "'=x"], ["'=cmd|'/c calc'!A0", "-2.5"], ["'@a", "-3"]]
+
+
+@pytest.mark.parametrize("where", ["file", "folder"])
+def test_names_that_are_not_utf8_work(world: Path, where: str) -> None:
+    folder = world / os.fsdecode(b"caf\xe9") if where == "folder" else world
+    folder.mkdir(exist_ok=True)
+    model = folder / ("m.onnx" if where == "folder" else os.fsdecode(b"m\xff.onnx"))
+    models.tiny_model(world / "plain.onnx")
+    (world / "plain.onnx").rename(model)
+    done = trtbench("bench", model, *QUICK, folder=world)
+    assert done.returncode == 0, done.stderr
+    for words in (("runs",), ("runs", "show", "last"), ("report", "last", "-o", "report"),
+                  ("site", "-o", "site"), ("inspect", model)):  # fmt: skip
+        done = typed(*words)
+        assert done.returncode == 0, (words, done.stderr)
+    assert typed("bench", folder / os.fsdecode(b"missing\xff.onnx")).returncode != 0
+
+
+def test_a_store_and_an_output_whose_names_are_not_utf8_work(world: Path) -> None:
+    models.tiny_model(world / "m.onnx")
+    odd = os.fsdecode(b"st\xe9re")
+    done = typed("bench", "m.onnx", *QUICK, "--store", odd, "-o", os.fsdecode(b"out\xff"))
+    assert done.returncode == 0, done.stderr
+    assert typed("runs", "--store", odd).returncode == 0
+    assert typed("runs", "show", "last", "--store", odd).returncode == 0
