@@ -246,3 +246,17 @@ def test_onnx_runtime_refuses_what_it_cannot_do(
     model = str(demo_file("digits.onnx"))
     assert trtbench(["bench", model, "-r", "onnxruntime", "--batch", "1", *flags]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_gate_holds_layers_to_expectations(
+    trtexec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine, output = str(trtexec.engine()), ["-o", str(tmp_path / "gate")]
+    good = ["--metric", "count(Convolution)>=1", "--metric", "share(kind=Convolution)>10%"]
+    quick = [*QUICK, "--launches", "1"]
+    assert trtbench(["gate", engine, *quick, *good, *output]) == 0, capsys.readouterr().err
+    assert trtbench(["gate", engine, *quick, "--metric", "count(Einsum)>=1", *output]) == 3
+    assert "count(Einsum) is 0" in (tmp_path / "gate" / "gate.junit.xml").read_text()
+    rules = tmp_path / "rules.toml"
+    rules.write_text('expect = ["count(Einsum)==0", "layers==5"]\n')
+    assert trtbench(["gate", engine, *quick, "--rules", str(rules), *output]) == 0

@@ -4,6 +4,7 @@
   const world = svg.querySelector("g.world");
   const panel = svg.querySelector(".panel");
   const field = svg.querySelector("input");
+  const choice = svg.querySelector("select");
   const box = svg.viewBox.baseVal;
   const size = { width: box.width, height: box.height };
   svg.removeAttribute("viewBox");
@@ -82,6 +83,15 @@
   field.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && hits.length) { hit = (hit + 1) % hits.length; go(hits[hit]); }
     if (event.key === "Escape") { field.value = ""; field.dispatchEvent(new Event("input")); fit(); }
+  });
+  if (choice) choice.addEventListener("change", () => {
+    svg.querySelectorAll("g.layer").forEach((g) => {
+      const colour = g.dataset.colours.split(" ")[choice.selectedIndex];
+      const [r, green, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+      g.querySelector("rect").setAttribute("fill", colour);
+      g.querySelectorAll("text").forEach((t) => t.classList.toggle("light", 0.3 * r + 0.59 * green + 0.11 * b < 140));
+    });
+    svg.querySelector("g.keys").style.display = choice.selectedIndex ? "none" : "";
   });
   svg.querySelector("foreignObject").style.display = "block";
   // A drawing inside folded details has no size until they are opened.

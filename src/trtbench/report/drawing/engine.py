@@ -12,6 +12,7 @@ from trtbench.report.numbers import text_from_duration, text_from_share
 from trtbench.report.style import OTHER, PAPER
 
 Colour = Literal["time", "precision", "roofline"]
+COLOURS: tuple[Colour, ...] = ("time", "precision", "roofline")
 
 
 def svg_from_engine(
@@ -27,6 +28,7 @@ def svg_from_engine(
     placed = placement or place(table)
     at = {each.layer: (each.x, each.y) for each in placed.boxes}
     hottest = max((layer.share or 0.0 for layer in table.layers), default=0.0)
+    order = [colour, *(each for each in COLOURS if each != colour)]
     lines = [edge(at[begin], at[end]) for begin, end in placed.edges]
     boxes = [
         box(
@@ -36,6 +38,7 @@ def svg_from_engine(
             fill=_fill(table.layers[each.layer], colour, hottest),
             words=_words(table.layers[each.layer]),
             key=f"{prefix}{each.layer}",
+            colours=[_fill(table.layers[each.layer], one, hottest) for one in order],
         )
         for each in placed.boxes
     ]
@@ -45,6 +48,7 @@ def svg_from_engine(
         height=placed.height,
         title=title,
         legend=_legend(table, colour, hottest),
+        choices=[f"colour: {each}" for each in order],
         in_page=in_page,
     )
 

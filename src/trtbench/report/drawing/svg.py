@@ -34,12 +34,25 @@ max-height:380px;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}
 """
 
 
-def box(layer: Layer, x: float, y: float, *, fill: str, words: str, key: str) -> str:
-    """Draw one layer; its facts are in the title, which is shown when it is clicked."""
-    light = ' class="light"' if _dark(fill) else ""
+def box(
+    layer: Layer,
+    x: float,
+    y: float,
+    *,
+    fill: str,
+    words: str,
+    key: str,
+    colours: Sequence[str] = (),
+) -> str:
+    """Draw one layer; its facts are in the title, which is shown when it is clicked.
+
+    ``colours`` are further colours to choose from in a browser.
+    """
+    light = ' class="light"' if is_dark(fill) else ""
+    more = f' data-colours="{" ".join(colours)}"' if colours else ""
     name = escape(_shortened(clean_line(layer.name)))
     return (
-        f'<g class="layer" id="{key}"><title>{escape(facts_of(layer))}</title>'
+        f'<g class="layer" id="{key}"{more}><title>{escape(facts_of(layer))}</title>'
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{BOX_W:g}" height="{BOX_H:g}" fill="{fill}"/>'
         f'<text x="{x + 6:.1f}" y="{y + 14:.1f}"{light}>{name}</text>'
         f'<text x="{x + 6:.1f}" y="{y + 28:.1f}"{light}>{escape(words)}</text></g>'
@@ -87,9 +100,13 @@ def frame(
     title: str,
     legend: Sequence[tuple[str, str]],
     heads: Sequence[tuple[float, str]] = (),
+    choices: Sequence[str] = (),
     in_page: bool = False,
 ) -> str:
-    """Put a drawing together; without scripts it shows itself as a whole."""
+    """Put a drawing together; without scripts it shows itself as a whole.
+
+    ``choices`` name what the colours of the boxes can say, the one that is drawn first.
+    """
     title = escape(clean_line(title))
     wide, high = width + 2 * MARGIN, height + 2 * MARGIN + HEAD
     keys = "".join(
@@ -101,6 +118,8 @@ def frame(
         f'<text class="key" x="{x:g}" y="34">{escape(_shortened(clean_line(words)))}</text>'
         for x, words in heads
     )
+    options = "".join(f"<option>{escape(each)}</option>" for each in choices)
+    select = f'<select aria-label="Colours">{options}</select>' if choices else ""
     body = "\n".join(parts)
     shown = 'height="720" data-in-page="1"' if in_page else 'height="100%"'
     hint = "Search; Enter goes on" + (" (Ctrl and wheel zoom)" if in_page else "")
@@ -108,11 +127,12 @@ def frame(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="engine" width="100%" {shown} '
         f'viewBox="0 0 {wide:.0f} {high:.0f}" tabindex="0" role="img" '
         f'aria-label="{title}"><style>{_STYLE}</style><title>{title}</title>'
-        f'<g class="world"><g transform="translate({MARGIN:g} {MARGIN:g})">{keys}{above}</g>'
+        f'<g class="world"><g class="keys" transform="translate({MARGIN:g} {MARGIN:g})">{keys}</g>'
+        f'<g transform="translate({MARGIN:g} {MARGIN:g})">{above}</g>'
         f'<g transform="translate({MARGIN:g} {MARGIN + HEAD:g})">\n{body}\n</g></g>'
         '<foreignObject x="8" y="8" width="420" height="460">'
         '<div xmlns="http://www.w3.org/1999/xhtml">'
-        f'<input type="search" placeholder="{hint}" aria-label="Search layers"/>'
+        f'<input type="search" placeholder="{hint}" aria-label="Search layers"/>{select}'
         '<div class="panel" hidden="hidden"></div></div></foreignObject>'
         f"<script><![CDATA[\n{_script()}\n]]></script></svg>\n"
     )
@@ -166,7 +186,7 @@ def _mixed(one: tuple[int, int, int], other: tuple[int, int, int], part: float) 
     return "#" + "".join(f"{value:02X}" for value in mixed)
 
 
-def _dark(fill: str) -> bool:
+def is_dark(fill: str) -> bool:
     red, green, blue = (int(fill[place : place + 2], 16) for place in (1, 3, 5))
     return 0.3 * red + 0.59 * green + 0.11 * blue < 140
 

@@ -201,13 +201,18 @@ class _Trial:
         deadline = time.monotonic() + seconds(request.time_limit)
         _play_until_clear(duet, self.rules, request, deadline=deadline)
         compared = compared_from_duet(duet, request)
-        return _judged(compared.candidate, self.rules, compared)
+        # In turn with another engine nothing is profiled: layers are timed on their own.
+        profiled = self._bench(candidate, launches=1) if self._wants_layers() else None
+        return _judged(compared.candidate, self.rules, compared, profiled=profiled)
 
-    def _bench(self, candidate: str) -> Run:
+    def _wants_layers(self) -> bool:
+        return any(rule.relation == "expect" for rule in self.rules)
+
+    def _bench(self, candidate: str, *, launches: int | None = None) -> Run:
         """Measure a candidate alone, its layers too where rules ask for them."""
-        launches = self.request.launches or ALONE_LAUNCHES
+        launches = launches or self.request.launches or ALONE_LAUNCHES
         runtime = pick(self.request.runtime, -1, 2, what="-r")
-        layers = any(rule.relation == "expect" for rule in self.rules)
+        layers = self._wants_layers()
         spec = side_spec(self.request, candidate, runtime, self.config, launches=launches)
         spec = msgspec.structs.replace(spec, profile=layers)
         conduct = replace(self.conduct, python=self._python(-1, spec.runtime))
@@ -254,10 +259,16 @@ def _play_until_clear(
         duet.play(more)
 
 
-def _judged(run: Run, rules: Sequence[GateRule], compared: Compared | None) -> Gate:
+def _judged(
+    run: Run,
+    rules: Sequence[GateRule],
+    compared: Compared | None,
+    *,
+    profiled: Run | None = None,
+) -> Gate:
     verdicts: dict[str, Verdict] = {}
     if compared is not None:
         verdicts = {verdict.metric: verdict for verdict in compared.comparison.verdicts}
         verdicts["headline"] = compared.comparison.verdicts[0]
-    results = evaluate(rules, summary=summary_from_run(run), verdicts=verdicts, run=run)
+    results = evaluate(rules, summary=summary_from_run(run), verdicts=verdicts, run=profiled or run)
     return Gate(results=tuple(results), open=passed(results), candidate=run, compared=compared)
