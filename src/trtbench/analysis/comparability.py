@@ -7,6 +7,7 @@ named, because a number without it is only as good as the guess.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 
 from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of, precision_of
@@ -34,17 +35,29 @@ QUESTIONED_CONDITIONS = ("transfers", "cuda_graph", "tf32")
 ONLY_HOST = frozenset({"transfers", "spin_wait", "protocol"})
 """Differences that leave GPU time untouched (measured: below 0.1 %)."""
 
+_FURTHER = re.compile(
+    r"[._-](?:engine|plan|trt|onnx|pt|pth|prototxt|caffemodel|uff|fp32|fp16|bf16|fp8|int8|int4|tf32"
+    r"|best|half|float|qat|ptq|b\d+|bs\d+|batch_?\d+|static|dynamic|sim|simplified|opt)$"
+)
+"""Endings that tell builds of one network apart."""
+
 CODES = {
-    "inputs": "H25", "batch": "H25", "protocol": "H25", "transfers": "H25", "cuda_graph": "H24",
-    "tf32": "H27", "clock": "H06", "clocks_locked": "H06", "typing": "H26", "precision": "H26",
-    "streams": "H25", "spin_wait": "H25",
+    "model": "H25", "inputs": "H25", "batch": "H25", "protocol": "H25", "transfers": "H25",
+    "cuda_graph": "H24", "tf32": "H27", "clock": "H06", "clocks_locked": "H06", "typing": "H26",
+    "precision": "H26", "streams": "H25", "spin_wait": "H25",
 }  # fmt: skip
 
 
+DEVICE_KEYS = frozenset({
+    "host", "cpu", "cpu_cores", "gpu_name", "gpu_uuid", "gpu_power_limit_w", "gpu_ecc",
+    "gpu_driver", "gpu_persistence", "clock", "clocks_locked",
+})  # fmt: skip
+"""Differences that are the machine's own; two runs that differ in these were on two devices."""
+
 ACCEPTABLE = (
-    "inputs", "batch", "protocol", "gap_s", "rate_hz", "precision", *BLOCKING_CONDITIONS, "host",
-    "cpu", "cpu_cores", "threads", "versions", "gpu_name", "gpu_uuid", "gpu_power_limit_w",
-    "gpu_ecc", "gpu_driver", "gpu_persistence", "clock",
+    "model", "inputs", "batch", "protocol", "gap_s", "rate_hz", "precision",
+    *BLOCKING_CONDITIONS, "host", "cpu", "cpu_cores", "threads", "versions", "gpu_name",
+    "gpu_uuid", "gpu_power_limit_w", "gpu_ecc", "gpu_driver", "gpu_persistence", "clock",
 )  # fmt: skip
 """Keys that a difference may have, and so what may be accepted."""
 
@@ -85,6 +98,7 @@ def differences(
 ) -> tuple[Difference, ...]:
     """List what differs between two runs; accepted keys no longer block."""
     found = (
+        *_models(baseline, candidate),
         *_inputs(baseline, candidate),
         *_protocol(baseline, candidate),
         *_conditions(baseline, candidate),
@@ -98,6 +112,46 @@ def blocking_reasons(found: Collection[Difference], *, metric: str) -> str | Non
     """Say in one line why a ratio of this metric is refused; ``None`` when it is not."""
     messages = [each.message for each in found if each.blocks(metric)]
     return "; ".join(dict.fromkeys(messages)) or None
+
+
+def across_devices(baseline: RunRecord, candidate: RunRecord) -> str | None:
+    """Say between which devices two runs lie that nobody can measure side by side any more.
+
+    Runs that were imported are all there is of them; a ratio is made, and labelled as this.
+    ``None`` for runs of one device, and for two that were measured here and can be again.
+    """
+    records = (baseline, candidate)
+    if all(record.provenance == "measured" for record in records):
+        return None
+    gpus = [gpu_of(record) for record in records]
+    names = [
+        gpu.name if gpu is not None else record.environment.cpu or record.environment.host
+        for gpu, record in zip(gpus, records, strict=True)
+    ]
+    found = differences(baseline, candidate)
+    if not any(each.blocking and each.key in DEVICE_KEYS for each in found):
+        return None
+    return f"{names[0]} against {names[1]}"
+
+
+def _models(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
+    """Say that two imported runs are of different networks, by what their files are called."""
+    if "imported" not in (a.provenance, b.provenance):
+        return
+    left, right = (_network(record) for record in (a, b))
+    same_bytes = a.spec.model.sha256 is not None and a.spec.model.sha256 == b.spec.model.sha256
+    if left == right or same_bytes:
+        return
+    message = f"two networks, by their names: {left} against {right}"
+    yield _difference("model", left, right, message)
+
+
+def _network(record: RunRecord) -> str:
+    """Give the name that a network's files share, without folder, ending, precision and batch."""
+    name = record.spec.model.name.lower()
+    while (shorter := _FURTHER.sub("", name)) not in ("", name):
+        name = shorter
+    return name
 
 
 def _inputs(a: RunRecord, b: RunRecord) -> Iterator[Difference]:

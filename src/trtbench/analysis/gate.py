@@ -213,6 +213,8 @@ def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
     """Ask whether a candidate is surely not slower than allowed, or surely is."""
     if verdict is None:
         return _unclear(rule, "there is no comparison with a baseline")
+    if verdict.across_devices is not None:
+        return _unclear(rule, f"the sides ran on two devices: {verdict.across_devices}")
     if verdict.interval is None or verdict.ratio is None:
         return _unclear(rule, verdict.reason, needed=verdict.launches_needed)
     low, high = verdict.interval.low, verdict.interval.high

@@ -14,7 +14,12 @@ from collections.abc import Collection, Sequence
 import msgspec
 import numpy as np
 
-from trtbench.analysis.comparability import blocking_reasons, differences
+from trtbench.analysis.comparability import (
+    DEVICE_KEYS,
+    across_devices,
+    blocking_reasons,
+    differences,
+)
 from trtbench.analysis.distributions import t_quantile
 from trtbench.analysis.reported import reported_columns, reported_rate, reported_s
 from trtbench.analysis.robust import LEVEL
@@ -90,6 +95,9 @@ def compare_apart(
 ) -> Comparison:
     """Compare two stored runs: a verdict per metric both sides have, or why there is none."""
     found = differences(baseline.record, candidate.record, accept=accept)
+    across = across_devices(baseline.record, candidate.record)
+    if across is not None:
+        found = tuple(each for each in found if each.key not in DEVICE_KEYS)
     verdicts: list[Verdict] = []
     for metric in metrics or _shared_metrics(baseline, candidate):
         reason = blocking_reasons(found, metric=metric) or _too_coarse(metric, baseline, candidate)
@@ -106,7 +114,11 @@ def compare_apart(
         verdict = verdict_apart(
             *sides, metric=metric, drift=bound, better=better, gate=gate, margin=margin
         )
-        verdicts.append(_as_printed(verdict, baseline, candidate, statistic))
+        verdict = _as_printed(verdict, baseline, candidate, statistic)
+        if across is not None and verdict.ratio is not None:
+            reason = f"across devices, {across}; {verdict.reason}"
+            verdict = msgspec.structs.replace(verdict, reason=reason, across_devices=across)
+        verdicts.append(verdict)
     return Comparison(
         baseline=baseline.id, candidate=candidate.id, design="apart", verdicts=tuple(verdicts)
     )

@@ -225,6 +225,7 @@ def correct_for_many(verdicts: Sequence[Verdict], *, level: float = LEVEL) -> li
     corrected = []
     for verdict, p in zip(verdicts, adjusted, strict=True):
         kept = verdict.kind not in ("faster", "slower") or p < 1 - level
+        kept = kept or verdict.across_devices is not None  # no test was made that could be many
         if kept:
             corrected.append(msgspec.structs.replace(verdict, p=p))
             continue

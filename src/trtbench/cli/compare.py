@@ -72,8 +72,12 @@ def _write(found: list[Compared], request: CompareRequest) -> None:
         return
     if request.output_name and len(found) > 1:
         raise UsageError("--output-name names one table, and there are several candidates")
+    taken: set[str] = set()
     for each in found:
         name = request.output_name or csv_name(each.baseline, each.candidate)
+        if name in taken:  # one model on several devices
+            name = f"{name.removesuffix('.csv')}_{each.candidate.id}.csv"
+        taken.add(name)
         table = compare_csv(each.baseline, each.candidate)
         path = write_comparison(each, table, Path(request.output_dir) / name)
         say(f"table {path}, runs {each.baseline.id} and {each.candidate.id}")

@@ -350,6 +350,8 @@ class Verdict(Value, frozen=True, kw_only=True):
     """In all, before the verdict could become clear; ``None`` when more would not help."""
     p: float | None = None
     design: Design = "duet"
+    across_devices: str | None = None
+    """The two devices, where a ratio is between them: it says nothing about a change."""
 
 
 class ShiftPoint(Value, frozen=True, kw_only=True):

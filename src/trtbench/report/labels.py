@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from trtbench.domain.result import FailedRun, Run, RunRecord, precision_of
+from trtbench.domain.result import FailedRun, Run, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import RunSpec
 from trtbench.units import text_from_rate, text_from_seconds
 
@@ -22,7 +22,7 @@ MAIN = (
     "options", "host",
 )  # fmt: skip
 """Told of every run where it differs among them."""
-FURTHER = (("cuda_graph", "transfers", "asked_device"), ("tags",))
+FURTHER = (("gpu",), ("cuda_graph", "transfers", "asked_device"), ("tags",))
 """Told only where names would be equal without it: most follow from the protocol."""
 
 
@@ -179,6 +179,7 @@ def _facts(record: RunRecord) -> dict[str, str]:
         "asked_device": spec.device or "",
         "tags": " ".join(record.tags),
         "host": record.environment.host,
+        "gpu": gpu.name if (gpu := gpu_of(record)) else "",
     }
 
 

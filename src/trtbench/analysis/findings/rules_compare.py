@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from trtbench.analysis.comparability import Difference, differences
+from trtbench.analysis.comparability import (
+    DEVICE_KEYS,
+    Difference,
+    across_devices,
+    differences,
+)
 from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
 from trtbench.analysis.robust import trimmed
+from trtbench.domain.result import Severity
 
 
 def _differences(e: Evidence, code: str) -> Iterator[Difference]:
@@ -21,13 +27,19 @@ def _differences(e: Evidence, code: str) -> Iterator[Difference]:
 
 def _hits(e: Evidence, code: str, *, remedy: str) -> Iterator[Hit]:
     """Turn differences into findings: refused, accepted or merely unknown."""
+    across = across_devices(e.pair.baseline, e.pair.candidate) if e.pair is not None else None
     for each in _differences(e, code):
+        allowed = across is not None and each.blocking and each.key in DEVICE_KEYS
+        grave: Severity = "warning" if allowed else "error"
         yield Hit(
-            severity="error" if each.blocking else "note",
-            message=each.message,
+            severity=grave if each.blocking else "note",
+            message=f"compared across devices: {each.message}" if allowed else each.message,
             evidence={"baseline": each.baseline, "candidate": each.candidate},
-            remedy=remedy.format(key=each.key),
+            remedy=_ACROSS if allowed else remedy.format(key=each.key),
         )
+
+
+_ACROSS = "read the ratio as one of two devices; to judge a change, measure both on one"
 
 
 @rule(
@@ -114,7 +126,8 @@ def tf32_on_one_side(e: Evidence, at: Limits) -> Iterator[Hit]:
     "H28",
     "different machines or versions",
     severity="error",
-    when="another host, CPU, GPU, power limit or ECC setting (refused); other versions (a note)",
+    when="another host, CPU, GPU, power limit or ECC setting (refused; a warning where runs were "
+    "imported, whose ratio is labelled as across devices); other versions (a note)",
     source="nvbench's device match",
 )
 def machines_differ(e: Evidence, at: Limits) -> Iterator[Hit]:

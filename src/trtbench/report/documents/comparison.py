@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from trtbench.analysis.other_definitions import guide_speedup
 from trtbench.analysis.verdict import would_tell
 from trtbench.domain.result import Finding, Verdict
+from trtbench.report.device_table import device_blocks
 from trtbench.report.document import (
     Block,
     Cell,
@@ -27,6 +28,7 @@ from trtbench.report.headings import CHANGE_HEADING, MEDIAN_HEADING, METRIC_HEAD
 from trtbench.report.labels import model_name
 from trtbench.report.numbers import text_from_change, text_from_duration
 from trtbench.report.run_facts import headline_summary
+from trtbench.report.sections.devices import device_names
 from trtbench.units import text_from_fraction
 
 if TYPE_CHECKING:
@@ -60,6 +62,10 @@ def document_from_comparisons(found: Sequence[Compared], *, selftest: bool = Fal
         rows = [_ranked(each) for each in found]
         table = table_from_rows("ranking", headings=RANKING, rows=rows)
         sections.append(Section(id="ranking", title="Against the baseline", blocks=(table,)))
+    runs = {run.id: run for each in found for run in (each.baseline, each.candidate)}
+    devices = tuple(device_blocks(list(runs.values()), device_names(list(runs.values()))))
+    if devices:
+        sections.append(Section(id="devices", title="Devices side by side", blocks=devices))
     created = max(each.candidate.record.created for each in found)
     return Document(title="", created=created, sections=tuple(sections))
 
@@ -74,8 +80,9 @@ def verdict_cells(verdict: Verdict) -> tuple[Cell, Cell, Cell]:
     """Write a verdict, the change it is about, and the interval of that."""
     change = None if verdict.ratio is None else verdict.ratio - 1
     level = f"{verdict.interval.level * 100:g} %: " if verdict.interval else ""
+    words = f"{verdict.kind}, across devices" if verdict.across_devices else verdict.kind
     return (
-        Cell(value=verdict.kind, tone=TONES.get(verdict.kind, "unclear")),
+        Cell(value=verdict.kind, text=words, tone=TONES.get(verdict.kind, "unclear")),
         Cell(value=change, text=text_from_change(change)),
         Cell(text=level + interval_text(verdict)),
     )
@@ -165,7 +172,7 @@ def _errors(compared: Compared) -> Iterator[Finding]:
 
 def _ranked(compared: Compared) -> tuple[Cell, ...]:
     head = headline_summary(compared.candidate)
-    median = head.median if head else None
+    median = head.typical if head else None
     bounds = head.median_interval if head else None
     return (
         Cell(value=model_name(compared.candidate.record)),

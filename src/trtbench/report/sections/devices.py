@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trtbench.analysis.reported import reported_s
 from trtbench.domain.result import Run
+from trtbench.report.device_table import device_blocks
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.headings import NETWORK_HEADING
 from trtbench.report.labels import network_name, precision_name
@@ -57,7 +59,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     devices = list(dict.fromkeys(point.device for point in points))
     if len(devices) < 2:
         return None
-    blocks: list[Block] = [_summary(points)]
+    blocks: list[Block] = [*device_blocks(runs, names), _summary(points)]
     shown = devices[:MOST_DEVICES]
     if len(devices) > MOST_DEVICES:
         note = f"The first {MOST_DEVICES} of {len(devices)} devices have a column below."
@@ -83,7 +85,8 @@ def device_names(runs: Sequence[Run]) -> dict[str, str]:
 def _device(run: Run) -> str:
     """The GPU of a run that used one, else the processor, else the machine."""
     environment, asked = run.record.environment, run.record.spec.device or ""
-    on_gpu = run.times.gpu is not None or asked.startswith("cuda")
+    printed = reported_s(run.record, "gpu", "mean") is not None
+    on_gpu = run.times.gpu is not None or printed or asked.startswith("cuda")
     if on_gpu and environment.gpus:
         number = asked.partition(":")[2]
         place = int(number) if number.isdigit() else 0
@@ -93,7 +96,12 @@ def _device(run: Run) -> str:
 
 def _point(run: Run, device: str) -> _Point | None:
     head, summary = headline_summary(run), summary_of(run)
-    if head is None or summary.items_per_s is None:
+    if head is None:
+        return None
+    rate = summary.items_per_s
+    if rate is None and run.record.spec.protocol == "serve":
+        rate = run.record.items_per_query / head.typical  # one at a time, and nothing beside it
+    if rate is None:
         return None
     tail = next((q.value for q in head.quantiles if q.q == 0.99 and q.value is not None), None)
     record = run.record
@@ -103,8 +111,8 @@ def _point(run: Run, device: str) -> _Point | None:
         network=network_name(record),
         device=device,
         how=" ".join(part for part in parts if part),
-        latency_s=tail if tail is not None else head.max,
-        items_per_s=summary.items_per_s,
+        latency_s=tail if tail is not None else head.statistic("max") or head.typical,
+        items_per_s=rate,
         joules=joules_per_item(run),
     )
 
