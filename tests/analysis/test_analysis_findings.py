@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from analysis_values import GPU, ar1, environment, launches_of, record, run, spec, stated
 
+from analysis_values import GPU, ar1, environment, launches_of, record, run, spec, stated
 from trtbench.analysis.findings import (
     RULES,
     Evidence,
