@@ -7,8 +7,9 @@ import pytest
 from made_runs import made_run, made_times
 
 from trtbench.domain.result import Gpu, Run
+from trtbench.report.device_table import device_names
 from trtbench.report.document import Table
-from trtbench.report.sections.devices import device_names, joules_per_item, make
+from trtbench.report.sections.devices import joules_per_item, make
 
 
 def run_on(cpu: str, base_s: float, *, batch: int, host: str = "box", **facts: float) -> Run:

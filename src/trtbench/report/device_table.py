@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from trtbench.analysis.comparability import DEVICE_KEYS, differences
+from trtbench.analysis.reported import reported_s
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, table_from_rows
@@ -40,6 +41,32 @@ CAPTION = (
 )
 
 Place = tuple[Run, ColumnSummary]
+
+
+def device_names(runs: Sequence[Run]) -> dict[str, str]:
+    """Name the device of each run; its machine is added where two have the same device."""
+    bare = {run.id: _device(run) for run in runs}
+    hosts: dict[str, set[str]] = {}
+    for run in runs:
+        hosts.setdefault(bare[run.id], set()).add(run.record.environment.host)
+    return {
+        run.id: f"{bare[run.id]} ({run.record.environment.host})"
+        if len(hosts[bare[run.id]]) > 1
+        else bare[run.id]
+        for run in runs
+    }
+
+
+def _device(run: Run) -> str:
+    """The GPU of a run that used one, else the processor, else the machine."""
+    environment, asked = run.record.environment, run.record.spec.device or ""
+    printed = reported_s(run.record, "gpu", "mean") is not None
+    on_gpu = run.times.gpu is not None or printed or asked.startswith("cuda")
+    if on_gpu and environment.gpus:
+        number = asked.partition(":")[2]
+        place = int(number) if number.isdigit() else 0
+        return environment.gpus[place if place < len(environment.gpus) else 0].name
+    return environment.cpu or environment.host
 
 
 def device_blocks(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[Block]:

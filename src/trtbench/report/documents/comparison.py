@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from trtbench.analysis.other_definitions import guide_speedup
 from trtbench.analysis.verdict import would_tell
 from trtbench.domain.result import Finding, Verdict
-from trtbench.report.device_table import device_blocks
+from trtbench.report.device_table import device_blocks, device_names
 from trtbench.report.document import (
     Block,
     Cell,
@@ -28,7 +28,6 @@ from trtbench.report.headings import CHANGE_HEADING, MEDIAN_HEADING, METRIC_HEAD
 from trtbench.report.labels import model_name
 from trtbench.report.numbers import text_from_change, text_from_duration
 from trtbench.report.run_facts import headline_summary
-from trtbench.report.sections.devices import device_names
 from trtbench.units import text_from_fraction
 
 if TYPE_CHECKING:

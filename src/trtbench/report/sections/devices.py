@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trtbench.analysis.reported import reported_s
 from trtbench.domain.result import Run
-from trtbench.report.device_table import device_blocks
+from trtbench.report.device_table import device_blocks, device_names
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.headings import NETWORK_HEADING
 from trtbench.report.labels import network_name, precision_name
@@ -66,32 +65,6 @@ def make(runs: Sequence[Run]) -> Section | None:
         blocks.append(Text(text=note))
     blocks.append(_under_bounds(points, shown))
     return Section(id="devices", title="Devices", blocks=tuple(blocks))
-
-
-def device_names(runs: Sequence[Run]) -> dict[str, str]:
-    """Name the device of each run; its machine is added where two have the same device."""
-    bare = {run.id: _device(run) for run in runs}
-    hosts: dict[str, set[str]] = {}
-    for run in runs:
-        hosts.setdefault(bare[run.id], set()).add(run.record.environment.host)
-    return {
-        run.id: f"{bare[run.id]} ({run.record.environment.host})"
-        if len(hosts[bare[run.id]]) > 1
-        else bare[run.id]
-        for run in runs
-    }
-
-
-def _device(run: Run) -> str:
-    """The GPU of a run that used one, else the processor, else the machine."""
-    environment, asked = run.record.environment, run.record.spec.device or ""
-    printed = reported_s(run.record, "gpu", "mean") is not None
-    on_gpu = run.times.gpu is not None or printed or asked.startswith("cuda")
-    if on_gpu and environment.gpus:
-        number = asked.partition(":")[2]
-        place = int(number) if number.isdigit() else 0
-        return environment.gpus[place if place < len(environment.gpus) else 0].name
-    return environment.cpu or environment.host
 
 
 def _point(run: Run, device: str) -> _Point | None:
