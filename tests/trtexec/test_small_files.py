@@ -137,3 +137,8 @@ BENCH = {"model_path": "x.pt", "iters": 3, "throughput_qps": 3.0, "metrics": {"h
 )
 def test_content_first_and_name_second(data: bytes, name: str, kind: str) -> None:
     assert kind_of(data, name=name) == kind
+
+
+def test_a_plural_is_no_number_of_seconds() -> None:
+    assert kind_of(b'{"host": "here", "gpus": [{"name": "L4"}]}', name="x.json") == "unknown"
+    assert kind_of(b'{"gpu_s": [0.1, 0.2]}', name="x.json") == "times"

@@ -61,6 +61,8 @@ _UNITS = {
 }
 """Milliseconds in what a key ends with, the longest ending first."""
 _NOT_LETTERS = re.compile(r"[^a-z0-9]")
+_SECONDS_ALONE = re.compile(r"(?:[^a-zA-Z0-9]s\W?|[a-z0-9]S)\Z")
+"""A single s is a unit only where it stands apart: ``gpu_s``, not the plural ``gpus``."""
 
 
 def duration_names(keys: Iterable[str]) -> dict[str, str]:
@@ -100,6 +102,8 @@ def _meaning(key: str) -> tuple[str | None, float | None]:
     """Read ``GPU compute (ms)``, ``gpuComputeMs`` and ``gpu_compute_us`` by word and unit."""
     plain = _NOT_LETTERS.sub("", key.lower().replace("µ", "u"))
     for ending, factor in (*_UNITS.items(), ("", None)):
+        if ending == "s" and not _SECONDS_ALONE.search(key):
+            continue
         if plain.endswith(ending):
             word = plain[: len(plain) - len(ending)]
             for name, words in _OTHER_WORDS.items():

@@ -120,7 +120,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
         calibration=_anywhere(request.calibration),
         calibration_cache=_anywhere(request.calibration_cache),
         plugins=tuple(str(Path(path).absolute()) for path in request.plugins),
-        targets=words_from_text(request.target),
+        targets=words_from_text(request.target or ()),
         task_settings=dict(request.settings),
         options={**known, **given},
     )
