@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
+from trtbench.analysis.comparability import Difference, blocking_reasons, differences
 from trtbench.analysis.other_definitions import COMPARED_STATISTICS, torch_benchmark_metrics
 from trtbench.analysis.reported import reported_statistics
 from trtbench.analysis.summary import ColumnSummary, Summary, summary_from_run
@@ -16,7 +17,7 @@ from trtbench.domain.spec import Value
 
 STATISTICS = ("min", "median", "mean", "std", "mad", "cov", "max")
 COMPARISON_COLUMNS = ("host", "h2d", "gpu", "d2h")
-COMPARISON_HEADER = ("metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio")
+COMPARISON_HEADER = ("metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio", "note")
 NEARLY_ZERO = 1e-12
 """A denominator below this gives no ratio."""
 
@@ -40,11 +41,13 @@ class CompareRow(Value, frozen=True, kw_only=True):
     engine: float | str | None
     engine_minus_pt: float | None = None
     engine_over_pt_ratio: float | None = None
+    note: str = ""
+    """Why the ratio is not one of the same measurement on both sides."""
 
     def cells(self) -> tuple[str, ...]:
         """Write the row as its CSV does: six decimals, unknown is empty."""
         values = (self.pt, self.engine, self.engine_minus_pt, self.engine_over_pt_ratio)
-        return (self.metric, *(_cell(value) for value in values))
+        return (self.metric, *(_cell(value) for value in values), self.note)
 
 
 def deltas(baseline: Summary, candidate: Summary) -> tuple[Delta, ...]:
@@ -87,24 +90,41 @@ def difference_and_ratio(
 
 
 def comparison_rows(pt: Run, engine: Run) -> tuple[CompareRow, ...]:
-    """Make the rows of the trtexec evaluation toolkit's comparison, in its order."""
+    """Make the rows of the trtexec evaluation toolkit's comparison, in its order.
+
+    A ratio of what was measured under other conditions is marked.
+    """
+    found = differences(pt.record, engine.record)
+    rate, host = blocking_reasons(found, metric="throughput"), _host_note(pt, engine, found)
     rows = [
         CompareRow(metric="dtype", pt=_dtype(pt), engine=_dtype(engine)),
         CompareRow(metric="tf32", pt=_tf32(pt), engine=_tf32(engine)),
-        _row("throughput_qps", _rate(pt), _rate(engine)),
-        _row("total_host_walltime_s", _walltime(pt), _walltime(engine)),
+        _row("throughput_qps", _rate(pt), _rate(engine), note=rate),
+        _row("total_host_walltime_s", _walltime(pt), _walltime(engine), note=host),
     ]
-    return (*rows, *_time_rows(pt, engine))
+    notes = {name: blocking_reasons(found, metric=name) for name in COMPARISON_COLUMNS}
+    return (*rows, *_time_rows(pt, engine, {**notes, "host": host}))
 
 
-def _time_rows(pt: Run, engine: Run) -> Iterator[CompareRow]:
+def _host_note(pt: Run, engine: Run, found: Collection[Difference]) -> str | None:
+    """Say why times that callers see do not compare: another protocol, or not a caller's time."""
+    sides = ("latency" if run.times.host is None else "host time" for run in (pt, engine))
+    first, second = sides
+    other = f"{first} against {second}" if first != second else None
+    return "; ".join(filter(None, (blocking_reasons(found, metric="host"), other))) or None
+
+
+def _time_rows(pt: Run, engine: Run, notes: Mapping[str, str | None]) -> Iterator[CompareRow]:
     for column in COMPARISON_COLUMNS:
         before, after = _metrics(pt, column), _metrics(engine, column)
         for statistic in COMPARED_STATISTICS:
-            yield _row(f"{column}_{statistic}", before.get(statistic), after.get(statistic))
+            values = before.get(statistic), after.get(statistic)
+            yield _row(f"{column}_{statistic}", *values, note=notes[column])
 
 
-def _row(metric: str, pt: float | None, engine: float | None) -> CompareRow:
+def _row(
+    metric: str, pt: float | None, engine: float | None, *, note: str | None = None
+) -> CompareRow:
     difference, ratio = difference_and_ratio(pt, engine)
     return CompareRow(
         metric=metric,
@@ -112,6 +132,7 @@ def _row(metric: str, pt: float | None, engine: float | None) -> CompareRow:
         engine=engine,
         engine_minus_pt=difference,
         engine_over_pt_ratio=ratio,
+        note=note or "" if ratio is not None else "",
     )
 
 

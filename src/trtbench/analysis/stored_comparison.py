@@ -16,6 +16,7 @@ import numpy as np
 
 from trtbench.analysis.comparability import (
     DEVICE_KEYS,
+    Difference,
     across_devices,
     blocking_reasons,
     differences,
@@ -24,6 +25,7 @@ from trtbench.analysis.distributions import t_quantile
 from trtbench.analysis.reported import reported_columns, reported_rate, reported_s
 from trtbench.analysis.robust import LEVEL
 from trtbench.analysis.robust import difference as trimmed_difference
+from trtbench.analysis.shared_metrics import metric_of_both
 from trtbench.analysis.summary import nearest_rank, summary_from_run
 from trtbench.analysis.verdict import (
     GATE,
@@ -99,7 +101,7 @@ def compare_apart(
     if across is not None:
         found = tuple(each for each in found if each.key not in DEVICE_KEYS)
     verdicts: list[Verdict] = []
-    for metric in metrics or _shared_metrics(baseline, candidate):
+    for metric in metrics or _shared_metrics(baseline, candidate, found):
         reason = blocking_reasons(found, metric=metric) or _too_coarse(metric, baseline, candidate)
         if reason is not None:
             verdicts.append(incomparable(metric, reason=reason))
@@ -127,7 +129,7 @@ def compare_apart(
 def _drift_of(metric: str, baseline: Run, candidate: Run, *, known: Drift | None) -> Drift:
     """Bound the drift of a metric by what its times are: equal data get equal verdicts."""
     runs = (baseline, candidate)
-    others = [name for name in _shared_metrics(*runs) if name not in (metric, "throughput")]
+    others = [name for name in _shared_metrics(*runs, ()) if name not in (metric, "throughput")]
     names = [metric, *(name for name in others if _equal_times(metric, name, runs))]
     if known is not None and {*names} & {baseline.times.headline, "throughput"}:
         return known
@@ -236,9 +238,14 @@ def _as_printed(verdict: Verdict, baseline: Run, candidate: Run, statistic: str)
     return msgspec.structs.replace(verdict, reason=reason)
 
 
-def _shared_metrics(baseline: Run, candidate: Run) -> list[str]:
+def _shared_metrics(baseline: Run, candidate: Run, found: Collection[Difference]) -> list[str]:
+    """List what the sides can be judged by, the headline that both have first."""
     shared = [name for name in _columns(baseline) if name in _columns(candidate)]
-    return [*(shared or [baseline.times.headline]), "throughput"]
+    if not len(baseline.times) or not len(candidate.times):
+        return [*(shared or [baseline.times.headline]), "throughput"]
+    first = metric_of_both(baseline.times, candidate.times, found)
+    headline = baseline.times.headline
+    return list(dict.fromkeys((first, headline, *shared, "throughput")))
 
 
 def _columns(run: Run) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ from trtbench.report.numbers import MISSING, text_from_number
 ORDER = 45
 
 MOST_PAIRS = 8
+MARK = "*"
+"""Beside a ratio of what was not measured alike."""
 OPEN_PAIRS = 2
 
 Pair = tuple[str, Run, str, Run]
@@ -108,8 +110,10 @@ def _table(pair: Pair, *, id: str) -> Table:
         Heading(key="engine_minus_pt", title="Difference", align="right"),
         Heading(key="engine_over_pt_ratio", title="Ratio", align="right"),
     )
-    rows = [_row(each) for each in comparison_rows(baseline, candidate) if _known(each)]
-    return table_from_rows(id, headings=headings, rows=rows)
+    known = [each for each in comparison_rows(baseline, candidate) if _known(each)]
+    reasons = "; ".join(dict.fromkeys(each.note for each in known if each.note))
+    caption = f"{MARK} not the same measurement on both sides: {reasons}" if reasons else None
+    return table_from_rows(id, headings=headings, rows=[_row(r) for r in known], caption=caption)
 
 
 def _known(row: CompareRow) -> bool:
@@ -117,8 +121,13 @@ def _known(row: CompareRow) -> bool:
 
 
 def _row(row: CompareRow) -> tuple[Cell, ...]:
-    values = (row.pt, row.engine, row.engine_minus_pt, row.engine_over_pt_ratio)
-    return (Cell(value=row.metric), *(Cell(value=value, text=_text(value)) for value in values))
+    values = (row.pt, row.engine, row.engine_minus_pt)
+    ratio = _text(row.engine_over_pt_ratio) + (MARK if row.note else "")
+    return (
+        Cell(value=row.metric),
+        *(Cell(value=value, text=_text(value)) for value in values),
+        Cell(value=row.engine_over_pt_ratio, text=ratio),
+    )
 
 
 def _text(value: float | str | None) -> str:

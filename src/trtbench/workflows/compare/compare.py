@@ -11,6 +11,7 @@ import msgspec
 
 from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.deltas import COMPARISON_HEADER, comparison_rows
+from trtbench.analysis.shared_metrics import metric_of_both, refused_headline, shared_columns
 from trtbench.analysis.stored_comparison import compare_apart
 from trtbench.analysis.turns import (
     alone_effects,
@@ -115,13 +116,10 @@ def comparison_from_runs(
         drift = drift_remembered(store, *records) if store is not None else None
         comparison = compare_apart(baseline, candidate, drift=drift, accept=accept, margin=margin)
         return with_findings(comparison, baseline, candidate, accept)
-    headline = baseline.times.headline
-    reasons = blocking_reasons(
-        differences(baseline.record, candidate.record, accept=accept), metric=headline
-    )
-    if reasons or candidate.times.headline != headline:
-        reason = reasons or f"{headline} was not measured on both sides"
-        refused = incomparable(headline, reason=reason, design=design)
+    found = differences(baseline.record, candidate.record, accept=accept)
+    headline = metric_of_both(baseline.times, candidate.times, found)
+    refused = refused_headline(baseline.times, candidate.times, found, design=design)
+    if refused is not None and refused.metric == headline:
         comparison = Comparison(
             baseline=baseline.id, candidate=candidate.id, design=design, verdicts=(refused,)
         )
@@ -142,12 +140,15 @@ def comparison_from_runs(
             design=design,
             margin=margin,
         )
-        for name in baseline.times.durations()
-        if name != headline and name in candidate.times.durations()
+        for name in shared_columns(baseline.times, candidate.times)
+        if name != headline and blocking_reasons(found, metric=name) is None
     )
+    if refused is not None:
+        further = (refused, *further)
     comparison = msgspec.structs.replace(comparison, verdicts=(*comparison.verdicts, *further))
-    alone = alone_effects(baseline.record.launches, candidate.record.launches)
-    comparison = hold_to_alone(comparison, alone, margin=margin)
+    if headline == baseline.times.headline:  # alone, the caller's times were taken
+        alone = alone_effects(baseline.record.launches, candidate.record.launches)
+        comparison = hold_to_alone(comparison, alone, margin=margin)
     return with_findings(comparison, baseline, candidate, accept)
 
 
@@ -195,10 +196,10 @@ class _Pairing:
         runtimes = [pick(self.request.runtime, k, self.sides, what="-r") for k in places]
         pythons = [pick(self.request.python, k, self.sides, what="--python") for k in places]
         if stored[0] is not None or stored[1] is not None:
-            return self._against_stored(names, stored, runtimes, pythons)
+            return self._against_stored(names, stored, runtimes, pythons, places)
         specs = [
-            duet_spec(self.request, name, runtime, config=self.config)
-            for name, runtime in zip(names, runtimes, strict=True)
+            duet_spec(self.request, name, runtime, config=self.config, place=(k, self.sides))
+            for name, runtime, k in zip(names, runtimes, places, strict=True)
         ]
         first, second = (
             python or self.config.python_for(spec.runtime)
@@ -213,6 +214,7 @@ class _Pairing:
         stored: list[Run | None],
         runtimes: list[str | None],
         pythons: list[str | None],
+        places: tuple[int, int],
     ) -> Compared:
         """Measure the side that is a file as the other one was, then compare runs apart."""
         fresh = 0 if stored[0] is None else 1
@@ -227,6 +229,7 @@ class _Pairing:
             runtimes[fresh],
             self.config,
             launches=request.launches or LAUNCHES,
+            place=(places[fresh], self.sides),
         )
         python = pythons[fresh] or self.config.python_for(spec.runtime)
         run = run_bench(spec, store=self.store, conduct=replace(self.conduct, python=python))
@@ -274,6 +277,9 @@ def _play_until_clear(duet: Duet, request: TurnFields) -> Compared:
 def headline_verdict(duet: Duet, *, margin: float = MARGIN) -> Verdict:
     """Judge what has been measured so far."""
     pairs = duet.columns(duet.headline)
+    if any(a is None or b is None for a, b in pairs):
+        reason = f"{duet.headline} was not measured on both sides"
+        return incomparable(duet.headline, reason=reason, design=duet.design)
     effects = [pair_effect(a, b, design=duet.design) for a, b in pairs]
     verdict = verdict_from_effects(effects, metric=duet.headline, design=duet.design, margin=margin)
     return held_to_alone(verdict, duet.alone_effects(), margin=margin)[0]
@@ -288,9 +294,16 @@ def compared_from_duet(duet: Duet, request: TurnFields) -> Compared:
     return Compared(baseline=first, candidate=second, comparison=comparison, mode=duet.mode)
 
 
-def duet_spec(request: PairFields, name: str, runtime: str | None, *, config: Config) -> RunSpec:
+def duet_spec(
+    request: PairFields,
+    name: str,
+    runtime: str | None,
+    *,
+    config: Config,
+    place: tuple[int, int],
+) -> RunSpec:
     """Settle one side; without a word about warm-up it is short and fixed."""
-    spec = side_spec(request, name, runtime, config)
+    spec = side_spec(request, name, runtime, config, place=place)
     if request.warmup is None and request.warmup_iterations is None:
         spec = msgspec.structs.replace(spec, warmup=WARMUP)
     return spec

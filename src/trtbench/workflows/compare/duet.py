@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from trtbench.analysis.findings import findings_from_run
+from trtbench.analysis.shared_metrics import metric_of_both
 from trtbench.analysis.turns import alone_effects
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
@@ -78,7 +79,9 @@ class Duet:
 
     @property
     def headline(self) -> str:
-        return self._launches[0][0].times.headline
+        """What the sides are judged by: a time that both have."""
+        first, second = (launches[0].times for launches in self._launches)
+        return metric_of_both(first, second)
 
     @property
     def launches(self) -> int:

@@ -213,7 +213,9 @@ class _Trial:
         launches = launches or self.request.launches or ALONE_LAUNCHES
         runtime = pick(self.request.runtime, -1, 2, what="-r")
         layers = self._wants_layers()
-        spec = side_spec(self.request, candidate, runtime, self.config, launches=launches)
+        spec = side_spec(
+            self.request, candidate, runtime, self.config, launches=launches, place=(-1, 2)
+        )
         spec = msgspec.structs.replace(spec, profile=layers)
         conduct = replace(self.conduct, python=self._python(-1, spec.runtime))
         return run_bench(spec, store=self.store, conduct=conduct)
@@ -225,9 +227,9 @@ class _Trial:
     def _sides(self, against: str, baseline: Run | None, candidate: str) -> Sides | None:
         """Both sides for a duet, when both can be measured; a stored file must be unchanged."""
         runtimes = [pick(self.request.runtime, side, 2, what="-r") for side in (0, 1)]
-        second = duet_spec(self.request, candidate, runtimes[1], config=self.config)
+        second = duet_spec(self.request, candidate, runtimes[1], config=self.config, place=(1, 2))
         if baseline is None:
-            first = duet_spec(self.request, against, runtimes[0], config=self.config)
+            first = duet_spec(self.request, against, runtimes[0], config=self.config, place=(0, 2))
         else:
             reference = baseline.record.spec.model
             path = Path(reference.path)

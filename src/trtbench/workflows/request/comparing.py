@@ -9,7 +9,6 @@ from typing import Annotated
 from trtbench.domain.words import Mode
 from trtbench.workflows.request.fields import Argument, Option, Request
 from trtbench.workflows.request.groups import (
-    DeviceFields,
     ExecutorFields,
     InputFields,
     LengthFields,
@@ -22,8 +21,18 @@ from trtbench.workflows.request.groups import (
     SideFields,
     StoreFields,
     TagFields,
+    ThreadFields,
 )
-from trtbench.workflows.request.kinds import FILE, PART, TIME, Duration, File, Fraction, fraction
+from trtbench.workflows.request.kinds import (
+    FILE,
+    PART,
+    TIME,
+    Duration,
+    File,
+    Fraction,
+    Sides,
+    fraction,
+)
 
 LAUNCHES = 10
 """Fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine."""
@@ -85,10 +94,26 @@ class TurnFields(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class PairFields(
-    SideFields, ShapeFields, TurnFields, LengthFields, InputFields, DeviceFields, OptionFields,
+    SideFields, ShapeFields, TurnFields, LengthFields, InputFields, ThreadFields, OptionFields,
     QueryFields, PrecisionFields, PatienceFields, TagFields,
 ):  # fmt: skip
-    """All that two sides that are measured in turn have in common."""
+    """All that two sides that are measured in turn have in common, and what each has of its own."""
+
+    device: Annotated[
+        Sides | None,
+        Option(
+            "cpu, cuda:0, cuda:1, ...: once for all sides, or once per side.",
+            metavar="NAME", per_side=True, setting=True,
+        ),
+    ] = None  # fmt: skip
+    args: Annotated[
+        Sides | None,
+        Option(
+            "Arguments for a runtime that is a program (trtexec), in quotes: once for all sides, "
+            "or once per side ('' is none).",
+            metavar="TEXT", per_side=True,
+        ),
+    ] = None  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

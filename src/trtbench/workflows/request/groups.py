@@ -93,13 +93,19 @@ class InputFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceFields(Request):
-    """What it runs on."""
+class ThreadFields(Request):
+    """How many threads it runs in."""
 
     threads: Annotated[
         int | None,
         Option("Threads within an operator (CPU runtimes).", least=1, axis=True, setting=True),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFields(ThreadFields):
+    """What it runs on."""
+
     device: Annotated[
         str | None,
         Option("cpu, cuda:0, cuda:1, ...", metavar="NAME", axis=True, setting=True),

@@ -102,9 +102,22 @@ def side_spec(
     config: Config,
     *,
     launches: int | None = None,
+    place: tuple[int, int] = (0, 1),
 ) -> RunSpec:
-    """Settle one side of several: as they are all asked for, but layers are not timed."""
-    own = {"model": model, "runtime": runtime, "profile": False, "launches": launches}
+    """Settle one side of several: as they are all asked for, but layers are not timed.
+
+    The place is the number of the side and how many there are, where sides differ in more.
+    """
+    own: dict[str, object] = {
+        "model": model,
+        "runtime": runtime,
+        "profile": False,
+        "launches": launches,
+        "device": pick(getattr(request, "device", None), *place, what="--device"),
+    }
+    arguments = pick(getattr(request, "args", None), *place, what="--args")
+    if arguments:
+        own["extra_args"] = tuple(shlex.split(arguments))
     return run_spec(converted(request, BenchRequest, **own), config)
 
 

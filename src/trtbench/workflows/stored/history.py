@@ -145,7 +145,7 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[Seri
         points = [p for p in points if instant(p.created) <= before]
         return [series_from_points(key, points)] if points else []
     runtime = pick(request.runtime, -1, 2, what="-r")
-    spec = duet_spec(request, candidate, runtime, config=config)
+    spec = duet_spec(request, candidate, runtime, config=config, place=(-1, 2))
     batch = spec.batch or batch_from_shapes(spec.shapes.values())
     entries = [
         entry

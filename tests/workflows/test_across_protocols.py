@@ -1,0 +1,102 @@
+"""PyTorch against trtexec: GPU time is judged, what callers see is not, and ratios are marked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
+
+from analysis_values import record, spec, stated
+
+import models
+from trtbench.domain.result import DuetRef, LaunchFacts, Run
+from trtbench.domain.samples import IterationTimes
+from trtbench.errors import UsageError
+from trtbench.report.sections.against import MARK, make
+from trtbench.workflows.compare.compare import compare_csv, comparison_from_runs, duet_spec
+from trtbench.workflows.request.comparing import CompareRequest
+from trtbench.workflows.request.config import Config
+
+LAUNCHES = 8
+
+
+def side(number: int, *, gpu_s: float, paired: bool) -> Run:
+    """PyTorch, which serves and sees host time, or trtexec, with a pipeline and latency."""
+    torch = number == 0
+    rng = np.random.default_rng(number)
+    gpu = gpu_s * np.exp(rng.normal(0, 0.002, 50 * LAUNCHES))
+    seen = {"host" if torch else "latency": gpu + 2e-4}
+    protocol: Any = "serve" if torch else "pipeline"
+    made = record(
+        id=f"side-{number}",
+        spec=spec(runtime="torch" if torch else "trtexec", protocol=protocol),
+        conditions=stated(protocol=protocol, transfers=True, cuda_graph=False, tf32=False),
+        launches=(LaunchFacts(wall_s=1.0),) * LAUNCHES,
+        duet=DuetRef(id="pair", side=number, design="launches") if paired else None,  # type: ignore[arg-type]
+    )
+    launch = np.repeat(np.arange(LAUNCHES), 50)
+    return Run(record=made, times=IterationTimes(gpu=gpu, launch=launch, **seen))
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_gpu_time_is_judged_and_the_callers_time_is_not(paired: bool) -> None:
+    pair = side(0, gpu_s=2e-3, paired=paired), side(1, gpu_s=1e-3, paired=paired)
+    found = comparison_from_runs(*pair)
+    head = found.verdicts[0]
+    assert (head.metric, head.kind) == ("gpu", "faster")
+    assert head.ratio == pytest.approx(0.5, rel=0.01)
+    host = found.verdict("host")
+    assert host.kind == "incomparable"
+    assert "the candidate has latency" in host.reason or "protocols" in host.reason
+
+
+def test_ratios_across_protocols_are_marked() -> None:
+    pair = side(0, gpu_s=2e-3, paired=True), side(1, gpu_s=1e-3, paired=True)
+    rows = {row["metric"]: row for row in csv.DictReader(io.StringIO(compare_csv(*pair)))}
+    assert rows["gpu_median"]["note"] == ""
+    assert "serve against pipeline" in rows["host_median"]["note"]
+    assert "host time against latency" in rows["host_median"]["note"]
+    assert "serve against pipeline" in rows["throughput_qps"]["note"]
+    same = dict(zip(("a", "b"), (pair[0], pair[0]), strict=True))
+    assert "against" not in compare_csv(same["a"], same["b"])
+
+
+def test_the_report_marks_them_too() -> None:
+    first, second = side(0, gpu_s=2e-3, paired=True), side(1, gpu_s=1e-3, paired=True)
+    second.extra["comparisons"] = [comparison_from_runs(first, second)]
+    section = make([first, second])
+    assert section is not None
+    [table] = [block for block in section.blocks if hasattr(block, "rows")]
+    ratios = {str(row[0].value): str(row[4].text) for row in table.rows}
+    assert ratios["host_median"].endswith(MARK)
+    assert not ratios["gpu_median"].endswith(MARK)
+    assert table.caption is not None
+    assert "serve against pipeline" in table.caption
+
+
+def test_sides_have_devices_and_arguments_of_their_own(
+    trtexec: Any, tmp_path: Path, config: Config
+) -> None:
+    model, engine = models.tiny_model(tmp_path / "net.onnx", batch=1), trtexec.engine()
+    request = CompareRequest(
+        baseline=model,
+        candidates=[engine],
+        runtime=("onnxruntime", "trtexec"),
+        device=("cpu", "cuda:0"),
+        args=("", "--useManagedMemory --avgRuns=5"),
+    )
+    first = duet_spec(request, str(model), "onnxruntime", config=config, place=(0, 2))
+    second = duet_spec(request, str(engine), "trtexec", config=config, place=(1, 2))
+    assert (first.device, first.extra_args) == ("cpu", ())
+    assert (second.device, second.extra_args) == (
+        "cuda:0", ("--useManagedMemory", "--avgRuns=5"),
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="given 2 times for 3 sides"):
+        duet_spec(request, str(model), "onnxruntime", config=config, place=(0, 3))
