@@ -235,7 +235,8 @@ def test_compare_prints_a_verdict_and_writes_the_toolkits_table(
     assert "speed-up" in out
     path = folder / "small_vs_deep.csv"
     rows = list(csv.DictReader(path.open()))
-    assert list(rows[0]) == ["metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio"]
+    assert list(rows[0]) == ["metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio",
+                             "note"]  # fmt: skip
     median = next(row for row in rows if row["metric"] == "host_median")
     ratio = float(median["engine"]) / float(median["pt"])
     assert float(median["engine_over_pt_ratio"]) == pytest.approx(ratio, abs=2e-3)

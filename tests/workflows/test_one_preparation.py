@@ -15,6 +15,7 @@ from sweeps import matrix
 from trtbench.analysis.onnx_stamp import PREPARATION, preparation_from_text
 from trtbench.domain.conversion import CalibrationRef
 from trtbench.errors import UsageError
+from trtbench.models.identity import model_ref
 from trtbench.models.sidecar import read_sidecar
 from trtbench.store.store import Store
 from trtbench.workflows.check.check import run_check
@@ -25,6 +26,7 @@ from trtbench.workflows.measure.model_notes import preparation_of_model
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.judging import CheckRequest, EvalRequest
+from trtbench.workflows.request.making import BuildRequest, QuantizeRequest
 from trtbench.workflows.sweep.result import results_from_sweep
 from trtbench.workflows.sweep.run import carry_out, start_sweep
 
@@ -75,9 +77,10 @@ def network(tmp_path: Path) -> Path:
 
 def quantized(network: Path, photos: Path, **settings: Any) -> Path:
     name = "-".join(map(str, settings.values())) or "default"
-    spec = quant_spec(
-        network, precision="int8", output=network.with_name(f"{name}.onnx"), method="minmax"
+    request = QuantizeRequest(
+        model=network, precision="int8", output=network.with_name(f"{name}.onnx"), method="minmax"
     )
+    spec = quant_spec(request)
     run_quantize(spec, data=Data(calibration=str(photos), task="classification", settings=settings))
     return Path(spec.output)
 
@@ -147,13 +150,14 @@ def test_a_build_calibrates_as_the_task_judges(
     network: Path, photos: Path, store: Store, config: Config, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="prepared by a task"):
-        build_spec(network, config=config, builder="tensorrt", calibration=str(photos))
+        build_spec(BuildRequest(model=network, runtime="tensorrt", calibration=photos), config)
     shape = {"images": (8, 3, SIZE, SIZE)}
-    spec = build_spec(
-        network, config=config, builder="tensorrt", precision="int8", calibration=str(photos),
-        task="classification", task_settings={"normalize": "imagenet"}, shapes_opt=shape,
+    request = BuildRequest(
+        model=network, runtime="tensorrt", precision="int8", calibration=photos,
+        task="classification", settings={"normalize": "imagenet"}, shapes_opt=shape,
         shapes_min=shape, shapes_max=shape,
     )  # fmt: skip
+    spec = build_spec(request, config)
     ready = with_arrays(spec, tmp_path)
     assert ready.calibration_arrays is not None
     with np.load(ready.calibration_arrays) as arrays:
@@ -167,5 +171,4 @@ def test_the_preparation_travels_in_the_file_itself(network: Path, photos: Path)
     stamps = {entry.key: entry.value for entry in onnx.load(made).metadata_props}
     told = preparation_from_text(stamps[f"trtbench.{PREPARATION}"])
     assert told["resize"] == round(SIZE * 256 / 224)
-    spec = quant_spec(made, precision="fp16", output=made.with_name("copy.onnx"))
-    assert preparation_of_model(spec.model) == told
+    assert preparation_of_model(model_ref(made)) == told
