@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from analysis_values import run, spec, stated
 
+from analysis_values import run, spec, stated
 from trtbench.analysis.deltas import COMPARISON_HEADER, comparison_rows, deltas
 from trtbench.analysis.other_definitions import (
     COMPARED_STATISTICS,

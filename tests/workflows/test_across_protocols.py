@@ -13,9 +13,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
-from analysis_values import record, spec, stated
-
 import models
+from analysis_values import record, spec, stated
 from trtbench.domain.result import DuetRef, LaunchFacts, Run
 from trtbench.domain.samples import IterationTimes
 from trtbench.errors import UsageError
