@@ -246,3 +246,14 @@ def table_at(joined, factor):  # type: ignore[no-untyped-def]
 def test_without_a_profile_there_is_no_why() -> None:
     bare = join_layers(None, graph([conv("x", ("input", "fp16"), ("y", "fp16"))]))
     assert why(bare, fp16_chain()) is None
+
+
+def test_a_label_is_held_against_what_computes() -> None:
+    """INT8 convolutions that give out FP16 are INT8; conversions are nobody's label."""
+    from trtbench.analysis.findings.rules_setup import layer_types
+
+    layers = [
+        other("q", "Reformat", ("input", "fp32"), ("a", "int8"), origin="QDQ"),
+        conv("b", ("a", "int8"), ("b", "fp16"), tactic="int8 to fp16"),
+    ]
+    assert layer_types(graph(layers)) == {"int8": 1}

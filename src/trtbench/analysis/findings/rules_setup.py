@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
+from trtbench.analysis.layers.computing import computing_type, role_of
 from trtbench.analysis.modes import quantum
 from trtbench.domain.labels import types_of
 from trtbench.domain.result import precision_of
@@ -46,13 +47,12 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
 
 
 def layer_types(graph: EngineGraph) -> Counter[str]:
-    """Count layers by the type of their first typed input or output."""
+    """Count layers by the type that computes; what only makes tensors fit does not count."""
     found: Counter[str] = Counter()
     for layer in graph.layers:
-        types = [tensor.dtype for tensor in (*layer.inputs, *layer.outputs) if tensor.dtype]
-        floating = [name for name in types if re.match(r"fp|bf|int8|tf", name)]
-        if floating:
-            found[floating[0]] += 1
+        precision, _ = computing_type(layer, role_of(layer.name, layer))
+        if precision and re.match(r"fp|bf|int8|tf", precision):
+            found[precision] += 1
     return found
 
 
