@@ -107,6 +107,17 @@ def test_names_of_fused_layers_tell_their_nodes() -> None:
     assert nodes_of("{ForeignNode[/a/MatMul.../z/Add]}") == ("/a/MatMul", "/z/Add")
     assert nodes_of("Reformatting CopyNode for Input Tensor 0 to /a/Conv") == ()
     assert nodes_of("/b/MatMul_myl2_3") == ("/b/MatMul",)
+    torch = "[CONVOLUTION]-[aten_ops.convolution.default]-[/conv1/convolution]"
+    assert nodes_of(f"{torch} + [SCALE]-[aten_ops.norm]-[/bn1/norm]") == (
+        "/conv1/convolution",
+        "/bn1/norm",
+    )
+
+
+def test_reformats_are_known_by_their_names_in_every_version() -> None:
+    names = ["Reformatting CopyNode for Input Tensor 0 to x", "prob input reformatter 0", "conv1"]
+    joined = join_layers(profile(names, [1, 2, 3]))
+    assert [each.role for each in joined.layers] == ["reformat", "reformat", "compute"]
 
 
 def test_blocks_are_prefixes_of_names() -> None:

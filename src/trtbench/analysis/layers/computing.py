@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from trtbench.analysis.layers.layer import QUANTIZED, Basis, Role
-from trtbench.analysis.layers.naming import target_of_reformat
+from trtbench.analysis.layers.naming import is_reformat
 from trtbench.domain.samples import LayerInfo, TensorInfo
 
 _OPERANDS = {
@@ -63,7 +63,7 @@ def role_of(name: str, info: LayerInfo | None) -> Role:
     kind = (info.type or "").lower() if info else ""
     if kind in _ROLES:
         return _ROLES[kind]
-    if kind in _REFORMATS or (not kind and target_of_reformat(name) is not None):
+    if kind in _REFORMATS or (not kind and is_reformat(name)):
         return _conversion(info)
     return "compute"
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 MOST_LETTERS = 72
 
 _FOR = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor (\d+) to (.+)", re.DOTALL)
+_REFORMATTER = re.compile(r" (?:in|out)put reformatter \d+$")
+"""Until TensorRT 8.2."""
 _FOREIGN = re.compile(r"\{ForeignNode\[(?P<first>.*?)\.\.\.(?P<last>.*)\]\}", re.DOTALL)
 _DLA = re.compile(r"^\{(?P<nodes>[^{}]*)\}$", re.DOTALL)
 _WRAPPED = re.compile(r"^(?:PWN|PointWise|fusedPointwise)\((?P<inner>.*)\)$", re.DOTALL)
@@ -28,6 +30,11 @@ def target_of_reformat(name: str) -> str | None:
     """Name the layer that a reformat is for; ``None`` when the name is no reformat's."""
     match = _FOR.match(name)
     return match[3] if match else None
+
+
+def is_reformat(name: str) -> bool:
+    """Tell a reformat by its name alone, in the words of any version."""
+    return target_of_reformat(name) is not None or bool(_REFORMATTER.search(name))
 
 
 def tensor_of_reformat(name: str) -> str | None:
@@ -55,9 +62,6 @@ def nodes_of(name: str) -> tuple[str, ...]:
     ends = foreign_ends(name)
     if ends is not None:
         return tuple(dict.fromkeys(each for each in ends if _is_node(each)))
-    torch = _TORCH.match(name)
-    if torch:
-        return (torch["node"] or torch["op"],)
     dla = _DLA.match(name)
     if dla:
         return tuple(each.strip() for each in dla["nodes"].split(",") if _is_node(each.strip()))
@@ -106,7 +110,9 @@ def _parts(name: str) -> list[str]:
     parts: list[str] = []
     for part in re.split(r" \+ | \|\| ", name.strip()):
         wrapped = _WRAPPED.match(part.strip())
-        inner = _parts(_commas(wrapped["inner"])) if wrapped else [part.strip()]
+        torch = _TORCH.match(part.strip())
+        own = (torch["node"] or torch["op"]) if torch else part.strip()
+        inner = _parts(_commas(wrapped["inner"])) if wrapped else [own]
         parts += [re.sub(r"_myl\d+_\d+$", "", each) for each in inner]
     return parts
 

@@ -130,8 +130,8 @@ def _from_files(found: Sequence[Found], model: Path | None, gpu: str | None) -> 
     if len(measured) > 1:
         raise UsageError(
             f"the files are of {len(measured)} runs, not of one",
-            facts={"runs": ", ".join(sorted(plain(_first(each).path) for each in measured))},
-            fix="name the files of one run",
+            facts={"files": ", ".join(sorted({_first(each).path.name for each in measured}))},
+            fix="name the files of one run, or import them all: trtbench import FILES",
         )
     graph = _graph(drafts, measured)
     run = run_from_draft(measured[0], Stated(), run_id=NOT_KEPT) if measured else None
