@@ -34,7 +34,9 @@ from trtbench.domain.words import Mode
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import compare
 from trtbench.workflows.request.comparing import CompareRequest
+from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import load_config
+from trtbench.workflows.request.progress import Event
 
 MODELS = ("50us", "0.5ms", "5ms", "50ms")
 MODES: dict[str, Mode] = {"one-process": "auto", "lock-step": "lock-step"}
@@ -178,15 +180,18 @@ def once(kind: Kind, case: str, files: dict[tuple[str, str], Path], *, folder: P
     busy = multiprocessing.Process(target=disturb, daemon=True)
     if kind.neighbour == "busy":
         busy.start()
+    queue = Queue()
+    conduct = Conduct(listen=queue)
     with tempfile.TemporaryDirectory(dir=folder) as store:
         began = time.monotonic()
         try:
-            found = compare(request, store=Store(Path(store)), config=load_config(store=store))[0]
+            config = load_config(store=store)
+            found = compare(request, store=Store(Path(store)), config=config, conduct=conduct)[0]
         finally:
             if kind.neighbour == "busy":
                 busy.terminate()
                 busy.join()
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - began - queue.waited_s
     verdict, alone = found.comparison.verdicts[0], found.comparison.alone
     interval = verdict.interval
     beside = alone.interval if alone is not None else None
@@ -204,6 +209,20 @@ def once(kind: Kind, case: str, files: dict[tuple[str, str], Path], *, folder: P
         seconds=seconds,
         load=load,
     )
+
+
+class Queue:
+    """Counts the time spent waiting until nobody else measures on this machine."""
+
+    def __init__(self) -> None:
+        self.waited_s = 0.0
+        self._since: float | None = None
+
+    def __call__(self, event: Event) -> None:
+        now = time.monotonic()
+        if self._since is not None:
+            self.waited_s += now - self._since
+        self._since = now if event.kind == "wait" else None
 
 
 def disturb() -> None:
