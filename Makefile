@@ -12,7 +12,7 @@ TORCH_PYTHON ?= $(firstword $(shell python3.11 -c 'print("python3.11")' 2>/dev/n
 PIP := -m pip install --quiet --disable-pip-version-check
 PYTEST := -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: help demo schemas test test-all test-torch lint format clean
+.PHONY: help demo schemas reference test test-all test-torch lint format clean
 
 help:
 	@echo "make demo      set up, run the demo on this machine, leave a report in demo-report/"
@@ -61,6 +61,10 @@ lint: $(TEST_STAMP)
 format: $(TEST_STAMP)
 	$(BIN)/ruff format src tests tools benchmarks
 	$(BIN)/ruff check --fix src tests tools benchmarks
+
+reference: $(TEST_STAMP)
+	$(BIN)/python tools/make_api.py
+	$(BIN)/python tools/make_reference.py
 
 clean:
 	rm -rf $(VENV) $(ALL) $(TORCH_VENV) demo-report build dist

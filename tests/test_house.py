@@ -88,7 +88,7 @@ def test_private_modules_are_imported_from_their_own_folder_only() -> None:
 
 
 def test_public_names_are_these_and_can_be_imported() -> None:
-    assert len(trtbench.__all__) <= 30
+    assert len(trtbench.__all__) <= 40
     for name in trtbench.__all__:
         assert getattr(trtbench, name) is not None
     assert set(trtbench.__all__) <= set(dir(trtbench))

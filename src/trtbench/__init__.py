@@ -6,6 +6,8 @@ Importing this package loads nothing heavy; each public name is imported when it
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trtbench.version import __version__ as __version__
@@ -14,18 +16,26 @@ if TYPE_CHECKING:
     from trtbench.analysis.summary import Summary, summarize
     from trtbench.api import (
         bench,
+        build,
         check,
         compare,
         diff,
         doctor,
         evaluate,
         explain,
+        export,
+        export_runs,
         gate,
-        import_artefacts,
+        history,
+        import_runs,
+        inspect,
         layers,
         load,
+        profile,
+        quantize,
         report,
         runs,
+        site,
         summary,
         sweep,
         why,
@@ -45,18 +55,26 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "bench": "trtbench.api",
+    "build": "trtbench.api",
     "check": "trtbench.api",
     "compare": "trtbench.api",
     "diff": "trtbench.api",
     "doctor": "trtbench.api",
     "evaluate": "trtbench.api",
     "explain": "trtbench.api",
+    "export": "trtbench.api",
+    "export_runs": "trtbench.api",
     "gate": "trtbench.api",
-    "import_artefacts": "trtbench.api",
+    "history": "trtbench.api",
+    "import_runs": "trtbench.api",
+    "inspect": "trtbench.api",
     "layers": "trtbench.api",
     "load": "trtbench.api",
+    "profile": "trtbench.api",
+    "quantize": "trtbench.api",
     "report": "trtbench.api",
     "runs": "trtbench.api",
+    "site": "trtbench.api",
     "summary": "trtbench.api",
     "sweep": "trtbench.api",
     "why": "trtbench.api",
@@ -89,23 +107,45 @@ __all__ = [
     "TrtbenchError",
     "Verdict",
     "bench",
+    "build",
     "check",
     "compare",
     "diff",
     "doctor",
     "evaluate",
     "explain",
+    "export",
+    "export_runs",
     "gate",
-    "import_artefacts",
+    "history",
+    "import_runs",
+    "inspect",
     "layers",
     "load",
+    "profile",
+    "quantize",
     "report",
     "runs",
+    "site",
     "summarize",
     "summary",
     "sweep",
     "why",
 ]
+
+
+class _Package(ModuleType):
+    """Keeps verbs callable that share their name with a room: build, report.
+
+    An import of the room would put it in the verb's place; it is found in ``sys.modules``.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -1,224 +1,1519 @@
-"""The Python API: the command line's verbs as functions, same specs, same workflows."""
+"""The Python API: the verbs of the command line, with the same words as typed arguments.
+
+Made by tools/make_api.py from verbs.py and the requests; not to be changed by hand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from trtbench.analysis.layers.columns import rows_from_diff
-from trtbench.analysis.layers.why import Why
-from trtbench.analysis.summary import Summary, summary_from_run
-from trtbench.domain.result import Comparison, FailedRun, Run
-from trtbench.store.index import Entry
-from trtbench.store.store import Store
-from trtbench.workflows.check.check import run_check
-from trtbench.workflows.check.check_files import join_checks, write_check
-from trtbench.workflows.check.evaluate import Evaluation, run_evaluation
-from trtbench.workflows.check.evaluate_files import join, write_evaluation
-from trtbench.workflows.check.values import Checked
-from trtbench.workflows.compare.compare import compare as compare_sides
-from trtbench.workflows.compare.gate import Gate
-from trtbench.workflows.compare.gate import gate as hold_to_rules
-from trtbench.workflows.explain.engines import diff_of, two_engines, why_of
-from trtbench.workflows.explain.ladder import (
-    Explanation,
-    explain_measured,
-    explain_stated,
-    named_run,
-)
-from trtbench.workflows.explain.layers import frame_of, layer_rows
-from trtbench.workflows.explain.source import engine_from_words
-from trtbench.workflows.importing.run import ImportResult
-from trtbench.workflows.importing.run import import_artefacts as import_files
-from trtbench.workflows.look.doctor import Diagnosis, diagnose
-from trtbench.workflows.measure.bench import run_bench
+from trtbench import verbs
 from trtbench.workflows.request.comparing import CompareRequest, GateRequest
-from trtbench.workflows.request.conduct import Conduct, conduct_from_request
-from trtbench.workflows.request.config import Config, load_config, open_store
+from trtbench.workflows.request.explaining import (
+    DiffRequest,
+    ExplainRequest,
+    LayersRequest,
+    WhyRequest,
+)
 from trtbench.workflows.request.judging import CheckRequest, EvalRequest
-from trtbench.workflows.request.keeping import ImportRequest
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
-from trtbench.workflows.stored.report import FORMATS, load_runs, write_report
-from trtbench.workflows.stored.runs import list_runs
-from trtbench.workflows.sweep.journal import SWEEP
-from trtbench.workflows.sweep.matrix import matrix_from_file, matrix_from_table
-from trtbench.workflows.sweep.plan import plan_sweep
-from trtbench.workflows.sweep.result import Results, results_from_sweep
-from trtbench.workflows.sweep.run import carry_out, start_sweep
+from trtbench.workflows.request.keeping import (
+    DoctorRequest,
+    ExportRunsRequest,
+    HistoryRequest,
+    ImportRequest,
+    InspectRequest,
+    ReportRequest,
+    RunsRequest,
+    SiteRequest,
+)
+from trtbench.workflows.request.making import BuildRequest, ExportRequest, QuantizeRequest
+from trtbench.workflows.request.measuring import BenchRequest, ProfileRequest
+from trtbench.workflows.request.sweeping import SweepRequest
 
-Model = str | Path
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+    from typing import Literal
+
+    from pandas import DataFrame
+
+    from trtbench.analysis.inspection import Inspection
+    from trtbench.analysis.layers.why import Why
+    from trtbench.analysis.summary import Summary
+    from trtbench.domain.artefact import Artefact
+    from trtbench.domain.conversion import Sidecar
+    from trtbench.domain.result import Comparison, FailedRun, Run
+    from trtbench.domain.words import Arrivals, CudaGraph, Mode, Precision, Protocol, Scalar
+    from trtbench.store.index import Entry
+    from trtbench.workflows.check.evaluate import Evaluation
+    from trtbench.workflows.check.values import Checked
+    from trtbench.workflows.compare.gate import Gate
+    from trtbench.workflows.explain.ladder import Explanation
+    from trtbench.workflows.importing.run import ImportResult
+    from trtbench.workflows.look.doctor import Diagnosis
+    from trtbench.workflows.request.groups import OnUnclear
+    from trtbench.workflows.request.judging import Range
+    from trtbench.workflows.request.kinds import (
+        Duration,
+        File,
+        Fraction,
+        Pairs,
+        Rate,
+        Shapes,
+        Sides,
+        Size,
+        Words,
+    )
+    from trtbench.workflows.request.sweeping import Axes, Excluded, Values
+    from trtbench.workflows.stored.export import Exported
+    from trtbench.workflows.stored.history import History
+    from trtbench.workflows.stored.site import SiteMade
+    from trtbench.workflows.sweep.result import Results
 
 
-def bench(model: Model, *, store: Model | None = None, **asked: Any) -> Run:
+def bench(
+    model: File,
+    *,
+    extra_args: tuple[str, ...] = (),
+    runtime: str | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    warmup: Duration | None = None,
+    warmup_iterations: int | None = None,
+    until_steady: bool = True,
+    duration: Duration | None = None,
+    iterations: int | None = None,
+    launches: int | None = None,
+    inputs: File | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    device: str | None = None,
+    protocol: Protocol | None = None,
+    rate: Rate | None = None,
+    arrivals: Arrivals = "poisson",
+    cuda_graph: CudaGraph | None = None,
+    transfers: bool = True,
+    spin_wait: bool = False,
+    streams: int = 1,
+    gap: Duration | None = None,
+    profile_index: int = 0,
+    telemetry: Duration | None = None,
+    lock_clocks: str | None = None,
+    precision: Precision | None = None,
+    profile: bool | None = None,
+    separate_profile_run: bool = True,
+    options: Pairs | None = None,
+    python: File | None = None,
+    memory_limit: Size | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    output: File | None = None,
+    tags: Collection[str] = (),
+    executor: str | None = None,
+    address: str | None = None,
+    hosts: File | None = None,
+    needs: Sequence[str] = (),
+    beside: int = 1,
+    store: File | None = None,
+) -> Run:
     """Measure a model in fresh processes and keep the run.
 
-    ``asked`` are the fields of ``BenchRequest``, the flags of ``trtbench bench``. Durations are
-    seconds or text with a unit (``"500ms"``). Raises ``TrtbenchError``; a launch that breaks
-    leaves a ``FailedRun`` in the store.
+    Durations are seconds or text with a unit (``"500ms"``). Raises ``TrtbenchError``; a launch
+    that breaks leaves a ``FailedRun`` in the store.
+
+    model: A file, or a model of a library by name.
+    extra_args: Passed on to runtimes that are programs (trtexec).
+    runtime: What executes the model.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    warmup: Least warm-up, e.g. 500ms (default 200ms).
+    warmup_iterations: Least warm-up as a count of queries.
+    until_steady: Go on warming up (10 s at most) until two windows agree.
+    duration: Least measured time, e.g. 10s (default 3s).
+    iterations: Least measured queries (default 10).
+    launches: Fresh processes to measure in (default 1).
+    inputs: Inputs from .npz, .npy or a folder of raw binaries.
+    seed: Of random inputs, orders and arrivals.
+    threads: Threads within an operator (CPU runtimes).
+    device: cpu, cuda:0, cuda:1, ...
+    protocol: How queries follow one another (default: serve; trtexec: pipeline).
+    rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
+    arrivals: How they are spread in time.
+    cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
+        (default: off; protocols gpu and coldl2: on).
+    transfers: Copy inputs and outputs each time.
+    spin_wait: Wait for the GPU by spinning.
+    streams: Queries at a time, each in a context of its own; their latencies overlap.
+    gap: Mean random rest between queries, e.g. 5ms.
+    profile_index: Optimization profile of the engine, from 0.
+    telemetry: Look at the GPU this often (100ms), in a pass of its own after the measurement.
+    lock_clocks: Lock the GPU's clock while measuring (needs root), and free it afterwards.
+    precision: Precision that a weakly typed builder, or PyTorch, may use.
+    profile: Time single layers too (default: as the runtime does; trtexec: yes).
+    separate_profile_run: Time layers in a pass of their own.
+    options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
+        repeat for several.
+    python: Work in another Python interpreter.
+    memory_limit: Address space of each child, e.g. 8GiB.
+    timeout: Give up on a launch or a step after this long: 10min.
+    wait: Wait while the device is in use, or else fail at once.
+    output: Folder for this run.
+    tags: Name to find the runs by.
+    executor: Measure on every GPU of this machine, on a Ray cluster, or on hosts by ssh.
+    address: Of the Ray cluster (default: its own).
+    hosts: Hosts for ssh, as TOML.
+    needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    beside: CPU runs at the same time on one machine; they disturb each other.
+    store: Folder or URL of the store (default: from configuration).
 
     >>> run = trtbench.bench("model.onnx", batch=8, launches=5)
     >>> run.times.host                  # seconds, one row per iteration
     >>> print(run)
     """
-    opened, config = _open(store)
-    request = BenchRequest(model=model, store=store, **asked)
-    spec = run_spec(request, config)
-    conduct = conduct_from_request(request, config, runtime=spec.runtime)
-    return run_bench(spec, store=opened, conduct=conduct)
+    return verbs.bench(
+        BenchRequest(
+            model=model,
+            extra_args=extra_args,
+            runtime=runtime,
+            shapes=shapes or {},
+            batch=batch,
+            warmup=warmup,
+            warmup_iterations=warmup_iterations,
+            until_steady=until_steady,
+            duration=duration,
+            iterations=iterations,
+            launches=launches,
+            inputs=inputs,
+            seed=seed,
+            threads=threads,
+            device=device,
+            protocol=protocol,
+            rate=rate,
+            arrivals=arrivals,
+            cuda_graph=cuda_graph,
+            transfers=transfers,
+            spin_wait=spin_wait,
+            streams=streams,
+            gap=gap,
+            profile_index=profile_index,
+            telemetry=telemetry,
+            lock_clocks=lock_clocks,
+            precision=precision,
+            profile=profile,
+            separate_profile_run=separate_profile_run,
+            options=options or {},
+            python=python,
+            memory_limit=memory_limit,
+            timeout=timeout,
+            wait=wait,
+            output=output,
+            tags=tags,
+            executor=executor,
+            address=address,
+            hosts=hosts,
+            needs=needs,
+            beside=beside,
+            store=store,
+        )
+    )
+
+
+def profile(
+    model: File,
+    *,
+    extra_args: tuple[str, ...] = (),
+    runtime: str | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    warmup: Duration | None = None,
+    warmup_iterations: int | None = None,
+    until_steady: bool = True,
+    duration: Duration | None = None,
+    iterations: int | None = None,
+    launches: int | None = None,
+    inputs: File | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    device: str | None = None,
+    protocol: Protocol | None = None,
+    rate: Rate | None = None,
+    arrivals: Arrivals = "poisson",
+    cuda_graph: CudaGraph | None = None,
+    transfers: bool = True,
+    spin_wait: bool = False,
+    streams: int = 1,
+    gap: Duration | None = None,
+    profile_index: int = 0,
+    telemetry: Duration | None = None,
+    lock_clocks: str | None = None,
+    precision: Precision | None = None,
+    profile: bool | None = None,
+    separate_profile_run: bool = True,
+    options: Pairs | None = None,
+    python: File | None = None,
+    memory_limit: Size | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    output: File | None = None,
+    tags: Collection[str] = (),
+    store: File | None = None,
+) -> Run:
+    """Time the layers of a model, or read the run of that name; ``.layers`` has them.
+
+    model: A file, or the name of a stored run.
+    extra_args: Passed on to runtimes that are programs (trtexec).
+    runtime: What executes the model.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    warmup: Least warm-up, e.g. 500ms (default 200ms).
+    warmup_iterations: Least warm-up as a count of queries.
+    until_steady: Go on warming up (10 s at most) until two windows agree.
+    duration: Least measured time, e.g. 10s (default 3s).
+    iterations: Least measured queries (default 10).
+    launches: Fresh processes to measure in (default 1).
+    inputs: Inputs from .npz, .npy or a folder of raw binaries.
+    seed: Of random inputs, orders and arrivals.
+    threads: Threads within an operator (CPU runtimes).
+    device: cpu, cuda:0, cuda:1, ...
+    protocol: How queries follow one another (default: serve; trtexec: pipeline).
+    rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
+    arrivals: How they are spread in time.
+    cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
+        (default: off; protocols gpu and coldl2: on).
+    transfers: Copy inputs and outputs each time.
+    spin_wait: Wait for the GPU by spinning.
+    streams: Queries at a time, each in a context of its own; their latencies overlap.
+    gap: Mean random rest between queries, e.g. 5ms.
+    profile_index: Optimization profile of the engine, from 0.
+    telemetry: Look at the GPU this often (100ms), in a pass of its own after the measurement.
+    lock_clocks: Lock the GPU's clock while measuring (needs root), and free it afterwards.
+    precision: Precision that a weakly typed builder, or PyTorch, may use.
+    profile: Time single layers too (default: as the runtime does; trtexec: yes).
+    separate_profile_run: Time layers in a pass of their own.
+    options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
+        repeat for several.
+    python: Work in another Python interpreter.
+    memory_limit: Address space of each child, e.g. 8GiB.
+    timeout: Give up on a launch or a step after this long: 10min.
+    wait: Wait while the device is in use, or else fail at once.
+    output: Folder for this run.
+    tags: Name to find the runs by.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.profile("model.engine").layers.layers[0].average_s
+    """
+    return verbs.profile(
+        ProfileRequest(
+            model=model,
+            extra_args=extra_args,
+            runtime=runtime,
+            shapes=shapes or {},
+            batch=batch,
+            warmup=warmup,
+            warmup_iterations=warmup_iterations,
+            until_steady=until_steady,
+            duration=duration,
+            iterations=iterations,
+            launches=launches,
+            inputs=inputs,
+            seed=seed,
+            threads=threads,
+            device=device,
+            protocol=protocol,
+            rate=rate,
+            arrivals=arrivals,
+            cuda_graph=cuda_graph,
+            transfers=transfers,
+            spin_wait=spin_wait,
+            streams=streams,
+            gap=gap,
+            profile_index=profile_index,
+            telemetry=telemetry,
+            lock_clocks=lock_clocks,
+            precision=precision,
+            profile=profile,
+            separate_profile_run=separate_profile_run,
+            options=options or {},
+            python=python,
+            memory_limit=memory_limit,
+            timeout=timeout,
+            wait=wait,
+            output=output,
+            tags=tags,
+            store=store,
+        )
+    )
 
 
 def compare(
-    baseline: Model, *candidates: Model, store: Model | None = None, **asked: Any
+    baseline: File,
+    candidate: File | None = None,
+    *,
+    selftest: bool = False,
+    runtime: Sides | None = None,
+    python: Sides | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    launches: int | None = None,
+    max_launches: int = 40,
+    pairs: int | None = None,
+    mode: Mode = "auto",
+    margin: Fraction = "2%",
+    accept: Collection[str] = (),
+    warmup: Duration | None = None,
+    warmup_iterations: int | None = None,
+    until_steady: bool = True,
+    duration: Duration | None = None,
+    iterations: int | None = None,
+    inputs: File | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    device: str | None = None,
+    options: Pairs | None = None,
+    protocol: Protocol | None = None,
+    rate: Rate | None = None,
+    arrivals: Arrivals = "poisson",
+    cuda_graph: CudaGraph | None = None,
+    transfers: bool = True,
+    spin_wait: bool = False,
+    streams: int = 1,
+    gap: Duration | None = None,
+    profile_index: int = 0,
+    precision: Precision | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    tags: Collection[str] = (),
+    executor: str | None = None,
+    address: str | None = None,
+    hosts: File | None = None,
+    needs: Sequence[str] = (),
+    beside: int = 1,
+    store: File | None = None,
 ) -> Comparison:
-    """Compare two models, engines or stored runs; files are measured in turn with each other."""
-    opened, config = _open(store)
-    request = CompareRequest(baseline=baseline, candidates=candidates, store=store, **asked)
-    return compare_sides(request, store=opened, config=config)[0].comparison
+    """Compare two models, engines or stored runs; files are measured in turn with each other.
+
+    baseline: A model or a stored run.
+    candidate: Others of the same.
+    selftest: Compare BASELINE with itself.
+    runtime: What executes the models: once for all sides, or once per side.
+    python: Interpreter: once for all sides, or once per side.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    launches: Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a
+        gate: 5).
+    max_launches: Go on to so many while the answer is unclear.
+    pairs: Iterations of each side per launch, in turn (default: what fits in 0.2 s, 6 to 200).
+    mode: How the sides take turns; --duration and --iterations are for launches.
+    margin: Within this, interval and all, two sides are the same.
+    accept: Compare in spite of this difference (tf32, batch, protocol, ...).
+    warmup: Least warm-up, e.g. 500ms (default 200ms).
+    warmup_iterations: Least warm-up as a count of queries.
+    until_steady: Go on warming up (10 s at most) until two windows agree.
+    duration: Least measured time, e.g. 10s (default 3s).
+    iterations: Least measured queries (default 10).
+    inputs: Inputs from .npz, .npy or a folder of raw binaries.
+    seed: Of random inputs, orders and arrivals.
+    threads: Threads within an operator (CPU runtimes).
+    device: cpu, cuda:0, cuda:1, ...
+    options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
+        repeat for several.
+    protocol: How queries follow one another (default: serve; trtexec: pipeline).
+    rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
+    arrivals: How they are spread in time.
+    cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
+        (default: off; protocols gpu and coldl2: on).
+    transfers: Copy inputs and outputs each time.
+    spin_wait: Wait for the GPU by spinning.
+    streams: Queries at a time, each in a context of its own; their latencies overlap.
+    gap: Mean random rest between queries, e.g. 5ms.
+    profile_index: Optimization profile of the engine, from 0.
+    precision: Precision that a weakly typed builder, or PyTorch, may use.
+    timeout: Give up on a launch or a step after this long: 10min.
+    wait: Wait while the device is in use, or else fail at once.
+    tags: Name to find the runs by.
+    executor: Measure on every GPU of this machine, on a Ray cluster, or on hosts by ssh.
+    address: Of the Ray cluster (default: its own).
+    hosts: Hosts for ssh, as TOML.
+    needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    beside: CPU runs at the same time on one machine; they disturb each other.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.compare("model.onnx", "model.int8.onnx", batch=8).verdicts[0].kind
+    """
+    return verbs.compare(
+        CompareRequest(
+            baseline=baseline,
+            candidates=() if candidate is None else (candidate,),
+            selftest=selftest,
+            runtime=runtime,
+            python=python,
+            shapes=shapes or {},
+            batch=batch,
+            launches=launches,
+            max_launches=max_launches,
+            pairs=pairs,
+            mode=mode,
+            margin=margin,
+            accept=accept,
+            warmup=warmup,
+            warmup_iterations=warmup_iterations,
+            until_steady=until_steady,
+            duration=duration,
+            iterations=iterations,
+            inputs=inputs,
+            seed=seed,
+            threads=threads,
+            device=device,
+            options=options or {},
+            protocol=protocol,
+            rate=rate,
+            arrivals=arrivals,
+            cuda_graph=cuda_graph,
+            transfers=transfers,
+            spin_wait=spin_wait,
+            streams=streams,
+            gap=gap,
+            profile_index=profile_index,
+            precision=precision,
+            timeout=timeout,
+            wait=wait,
+            tags=tags,
+            executor=executor,
+            address=address,
+            hosts=hosts,
+            needs=needs,
+            beside=beside,
+            store=store,
+        )
+    )
 
 
-def gate(candidate: Model, *, store: Model | None = None, **asked: Any) -> Gate:
-    """Hold a candidate to rules such as ``p99<5ms``; ``.open`` tells whether all are met."""
-    opened, config = _open(store)
-    request = GateRequest(candidate=candidate, store=store, **asked)
-    return hold_to_rules(request, store=opened, config=config)
+def gate(
+    candidate: File,
+    *,
+    against: File | None = None,
+    baseline: str | None = None,
+    max_slowdown: Fraction | None = None,
+    metrics: Sequence[str] = (),
+    rules: Sequence[File] = (),
+    on_unclear: OnUnclear = "fail",
+    time_limit: Duration = "60s",
+    runtime: Sides | None = None,
+    python: Sides | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    launches: int | None = None,
+    max_launches: int = 40,
+    pairs: int | None = None,
+    mode: Mode = "auto",
+    margin: Fraction = "2%",
+    accept: Collection[str] = (),
+    warmup: Duration | None = None,
+    warmup_iterations: int | None = None,
+    until_steady: bool = True,
+    duration: Duration | None = None,
+    iterations: int | None = None,
+    inputs: File | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    device: str | None = None,
+    options: Pairs | None = None,
+    protocol: Protocol | None = None,
+    rate: Rate | None = None,
+    arrivals: Arrivals = "poisson",
+    cuda_graph: CudaGraph | None = None,
+    transfers: bool = True,
+    spin_wait: bool = False,
+    streams: int = 1,
+    gap: Duration | None = None,
+    profile_index: int = 0,
+    precision: Precision | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    tags: Collection[str] = (),
+    store: File | None = None,
+) -> Gate:
+    """Hold a candidate to rules such as ``p99<5ms``; ``.open`` tells whether all are met.
+
+    candidate: A model or a stored run.
+    against: A model, a run, or tag:NAME.
+    baseline: last, best or tag:NAME among the stored runs comparable with CANDIDATE.
+    max_slowdown: Slower than BASELINE by this at most.
+    metrics: 'p99<5ms' and the like; quoted, or the shell takes the sign.
+    rules: TOML file of rules; MODEL.gate.toml beside the model is read by itself.
+    on_unclear: When a rule stays unclear; retry measures once more.
+    time_limit: Measure no longer than this while unclear.
+    runtime: What executes the models: once for all sides, or once per side.
+    python: Interpreter: once for all sides, or once per side.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    launches: Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a
+        gate: 5).
+    max_launches: Go on to so many while the answer is unclear.
+    pairs: Iterations of each side per launch, in turn (default: what fits in 0.2 s, 6 to 200).
+    mode: How the sides take turns; --duration and --iterations are for launches.
+    margin: Within this, interval and all, two sides are the same.
+    accept: Compare in spite of this difference (tf32, batch, protocol, ...).
+    warmup: Least warm-up, e.g. 500ms (default 200ms).
+    warmup_iterations: Least warm-up as a count of queries.
+    until_steady: Go on warming up (10 s at most) until two windows agree.
+    duration: Least measured time, e.g. 10s (default 3s).
+    iterations: Least measured queries (default 10).
+    inputs: Inputs from .npz, .npy or a folder of raw binaries.
+    seed: Of random inputs, orders and arrivals.
+    threads: Threads within an operator (CPU runtimes).
+    device: cpu, cuda:0, cuda:1, ...
+    options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
+        repeat for several.
+    protocol: How queries follow one another (default: serve; trtexec: pipeline).
+    rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
+    arrivals: How they are spread in time.
+    cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
+        (default: off; protocols gpu and coldl2: on).
+    transfers: Copy inputs and outputs each time.
+    spin_wait: Wait for the GPU by spinning.
+    streams: Queries at a time, each in a context of its own; their latencies overlap.
+    gap: Mean random rest between queries, e.g. 5ms.
+    profile_index: Optimization profile of the engine, from 0.
+    precision: Precision that a weakly typed builder, or PyTorch, may use.
+    timeout: Give up on a launch or a step after this long: 10min.
+    wait: Wait while the device is in use, or else fail at once.
+    tags: Name to find the runs by.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.gate("new.onnx", against="old.onnx", max_slowdown="3%").open
+    """
+    return verbs.gate(
+        GateRequest(
+            candidate=candidate,
+            against=against,
+            baseline=baseline,
+            max_slowdown=max_slowdown,
+            metrics=metrics,
+            rules=rules,
+            on_unclear=on_unclear,
+            time_limit=time_limit,
+            runtime=runtime,
+            python=python,
+            shapes=shapes or {},
+            batch=batch,
+            launches=launches,
+            max_launches=max_launches,
+            pairs=pairs,
+            mode=mode,
+            margin=margin,
+            accept=accept,
+            warmup=warmup,
+            warmup_iterations=warmup_iterations,
+            until_steady=until_steady,
+            duration=duration,
+            iterations=iterations,
+            inputs=inputs,
+            seed=seed,
+            threads=threads,
+            device=device,
+            options=options or {},
+            protocol=protocol,
+            rate=rate,
+            arrivals=arrivals,
+            cuda_graph=cuda_graph,
+            transfers=transfers,
+            spin_wait=spin_wait,
+            streams=streams,
+            gap=gap,
+            profile_index=profile_index,
+            precision=precision,
+            timeout=timeout,
+            wait=wait,
+            tags=tags,
+            store=store,
+        )
+    )
 
 
 def check(
-    reference: Model, *candidates: Model, store: Model | None = None, **asked: Any
+    reference: File,
+    *candidates: File,
+    output: File = "artifacts/check",
+    random: int = 1000,
+    distribution: Literal["uniform", "normal", "recorded"] = "uniform",
+    range: Range | None = None,
+    seed: int = 0,
+    inputs: File | None = None,
+    images: File | None = None,
+    task: str | None = None,
+    limit: int | None = None,
+    rtol: float = 0.001,
+    atol: float = 1e-08,
+    classes: bool | None = None,
+    floor: Literal["auto", "on", "off"] = "auto",
+    expect: Sequence[str] = (),
+    runtime: Sides | None = None,
+    python: Sides | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    options: Pairs | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    settings: Mapping[str, Scalar] | None = None,
+    store: File | None = None,
 ) -> Checked:
     """Run every side on the same inputs and compare each candidate with the reference.
 
     Inputs are random, rows of a file, or ``images`` with the preprocessing of a task and its
-    ``settings``.
+    ``settings``. Tables and the worst inputs are written to ``output``.
+
+    reference: The model that counts as right.
+    candidates: Models that are held against it.
+    output: Folder of tables, pictures and worst inputs.
+    random: So many seeded random inputs.
+    distribution: Of random inputs; recorded: the range a side was quantized for.
+    range: Where random inputs lie (0:1).
+    seed: Of random inputs.
+    inputs: Inputs from .npz, .npy or raw binaries.
+    images: Images, with the preprocessing of --task.
+    task: Whose preprocessing images get (default: classification).
+    limit: Only the first so many inputs.
+    rtol: Relative tolerance; |reference| scales it.
+    atol: Absolute tolerance.
+    classes: Whether outputs are scores of classes (default: by their shape).
+    floor: Run the reference twice, against itself.
+    expect: Exit with status 3 unless this holds, e.g. 'max_abs<=0.1'.
+    runtime: What executes the models: once for all sides, or once per side.
+    python: Interpreter: once for all sides, or once per side.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    threads: Threads within an operator (CPU runtimes).
+    device: cpu, cuda:0, cuda:1, ...
+    options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
+        repeat for several.
+    timeout: Give up on a launch or a step after this long: 10min.
+    wait: Wait while the device is in use, or else fail at once.
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
+    store: Folder or URL of the store (default: from configuration).
 
     >>> checked = trtbench.check("model.onnx", "model.int8.onnx", random=500)
     >>> checked.candidates[0].checks[0].sqnr_db
     """
-    opened, config = _open(store)
-    request = CheckRequest(reference=reference, candidates=candidates, store=store, **asked)
-    checked = run_check(request, store=opened, config=config)
-    write_check(checked, Path(request.output))
-    join_checks(checked, opened)
-    return checked
+    return verbs.check(
+        CheckRequest(
+            reference=reference,
+            candidates=candidates,
+            output=output,
+            random=random,
+            distribution=distribution,
+            range=range,
+            seed=seed,
+            inputs=inputs,
+            images=images,
+            task=task,
+            limit=limit,
+            rtol=rtol,
+            atol=atol,
+            classes=classes,
+            floor=floor,
+            expect=expect,
+            runtime=runtime,
+            python=python,
+            shapes=shapes or {},
+            batch=batch,
+            threads=threads,
+            device=device,
+            options=options or {},
+            timeout=timeout,
+            wait=wait,
+            settings=settings or {},
+            store=store,
+        )
+    )
 
 
-def evaluate(*models: Model, store: Model | None = None, **asked: Any) -> Evaluation:
+def evaluate(
+    *models: File,
+    task: str,
+    data: File,
+    join: Sequence[str] = (),
+    output: File = "artifacts/eval",
+    limit: int | None = None,
+    warmup: Fraction = "10%",
+    runtime: Sides | None = None,
+    python: Sides | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    options: Pairs | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    precision: Precision | None = None,
+    settings: Mapping[str, Scalar] | None = None,
+    store: File | None = None,
+) -> Evaluation:
     """Evaluate models on data with known answers; runs of the same bytes carry the scores.
 
     ``settings`` are the flags of the task, with underscores: ``{"gt": "truth", "align": "none"}``.
 
+    models: Files to evaluate.
+    join: Insist on this run; those of the same bytes are joined anyway.
+    output: Folder of tables and pictures.
+    task: classification, depth, pose; with --help shows its flags.
+    data: Images, or an .npz with labels.
+    limit: Only the first so many items.
+    warmup: Batches at the start whose times do not count.
+    runtime: What executes the models: once for all sides, or once per side.
+    python: Interpreter: once for all sides, or once per side.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    threads: Threads within an operator (CPU runtimes).
+    device: cpu, cuda:0, cuda:1, ...
+    options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
+        repeat for several.
+    timeout: Give up on a launch or a step after this long: 10min.
+    wait: Wait while the device is in use, or else fail at once.
+    precision: Precision that a weakly typed builder, or PyTorch, may use.
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
+    store: Folder or URL of the store (default: from configuration).
+
     >>> found = trtbench.evaluate("model.onnx", task="classification", data="val", batch=8)
     >>> found.models[0].score("top1").value
     """
-    opened, config = _open(store)
-    request = EvalRequest(models=models, store=store, **asked)
-    found = run_evaluation(request, store=opened, config=config)
-    found = join(found, opened, runs=request.join)
-    write_evaluation(found, Path(request.output))
-    return found
+    return verbs.evaluate(
+        EvalRequest(
+            models=models,
+            join=join,
+            output=output,
+            task=task,
+            data=data,
+            limit=limit,
+            warmup=warmup,
+            runtime=runtime,
+            python=python,
+            shapes=shapes or {},
+            batch=batch,
+            threads=threads,
+            device=device,
+            options=options or {},
+            timeout=timeout,
+            wait=wait,
+            precision=precision,
+            settings=settings or {},
+            store=store,
+        )
+    )
+
+
+def build(
+    model: File,
+    *,
+    extra_args: tuple[str, ...] = (),
+    output: File | None = None,
+    runtime: str | None = None,
+    precision: Precision | None = None,
+    shapes_min: Shapes | Sequence[Shapes] = (),
+    shapes_opt: Shapes | Sequence[Shapes] = (),
+    shapes_max: Shapes | Sequence[Shapes] = (),
+    input_shapes: Sequence[str] = (),
+    workspace: Size | None = None,
+    optimization_level: int | None = None,
+    timing_cache: File | None = None,
+    no_timing_cache: bool = False,
+    target: Words = (),
+    version_compatible: bool = False,
+    hardware_compatible: bool = False,
+    strip_weights: bool = False,
+    refit: bool = False,
+    plugins: Sequence[File] = (),
+    dla_core: int | None = None,
+    verbose: bool = False,
+    calibration: File | None = None,
+    calibration_method: Literal["entropy2", "minmax"] | None = None,
+    calibration_cache: File | None = None,
+    task: str | None = None,
+    settings: Mapping[str, Scalar] | None = None,
+    options: Pairs | None = None,
+    timeout: Duration | None = None,
+    python: File | None = None,
+    wait: bool = True,
+) -> Artefact:
+    """Build an engine from an ONNX file in a fresh process.
+
+    model: An ONNX file.
+    extra_args: Passed on to builders that are programs (trtexec).
+    output: The engine to write.
+    runtime: What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where
+        only that is).
+    precision: Precision that a weakly typed builder, or PyTorch, may use.
+    shapes_min: Least shape of one input; repeat for several inputs, or the same one for more
+        profiles.
+    shapes_opt: Shape to optimise for, likewise.
+    shapes_max: Largest shape, likewise.
+    input_shapes: Shape of the input, -1 for a batch of 1 to 256 (best at 128); or
+        NAME:-1x3x224x224.
+    workspace: Limit of scratch memory, e.g. 4GiB.
+    optimization_level: 0 (quick) to 5.
+    timing_cache: Timings of kernels to reuse and add to (default: beside the engine).
+    no_timing_cache: Time every kernel anew and keep nothing.
+    target: GPUs to build for (TensorRT-RTX; default: all).
+    version_compatible: Let later TensorRT versions load it.
+    hardware_compatible: Let other GPUs (Ampere+) run it.
+    strip_weights: Leave weights out of the engine.
+    refit: Let weights be replaced later.
+    plugins: Plugin library.
+    dla_core: Build for this deep learning accelerator.
+    verbose: Everything the builder has to say in the log.
+    calibration: Data for INT8: an .npz of arrays by input, a folder of images, or random.
+    calibration_method: How scales are found (default entropy2).
+    calibration_cache: Scales for INT8 (TensorRT 5 to 10).
+    task: Prepares images for calibration as it does for judging (classification, depth, pose);
+        adds its flags (see --task NAME --help).
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
+    options: An option of the builder itself; repeat for several.
+    timeout: Give up after this long, e.g. 30min.
+    python: Work in another Python interpreter.
+    wait: Wait while the device is in use, or else fail at once.
+
+    >>> trtbench.build("model.onnx", precision="fp16", workspace="4GiB").path
+    """
+    return verbs.build(
+        BuildRequest(
+            model=model,
+            extra_args=extra_args,
+            output=output,
+            runtime=runtime,
+            precision=precision,
+            shapes_min=shapes_min,
+            shapes_opt=shapes_opt,
+            shapes_max=shapes_max,
+            input_shapes=input_shapes,
+            workspace=workspace,
+            optimization_level=optimization_level,
+            timing_cache=timing_cache,
+            no_timing_cache=no_timing_cache,
+            target=target,
+            version_compatible=version_compatible,
+            hardware_compatible=hardware_compatible,
+            strip_weights=strip_weights,
+            refit=refit,
+            plugins=plugins,
+            dla_core=dla_core,
+            verbose=verbose,
+            calibration=calibration,
+            calibration_method=calibration_method,
+            calibration_cache=calibration_cache,
+            task=task,
+            settings=settings or {},
+            options=options or {},
+            timeout=timeout,
+            python=python,
+            wait=wait,
+        )
+    )
+
+
+def export(
+    source: File,
+    *,
+    output: File | None = None,
+    weights: File = "default",
+    input_shapes: Sequence[str] = (),
+    opset: int | None = None,
+    target: str | None = None,
+    exporter: Literal["dynamo", "legacy"] | None = None,
+    half: bool = False,
+    trust: bool = False,
+    factory: str | None = None,
+    seed: int = 0,
+    timeout: Duration | None = None,
+    python: File | None = None,
+) -> Sidecar:
+    """Export a PyTorch model to ONNX, check it, and compare it with PyTorch.
+
+    source: torchvision:NAME, timm:NAME, ultralytics:NAME, or a file.
+    output: The ONNX file (default: NAME.onnx).
+    weights: Pretrained, random, or a state dict of your own.
+    input_shapes: -1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64; -1 may change.
+        Repeatable.
+    opset: ONNX opset (default: the exporter's).
+    target: tensorrt-8.6, tensorrt-10, tensorrt-11 or tensorrt-rtx.
+    exporter: By default, what the opset needs.
+    half: Export in FP16.
+    trust: Load a pickle, which can run any code in it.
+    factory: What makes the module of a state dict.
+    seed: Of weights and inputs.
+    timeout: Give up after this long, e.g. 30min.
+    python: Work in another Python interpreter.
+
+    >>> trtbench.export("torchvision:resnet18", output="resnet18.onnx").difference
+    """
+    return verbs.export(
+        ExportRequest(
+            source=source,
+            output=output,
+            weights=weights,
+            input_shapes=input_shapes,
+            opset=opset,
+            target=target,
+            exporter=exporter,
+            half=half,
+            trust=trust,
+            factory=factory,
+            seed=seed,
+            timeout=timeout,
+            python=python,
+        )
+    )
+
+
+def quantize(
+    model: File,
+    *,
+    precision: Literal["fp16", "bf16", "int8", "fp8"],
+    output: File | None = None,
+    keep_io: bool = False,
+    inputs: File | None = None,
+    shapes: Shapes | None = None,
+    calibration: File | None = None,
+    method: Literal["minmax", "entropy", "percentile"] = "entropy",
+    percentile: float = 99.99,
+    items: int = 256,
+    batch: int | None = None,
+    seed: int = 0,
+    per_channel: bool = True,
+    exclude: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    operators: Sequence[str] = (),
+    via: Literal["onnxruntime", "modelopt"] | None = None,
+    rest: Literal["fp32", "fp16"] = "fp32",
+    task: str | None = None,
+    settings: Mapping[str, Scalar] | None = None,
+    timeout: Duration | None = None,
+    python: File | None = None,
+) -> Sidecar:
+    """Cast or quantize an ONNX file, and compare the result with it on other inputs.
+
+    model: An ONNX file.
+    precision: fp16 and bf16 are casts; int8 and fp8 are quantized with Q/DQ nodes.
+    output: Default: MODEL.PRECISION.onnx.
+    keep_io: Leave inputs and outputs in FP32 (casts).
+    inputs: Take the difference on these (.npz, .npy).
+    shapes: Shape of random data where the model leaves it open.
+    calibration: A folder of images, an .npz or .npy, or random.
+    method: How scales are found.
+    percentile: Of the method of that name.
+    items: Items at most.
+    batch: Items per batch (default 8).
+    seed: Of order and random data.
+    per_channel: Scales of weights.
+    exclude: Leave a node alone; a pattern with * and ? names several. Repeat for more.
+    keep: The same, for casts: stays FP32.
+    operators: Quantize only these.
+    via: What quantizes (default: onnxruntime for int8, modelopt for fp8).
+    rest: Type of what is not quantized (modelopt).
+    task: Prepares images for calibration as it does for judging (classification, depth, pose);
+        adds its flags (see --task NAME --help).
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
+    timeout: Give up after this long, e.g. 30min.
+    python: Work in another Python interpreter.
+
+    >>> trtbench.quantize("model.onnx", precision="int8", calibration="data.npz").difference
+    """
+    return verbs.quantize(
+        QuantizeRequest(
+            model=model,
+            precision=precision,
+            output=output,
+            keep_io=keep_io,
+            inputs=inputs,
+            shapes=shapes or {},
+            calibration=calibration,
+            method=method,
+            percentile=percentile,
+            items=items,
+            batch=batch,
+            seed=seed,
+            per_channel=per_channel,
+            exclude=exclude,
+            keep=keep,
+            operators=operators,
+            via=via,
+            rest=rest,
+            task=task,
+            settings=settings or {},
+            timeout=timeout,
+            python=python,
+        )
+    )
 
 
 def sweep(
-    matrix: Model | Mapping[str, Any], *, output: Model, store: Model | None = None
+    *models: File | Mapping[str, object],
+    preset: str | None = None,
+    precision: Values = (),
+    batch: Values = (),
+    runtime: Values = (),
+    engine: Values = (),
+    axis: Axes | None = None,
+    exclude: Excluded = (),
+    rounds: int | None = None,
+    seed: int | None = None,
+    launches: Values = (),
+    duration: Values = (),
+    data: File | None = None,
+    task: str | None = None,
+    task_opt: Mapping[str, str] | None = None,
+    calibration: File | None = None,
+    shapes: Shapes | None = None,
+    input_shape: Sequence[str] = (),
+    resume: File | None = None,
+    retry_failed: bool = False,
+    output: File | None = None,
+    timeout: Duration | None = None,
+    memory_limit: Size | None = None,
+    tags: Collection[str] = (),
+    executor: str | None = None,
+    address: str | None = None,
+    hosts: File | None = None,
+    needs: Sequence[str] = (),
+    beside: int = 1,
+    store: File | None = None,
 ) -> Results:
-    """Measure every case of a matrix, a file or a mapping of the same keys; goes on where it ended.
+    """Measure every case of a matrix: models and axes, a file, or a mapping of the same keys.
 
-    >>> trtbench.sweep({"models": ["model.onnx"], "batch": [1, 8]}, output="sweep").rows
+    With a folder as ``output`` that a sweep has begun in, it goes on where that ended.
+
+    models: Models, or a file that describes a matrix.
+    preset: classification, depth, pose or stgcn.
+    precision: fp32,fp16,int8; as-is takes the file's own.
+    batch: Batch sizes: 1,32,64.
+    runtime: What executes: onnxruntime,tensorrt.
+    engine: static: one per batch; dynamic: one for all.
+    axis: Another axis: a flag of bench, opt.KEY or build.KEY; repeat for several.
+    exclude: Leave out the cases that have all these values.
+    rounds: Measure every case so often, in turn (default 1).
+    seed: Of the order within rounds (default 0).
+    launches: Fresh processes of each measurement.
+    duration: Least measured time.
+    data: Take accuracies on this, as eval --data.
+    task: Of eval, for --data (default: classification).
+    task_opt: A flag of the task, e.g. gt=truth; repeat for several.
+    calibration: For INT8: images, .npz or random.
+    shapes: Shape of an input that is open in more than its batch.
+    input_shape: To export with: -1x3x224x224.
+    resume: Go on with the sweep in this folder.
+    retry_failed: With --resume: try again what failed.
+    output: Folder of the sweep.
+    timeout: Give up on a launch or a step after this long.
+    memory_limit: Address space of each child, e.g. 8GiB.
+    tags: Name to find the runs by.
+    executor: Measure on every GPU of this machine, on a Ray cluster, or on hosts by ssh.
+    address: Of the Ray cluster (default: its own).
+    hosts: Hosts for ssh, as TOML.
+    needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    beside: CPU runs at the same time on one machine; they disturb each other.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.sweep("model.onnx", batch=[1, 8], output="sweep").rows
     """
-    opened, config = _open(store)
-    folder = Path(output)
-    if not (folder / SWEEP).is_file():
-        given = (
-            matrix_from_table(matrix, where="the matrix")
-            if isinstance(matrix, Mapping)
-            else matrix_from_file(Path(matrix))
+    return verbs.sweep(
+        SweepRequest(
+            models=models,
+            preset=preset,
+            precision=precision,
+            batch=batch,
+            runtime=runtime,
+            engine=engine,
+            axis=axis or {},
+            exclude=exclude,
+            rounds=rounds,
+            seed=seed,
+            launches=launches,
+            duration=duration,
+            data=data,
+            task=task,
+            task_opt=task_opt or {},
+            calibration=calibration,
+            shapes=shapes or {},
+            input_shape=input_shape,
+            resume=resume,
+            retry_failed=retry_failed,
+            output=output,
+            timeout=timeout,
+            memory_limit=memory_limit,
+            tags=tags,
+            executor=executor,
+            address=address,
+            hosts=hosts,
+            needs=needs,
+            beside=beside,
+            store=store,
         )
-        plan_sweep(given, config=config)  # what has no meaning leaves no folder
-        start_sweep(given, folder, store=opened)
-    done = carry_out(folder, store=opened, config=config, conduct=Conduct())
-    return results_from_sweep(done, store=opened)
+    )
 
 
-def load(name: Model, *, store: Model | None = None) -> Run | FailedRun:
+def import_runs(
+    *paths: File,
+    output: File | None = None,
+    again: bool = False,
+    pictures: bool = True,
+    dry_run: bool = False,
+    batch: int | None = None,
+    engine: File | None = None,
+    warmup: Duration | None = None,
+    gpu: str | None = None,
+    tensorrt: str | None = None,
+    date: str | None = None,
+    precision: str | None = None,
+    tags: Collection[str] = (),
+    store: File | None = None,
+) -> ImportResult:
+    """Make ordinary runs of what trtexec or the toolkits around it have left behind.
+
+    paths: Files, folders or patterns.
+    output: Also write the trtexec evaluation toolkit's files of the one run here.
+    again: Import files that were imported before.
+    pictures: Draw the layers (about 1 s a run).
+    dry_run: Print what would be done, and do nothing.
+    batch: Items in one query, whatever is on record.
+    engine: The engine that was run; it is hashed.
+    warmup: Length of the warm-up to leave out, whatever the log says.
+    gpu: The GPU it ran on, where no log tells.
+    tensorrt: The version of TensorRT, such as 8.5.
+    date: When it was measured, such as 2024-05-17.
+    precision: The precision of the engine, such as fp16.
+    tags: Name to find the runs by.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.import_runs("results/", gpu="Tesla T4").runs
+    """
+    return verbs.import_runs(
+        ImportRequest(
+            paths=paths,
+            output=output,
+            again=again,
+            pictures=pictures,
+            dry_run=dry_run,
+            batch=batch,
+            engine=engine,
+            warmup=warmup,
+            gpu=gpu,
+            tensorrt=tensorrt,
+            date=date,
+            precision=precision,
+            tags=tags,
+            store=store,
+        )
+    )
+
+
+def runs(
+    *,
+    model: str | None = None,
+    failed: bool = False,
+    limit: int | None = None,
+    runtime: str | None = None,
+    tag: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    store: File | None = None,
+) -> list[Entry]:
+    """List stored runs, newest first.
+
+    model: Only models whose name contains this.
+    failed: Only runs that did not finish.
+    limit: At most so many; 0 is all (default on screens: 50).
+    runtime: Only this runtime.
+    tag: Only runs with this tag.
+    since: Only from this day on: 2026-11-15, today, 7d.
+    until: Only up to and including this day.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.runs(model="resnet", since="7d")
+    """
+    return verbs.runs(
+        RunsRequest(
+            model=model,
+            failed=failed,
+            limit=limit,
+            runtime=runtime,
+            tag=tag,
+            since=since,
+            until=until,
+            store=store,
+        )
+    )
+
+
+def export_runs(
+    *names: str,
+    to: Literal["parquet", "mlflow"],
+    output: File,
+    experiment: str = "trtbench",
+    model: str | None = None,
+    runtime: str | None = None,
+    tag: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    store: File | None = None,
+) -> Exported:
+    """Export runs, all or those named, to Parquet files or to MLflow.
+
+    names: Stored runs.
+    to: Parquet files, or an MLflow tracking server.
+    output: A folder for Parquet files; a tracking URI for MLflow.
+    experiment: Of MLflow.
+    model: Only models whose name contains this.
+    runtime: Only this runtime.
+    tag: Only runs with this tag.
+    since: Only from this day on: 2026-11-15, today, 7d.
+    until: Only up to and including this day.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.export_runs(to="parquet", output="runs-parquet", since="30d")
+    """
+    return verbs.export_runs(
+        ExportRunsRequest(
+            names=names,
+            to=to,
+            output=output,
+            experiment=experiment,
+            model=model,
+            runtime=runtime,
+            tag=tag,
+            since=since,
+            until=until,
+            store=store,
+        )
+    )
+
+
+def report(
+    *names: File,
+    output: File = "report",
+    format: Words | None = None,
+    brief: bool = False,
+    title: str | None = None,
+    store: File | None = None,
+) -> list[Path]:
+    """Write one document about any number of stored runs, or folders of runs.
+
+    names: Stored runs, or folders of runs.
+    output: Folder of the report.
+    format: Comma separated, of html, md, json, csv, png and tex.  [default: html,md,json; with
+        --brief: md]
+    brief: A Markdown text short enough for a comment.
+    title: Title of the document.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.report("last", output="report", format="html,md")
+    """
+    return verbs.report(
+        ReportRequest(
+            names=names, output=output, format=format, brief=brief, title=title, store=store
+        )
+    )
+
+
+def history(
+    model: str | None = None,
+    *,
+    reference: str | None = None,
+    least: int = 2,
+    changes: bool = False,
+    output: File | None = None,
+    format: Words = "html,md,json",
+    runtime: str | None = None,
+    tag: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    store: File | None = None,
+) -> History:
+    """Group stored runs into series over time and find where they changed.
+
+    model: Part of the name of a model.
+    reference: Show ratios to this model, measured on the same machine within half an hour.
+    least: Only series of so many runs.
+    changes: Only series that changed.
+    output: Write a report here.
+    format: Of the report.
+    runtime: Only this runtime.
+    tag: Only runs with this tag.
+    since: Only from this day on: 2026-11-15, today, 7d.
+    until: Only up to and including this day.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.history("resnet18", since="30d").series
+    """
+    return verbs.history(
+        HistoryRequest(
+            model=model,
+            reference=reference,
+            least=least,
+            changes=changes,
+            output=output,
+            format=format,
+            runtime=runtime,
+            tag=tag,
+            since=since,
+            until=until,
+            store=store,
+        )
+    )
+
+
+def site(
+    *,
+    output: File = "artifacts/site",
+    title: str = "Benchmarks",
+    store: File | None = None,
+) -> SiteMade:
+    """Write a static web site over all runs of a store.
+
+    output: Folder of the site.
+    title: What the site is called.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.site(output="public").index
+    """
+    return verbs.site(SiteRequest(output=output, title=title, store=store))
+
+
+def inspect(
+    file: File,
+    *,
+    batch: int | None = None,
+    shapes: Shapes | None = None,
+    onnx: File | None = None,
+    store: File | None = None,
+) -> Inspection:
+    """Look into a model, an engine, a file of trtexec, or a run.
+
+    file: A file, a run directory, or a run by its id.
+    batch: Open leading dimensions, for estimates.
+    shapes: Shape of one input, for estimates; repeat for several.
+    onnx: The ONNX file an engine was built from, to compare parameters with.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.inspect("model.onnx", batch=8).facts["flops"]
+    """
+    return verbs.inspect(
+        InspectRequest(file=file, batch=batch, shapes=shapes or {}, onnx=onnx, store=store)
+    )
+
+
+def layers(
+    *source: File,
+    by: str | None = None,
+    filter: str | None = None,
+    sort: Literal["time", "order", "roofline"] = "time",
+    onnx: File | None = None,
+    gpu: str | None = None,
+    store: File | None = None,
+) -> DataFrame:
+    """Give the layers of a run or of trtexec's files, or groups of them, as a pandas DataFrame.
+
+    source: A run, or files of trtexec: profile, layer information, ONNX.
+    by: Group by kind, precision, role, node, block or '/a/*'.
+    filter: Only layers or nodes that fit.
+    sort: Slowest first, as they run, or farthest from the roofline first.
+    onnx: The model it was built of, for FLOPs and asked types.
+    gpu: Take the roofline of this GPU: 'NVIDIA H200'.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.layers("last", by="precision")
+    """
+    return verbs.layers(
+        LayersRequest(
+            source=source, by=by, filter=filter, sort=sort, onnx=onnx, gpu=gpu, store=store
+        )
+    )
+
+
+def diff(
+    a: File,
+    b: File,
+    *,
+    onnx: File | None = None,
+    gpu: str | None = None,
+    store: File | None = None,
+) -> DataFrame:
+    """Align the layers of two engines and give what differs as a pandas DataFrame.
+
+    a: A run, or files of trtexec, joined by commas.
+    b: The other one.
+    onnx: The model it was built of, for FLOPs and asked types.
+    gpu: Take the roofline of this GPU: 'NVIDIA H200'.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.diff("tag:fp16", "tag:int8")
+    """
+    return verbs.diff(DiffRequest(a=a, b=b, onnx=onnx, gpu=gpu, store=store))
+
+
+def why(
+    baseline: File,
+    candidate: File,
+    *,
+    onnx: File | None = None,
+    gpu: str | None = None,
+    store: File | None = None,
+) -> Why:
+    """Find why a candidate is not faster: causes by what they explain.
+
+    baseline: A run, or files of trtexec.
+    candidate: The one that is not faster.
+    onnx: The model it was built of, for FLOPs and asked types.
+    gpu: Take the roofline of this GPU: 'NVIDIA H200'.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.why("tag:fp16", "tag:int8").causes
+    """
+    return verbs.why(
+        WhyRequest(baseline=baseline, candidate=candidate, onnx=onnx, gpu=gpu, store=store)
+    )
+
+
+def explain(
+    run: File,
+    *,
+    against: File,
+    measure: bool = False,
+    launches: int = 3,
+    store: File | None = None,
+) -> Explanation:
+    """Make a ladder of two numbers that differ: from what both runs state, or measured.
+
+    run: A run, or files of trtexec.
+    against: The run with the other number.
+    measure: Measure every step here, one change at a time.
+    launches: Fresh processes for each step that is measured.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.explain("last", against="tag:trtexec").ladder
+    """
+    return verbs.explain(
+        ExplainRequest(run=run, against=against, measure=measure, launches=launches, store=store)
+    )
+
+
+def doctor() -> Diagnosis:
+    """Look at what works here, and what to type to get the rest.
+
+    >>> trtbench.doctor().working_runtimes
+    """
+    return verbs.doctor(DoctorRequest())
+
+
+def load(name: File, *, store: File | None = None) -> Run | FailedRun:
     """Read a stored run by id, the beginning of it, ``last``, ``tag:NAME`` or folder."""
-    return _open(store)[0].load(str(name))
+    from trtbench.workflows.request.config import load_config, open_store
 
-
-def runs(*, store: Model | None = None, **filters: Any) -> list[Entry]:
-    """List stored runs, newest first: by model, runtime, tag, since, until, failed, limit."""
-    return list_runs(_open(store)[0], **filters)
+    return open_store(load_config(store=store)).load(str(name))
 
 
 def summary(run: Run) -> Summary:
     """Compute every statistic of a run."""
+    from trtbench.analysis.summary import summary_from_run
+
     return summary_from_run(run)
-
-
-def report(
-    *names: Model,
-    output: Model,
-    formats: Sequence[str] = FORMATS,
-    title: str | None = None,
-    store: Model | None = None,
-) -> list[Path]:
-    """Write one document about any number of stored runs."""
-    found, failed = load_runs([str(name) for name in names], store=_open(store)[0])
-    return write_report(found, Path(output), failed=failed, title=title, formats=formats)
-
-
-def layers(
-    *source: Model,
-    by: str | None = None,
-    pattern: str | None = None,
-    onnx: Model | None = None,
-    gpu: str | None = None,
-    store: Model | None = None,
-) -> Any:
-    """Give the layers of a run or of trtexec's files, or groups of them, as a pandas DataFrame."""
-    engine = engine_from_words(
-        [str(word) for word in source],
-        store=_open(store)[0],
-        onnx=Path(onnx) if onnx is not None else None,
-        gpu=gpu,
-    )
-    return frame_of(layer_rows(engine, by=by, pattern=pattern))
-
-
-def diff(a: Model, b: Model, *, store: Model | None = None, **given: Any) -> Any:
-    """Align the layers of two engines and give what differs as a pandas DataFrame."""
-    engines = two_engines(str(a), str(b), store=_open(store)[0], **given)
-    return frame_of(rows_from_diff(diff_of(*engines)))
-
-
-def why(baseline: Model, candidate: Model, *, store: Model | None = None, **given: Any) -> Why:
-    """Find why a candidate is not faster: causes by what they explain."""
-    return why_of(*two_engines(str(baseline), str(candidate), store=_open(store)[0], **given))
-
-
-def explain(
-    run: Model, *, against: Model, measure: bool = False, store: Model | None = None
-) -> Explanation:
-    """Make a ladder of two numbers that differ: from what both runs state, or measured."""
-    place, config = _open(store)
-    a, b = (named_run(str(name), place) for name in (run, against))
-    if not measure:
-        return explain_stated(a, b)
-    conduct = Conduct(python=config.python_for(a.record.spec.runtime))
-    return explain_measured(a, b, store=place, conduct=conduct)
-
-
-def import_artefacts(*paths: Model, store: Model | None = None, **wishes: Any) -> ImportResult:
-    """Make ordinary runs of what trtexec or the toolkits around it have left behind."""
-    return import_files(ImportRequest(paths=paths, **wishes), store=_open(store)[0])
-
-
-def doctor() -> Diagnosis:
-    """Look at what works here, and what to type to get the rest."""
-    return diagnose()
-
-
-def _open(store: Model | None) -> tuple[Store, Config]:
-    config = load_config(store=str(store) if store is not None else None)
-    return open_store(config), config

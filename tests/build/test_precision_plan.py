@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto
 
 import models
+from trtbench.build.builders import _plan
 from trtbench.build.builders._failures import too_new
 from trtbench.build.builders._plan import plan_lines
 from trtbench.build.builders._precision import Asked, PrecisionPlan, precision_plan
@@ -240,6 +241,6 @@ def test_the_plan_lists_the_steps_of_each_version(tmp_path: Path) -> None:
 def test_a_plan_for_a_version_that_is_not_here_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trtbench.build.builders._plan.distribution_versions", lambda name: {})
+    monkeypatch.setattr(_plan, "distribution_versions", lambda name: {})
     lines = plan_lines(spec_for(models.conv_model(tmp_path / "net.onnx")), flavour="tensorrt")
     assert "is not installed in this interpreter" in lines[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -71,3 +72,43 @@ def test_sweep(tmp_path: Path) -> None:
     assert [row.batch for row in found.rows] == [1, 2]
     again = trtbench.sweep(matrix, **asked)
     assert [row.runs for row in again.rows] == [row.runs for row in found.rows], "it is done"
+
+
+def test_verbs_about_models_and_stored_runs(tmp_path: Path) -> None:
+    model, store = tiny_model(tmp_path / "net.onnx"), tmp_path / "store"
+    assert trtbench.inspect(model, batch=2).kind == "onnx"
+    made = trtbench.quantize(model, precision="fp16", output=tmp_path / "half.onnx", keep_io=True)
+    assert made.precision == "fp16"
+    quick = {"batch": 1, "threads": 1, "duration": 0.02, "warmup": 0.01, "store": store}
+    runs = [trtbench.bench(model, tags=["nightly"], **quick) for _ in range(2)]
+    assert [entry.id for entry in trtbench.runs(tag="nightly", store=store)] == [
+        run.id for run in reversed(runs)
+    ]
+    paths = trtbench.report("last", output=tmp_path / "report", format=["md"], store=store)
+    assert [path.name for path in paths] == ["report.md"]
+    (series,) = trtbench.history(store=store).series
+    assert len(series.points) == 2
+    assert trtbench.site(output=tmp_path / "site", store=store).runs == 2
+    held = trtbench.gate(runs[0].id, metrics=["median<10s"], store=store)
+    assert held.open
+    chosen = trtbench.gate(
+        runs[1].id, baseline="last", max_slowdown="90%", on_unclear="pass", store=store
+    )
+    assert chosen.compared is not None
+    assert chosen.compared.baseline.id == runs[0].id
+    with pytest.raises(trtbench.TrtbenchError, match="no layer times"):
+        trtbench.profile(runs[0].id, store=store)
+
+
+def test_files_of_trtexec_become_runs(tmp_path: Path) -> None:
+    times = [
+        {"startInMs": 2.0 * k, "endInMs": 2.0 * k + 1.5, "inMs": 0.1, "computeMs": 1.2,
+         "outMs": 0.1, "latencyMs": 1.4, "startEnqMs": 2.0 * k, "endEnqMs": 2.0 * k + 0.2,
+         "enqueueMs": 0.2}
+        for k in range(30)
+    ]  # fmt: skip
+    path = tmp_path / "times.json"
+    path.write_text(json.dumps(times))
+    found = trtbench.import_runs(path, gpu="Tesla T4", batch=8, store=tmp_path / "store")
+    assert [each.samples for each in found.runs] == [30]
+    assert trtbench.load(found.runs[0].record.id, store=tmp_path / "store").record.batch == 8

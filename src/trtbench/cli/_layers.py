@@ -58,15 +58,6 @@ expect_options = stack(
     ),
 )
 
-engine_options = stack(
-    click.option(
-        "--onnx",
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        help="The model it was built of, for FLOPs and asked types.",
-    ),
-    click.option("--gpu", metavar="NAME", help="Take the roofline of this GPU: 'NVIDIA H200'."),
-)
-
 
 def top_of(flags: dict[str, Any]) -> int | None:
     """Tell how many layers to show; ``None`` is all."""

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from trtbench.cli._flags import flags as request_flags
 from trtbench.cli._layers import (
     draw_option,
-    engine_options,
     present,
     top_of,
     top_options,
     write_options,
 )
-from trtbench.cli._options import json_option, store_option
+from trtbench.cli._options import json_option
+from trtbench.workflows.request.explaining import DiffRequest
 
 
 @click.command("diff", short_help="Two engines layer by layer: what got slower, what was fused.")
-@click.argument("a")
-@click.argument("b")
+@request_flags(DiffRequest)
 @top_options
-@engine_options
 @write_options
 @draw_option
-@store_option
 @json_option
-def command(a: str, b: str, **flags: Any) -> None:
+def command(request: DiffRequest, **flags: Any) -> None:
     """Align the layers of A and B: runs, or files of trtexec (several joined by commas).
 
     Layers meet by the ONNX nodes they came from, then by name, then by their place in the graph.
@@ -42,8 +41,10 @@ def command(a: str, b: str, **flags: Any) -> None:
     from trtbench.workflows.explain.engines import diff_document, diff_of, labels_of, two_engines
     from trtbench.workflows.request.config import load_config, open_store
 
-    store = open_store(load_config(store=flags["store"]))
-    engines = two_engines(a, b, store=store, onnx=flags["onnx"], gpu=flags["gpu"])
+    store = open_store(load_config(store=request.store))
+    a, b = str(request.a), str(request.b)
+    onnx = Path(request.onnx) if request.onnx else None
+    engines = two_engines(a, b, store=store, onnx=onnx, gpu=request.gpu)
     diff = diff_of(*engines)
     labels = labels_of(a, b)
     document = diff_document(*engines, diff, top=top_of(flags), labels=labels)

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from trtbench.cli._options import json_option, store_option
+from trtbench.cli._flags import flags
+from trtbench.cli._options import json_option
+from trtbench.workflows.request.explaining import ExplainRequest
 
 
 @click.command("explain", short_help="Why two numbers of one model differ, one step at a time.")
-@click.argument("run")
-@click.option("--against", metavar="OTHER", required=True, help="The run with the other number.")
-@click.option("--measure", is_flag=True, help="Measure every step here, one change at a time.")
-@click.option(
-    "--launches",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="Fresh processes for each step that is measured.",
-)
-@store_option
+@flags(ExplainRequest)
 @json_option
-def command(run: str, against: str, **flags: Any) -> None:
+def command(request: ExplainRequest, as_json: bool) -> None:
     """Explain why RUN and OTHER differ: runs, or files of trtexec (joined by commas).
 
     From what both state, each difference is listed with what the facts allow to say. With
@@ -41,24 +31,25 @@ def command(run: str, against: str, **flags: Any) -> None:
     from trtbench.workflows.request.conduct import Conduct
     from trtbench.workflows.request.config import load_config, open_store
 
-    config = load_config(store=flags["store"])
+    config = load_config(store=request.store)
+    run, against = str(request.run), str(request.against)
     store = open_store(config)
     a, b = named_run(run, store), named_run(against, store)
-    if flags["measure"]:
+    if request.measure:
         with Talk("explain") as talk:
             conduct = Conduct(
                 python=config.python_for(a.record.spec.runtime),
                 command=f"trtbench explain {run} --against {against} --measure",
                 listen=talk,
             )
-            found = explain_measured(a, b, store=store, conduct=conduct, launches=flags["launches"])
+            found = explain_measured(a, b, store=store, conduct=conduct, launches=request.launches)
         hint = None
     else:
         found = explain_stated(a, b)
         hint = f"to measure every step: trtbench explain {run} --against {against} --measure"
     labels = labels_of(run, against)
     document = document_from_ladder(found.ladder, labels, measured=found.measured, hint=hint)
-    if flags["as_json"]:
+    if as_json:
         from trtbench.domain.codec import json_from_value
 
         click.echo(json_from_value(document.data).decode(), nl=False)

@@ -7,8 +7,7 @@ import click
 from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option
 from trtbench.errors import EXIT_FAILED
-from trtbench.workflows.request.fields import converted
-from trtbench.workflows.request.keeping import ExportRunsRequest, RunsRequest
+from trtbench.workflows.request.keeping import ExportRunsRequest
 
 
 @click.command("export-runs", short_help="Runs as Parquet files, or to MLflow.")
@@ -29,14 +28,10 @@ def command(context: click.Context, /, request: ExportRunsRequest, as_json: bool
     from trtbench.cli._screen import Talk, say
     from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.stored.export import export_runs
-    from trtbench.workflows.stored.runs import entries_from_request
+    from trtbench.workflows.stored.runs import chosen_entries
 
     store = open_store(load_config(store=request.store))
-    entries = (
-        [store.entry(name) for name in request.names]
-        if request.names
-        else entries_from_request(converted(request, RunsRequest, limit=0), store=store)
-    )
+    entries = chosen_entries(request, store=store)
     with Talk("export") as talk:
         done = export_runs(
             entries,

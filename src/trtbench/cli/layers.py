@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from trtbench.cli._flags import flags as request_flags
 from trtbench.cli._layers import (
     draw_option,
-    engine_options,
     expect_options,
     hold,
     present,
@@ -16,22 +17,13 @@ from trtbench.cli._layers import (
     top_options,
     write_options,
 )
-from trtbench.cli._options import json_option, store_option
+from trtbench.cli._options import json_option
+from trtbench.workflows.request.explaining import LayersRequest
 
 
 @click.command("layers", short_help="Where the time goes: the layers of a run or of files.")
-@click.argument("source", nargs=-1, required=True)
-@click.option("--by", metavar="KEY", help="Group by kind, precision, role, node, block or '/a/*'.")
-@click.option("--filter", "pattern", metavar="PATTERN", help="Only layers or nodes that fit.")
-@click.option(
-    "--sort",
-    type=click.Choice(["time", "order", "roofline"]),
-    default="time",
-    show_default=True,
-    help="Slowest first, as they run, or farthest from the roofline first.",
-)
+@request_flags(LayersRequest)
 @top_options
-@engine_options
 @expect_options
 @write_options
 @draw_option
@@ -42,9 +34,8 @@ from trtbench.cli._options import json_option, store_option
     show_default=True,
     help="What colours say in the drawing.",
 )
-@store_option
 @json_option
-def command(source: tuple[str, ...], **flags: Any) -> None:
+def command(request: LayersRequest, **flags: Any) -> None:
     """Show the layers of SOURCE: a run, or files of trtexec (profile, layer information, ONNX).
 
     \b
@@ -61,12 +52,17 @@ def command(source: tuple[str, ...], **flags: Any) -> None:
     from trtbench.workflows.explain.source import engine_from_words
     from trtbench.workflows.request.config import load_config, open_store
 
-    store = open_store(load_config(store=flags["store"]))
-    engine = engine_from_words(source, store=store, onnx=flags["onnx"], gpu=flags["gpu"])
+    store = open_store(load_config(store=request.store))
+    engine = engine_from_words(
+        [str(word) for word in request.source],
+        store=store,
+        onnx=Path(request.onnx) if request.onnx else None,
+        gpu=request.gpu,
+    )
     results = judge_all(flags["expectations"], engine.table, engine.facts)
-    chosen = {"by": flags["by"], "pattern": flags["pattern"], "sort": flags["sort"]}
-    document = layers_document(engine, **chosen, top=top_of(flags))
-    present(document, layer_rows(engine, **chosen), flags)
+    by, pattern, sort = request.by, request.filter, request.sort
+    document = layers_document(engine, by=by, pattern=pattern, sort=sort, top=top_of(flags))
+    present(document, layer_rows(engine, by=by, pattern=pattern, sort=sort), flags)
     if flags["draw"]:
         from trtbench.cli._screen import say
         from trtbench.workflows.explain.drawing import draw_engine

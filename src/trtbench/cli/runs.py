@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ import click
 from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option, store_words
 from trtbench.workflows.request.keeping import RunsRequest
+
+SHOWN = 50
+"""Runs on a screen, where nobody says how many."""
 
 if TYPE_CHECKING:
     from trtbench.store.health import Checkup
@@ -42,6 +46,8 @@ def command(context: click.Context, /, request: RunsRequest, as_json: bool) -> N
     from trtbench.report.documents.runs import document_from_entries
     from trtbench.workflows.stored.runs import entries_from_request
 
+    if request.limit is None:
+        request = replace(request, limit=SHOWN)
     entries = entries_from_request(request, store=_store(context.obj))
     if as_json:
         print_json(entries)

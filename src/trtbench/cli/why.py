@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from trtbench.cli._layers import engine_options
-from trtbench.cli._options import json_option, store_option
+from trtbench.cli._flags import flags as request_flags
+from trtbench.cli._options import json_option
+from trtbench.workflows.request.explaining import WhyRequest
 
 
 @click.command("why", short_help="Why an engine is not faster: causes, evidence, what to try.")
-@click.argument("baseline")
-@click.argument("candidate")
+@request_flags(WhyRequest)
 @click.option("--all", "show_all", is_flag=True, help="Show causes that explain little, too.")
-@engine_options
-@store_option
 @json_option
-def command(baseline: str, candidate: str, **flags: Any) -> None:
+def command(request: WhyRequest, **flags: Any) -> None:
     """Explain why CANDIDATE is not faster than BASELINE: runs, or files of trtexec.
 
     Both need layer times. Causes are ranked by what they explain of the time that is missing, and
@@ -32,8 +31,10 @@ def command(baseline: str, candidate: str, **flags: Any) -> None:
     from trtbench.workflows.explain.engines import labels_of, two_engines, why_document, why_of
     from trtbench.workflows.request.config import load_config, open_store
 
-    store = open_store(load_config(store=flags["store"]))
-    engines = two_engines(baseline, candidate, store=store, onnx=flags["onnx"], gpu=flags["gpu"])
+    store = open_store(load_config(store=request.store))
+    baseline, candidate = str(request.baseline), str(request.candidate)
+    onnx = Path(request.onnx) if request.onnx else None
+    engines = two_engines(baseline, candidate, store=store, onnx=onnx, gpu=request.gpu)
     found = why_of(*engines)
     labels = labels_of(baseline, candidate)
     document = why_document(*engines, found, show_all=flags["show_all"], labels=labels)

@@ -125,9 +125,12 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
         Sequence[File], Argument("Others of the same.", "[CANDIDATES]...", needed=False)
     ] = ()
     selftest: Annotated[bool, Option("Compare BASELINE with itself.")] = False
-    output_dir: Annotated[File, Option("Folder of the table.", kind=FILE)] = "artifacts/compare"
+    output_dir: Annotated[File, Option("Folder of the table.", kind=FILE, python=False)] = (
+        "artifacts/compare"
+    )
     output_name: Annotated[
-        str | None, Option("Its name (default: <base>_vs_<cand>.csv).", metavar="NAME")
+        str | None,
+        Option("Its name (default: <base>_vs_<cand>.csv).", metavar="NAME", python=False),
     ] = None
 
 
@@ -177,6 +180,7 @@ class GateRequest(RuleFields, PairFields, StoreFields):
     output: Annotated[
         File,
         Option(
-            "Folder of gate.json, gate.junit.xml and gate.md.", ("-o", "--output"), kind=FILE
+            "Folder of gate.json, gate.junit.xml and gate.md.", ("-o", "--output"), kind=FILE,
+            python=False
         ),
     ] = "artifacts/gate"  # fmt: skip

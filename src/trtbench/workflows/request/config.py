@@ -35,6 +35,7 @@ class RuntimeSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     python: str | None = None
     """The interpreter its jobs run in."""
     options: dict[str, str] = {}
+    """Options of the runtime itself, as ``--opt`` gives them."""
 
 
 class ConfigFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

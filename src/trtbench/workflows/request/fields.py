@@ -58,6 +58,8 @@ class Option:
     required: bool = False
     python: bool = True
     """Python has it too; ``False`` for what only a command line needs."""
+    python_help: str | None = None
+    """What it means as an argument, where the flag says the opposite."""
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,13 @@ class TimeoutFields(Request):
 class WaitFields(Request):
     """Whether a job waits for others."""
 
-    wait: Annotated[bool, Option("Fail at once when the device is in use.", ("--no-wait",))] = True
+    wait: Annotated[
+        bool,
+        Option(
+            "Fail at once when the device is in use.", ("--no-wait",),
+            python_help="Wait while the device is in use, or else fail at once.",
+        ),
+    ] = True  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,7 +100,9 @@ class ToleranceFields(Request):
     floor: Annotated[
         Literal["auto", "on", "off"], Option("Run the reference twice, against itself.")
     ] = "auto"
-    layers: Annotated[bool, Option("Compare all intermediate tensors of ONNX files.")] = False
+    layers: Annotated[
+        bool, Option("Compare all intermediate tensors of ONNX files.", python=False)
+    ] = False
     expect: Annotated[
         Sequence[str],
         Option("Exit with status 3 unless this holds, e.g. 'max_abs<=0.1'.", metavar="CONDITION"),

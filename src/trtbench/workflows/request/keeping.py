@@ -73,7 +73,9 @@ class RunsRequest(FilterFields, StoreFields):
         str | None, Option("Only models whose name contains this.", metavar="TEXT")
     ] = None
     failed: Annotated[bool, Option("Only runs that did not finish.")] = False
-    limit: Annotated[int, Option("At most so many; 0 is all.")] = 50
+    limit: Annotated[int | None, Option("At most so many; 0 is all (default on screens: 50).")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

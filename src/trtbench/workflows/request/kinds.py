@@ -25,10 +25,13 @@ Rate = str | float
 Fraction = str | float
 """A part of one, or text: ``"3%"``."""
 File = str | Path
+"""A path, or a name where one is taken."""
 Sides = str | Sequence[str | None]
 """One for all sides, or one per side."""
 Shapes = Mapping[str, Sequence[int]]
+"""Dimensions by the name of the input: ``{"x": (1, 3, 224, 224)}``."""
 Pairs = Mapping[str, str]
+"""Values by key."""
 Words = str | Sequence[str]
 """A list, or text with commas."""
 

@@ -148,11 +148,16 @@ class ResultFields(Request):
     """What becomes of it."""
 
     where: Annotated[
-        str | None, Option("Show what meets this, the best first.", metavar="CONDITION")
+        str | None,
+        Option("Show what meets this, the best first.", metavar="CONDITION", python=False),
     ] = None
     best: Annotated[
         str,
-        Option("What the best has most of, or least: items, median, size, top1.", metavar="NAME"),
+        Option(
+            "What the best has most of, or least: items, median, size, top1.",
+            metavar="NAME",
+            python=False,
+        ),
     ] = "items"
     resume: Annotated[
         File | None, Option("Go on with the sweep in this folder.", kind=FILE, metavar="DIR")
@@ -161,7 +166,9 @@ class ResultFields(Request):
     output: Annotated[
         File | None, Option("Folder of the sweep.", ("-o", "--output"), kind=FILE)
     ] = None
-    format: Annotated[Words, Option("Of the report; none leaves it out.", kind=LIST)] = "html,png"
+    format: Annotated[
+        Words, Option("Of the report; none leaves it out.", kind=LIST, python=False)
+    ] = "html,png"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ from trtbench.store.health import Checkup
 from trtbench.store.index import Entry
 from trtbench.store.store import Store
 from trtbench.workflows.request.cached import cached_from_run
-from trtbench.workflows.request.keeping import RunsRequest
+from trtbench.workflows.request.fields import converted
+from trtbench.workflows.request.keeping import ExportRunsRequest, RunsRequest
 
 _AGO = re.compile(r"(\d+)d")
 
@@ -29,6 +30,13 @@ def entries_from_request(request: RunsRequest, *, store: Store) -> list[Entry]:
         failed=request.failed,
         limit=request.limit,
     )
+
+
+def chosen_entries(request: ExportRunsRequest, *, store: Store) -> list[Entry]:
+    """List the runs that are named, or else all that the filters let through."""
+    if request.names:
+        return [store.entry(name) for name in request.names]
+    return entries_from_request(converted(request, RunsRequest), store=store)
 
 
 def list_runs(
