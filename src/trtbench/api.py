@@ -86,8 +86,8 @@ def bench(
     launches: int | None = None,
     inputs: File | None = None,
     seed: int = 0,
-    threads: int | None = None,
     device: str | None = None,
+    threads: int | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
     arrivals: Arrivals = "poisson",
@@ -134,8 +134,8 @@ def bench(
     launches: Fresh processes to measure in (default 1).
     inputs: Inputs from .npz, .npy or a folder of raw binaries.
     seed: Of random inputs, orders and arrivals.
-    threads: Threads within an operator (CPU runtimes).
     device: cpu, cuda:0, cuda:1, ...
+    threads: Threads within an operator (CPU runtimes).
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
     rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
     arrivals: How they are spread in time.
@@ -185,8 +185,8 @@ def bench(
             launches=launches,
             inputs=inputs,
             seed=seed,
-            threads=threads,
             device=device,
+            threads=threads,
             protocol=protocol,
             rate=rate,
             arrivals=arrivals,
@@ -233,8 +233,8 @@ def profile(
     launches: int | None = None,
     inputs: File | None = None,
     seed: int = 0,
-    threads: int | None = None,
     device: str | None = None,
+    threads: int | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
     arrivals: Arrivals = "poisson",
@@ -273,8 +273,8 @@ def profile(
     launches: Fresh processes to measure in (default 1).
     inputs: Inputs from .npz, .npy or a folder of raw binaries.
     seed: Of random inputs, orders and arrivals.
-    threads: Threads within an operator (CPU runtimes).
     device: cpu, cuda:0, cuda:1, ...
+    threads: Threads within an operator (CPU runtimes).
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
     rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
     arrivals: How they are spread in time.
@@ -317,8 +317,8 @@ def profile(
             launches=launches,
             inputs=inputs,
             seed=seed,
-            threads=threads,
             device=device,
+            threads=threads,
             protocol=protocol,
             rate=rate,
             arrivals=arrivals,
@@ -350,6 +350,8 @@ def compare(
     candidate: File | None = None,
     *,
     selftest: bool = False,
+    device: Sides | None = None,
+    args: Sides | None = None,
     runtime: Sides | None = None,
     python: Sides | None = None,
     shapes: Shapes | None = None,
@@ -368,7 +370,6 @@ def compare(
     inputs: File | None = None,
     seed: int = 0,
     threads: int | None = None,
-    device: str | None = None,
     options: Pairs | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
@@ -395,6 +396,9 @@ def compare(
     baseline: A model or a stored run.
     candidate: Others of the same.
     selftest: Compare BASELINE with itself.
+    device: cpu, cuda:0, cuda:1, ...: once for all sides, or once per side.
+    args: Arguments for a runtime that is a program (trtexec), in quotes: once for all sides, or
+        once per side ('' is none).
     runtime: What executes the models: once for all sides, or once per side.
     python: Interpreter: once for all sides, or once per side.
     shapes: Shape of one input; repeat for several.
@@ -414,7 +418,6 @@ def compare(
     inputs: Inputs from .npz, .npy or a folder of raw binaries.
     seed: Of random inputs, orders and arrivals.
     threads: Threads within an operator (CPU runtimes).
-    device: cpu, cuda:0, cuda:1, ...
     options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
         repeat for several.
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
@@ -445,6 +448,8 @@ def compare(
             baseline=baseline,
             candidates=() if candidate is None else (candidate,),
             selftest=selftest,
+            device=device,
+            args=args,
             runtime=runtime,
             python=python,
             shapes=shapes or {},
@@ -463,7 +468,6 @@ def compare(
             inputs=inputs,
             seed=seed,
             threads=threads,
-            device=device,
             options=options or {},
             protocol=protocol,
             rate=rate,
@@ -498,6 +502,8 @@ def gate(
     rules: Sequence[File] = (),
     on_unclear: OnUnclear = "fail",
     time_limit: Duration = "60s",
+    device: Sides | None = None,
+    args: Sides | None = None,
     runtime: Sides | None = None,
     python: Sides | None = None,
     shapes: Shapes | None = None,
@@ -516,7 +522,6 @@ def gate(
     inputs: File | None = None,
     seed: int = 0,
     threads: int | None = None,
-    device: str | None = None,
     options: Pairs | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
@@ -543,6 +548,9 @@ def gate(
     rules: TOML file of rules; MODEL.gate.toml beside the model is read by itself.
     on_unclear: When a rule stays unclear; retry measures once more.
     time_limit: Measure no longer than this while unclear.
+    device: cpu, cuda:0, cuda:1, ...: once for all sides, or once per side.
+    args: Arguments for a runtime that is a program (trtexec), in quotes: once for all sides, or
+        once per side ('' is none).
     runtime: What executes the models: once for all sides, or once per side.
     python: Interpreter: once for all sides, or once per side.
     shapes: Shape of one input; repeat for several.
@@ -562,7 +570,6 @@ def gate(
     inputs: Inputs from .npz, .npy or a folder of raw binaries.
     seed: Of random inputs, orders and arrivals.
     threads: Threads within an operator (CPU runtimes).
-    device: cpu, cuda:0, cuda:1, ...
     options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
         repeat for several.
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
@@ -593,6 +600,8 @@ def gate(
             rules=rules,
             on_unclear=on_unclear,
             time_limit=time_limit,
+            device=device,
+            args=args,
             runtime=runtime,
             python=python,
             shapes=shapes or {},
@@ -611,7 +620,6 @@ def gate(
             inputs=inputs,
             seed=seed,
             threads=threads,
-            device=device,
             options=options or {},
             protocol=protocol,
             rate=rate,
@@ -652,8 +660,8 @@ def check(
     python: Sides | None = None,
     shapes: Shapes | None = None,
     batch: int | None = None,
-    threads: int | None = None,
     device: str | None = None,
+    threads: int | None = None,
     options: Pairs | None = None,
     timeout: Duration | None = None,
     wait: bool = True,
@@ -685,8 +693,8 @@ def check(
     python: Interpreter: once for all sides, or once per side.
     shapes: Shape of one input; repeat for several.
     batch: Items per query: every dynamic leading dimension.
-    threads: Threads within an operator (CPU runtimes).
     device: cpu, cuda:0, cuda:1, ...
+    threads: Threads within an operator (CPU runtimes).
     options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
         repeat for several.
     timeout: Give up on a launch or a step after this long: 10min.
@@ -719,8 +727,8 @@ def check(
             python=python,
             shapes=shapes or {},
             batch=batch,
-            threads=threads,
             device=device,
+            threads=threads,
             options=options or {},
             timeout=timeout,
             wait=wait,
@@ -742,8 +750,8 @@ def evaluate(
     python: Sides | None = None,
     shapes: Shapes | None = None,
     batch: int | None = None,
-    threads: int | None = None,
     device: str | None = None,
+    threads: int | None = None,
     options: Pairs | None = None,
     timeout: Duration | None = None,
     wait: bool = True,
@@ -766,8 +774,8 @@ def evaluate(
     python: Interpreter: once for all sides, or once per side.
     shapes: Shape of one input; repeat for several.
     batch: Items per query: every dynamic leading dimension.
-    threads: Threads within an operator (CPU runtimes).
     device: cpu, cuda:0, cuda:1, ...
+    threads: Threads within an operator (CPU runtimes).
     options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
         repeat for several.
     timeout: Give up on a launch or a step after this long: 10min.
@@ -792,8 +800,8 @@ def evaluate(
             python=python,
             shapes=shapes or {},
             batch=batch,
-            threads=threads,
             device=device,
+            threads=threads,
             options=options or {},
             timeout=timeout,
             wait=wait,

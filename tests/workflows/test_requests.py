@@ -19,7 +19,15 @@ from trtbench.analysis.check import ATOL, RTOL
 from trtbench.analysis.verdict import MARGIN
 from trtbench.cli._flags import flags
 from trtbench.errors import UsageError
-from trtbench.workflows.request import comparing, judging, keeping, making, measuring, sweeping
+from trtbench.workflows.request import (
+    comparing,
+    explaining,
+    judging,
+    keeping,
+    making,
+    measuring,
+    sweeping,
+)
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.fields import Argument, Option, Request, converted, fields_of
 from trtbench.workflows.request.judging import CheckRequest, EvalRequest
@@ -32,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def all_requests() -> Iterator[type[Request]]:
-    for module in (comparing, judging, keeping, making, measuring, sweeping):
+    for module in (comparing, explaining, judging, keeping, making, measuring, sweeping):
         for name, value in vars(module).items():
             if name.endswith("Request") and value.__module__ == module.__name__:
                 yield value
@@ -52,6 +60,28 @@ def test_every_field_says_what_it_means(request_type: type[Request]) -> None:
             own = {part for flag in field.flags for part in flag.split("/")}
             assert not own & flags_seen, f"{field.name}: {own & flags_seen} is taken"
             flags_seen |= own
+
+
+@pytest.mark.parametrize("request_type", list(all_requests()), ids=lambda each: each.__name__)
+def test_what_is_not_typed_is_as_a_python_user_gets_it(request_type: type[Request]) -> None:
+    seen: list[Request] = []
+
+    @click.command()
+    @flags(request_type)
+    def command(request: Request) -> None:
+        seen.append(request)
+
+    words: list[str] = []
+    for field in fields_of(request_type):
+        if field.is_required:
+            word = field.choices[0] if field.choices else "x"
+            words += [word] if isinstance(field.about, Argument) else [field.flag, word]
+    done = CliRunner().invoke(command, words)
+    assert done.exception is None, done.output
+    for field in fields_of(request_type):
+        if not field.is_required:
+            value = getattr(seen[0], field.name)
+            assert value == field.default or not (value or field.default), field.name
 
 
 @dataclass(frozen=True, kw_only=True)

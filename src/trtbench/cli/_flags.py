@@ -47,11 +47,11 @@ def command_line() -> str:
 
 def request_from_flags(request: type[Request], typed: dict[str, Any]) -> Request:
     """Take a request's values out of what click has read."""
-    values = {
-        field.name: _value(field, typed.pop(field.name))
-        for field in fields_of(request)
-        if field.name in typed
-    }
+    values = {}
+    for field in fields_of(request):
+        given = typed.pop(field.name, None)
+        if given is not None:  # else its default stands
+            values[field.name] = _value(field, given)
     added: dict[str, Scalar] = {}
     for name in click.get_current_context().meta.get(ADDED, ()):
         added[name] = typed.pop(name)
