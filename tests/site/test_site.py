@@ -67,6 +67,14 @@ def page(browser: Any) -> Iterator[Any]:
     assert not problems
 
 
+def drawn(page: Any) -> int:
+    """Count the pictures, once all of them are there."""
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.plot')].every((each) => each.dataset.drawn)"
+    )
+    return int(page.locator(".plot .main-svg:first-child").count())
+
+
 def shown(page: Any) -> str:
     return str(page.locator("#shown").inner_text())
 
@@ -173,7 +181,7 @@ def test_two_runs_are_picked_and_compared(folder: Path, page: Any) -> None:
     table = page.locator("#differences").inner_text()
     assert "10.9.0" in table
     assert "10.13.2" in table
-    assert page.locator("svg.plot").count() == 3
+    assert drawn(page) == 3
     page.locator("#swap").click()
     page.wait_for_function(
         "old => document.querySelector('[data-ratio=median] .big').textContent !== old", arg=ratio
@@ -204,6 +212,7 @@ def test_a_page_for_a_model_shows_changes_and_what_changed(folder: Path, page: A
     page.get_by_role("link", name="resnet18").click()
     page.wait_for_selector(".changes")
     assert page.locator("figure.chart").count() == 6
+    assert drawn(page) == 6
     assert page.locator(".changes").count() == 4
     assert "tensorrt 10.9.0 → 10.13.2" in page.locator(".changes").first.inner_text()
     assert shown(page).endswith(" runs")
@@ -211,7 +220,7 @@ def test_a_page_for_a_model_shows_changes_and_what_changed(folder: Path, page: A
     page.locator(".changes").first.get_by_role("link").first.click()
     page.wait_for_selector("dl.facts")
     assert "10.13.2" in page.locator("dl.facts").inner_text()
-    assert page.locator("svg.plot").count() == 2
+    assert drawn(page) == 2
 
 
 @pytest.mark.browser

@@ -69,7 +69,7 @@ def value_text(value: float, series: Series, unit: Unit | None = None) -> str:
 
 
 def _section(series: Series, name: str) -> Section:
-    blocks: list[Block] = [_figure(series, name), Text(text=_words(series))]
+    blocks: list[Block] = [figure_from_series(series, name), Text(text=_words(series))]
     if series.changes:
         rows = [_row(change, series) for change in series.changes]
         blocks.append(table_from_rows(f"changes_{name}", headings=HEADINGS, rows=rows))
@@ -113,7 +113,8 @@ def _row(change: Change, series: Series) -> tuple[Cell | str, ...]:
     )
 
 
-def _figure(series: Series, name: str) -> Figure:
+def figure_from_series(series: Series, name: str) -> Figure:
+    """Describe runs over time with their levels and changes, as a picture."""
     values = sorted(series.values)
     unit, scale = unit_for_seconds(values[len(values) // 2])
     if series.reference:

@@ -25,7 +25,7 @@ from trtbench.report import style
 from trtbench.report.document import Cell, Document, FindingList, Picture
 from trtbench.report.numbers import text_from_count, text_from_number
 from trtbench.report.renderers import json
-from trtbench.report.renderers._plots import spec_from_figure
+from trtbench.report.renderers._plots import spec_from_figure as spec_from_figure
 from trtbench.version import __version__
 
 FILE = "report.html"
@@ -58,8 +58,8 @@ def page(document: Document) -> str:
             version=__version__,
             heights={id: spec["height"] for id, spec in figures.items()},
             severities=_severities(document),
-            css=_asset("report.css"),
-            js=_asset("report.js"),
+            css=asset("report.css"),
+            js=asset("charts.js") + asset("report.js"),
             palette=style.TOKENS,
             plotly=_plotly() if figures else "",
             figures=packed(msgspec.json.encode(figures)),
@@ -105,7 +105,7 @@ def _environment() -> Any:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
-        loader=FunctionLoader(_asset),
+        loader=FunctionLoader(asset),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -128,15 +128,20 @@ def _environment() -> Any:
     return environment
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Read a part of pages: a style, a script or a template."""
     folder = resources.files("trtbench.report.renderers") / "_html"
     return (folder / name).read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=1)
 def _plotly() -> str:
-    script = resources.files("plotly") / "package_data" / "plotly.min.js"
-    return packed(script.read_bytes())
+    return packed(plotly_script())
+
+
+def plotly_script() -> bytes:
+    """Read the drawing library out of its package."""
+    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
 
 
 def _severities(document: Document) -> dict[str, int]:

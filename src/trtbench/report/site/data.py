@@ -13,8 +13,13 @@ from trtbench.analysis.comparability import BLOCKING_CONDITIONS
 from trtbench.analysis.history import Series
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scalar, gpu_of
+from trtbench.report.charts import Axis, Line, Lines, Panel
+from trtbench.report.document import Figure
+from trtbench.report.documents.history import figure_from_series
 from trtbench.report.labels import model_name, network_name, precision_name
 from trtbench.report.machine import facts_from_environment
+from trtbench.report.numbers import unit_for_seconds
+from trtbench.report.renderers.html import spec_from_figure
 from trtbench.report.run_facts import PHASES, headline_column, summary_of
 from trtbench.report.run_scores import readings_from_run
 
@@ -56,10 +61,7 @@ def series_data(series: Series, *, network: str) -> dict[str, Any]:
         "network": network,
         "name": series.key.name,
         "runs": [point.run for point in series.points],
-        "levels": [
-            [begin, end, float(np.median(series.values[begin:end]))]
-            for begin, end in series.levels()
-        ],
+        "figure": spec_from_figure(figure_from_series(series, "series")),
         "changes": [
             {
                 "index": change.at.index,
@@ -90,7 +92,7 @@ def run_data(run: Run) -> dict[str, Any]:
         "queries": summary.queries_per_s,
         "interval": [summary.interval.low, summary.interval.high] if summary.interval else None,
         "ranks": [float(q) for q in np.quantile(column, RANKS)] if len(column) else [],
-        "samples": _thinned(column),
+        "samples": spec_from_figure(_samples(run)) if len(column) else None,
         "count": len(column),
         "launches": _launches(run),
         "scores": {
@@ -191,6 +193,24 @@ def _launches(run: Run) -> list[float]:
     if headline not in run.times.durations():
         return []
     return [float(np.median(part)) for part in run.times.by_launch(headline) if len(part)]
+
+
+def _samples(run: Run) -> Figure:
+    column = headline_column(run)
+    unit, scale = unit_for_seconds(float(np.median(column)))
+    points = _thinned(column)
+    line = Line(
+        name=None,
+        role="run:0",
+        x=tuple(place for place, _ in points),
+        y=tuple(value / scale for _, value in points),
+        style="points",
+    )
+    title = f"{PHASES.get(run.times.headline, run.times.headline)} time"
+    chart = Lines(
+        x=Axis(title="Sample"), y=Axis(title=title, unit=unit), panels=(Panel(lines=(line,)),)
+    )
+    return Figure(id="samples", title=f"{title}, sample by sample", chart=chart)
 
 
 def _thinned(column: NDArray[np.float64]) -> list[list[float]]:

@@ -11,9 +11,15 @@ from typing import Any
 
 from trtbench.boundary import clean_text
 from trtbench.domain.spec import Value
+from trtbench.report import style
 from trtbench.report.labels import file_stem
+from trtbench.report.renderers.html import asset, plotly_script
 
-ASSETS = ("site.css", "core.js", "charts.js", "table.js", "pages.js")
+ASSETS = ("site.css", "core.js", "table.js", "pages.js")
+SCRIPTS = ("core.js", "table.js", "plotly.min.js", "charts.js", "pages.js")
+"""In the order in which they are loaded; the first takes the data in, the last begins."""
+DRAWING = ("plotly.min.js", "charts.js")
+"""Only pages with pictures load these."""
 DATA = "data/site.js"
 PAGE = """<!doctype html>
 <html lang="en">
@@ -38,6 +44,7 @@ PAGE = """<!doctype html>
 </noscript></main>
 <footer>{footer}</footer>
 <div class="toast" role="status" aria-live="polite"></div>
+<script type="application/json" id="palette">{palette}</script>
 {scripts}
 </body>
 </html>
@@ -69,7 +76,9 @@ def pages_from_networks(networks: Mapping[str, str], facts: SiteFacts) -> dict[s
 def assets() -> dict[str, bytes]:
     """Give the style and the scripts by the names pages know them by."""
     folder = resources.files(__name__.rpartition(".")[0]) / "assets"
-    return {f"assets/{name}": (folder / name).read_bytes() for name in ASSETS}
+    files = {f"assets/{name}": (folder / name).read_bytes() for name in ASSETS}
+    drawing = {"plotly.min.js": plotly_script(), "charts.js": asset("charts.js").encode()}
+    return files | {f"assets/{name}": content for name, content in drawing.items()}
 
 
 def script_from_data(name: str, data: Any) -> bytes:
@@ -79,8 +88,9 @@ def script_from_data(name: str, data: Any) -> bytes:
 
 def _page(page: str, heading: str, facts: SiteFacts, *, network: str = "") -> str:
     here = ' aria-current="page"'
-    first, *rest = (f"assets/{name}" for name in ASSETS if name.endswith(".js"))
-    scripts = [first, DATA, *rest]  # the first one takes the data in, the last one begins
+    drawn = page in ("model", "run", "compare")
+    first, *rest = (f"assets/{name}" for name in SCRIPTS if drawn or name not in DRAWING)
+    scripts = [first, DATA, *rest]
     return PAGE.format(
         title=html.escape(f"{heading} · {facts.title}"),
         site=html.escape(facts.title),
@@ -95,6 +105,7 @@ def _page(page: str, heading: str, facts: SiteFacts, *, network: str = "") -> st
             f"{facts.runs} runs · made {facts.created[:16].replace('T', ' ')} "
             f"by trtbench {facts.version}"
         ),
+        palette=_json(style.TOKENS),
         scripts="\n".join(f'<script src="{name}"></script>' for name in scripts),
     )
 

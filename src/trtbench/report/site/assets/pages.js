@@ -44,16 +44,43 @@ function showModel(network) {
     el("section", {}, el("h2", {}, "Runs"), runTable(runs, { fixed: ["network"] })));
 }
 
+// ---- pictures
+
+const COLOURS = ["blue", "vermillion"];
+
+// plotly reads a little HTML in texts.
+function plain(text) { return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;"); }
+
+// What is described in the browser: curves of runs that only meet on this page.
+function curves(x, y, traces) {
+  const data = traces.map(({ xs, ys, colour, dots, dash, text }) => ({
+    type: "scatter", x: xs, y: ys, text, showlegend: false, mode: dots ? "markers" : "lines", hoverinfo: text ? "text" : "x+y",
+    ...(dots ? { marker: { color: `@${colour}`, size: 8 } } : { line: { color: `@${colour}`, width: 2, dash } }),
+  }));
+  return { data, layout: { xaxis: { title: { text: x } }, yaxis: { title: { text: y } } }, height: 300 };
+}
+
+function figure(spec, title, { notes = [], click } = {}) {
+  const place = el("div", { class: "plot", role: "img", tabindex: "0", "aria-label": `${title}. Plus and minus zoom, arrows move, 0 shows all.` });
+  const draw = () => charts.draw(place, spec);
+  place.addEventListener("keydown", charts.steer(draw));
+  charts.prefersDark.addEventListener("change", draw);
+  // A place has a width once it stands in the page.
+  requestAnimationFrame(() => { draw(); if (click) place.on("plotly_click", (event) => click(event.points[0])); });
+  return el("figure", { class: "chart" }, el("figcaption", {}, el("strong", {}, title)), place, ...notes);
+}
+
+function legend(names) {
+  return el("p", { class: "legend" }, names.map((name, k) => el("span", {}, el("i", { style: `background: var(--${COLOURS[k]})` }), name)));
+}
+
 function seriesFigure(series) {
   const runs = series.runs.map((id) => site.byId.get(id));
-  const [unit, scale] = unitOf(runs[Math.floor(runs.length / 2)].median);
-  const at = runs.map((run) => Date.parse(run.at));
-  const dots = runs.map((run, k) => ({ x: at[k], y: run.median / scale, href: link("run.html", { id: run.id }),
-    title: `${minuteText(run.at)}\n${timeText(run.median)}${run.tags.length ? `\n${run.tags.join(", ")}` : ""}`, name: run.tags.length ? "dot tagged" : "dot" }));
-  const lines = series.levels.map(([begin, end, level]) => ({ name: "level", points: [[at[begin], level / scale], [at[end - 1], level / scale]] }));
-  const marks = series.changes.map((change) => ({ x: at[change.index], text: percentText(change.change), name: change.change > 0 ? "bad" : "good" }));
-  const picture = chart({ x: { kind: "time" }, y: {}, dots, lines, marks, label: series.name });
-  return figure(picture, `${series.name} (${unit})`, changeList(series));
+  const spec = structuredClone(series.figure);
+  spec.data[0].text = runs.map((run) => [minuteText(run.at), timeText(run.median), ...run.tags].map(plain).join("<br>"));
+  spec.data[0].hoverinfo = "text";
+  const click = (point) => { if (point.curveNumber === 0) location.href = link("run.html", { id: series.runs[point.pointIndex] }); };
+  return figure(spec, series.name, { notes: [changeList(series)].filter(Boolean), click });
 }
 
 function changeList(series) {
@@ -88,7 +115,7 @@ function failedParts(data) {
 
 function finishedParts(run, data) {
   return el("div", {}, numberCards(data), findingsPart(data), statisticsPart(data), el("div", { class: "charts" },
-    data.samples.length ? figure(samplesChart(data), `${data.headline} time, sample by sample (${unitOf(data.ranks[50])[0]})`) : null,
+    data.samples ? figure(data.samples, `${data.headline} time, sample by sample`) : null,
     data.ranks.length ? figure(ranksChart([data]), "Share of samples at or below") : null), neighbours(run));
 }
 
@@ -117,17 +144,10 @@ function statisticsPart(data) {
   return el("section", {}, el("h2", {}, "Statistics"), el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Statistics" }, el("table", {}, el("thead", {}, head), el("tbody", {}, rows))));
 }
 
-function samplesChart(data) {
-  const [unit, scale] = unitOf(data.ranks[50]);
-  const dots = data.samples.map(([x, y]) => ({ x, y: y / scale, r: 1.8 }));
-  return chart({ x: { label: "sample" }, y: {}, dots, label: `samples in ${unit}`, height: 260 });
-}
-
 function ranksChart(list) {
   const [unit, scale] = unitOf(list[0].ranks[50]);
   const high = Math.max(...list.map((data) => data.ranks[99]));
-  const lines = list.map((data, k) => ({ colour: COLOURS[k], points: data.ranks.map((value, rank) => [Math.min(value, high) / scale, rank]) }));
-  return chart({ x: { label: `time (${unit})` }, y: { unit: " %", zero: true }, lines, label: "distribution", height: 260 });
+  return curves(`Time (${unit})`, "Samples (%)", list.map((data, k) => ({ colour: COLOURS[k], xs: data.ranks.map((value) => Math.min(value, high) / scale), ys: data.ranks.map((_, rank) => rank) })));
 }
 
 function neighbours(run) {
@@ -160,10 +180,10 @@ async function showCompare() {
   if (both.some((data) => data.failed)) { view(pickers, el("p", { class: "bad" }, "A run that failed has nothing to compare.")); return; }
   const differing = differences(both);
   const blocking = differing.filter(([name, x, y]) => site.blocking.includes(name) && x !== null && y !== null);
-  view(pickers, el("div", { class: "pair" }, runs.map((run, k) => el("p", {}, el("i", { style: `background: ${COLOURS[k]}` }), runLink(run.id, runName(run)), el("span", { class: "dim" }, ` ${minuteText(run.at)} · ${run.machine}`)))),
+  view(pickers, el("div", { class: "pair" }, runs.map((run, k) => el("p", {}, el("i", { style: `background: var(--${COLOURS[k]})` }), runLink(run.id, runName(run)), el("span", { class: "dim" }, ` ${minuteText(run.at)} · ${run.machine}`)))),
     blocking.length ? refusal(blocking) : ratios(both), legend(["A", "B"]), el("div", { class: "charts" },
       figure(ranksChart(both), "Share of samples at or below"), blocking.length ? null : figure(shiftChart(both), "B over A, percentile by percentile"),
-      both.some((data) => data.launches.length > 1) ? figure(launchChart(both), `Median of every launch (${unitOf(both[0].launches[0])[0]})`) : null),
+      both.some((data) => data.launches.length > 1) ? figure(launchChart(both), "Median of every launch") : null),
     differencesPart(differing, both), el("p", {}, "For a verdict, measure both in turn: ", el("code", {}, `trtbench compare ${runs[0].model} ${runs[1].model}`)));
 }
 
@@ -216,14 +236,15 @@ function ratios([a, b]) {
 }
 
 function shiftChart([a, b]) {
-  const points = a.ranks.map((value, rank) => [rank, 100 * (b.ranks[rank] / value - 1)]).slice(1, 100);
-  return chart({ x: { prefix: "p", label: "percentile" }, y: { unit: " %" }, lines: [{ points, colour: COLOURS[1] }, { name: "level", dashes: "4 4", points: [[1, 0], [99, 0]] }], label: "shift", height: 260 });
+  const ranks = [...Array(99).keys()].map((rank) => rank + 1);
+  const ys = ranks.map((rank) => 100 * (b.ranks[rank] / a.ranks[rank] - 1));
+  return curves("Percentile", "B over A (%)", [{ xs: ranks, ys, colour: "vermillion" }, { xs: [1, 99], ys: [0, 0], colour: "grey", dash: "dash" }]);
 }
 
 function launchChart(list) {
   const [unit, scale] = unitOf(list[0].launches[0]);
-  const dots = list.flatMap((data, k) => data.launches.map((value, n) => ({ x: n + 1 + (k - 0.5) * 0.16, y: value / scale, colour: COLOURS[k], r: 4, title: timeText(value) })));
-  return chart({ x: { kind: "count", label: "launch" }, y: {}, dots, label: `launches in ${unit}`, height: 260 });
+  return curves("Launch", `Median (${unit})`, list.map((data, k) => ({ colour: COLOURS[k], dots: true, text: data.launches.map((value) => timeText(value)),
+    xs: data.launches.map((_, n) => n + 1 + (k - 0.5) * 0.16), ys: data.launches.map((value) => value / scale) })));
 }
 
 const VOLATILE = ["Load before (1, 5, 15 min)", "Memory", "Host", "GPU"]; // the last two stand among the conditions
