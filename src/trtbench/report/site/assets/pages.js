@@ -57,7 +57,7 @@ function curves(x, y, traces) {
     type: "scatter", x: xs, y: ys, text, showlegend: false, mode: dots ? "markers" : "lines", hoverinfo: text ? "text" : "x+y",
     ...(dots ? { marker: { color: `@${colour}`, size: 8 } } : { line: { color: `@${colour}`, width: 2, dash } }),
   }));
-  return { data, layout: { xaxis: { title: { text: x } }, yaxis: { title: { text: y } } }, height: 300 };
+  return { data, layout: { xaxis: { title: { text: x } }, yaxis: { title: { text: y } } }, height: 360 };
 }
 
 function figure(spec, title, { notes = [], click } = {}) {
