@@ -139,6 +139,22 @@ def test_a_foreign_node_is_aligned_by_the_nodes_it_swallowed() -> None:
     assert region.delta_s == pytest.approx(-3e-6)
 
 
+def test_a_region_whose_ends_are_weights_is_aligned_with_all_in_its_place() -> None:
+    """TensorRT 8.6 names a region by weights and helpers, which are no nodes."""
+    region = "{ForeignNode[encoder.ln.weight...(Unnamed Layer* 24) [ElementWise]]}"
+    before = conv("/p/Conv", ("input", "fp16"), ("p", "fp16"), nodes=["/p/Conv"])
+    whole = table([before, other(region, "Myelin", ("p", "fp16"), ("output", "fp16"))], [3, 40])
+    kernels = [
+        other(f"__myl_{n}_myl1_{n}", "kgen", (f"k{n}" if n else "p", "half"), (f"k{n + 1}", "half"),
+              nodes=[f"/n{n}/MatMul"])
+        for n in range(20)
+    ]  # fmt: skip
+    found = difference(whole, table([before, *kernels], [3] + [1.5] * 20))
+    change = next(each for each in found.changes if each.name_a == region)
+    assert (len(change.b), change.by) == (20, "place")
+    assert change.delta_s == pytest.approx(-10e-6)
+
+
 def test_numbered_names_of_another_export_are_aligned_by_place() -> None:
     """Conv_3 of one file is not Conv_3 of another; kind, shape and order decide."""
     wide, narrow = (1, 64, 56, 56), (1, 128, 28, 28)

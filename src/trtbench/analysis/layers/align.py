@@ -180,9 +180,16 @@ def _between(sides: _Sides) -> None:
     stretches = [dict(_stretches(sides, side)) for side in (0, 1)]
     for ends, left in stretches[0].items():
         right = stretches[1].get(ends, [])
-        anchored = ends != (-1, -1)
-        if anchored and right and max(len(left), len(right)) <= LARGEST_PLACE:
+        if ends == (-1, -1) or not right:
+            continue  # between nothing and nothing anything would do
+        few = max(len(left), len(right)) <= LARGEST_PLACE
+        if few or _is_region(left, sides.tables[0]) or _is_region(right, sides.tables[1]):
             sides.add(left, right, "place")
+
+
+def _is_region(indices: Sequence[int], table: LayerTable) -> bool:
+    """Tell a Myelin region that stands alone: whatever is in its place, it swallowed."""
+    return len(indices) == 1 and foreign_ends(table.layers[indices[0]].name) is not None
 
 
 def _stretches(sides: _Sides, side: int) -> Iterator[tuple[tuple[int, int], list[int]]]:

@@ -72,6 +72,7 @@ GeForce RTX 3060 | Ampere | 360 | 12.7 12.7 51 25.5 102 - - | GA10x rates at its
 Jetson AGX Orin | Ampere | 204.8 | 5.3 21.3 42.5 42.5 85 - - | Jetson AGX Orin technical brief
 Jetson Orin NX | Ampere | 102.4 | 1.88 7.5 15 15 30 - - | Jetson Orin NX data sheet (GPU alone)
 Jetson Orin Nano | Ampere | 68 | 1.28 5 10 10 20 - - | Jetson Orin Nano data sheet
+Jetson Orin Nano Super | Ampere | 102.4 | 2.1 8.4 16.7 16.7 33.5 - - | data sheet (GPU at 1 020 MHz)
 L4 | Ada | 300 | 30.3 60 121 121 242.5 242.5 - | L4 data sheet
 L40S | Ada | 864 | 91.6 183 362 362 733 733 - | L40S data sheet
 L40 | Ada | 864 | 90.5 90.5 181 181 362 362 - | L40 data sheet
