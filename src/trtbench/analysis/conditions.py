@@ -24,6 +24,9 @@ BASELINE = "baseline"
 DEEPEST = 50
 """Brackets within brackets; more is a mistake, and would exhaust Python's stack."""
 
+LONGEST = 300
+"""Words and signs of a condition, for the same reason."""
+
 UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 0.01}
 _UNIT = "|".join(sorted((re.escape(name) for name in UNITS), key=len, reverse=True))
 _TOKEN = re.compile(
@@ -266,8 +269,10 @@ class _Parser:
 
 def _tokens(text: str) -> list[tuple[str, str]]:
     tokens: list[tuple[str, str]] = []
-    place = 0
-    while text[place:].strip():
+    place, text = 0, text.rstrip()
+    while place < len(text):
+        if len(tokens) > LONGEST:
+            raise UsageError("the condition is too long", facts={"words": f"more than {LONGEST}"})
         match = _TOKEN.match(text, place)
         if match is None:
             raise UsageError(

@@ -47,8 +47,15 @@ def command(context: click.Context, /, request: SweepRequest, as_json: bool, dry
       trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
     """
     from trtbench.cli._settings import load_config, open_store
+    from trtbench.workflows.sweep.journal import read_outline
     from trtbench.workflows.sweep.plan import plan_sweep
-    from trtbench.workflows.sweep.request import matrix_from_request, refuse_more, sweep_folder
+    from trtbench.workflows.sweep.request import (
+        check_choice,
+        config_of_sweep,
+        matrix_from_request,
+        refuse_more,
+        sweep_folder,
+    )
     from trtbench.workflows.sweep.run import start_sweep
 
     config = load_config(store=request.store)
@@ -56,10 +63,16 @@ def command(context: click.Context, /, request: SweepRequest, as_json: bool, dry
         refuse_more(request)
         if dry_run:
             raise UsageError("--resume has no dry run", fix="leave --dry-run out")
-        folder, store = Path(request.resume), open_store(config)
+        folder = Path(request.resume)
+        config = config_of_sweep(
+            folder, config, given=None if request.store is None else str(request.store)
+        )
+        check_choice(request.where, request.best, read_outline(folder.absolute()).matrix)
+        store = open_store(config)
         _carry_out(context, request, folder, store, config, as_json=as_json)
         return
     matrix = matrix_from_request(request)
+    check_choice(request.where, request.best, matrix)
     lenient = request.preset is not None and not request.runtime
     store = open_store(config)
     if dry_run:
@@ -101,6 +114,8 @@ def _carry_out(
     except KeyboardInterrupt:
         say(f"go on with: trtbench sweep --resume {shlex.quote(str(folder))}")
         raise
+    for note in sweep.notes:
+        say(f"note: {note}")
     results = results_from_sweep(sweep, store=store)
     title = sweep.outline.matrix.title or f"Sweep {sweep.outline.name}"
     formats = () if request.format == "none" else words_from_text(request.format)

@@ -68,6 +68,15 @@ def place_from_text(store: str, *, runs: str | None = None, home: Path | None = 
     return Place(url=url, root=own / "remote" / local, remote=remote)
 
 
+def address_from_text(text: str) -> str:
+    """Write a place so that it means the same from every folder."""
+    if not is_url(text):
+        return str(Path(text).expanduser().absolute())
+    if _scheme(text) == "sqlite":
+        return f"sqlite:///{_sqlite_path(text).absolute()}"
+    return text
+
+
 def without_password(url: str) -> str:
     """Write a URL so that it can be shown."""
     return mask(url)

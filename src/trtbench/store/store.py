@@ -13,13 +13,14 @@ import msgspec
 
 from trtbench import boundary
 from trtbench.domain.result import FailedRun, Record, Run
-from trtbench.errors import InputError, StoreError, UsageError, write_error
+from trtbench.errors import InputError, StoreError, TrtbenchError, UsageError, write_error
 from trtbench.host.files import path_behind, utf8_path
 from trtbench.store.contents import remove_contents
 from trtbench.store.database import ReadOnlyIndexError
 from trtbench.store.directory import (
     RECORD,
     partial_directory,
+    read_headline,
     read_record,
     read_run,
     run_directories,
@@ -36,7 +37,7 @@ from trtbench.store.health import (
 )
 from trtbench.store.index import DAMAGED, Cached, Entry, entry_from_record
 from trtbench.store.opening import open_index
-from trtbench.store.place import place_from_text
+from trtbench.store.place import address_from_text, place_from_text
 from trtbench.store.unfinished import remove_abandoned, scratch_directory
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ class Store:
         describe: Describe | None = None,
     ) -> None:
         found = place_from_text(str(place), runs=runs, home=home)
-        self.place, self.root, self.runs = str(place), found.root, found.runs
+        self.root, self.runs = found.root, found.runs
+        self.address = address_from_text(str(place))
+        """Where the store is, whatever folder one is in."""
+        self.runs_address = address_from_text(runs) if runs is not None else None
         self.news: list[str] = []
         """What was found and mended when the store was opened."""
         self._is_shared = found.is_shared
@@ -176,6 +180,14 @@ class Store:
         run = read_run(folder)
         self._demand_same(entry, run.id, folder)
         return run
+
+    def holds(self, run_id: str) -> bool:
+        """Whether a run is there and can be read."""
+        try:
+            entry = self.entry(run_id)
+            return entry.id == run_id and read_headline(self.path(entry)).id == run_id
+        except TrtbenchError:
+            return False
 
     def _demand_same(self, entry: Entry, found: str, folder: Path) -> None:
         if found != entry.id:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -15,7 +14,8 @@ import msgspec
 from trtbench.boundary import read_bytes
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.spec import Value
-from trtbench.errors import UnavailableError, UsageError, write_error
+from trtbench.errors import InputError, UnavailableError, UsageError, write_error
+from trtbench.host.locks import NoLocksError, try_lock
 from trtbench.workflows.sweep.matrix import Matrix
 
 SWEEP = "sweep.json"
@@ -30,6 +30,9 @@ class Outline(Value, frozen=True, kw_only=True):
     """Every run of the sweep carries it."""
     created: str
     store: str
+    """Where its runs are, as ``--store`` takes it; a password in it is not kept."""
+    runs: str | None = None
+    """Where run directories are, when that was said too."""
     matrix: Matrix
     lenient: bool = False
 
@@ -54,6 +57,8 @@ class Journal:
         self.folder = folder
         self._path = folder / JOURNAL
         self._adding = threading.Lock()
+        self.notes: list[str] = []
+        """What was lost, and is measured again."""
         self.lines: list[Line] = self._read()
 
     @contextmanager
@@ -62,12 +67,16 @@ class Journal:
         self._path.touch()
         with open(self._path, "rb") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                taken = try_lock(file.fileno())
+            except NoLocksError:
+                # Some network file systems have none; runs that two processes make twice are kept.
+                self.notes.append("this file system has no locks: let one process sweep here")
+                taken = True
+            if not taken:
                 raise UnavailableError(
                     "the sweep is being carried out by another process",
                     facts={"folder": self.folder},
-                ) from None
+                )
             yield
 
     def add(self, line: Line) -> None:
@@ -97,6 +106,15 @@ class Journal:
         is_open = last is not None and last.what == "begin" and last.run is None
         return last if is_open else None
 
+    def forget_lost(self, is_lost: Callable[[str], bool]) -> None:
+        """Have what was measured and is no longer there measured again."""
+        lost = {line.run for line in self.lines if line.what == "done" and line.run}
+        lost = {run for run in lost if is_lost(run)}
+        self.notes += [
+            f"the run {run} is gone or damaged, and is measured again" for run in sorted(lost)
+        ]
+        self.lines = [line for line in self.lines if line.run not in lost]
+
     def forget_failures(self) -> None:
         """Have what failed tried again; the old lines stay in the file."""
         self.lines = [line for line in self.lines if line.what != "failed"]
@@ -111,8 +129,12 @@ class Journal:
             with open(self._path, "r+b") as file:
                 file.truncate(len(whole) + 1 if whole else 0)
         lines = []
-        for number, text in enumerate(whole.splitlines(), 1):
-            lines.append(value_from_json(text, Line, where=f"{self._path}, line {number}"))
+        for number, text in enumerate(whole.split(b"\n"), 1):
+            try:
+                lines.append(value_from_json(text, Line, where=f"line {number}"))
+            except InputError as problem:
+                if text:
+                    self.notes.append(f"{self._path.name}: {problem.message.splitlines()[0]}")
         return lines
 
 

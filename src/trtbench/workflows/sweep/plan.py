@@ -19,6 +19,7 @@ from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ModelFormat, Value
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.host.environment import read_environment
+from trtbench.host.gpu_names import gpu_uuid
 from trtbench.host.versions import library_versions
 from trtbench.models.identity import model_ref, sha256_of
 from trtbench.models.sidecar import precision_of_engine
@@ -189,7 +190,11 @@ class _Planner:
             "shapes": self._matrix.shapes,
             **self._calibrated(case.precision == "int8" and not typed),
             "options": _with_prefix(case.settings, "build."),
-            "tools": builder_tools(case.runtime),
+            "tools": builder_tools(
+                case.runtime,
+                device=str(case.settings.get("device") or "cuda:0"),
+                python=self._config.python_for(case.runtime),
+            ),
         }
         batch = "batches" if case.engine == "dynamic" else "batch"
         span = f"{profile[0]} to {profile[2]}" if case.engine == "dynamic" else f"{profile[1]}"
@@ -328,11 +333,21 @@ def tools(*names: str) -> dict[str, str]:
     return {name: versions[name] for name in names if name in versions}
 
 
-def builder_tools(builder: str) -> dict[str, str]:
-    """What an engine depends on beside its inputs: the builder, the GPU and its driver."""
+def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str, str]:
+    """What an engine depends on beside its inputs: the builder, the GPU it is for, its driver."""
     gpus = read_environment(command=None, folder=Path.cwd()).gpus
-    gpu = {"gpu": gpus[0].name, "driver": gpus[0].driver or ""} if gpus else {}
-    return {**gpu, **BUILDERS.load(builder).tools()}
+    uuid = gpu_uuid(device)
+    on = next((each for each in gpus if each.uuid and each.uuid == uuid), gpus[0] if gpus else None)
+    gpu = {"gpu": on.name, "driver": on.driver or ""} if on else {}
+    return {**gpu, **(packages_of(python) if python else BUILDERS.load(builder).tools())}
+
+
+def packages_of(python: str) -> dict[str, str]:
+    """Which TensorRT another interpreter has, by what is installed beside it."""
+    path = Path(python).expanduser()
+    places = path.absolute().parent.parent.glob("lib*/python3*/*-packages")
+    names = {each.name for place in places for each in place.glob("[Tt]ensor[Rr][Tt]*-info")}
+    return {"python": str(path), "packages": " ".join(sorted(names))}
 
 
 def _refuse_precision(case: Case) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
-from trtbench.boundary import file_name_from_text
-from trtbench.errors import UsageError
+import msgspec
+
+from trtbench.analysis.conditions import condition_from_text
+from trtbench.analysis.sweep import TIMES, quantities, shares
+from trtbench.boundary import file_name_from_text, mask
+from trtbench.boundary.secrets import SECRET
+from trtbench.errors import UsageError, near_miss
+from trtbench.store.place import address_from_text, is_url
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import settings_from_text
+from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.kinds import File
 from trtbench.workflows.request.sweeping import (
     AccuracyFields,
@@ -18,6 +26,7 @@ from trtbench.workflows.request.sweeping import (
     SweepRequest,
     scalars,
 )
+from trtbench.workflows.sweep.journal import read_outline
 from trtbench.workflows.sweep.matrix import (
     Matrix,
     matrix_from_file,
@@ -114,3 +123,46 @@ def _is_matrix(name: File) -> bool:
 
 def _is_source(name: str) -> bool:
     return ":" in name and not Path(name).exists()
+
+
+def config_of_sweep(folder: Path, config: Config, *, given: str | None) -> Config:
+    """Settle the store of a sweep that is gone on with: the one it was begun in."""
+    outline = read_outline(folder.absolute())
+    if SECRET in outline.store:
+        if mask(config.store) == outline.store:
+            return config
+        raise UsageError(
+            "the sweep's store needs its password",
+            facts={"store": outline.store},
+            fix="give it with --store URL, or TRTBENCH_STORE in the environment",
+        )
+    if given is not None:
+        same = address_from_text(given) == outline.store
+        if not same and not is_url(outline.store) and Path(outline.store).is_dir():
+            raise UsageError(
+                "the runs of this sweep are in another store",
+                facts={"its store": outline.store, "given": given},
+                fix=f"trtbench sweep --resume {folder}",
+            )
+        return config
+    return msgspec.structs.replace(config, store=outline.store, runs=outline.runs)
+
+
+def check_choice(where: str | None, best: str, matrix: Matrix) -> None:
+    """Refuse a condition that cannot be read, or names what no row will have, before measuring."""
+    names = [*quantities(()), *matrix.options]
+    if matrix.data is not None:  # scores are known by their names once there are any
+        asked = _NAMES.findall(f"{where or ''} {best}")
+        names += [each for each in asked if near_miss(each, names) in (None, each)]
+    if best not in names:
+        guess = near_miss(best, names)
+        raise UsageError(
+            f"--best {best} is no quantity",
+            facts={"quantities": " ".join(names)},
+            fix=f"did you mean {guess}?" if guess else None,
+        )
+    if where is not None:
+        condition_from_text(where, names=names, times=TIMES, shares=shares(()))
+
+
+_NAMES = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trtbench.analysis.onnx_stamp import RANDOM_DATA
+from trtbench.boundary import file_name_from_text, mask
 from trtbench.domain.result import Run
 from trtbench.errors import StoreError, TrtbenchError
 from trtbench.runtimes import RUNTIMES
@@ -74,15 +75,21 @@ class Sweep:
     """Why a case has no numbers, or no accuracy."""
     remarks: dict[int, str]
 
+    @property
+    def notes(self) -> list[str]:
+        """What of an earlier attempt was lost and measured again."""
+        return self.journal.notes
+
 
 def start_sweep(matrix: Matrix, folder: Path, *, store: Store, lenient: bool = False) -> Outline:
     """Write down what is asked for, before anything is done."""
     folder = folder.absolute()
     outline = Outline(
         name=folder.name,
-        tag=f"sweep:{folder.name}-{secrets.token_hex(3)}",
+        tag=f"sweep:{file_name_from_text(folder.name)}-{secrets.token_hex(3)}",
         created=now(),
-        store=str(store.root),
+        store=mask(store.address),
+        runs=mask(store.runs_address) if store.runs_address else None,
         matrix=matrix,
         lenient=lenient,
     )
@@ -107,6 +114,7 @@ def carry_out(
     with journal.held():
         work = _Work(outline, plan, journal, store, config, conduct, watch)
         adopt_runs(outline, journal, store)
+        journal.forget_lost(lambda run: not store.holds(run))
         if retry_failed:
             journal.forget_failures()
         work.prepare()
