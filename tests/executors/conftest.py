@@ -40,6 +40,7 @@ def bench(spec, *, folder, stage):
         os.abort()
     begin = time.monotonic()
     begun = os.environ["CLOCKED_LOG"].removesuffix(".log") + ".begun"
+    begun = os.environ.get("CLOCKED_BEGUN", begun)
     with open(begun, "a") as others:
         others.write("x")
     while os.path.getsize(begun) < int(spec.options.get("meet", "0")):
