@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -106,10 +105,3 @@ def test_skips_are_listed_and_few_reasons_count_where_all_must_run(
         assert words in said
         assert "   1 no GPU: none at all  (test_it.py)" in said
         assert found == status, said
-
-
-def test_no_folder_of_tests_is_left_out(pytestconfig: pytest.Config) -> None:
-    patterns = pytestconfig.getini("norecursedirs")
-    folders = {path.parent.relative_to(HERE) for path in HERE.rglob("test_*.py")}
-    parts = {part for folder in folders for part in folder.parts}
-    assert [part for part in parts if any(fnmatch(part, each) for each in patterns)] == []

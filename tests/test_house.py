@@ -6,6 +6,8 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path
 
 import grimp
@@ -119,3 +121,13 @@ def test_the_lock_file_of_ci_calls_the_readme_command() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text()
     assert "make test" in (ROOT / "README.md").read_text()
     assert "make demo" in (ROOT / "README.md").read_text()
+
+
+def test_every_file_of_tests_is_collected(pytestconfig: pytest.Config) -> None:
+    """Pytest leaves out folders by name, and takes two files of one name for one."""
+    files = list((ROOT / "tests").rglob("*.py"))
+    skipped = pytestconfig.getini("norecursedirs")
+    folders = {part for path in files for part in path.parent.relative_to(ROOT).parts}
+    assert [name for name in folders if any(fnmatch(name, each) for each in skipped)] == []
+    names = Counter(path.name for path in files if path.name not in ("conftest.py", "__init__.py"))
+    assert [name for name, count in names.items() if count > 1] == []

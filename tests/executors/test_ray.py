@@ -107,9 +107,7 @@ def test_many_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
     assert len(store.index.find(kind="run")) == COUNT
     assert all(isinstance(store.load(run.id), Run) for run in measured)
     counts = {name: len(nodes.spans(name)) for name in ("a", "b", "c")}
-    assert (
-        COUNT <= sum(counts.values()) <= COUNT + 2
-    )  # begun again elsewhere
+    assert COUNT <= sum(counts.values()) <= COUNT + 2  # begun again elsewhere
     assert min(counts["a"], counts["c"]) >= 4
     assert 0 < counts["b"] < COUNT / 2
     for name in ("a", "b", "c"):
