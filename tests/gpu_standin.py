@@ -337,7 +337,10 @@ class Engine:
     def get_tensor_profile_shape(self, name, profile):
         return self._trt.profiles[profile]
 
-    def create_execution_context(self):
+    def create_runtime_config(self):
+        return SimpleNamespace()
+
+    def create_execution_context(self, config=None):
         context = Context(self._trt)
         if self._trt.contexts and not self._trt.shares_profiles:
             context.active_optimization_profile = -1

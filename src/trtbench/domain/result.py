@@ -228,8 +228,10 @@ def precision_of(record: Record) -> str | None:
     """Give the precision that ran, ``None`` when nobody knows; of what did not run, that asked."""
     if isinstance(record, FailedRun):
         return record.spec.precision
-    told = known_value(record.conditions.get("precision"))
-    return precision_that_ran(told, asked=record.spec.precision)
+    told, asked = known_value(record.conditions.get("precision")), record.spec.precision
+    if asked == "tf32" and known_value(record.conditions.get("tf32")) is False:
+        asked = None
+    return precision_that_ran(told, asked=asked)
 
 
 def without_secrets(record: R) -> R:
