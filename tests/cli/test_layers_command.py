@@ -148,3 +148,16 @@ def test_runs_and_files_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixt
     assert trtbench(["layers", "last", profile]) == 2
     assert trtbench(["layers", "nobody"]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+def test_inspect_shows_the_first_so_many(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_engine(tmp_path, "fp16")
+    graph = str(tmp_path / "fp16.graph.json")
+    assert trtbench(["inspect", graph, "--top", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "/b/Conv" in shown
+    assert "/c/Conv" not in shown
+    assert trtbench(["inspect", graph, "--all"]) == 0
+    assert "/c/Conv" in capsys.readouterr().out

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from trtbench.analysis.flops import ModelCost
 from trtbench.analysis.onnx_graph import OnnxModel
 from trtbench.analysis.onnx_stamp import PREFIX, notes_from_metadata, stamp_from_metadata
@@ -36,6 +38,13 @@ class Inspection(Value, frozen=True, kw_only=True):
     layers: Table | None = None
     """Every one of them."""
     notes: tuple[str, ...] = ()
+
+
+def first_layers(found: Inspection, top: int | None) -> Inspection:
+    """Keep the first so many nodes or layers; ``None`` keeps all."""
+    if top is None or found.layers is None:
+        return found
+    return replace(found, layers=replace(found.layers, rows=found.layers.rows[:top]))
 
 
 def inspection_from_onnx(model: OnnxModel, cost: ModelCost, *, path: str) -> Inspection:

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 @click.command("inspect", short_help="Show what a model, an engine, a file or a run holds.")
 @flags(InspectRequest)
-@click.option("--layers", is_flag=True, help="Show every node or layer.")
+@click.option("--layers", "--all", "layers", is_flag=True, help="Show every node or layer.")
+@click.option("--top", type=click.IntRange(min=1), help="Show the first so many of them.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print every node or layer as CSV.")
 @json_option
-def command(request: InspectRequest, layers: bool, as_csv: bool, as_json: bool) -> None:
+def command(
+    request: InspectRequest, layers: bool, top: int | None, as_csv: bool, as_json: bool
+) -> None:
     """Show what FILE holds: an ONNX file, an engine of any TensorRT, a JSON file of trtexec, a
     calibration cache, a run directory, or a run by its id.
 
@@ -33,6 +36,7 @@ def command(request: InspectRequest, layers: bool, as_csv: bool, as_json: bool) 
       trtbench inspect model.onnx --batch 8
       trtbench inspect model.engine
       trtbench inspect graph.json --onnx model.onnx --layers
+      trtbench inspect graph.json --top 10
       trtbench inspect model.onnx --csv > nodes.csv
     """
     from trtbench.cli._settings import load_config, open_store
@@ -57,10 +61,12 @@ def command(request: InspectRequest, layers: bool, as_csv: bool, as_json: bool) 
     elif as_csv:
         click.echo(_csv(found.layers or found.summary), nl=False)
     else:
+        from trtbench.analysis.inspection import first_layers
         from trtbench.cli._screen import show
         from trtbench.report.documents.inspection import document_from_inspection
 
-        show(document_from_inspection(found, layers=layers))
+        shown = first_layers(found, top)
+        show(document_from_inspection(shown, layers=layers or top is not None))
 
 
 def _csv(table: Table | None) -> str:

@@ -41,6 +41,7 @@ LAYER_HEADINGS = (
     Heading(key="shape_out", title="Output", rank=7),
     Heading(key="average_s", title="Average", align="right"),
     Heading(key="median_s", title="Median", align="right", rank=8),
+    Heading(key="spread", title="Min to max", align="right", rank=10),
     Heading(key="share", title="Share", align="right"),
     Heading(key="so_far", title="So far", align="right", rank=4),
     Heading(key="roofline_share", title="Of roof", align="right", rank=2),
@@ -136,11 +137,20 @@ def layer_cells(layer: Layer, unit: Unit, *, so_far: float | None) -> tuple[Cell
         Cell(value=layer.shape_out),
         _time(layer.time_s, unit),
         _time(layer.median_s, unit),
+        Cell(text=_spread(layer, unit)),
         Cell(value=layer.share, text=text_from_share(layer.share)),
         Cell(value=so_far, text=text_from_share(so_far)),
         Cell(value=layer.roofline, text=text_from_share(layer.roofline)),
         Cell(value=layer.bound),
     )
+
+
+def _spread(layer: Layer, unit: Unit) -> str:
+    """Write the range of a layer's times, where iterations were kept apart."""
+    if layer.min_s is None or layer.max_s is None:
+        return "–"
+    ends = (text_from_duration(each, unit=unit) for each in (layer.min_s, layer.max_s))
+    return " to ".join(ends)
 
 
 def _no_type(layer: Layer) -> str:
