@@ -81,7 +81,7 @@ def test_what_is_not_typed_is_as_a_python_user_gets_it(request_type: type[Reques
     for field in fields_of(request_type):
         if not field.is_required:
             value = getattr(seen[0], field.name)
-            assert value == field.default or not (value or field.default), field.name
+            assert str(value) == str(field.default) or not (value or field.default), field.name
 
 
 @dataclass(frozen=True, kw_only=True)

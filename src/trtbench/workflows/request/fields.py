@@ -55,7 +55,6 @@ class Option:
     """``[defaults]`` in ``trtbench.toml`` may say it."""
     unless: tuple[str, ...] = ()
     """Fields beside which the setting is not taken."""
-    required: bool = False
     python: bool = True
     """Python has it too; ``False`` for what only a command line needs."""
     python_help: str | None = None
