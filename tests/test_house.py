@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -131,3 +132,27 @@ def test_every_file_of_tests_is_collected(pytestconfig: pytest.Config) -> None:
     assert [name for name in folders if any(fnmatch(name, each) for each in skipped)] == []
     names = Counter(path.name for path in files if path.name not in ("conftest.py", "__init__.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+MOST_ANYS = 500
+"""Where a library has no types; 673 before modules and arrays were called what they are."""
+MOST_PARAMETERS = 12
+"""What takes more takes a request; the Python API, written from the requests, spells them out."""
+
+
+def test_any_stands_only_where_a_library_forces_it() -> None:
+    trees = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "src").rglob("*.py")]
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    count = sum(isinstance(node, ast.Name) and node.id == "Any" for node in nodes)
+    assert count <= MOST_ANYS, "name the type: ModuleType, AnyArray, Scalar, a request, a Protocol"
+
+
+def test_no_function_takes_more_than_fits_in_a_head() -> None:
+    for path in sorted((ROOT / "src" / "trtbench").rglob("*.py")):
+        if path.name == "api.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = node.args
+                named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+                assert len(named) <= MOST_PARAMETERS, f"{path.name}: {node.name}"

@@ -1414,7 +1414,7 @@ def layers(
     *source: File,
     by: str | None = None,
     filter: str | None = None,
-    sort: Literal["time", "order", "roofline"] = "time",
+    sort: Literal["time", "order", "roofline"] | None = None,
     onnx: File | None = None,
     gpu: str | None = None,
     store: File | None = None,
@@ -1424,7 +1424,8 @@ def layers(
     source: A run, or files of trtexec: profile, layer information, ONNX.
     by: Group by kind, precision, role, node, block or '/a/*'.
     filter: Only layers or nodes that fit.
-    sort: Slowest first, as they run, or farthest from the roofline first.
+    sort: Slowest first, as they run, or farthest from the roofline first (default: time; in
+        Python: order).
     onnx: The model it was built of, for FLOPs and asked types.
     gpu: Take the roofline of this GPU: 'NVIDIA H200'.
     store: Folder or URL of the store (default: from configuration).

@@ -345,7 +345,7 @@ def layers(request: LayersRequest) -> DataFrame:
         onnx=Path(request.onnx) if request.onnx is not None else None,
         gpu=request.gpu,
     )
-    rows = layer_rows(engine, by=request.by, pattern=request.filter, sort=request.sort)
+    rows = layer_rows(engine, by=request.by, pattern=request.filter, sort=request.sort or "order")
     return frame_of(rows)
 
 

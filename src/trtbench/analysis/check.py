@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.check_classes import ClassCheck, ClassTally
 from trtbench.analysis.check_worst import Worst, WorstItem
 from trtbench.analysis.numeric import sqnr_from_rel_l2
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import Value
 
 Floats = NDArray[np.float64]
@@ -126,7 +127,7 @@ class OutputTally:
         self._width: int | None = None
         self._ragged = False
 
-    def add(self, reference: NDArray[Any], candidate: NDArray[Any], *, start: int) -> None:
+    def add(self, reference: AnyArray, candidate: AnyArray, *, start: int) -> None:
         """Take rows of the same items, the first of which has the number ``start``.
 
         Arrays of arrays hold items that each have a shape of their own.
@@ -140,7 +141,7 @@ class OutputTally:
             cut = slice(low, low + step)
             self._add(reference[cut], candidate[cut], start=start + low)
 
-    def _add_item(self, wanted: NDArray[Any], found: NDArray[Any], *, item: int) -> None:
+    def _add_item(self, wanted: AnyArray, found: AnyArray, *, item: int) -> None:
         """Take one item whose shape may be its own: another one on each side matches nothing."""
         self._ragged = True
         if wanted.shape == found.shape:
@@ -153,7 +154,7 @@ class OutputTally:
         self._misshapen.append(shapes)
         self._worst.add_misshapen(item, shapes)
 
-    def _add(self, reference: NDArray[Any], candidate: NDArray[Any], *, start: int) -> None:
+    def _add(self, reference: AnyArray, candidate: AnyArray, *, start: int) -> None:
         rows = len(reference)
         wanted, found = (
             each.reshape(rows, -1).astype(np.float64) for each in (reference, candidate)
@@ -255,7 +256,7 @@ class OutputTally:
             return f"shapes differ: {kinds[0]} per item{more}"
         return None if self._elements else "nothing to compare"
 
-    def _are_classes(self, reference: NDArray[Any]) -> bool:
+    def _are_classes(self, reference: AnyArray) -> bool:
         """Whether rows are scores of classes: asked for, or by their shape."""
         if self._classes is not None:
             return self._classes and reference.size > len(reference)
@@ -318,5 +319,5 @@ def _ratio(part: float, whole: float) -> float | None:
     return 0.0 if not part else None
 
 
-def _dims(item: NDArray[Any]) -> str:
+def _dims(item: AnyArray) -> str:
     return "x".join(map(str, item.shape)) or "scalar"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.classification import wilson
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Interval
 from trtbench.domain.spec import Value
 
@@ -155,13 +154,13 @@ class ClassTally:
         self._shift += float(np.abs(np.exp(p[rows, best]) - np.exp(q[rows, best])).sum())
 
 
-def are_probabilities(scores: NDArray[Any]) -> bool:
+def are_probabilities(scores: AnyArray) -> bool:
     """Whether rows hold probabilities of classes: none is negative, and they add up to one."""
     with np.errstate(invalid="ignore", over="ignore"):
         return bool((scores >= 0).all() and np.allclose(scores.sum(axis=1), 1.0, atol=1e-2))
 
 
-def ranking(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
+def ranking(scores: AnyArray, count: int) -> NDArray[np.int64]:
     """The best classes in order; ties go to the lower class."""
     order = np.argsort(-scores, axis=1, kind="stable")
     return np.asarray(order[:, :count], np.int64)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import Value
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ class Worst:
     def __init__(self) -> None:
         self._kept: list[tuple[float, int, WorstItem]] = []
 
-    def add(self, r: Floats, t: Floats, usable: NDArray[np.bool_], broken: NDArray[Any], *,
+    def add(self, r: Floats, t: Floats, usable: NDArray[np.bool_], broken: AnyArray, *,
             start: int) -> None:  # fmt: skip
         """Take rows, zero where they are not usable; broken counts what is lost in each."""
         error = t - r

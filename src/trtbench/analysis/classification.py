@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.distributions import binomial_cdf
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Interval, Score
 from trtbench.domain.spec import Value
 
@@ -17,7 +17,7 @@ _Z = 1.959963984540054
 """Two-sided 95 % of the normal distribution."""
 
 
-def rank_of_label(scores: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
+def rank_of_label(scores: AnyArray, labels: AnyArray) -> NDArray[np.int64]:
     """The place of each label among the scores, 1 for the best; ties go to the lower class."""
     own = np.take_along_axis(scores, labels[:, None], axis=1)
     better = scores > own
@@ -25,12 +25,12 @@ def rank_of_label(scores: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int6
     return np.asarray(1 + (better | earlier).sum(axis=1), np.int64)
 
 
-def top_k(scores: NDArray[Any], labels: NDArray[Any], *, k: int = 1) -> Score:
+def top_k(scores: AnyArray, labels: AnyArray, *, k: int = 1) -> Score:
     """Share of examples whose label is among the k best, with Wilson's interval."""
     return top_k_from_ranks(rank_of_label(scores, labels), k=k)
 
 
-def top_k_from_ranks(ranks: NDArray[Any], *, k: int = 1) -> Score:
+def top_k_from_ranks(ranks: AnyArray, *, k: int = 1) -> Score:
     """The same, from the places of the labels."""
     hits = int((ranks <= k).sum())
     return Score(
@@ -84,7 +84,7 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
     )
 
 
-def per_class(ranks: NDArray[Any], labels: NDArray[Any]) -> tuple[ClassRow, ...]:
+def per_class(ranks: AnyArray, labels: AnyArray) -> tuple[ClassRow, ...]:
     """Accuracy of every class that has examples, in order of labels."""
     return tuple(
         ClassRow(
@@ -98,12 +98,12 @@ def per_class(ranks: NDArray[Any], labels: NDArray[Any]) -> tuple[ClassRow, ...]
     )
 
 
-def agreement(first: NDArray[Any], second: NDArray[Any]) -> Score:
+def agreement(first: AnyArray, second: AnyArray) -> Score:
     """Share of examples for which two models name the same class."""
     return agreement_from_classes(first.argmax(axis=1), second.argmax(axis=1))
 
 
-def agreement_from_classes(first: NDArray[Any], second: NDArray[Any]) -> Score:
+def agreement_from_classes(first: AnyArray, second: AnyArray) -> Score:
     """The same, from the classes they name."""
     same = int((first == second).sum())
     return Score(

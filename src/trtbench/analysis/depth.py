@@ -6,11 +6,12 @@ Alignment happens in the prediction's own kind, metrics in the kind that was ask
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import Value
 
 Kind = Literal["depth", "inverse", "disparity"]
@@ -54,7 +55,7 @@ class DepthResult(Value, frozen=True, kw_only=True):
     """Valid pixels of the truth where the prediction is not finite; they are left out."""
 
 
-def judge_map(prediction: NDArray[Any], truth: NDArray[Any], rules: DepthRules) -> DepthResult:
+def judge_map(prediction: AnyArray, truth: AnyArray, rules: DepthRules) -> DepthResult:
     """Compare a prediction with a ground truth of the same size."""
     depth = to_depth(truth.astype(np.float64), rules.truth_kind, rules.disparity_scale)
     mask = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
@@ -113,7 +114,7 @@ def align(own: Floats, wanted: Floats, *, how: Align) -> tuple[Floats | None, st
     return scale * own + (float(wanted.sum()) - scale * float(own.sum())) / count, None
 
 
-def to_depth(values: NDArray[Any], kind: Kind, scale: float = 1.0) -> Floats:
+def to_depth(values: AnyArray, kind: Kind, scale: float = 1.0) -> Floats:
     """Make depth of a map of any kind; zero inverse depth is infinitely far."""
     if kind == "depth":
         return np.asarray(values, np.float64)
@@ -126,7 +127,7 @@ def from_depth(depth: Floats, kind: Kind, scale: float = 1.0) -> Floats:
     return to_depth(depth, kind, scale)
 
 
-def map_differences(reference: NDArray[Any], candidate: NDArray[Any]) -> dict[str, float] | None:
+def map_differences(reference: AnyArray, candidate: AnyArray) -> dict[str, float] | None:
     """How far a map is from a reference's, in parts of the reference's range.
 
     ``own_*`` normalises each map by its own range, as depth-anything-win
@@ -152,7 +153,7 @@ def map_differences(reference: NDArray[Any], candidate: NDArray[Any]) -> dict[st
     }
 
 
-def resize_map(values: NDArray[Any], shape: tuple[int, int]) -> Floats:
+def resize_map(values: AnyArray, shape: tuple[int, int]) -> Floats:
     """Resize bilinearly, with pixels at their centres (half-pixel), as networks are trained."""
     found = np.asarray(values, np.float64)
     if found.shape == shape:

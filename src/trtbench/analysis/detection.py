@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import Value
 
 Floats = NDArray[np.float64]
@@ -20,7 +19,7 @@ class Letterbox(Value, frozen=True, kw_only=True):
     left: int
     top: int
 
-    def undo(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def undo(self, x: AnyArray, y: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Network coordinates to those of the image."""
         return (x - self.left) / self.scale_x, (y - self.top) / self.scale_y
 
@@ -40,13 +39,13 @@ def letterbox_of(
     return geometry, (high, wide)
 
 
-def corners_from_centres(boxes: NDArray[Any]) -> Floats:
+def corners_from_centres(boxes: AnyArray) -> Floats:
     """(cx, cy, w, h) to (x0, y0, x1, y1)."""
     centre, half = boxes[:, :2], boxes[:, 2:4] / 2
     return np.asarray(np.concatenate([centre - half, centre + half], axis=1), np.float64)
 
 
-def iou_matrix(first: NDArray[Any], second: NDArray[Any]) -> Floats:
+def iou_matrix(first: AnyArray, second: AnyArray) -> Floats:
     """Intersection over union of every box of one list with every box of another."""
     low = np.maximum(first[:, None, :2], second[None, :, :2])
     high = np.minimum(first[:, None, 2:4], second[None, :, 2:4])
@@ -57,7 +56,7 @@ def iou_matrix(first: NDArray[Any], second: NDArray[Any]) -> Floats:
 
 
 def suppress(
-    boxes: NDArray[Any], scores: NDArray[Any], *, iou: float = 0.7, most: int = 300
+    boxes: AnyArray, scores: AnyArray, *, iou: float = 0.7, most: int = 300
 ) -> NDArray[np.int64]:
     """Greedy non-maximum suppression: the places of the boxes that stay, the best first."""
     order = np.argsort(-scores, kind="stable")

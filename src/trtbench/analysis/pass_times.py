@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import Value
 
 PARTS = ("load", "preprocess", "inference", "model", "postprocess")
@@ -45,7 +45,7 @@ class Split(Value, frozen=True, kw_only=True):
     """Items over the time of everything, one after another."""
 
 
-def split_from_columns(columns: Mapping[str, NDArray[Any]], *, warmup: float = 0.1) -> Split:
+def split_from_columns(columns: Mapping[str, AnyArray], *, warmup: float = 0.1) -> Split:
     """Summarise ``times.npz``: one row per batch."""
     count = len(columns["items"])
     skipped = warmup_batches(count, warmup)

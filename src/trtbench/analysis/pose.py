@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trtbench.domain.arrays import AnyArray
 
 Floats = NDArray[np.float64]
 
@@ -101,7 +102,7 @@ def match(found: People, truth: People, sigmas: Sequence[float]) -> Matches:
 
 
 def average_precision(
-    matches: Sequence[Matches], *, weights: NDArray[Any] | None = None
+    matches: Sequence[Matches], *, weights: AnyArray | None = None
 ) -> dict[str, float]:
     """AP, AP50, AP75 and AR over images, each counted as often as its weight says."""
     counts = np.ones(len(matches)) if weights is None else np.asarray(weights, np.float64)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Interval
 
 RESAMPLES = 2000
@@ -18,7 +18,7 @@ _BLOCK = 2**22
 """Indices drawn at a time."""
 
 
-def mean_interval(values: NDArray[Any], *, resamples: int = RESAMPLES) -> Interval | None:
+def mean_interval(values: AnyArray, *, resamples: int = RESAMPLES) -> Interval | None:
     """Bootstrap interval of a mean; ``None`` with fewer than two examples."""
     numbers = np.asarray(values, np.float64)
     count = len(numbers)
@@ -50,7 +50,7 @@ def statistic_interval(
     return interval_from_draws(finite) if len(finite) > 1 else None
 
 
-def interval_from_draws(draws: NDArray[Any]) -> Interval:
+def interval_from_draws(draws: AnyArray) -> Interval:
     """The middle part of what was drawn."""
     low, high = np.quantile(draws, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     return Interval(low=float(low), high=float(high), level=LEVEL, meaning=MEANING)

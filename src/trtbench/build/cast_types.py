@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.arrays import AnyArray
 from trtbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def rounded(values: NDArray[np.float32], low: int) -> NDArray[np.float32]:
     return as_low(values, low).astype(np.float32)
 
 
-def as_low(values: NDArray[np.float32], low: int) -> NDArray[Any]:
+def as_low(values: NDArray[np.float32], low: int) -> AnyArray:
     """Convert to numpy's FP16, or to the BF16 that onnx brings along."""
     if low == FLOAT16:
         with np.errstate(over="ignore"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def _torch() -> Any:
     return torch
 
 
-def _trace_attention(torch: Any) -> None:
+def _trace_attention(torch: ModuleType) -> None:
     """Let attention be seen as operators: its fused call in eval mode has no form in ONNX."""
     fused = getattr(torch.backends, "mha", None)
     if fused is not None:
@@ -113,7 +114,7 @@ def _refuse_for_program(spec: ExportSpec) -> None:
         )
 
 
-def _example(spec: ExportSpec, source: Source, torch: Any) -> Example:
+def _example(spec: ExportSpec, source: Source, torch: ModuleType) -> Example:
     """Settle the inputs, and draw values for one call."""
     if source.program is not None:
         return _from_program(source)
@@ -179,7 +180,7 @@ def _ordered(shapes: Sequence[InputShape], model: Any) -> tuple[list[InputShape]
     return ordered, not leading
 
 
-def _draw(shape: InputShape, generator: Any, *, half: bool, torch: Any) -> Any:
+def _draw(shape: InputShape, generator: Any, *, half: bool, torch: ModuleType) -> Any:
     """Uniform values for floats, small ids for integers, ones for truth values."""
     dims = [OPEN_SIZE if dim < 0 else dim for dim in shape.shape]
     if shape.dtype is None:
@@ -197,7 +198,7 @@ def _draw(shape: InputShape, generator: Any, *, half: bool, torch: Any) -> Any:
     return torch.randint(0, 100, dims, generator=generator).to(dtype)
 
 
-def _run(model: Any, example: Example, torch: Any) -> dict[str, Any]:
+def _run(model: Any, example: Example, torch: ModuleType) -> dict[str, Any]:
     """Call the model once; its outputs get the names that the ONNX file will have."""
     with torch.no_grad():
         try:
@@ -212,7 +213,7 @@ def _run(model: Any, example: Example, torch: Any) -> dict[str, Any]:
     return _outputs(result, torch)
 
 
-def _outputs(result: Any, torch: Any) -> dict[str, Any]:
+def _outputs(result: Any, torch: ModuleType) -> dict[str, Any]:
     """Flatten tuples and mappings; a key becomes a name."""
     if isinstance(result, torch.Tensor):
         return {"output": result}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
@@ -33,7 +34,12 @@ class Example:
 
 
 def write_dynamo(
-    model: Any, example: Example, outputs: dict[str, Any], path: Path, opset: int | None, torch: Any
+    model: Any,
+    example: Example,
+    outputs: dict[str, Any],
+    path: Path,
+    opset: int | None,
+    torch: ModuleType,
 ) -> None:
     """Export by way of torch.export."""
     _need_onnxscript()
@@ -67,7 +73,7 @@ def write_program(
     outputs: dict[str, Any],
     path: Path,
     opset: int | None,
-    torch: Any,
+    torch: ModuleType,
 ) -> None:
     """Export what torch.export has made already; its dimensions are settled."""
     _need_onnxscript()
@@ -77,7 +83,12 @@ def write_program(
 
 
 def write_legacy(
-    model: Any, example: Example, outputs: dict[str, Any], path: Path, opset: int | None, torch: Any
+    model: Any,
+    example: Example,
+    outputs: dict[str, Any],
+    path: Path,
+    opset: int | None,
+    torch: ModuleType,
 ) -> None:
     """Export by tracing, for opset 17 and below; outputs are taken to be open where inputs are."""
     labels = {label for axes in example.open_axes.values() for label in axes.values()}
@@ -100,7 +111,7 @@ def write_legacy(
 
 
 def _export(
-    torch: Any,
+    torch: ModuleType,
     model: Any,
     example: Example,
     outputs: dict[str, Any],

@@ -10,9 +10,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtbench.build.onnx_file import SMALL_BYTES
+from trtbench.domain.arrays import AnyArray
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
@@ -31,7 +31,7 @@ _ARITHMETIC = frozenset(
 _WIDEST = 8
 """Bytes of the widest type: what is larger may have been left out when the file was read."""
 
-Values = dict[str, NDArray[Any]]
+Values = dict[str, AnyArray]
 
 
 def infer_values(model: ModelProto) -> list[ValueInfoProto]:
@@ -104,7 +104,7 @@ def _constants(model: ModelProto) -> Values:
 
 def _value(
     node: NodeProto, shapes: dict[str, list[int]], known: Values, model: ModelProto
-) -> NDArray[Any] | None:
+) -> AnyArray | None:
     if node.op_type == "Shape" and node.input[0] in shapes:
         dims = np.array(shapes[node.input[0]], np.int64)
         ends: dict[str, int] = {str(each.name): int(each.i) for each in node.attribute}
@@ -115,7 +115,7 @@ def _value(
     return _evaluate(node, {name: known[name] for name in names}, model)
 
 
-def _evaluate(node: NodeProto, feeds: Values, model: ModelProto) -> NDArray[Any] | None:
+def _evaluate(node: NodeProto, feeds: Values, model: ModelProto) -> AnyArray | None:
     """Compute one node with ONNX's own reference."""
     import onnx
     from onnx.reference import ReferenceEvaluator

@@ -60,7 +60,7 @@ def command(request: LayersRequest, **flags: Any) -> None:
         gpu=request.gpu,
     )
     results = judge_all(flags["expectations"], engine.table, engine.facts)
-    by, pattern, sort = request.by, request.filter, request.sort
+    by, pattern, sort = request.by, request.filter, request.sort or "time"
     document = layers_document(engine, by=by, pattern=pattern, sort=sort, top=top_of(flags))
     present(document, layer_rows(engine, by=by, pattern=pattern, sort=sort), flags)
     if flags["draw"]:

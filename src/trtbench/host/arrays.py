@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trtbench.boundary import check_archive, check_file
 from trtbench.boundary.files import MOST_UNPACKED_BYTES
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, InputTypeError, near_miss
 from trtbench.units import text_from_shape
@@ -54,13 +55,13 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
 
 def read_archive(
     source: Path, *, wanted: Container[str] | None = None, most: int = MOST_UNPACKED_BYTES
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, AnyArray]:
     """Read the arrays of an ``.npz``; one that says it is larger than it is is refused.
 
     numpy alone would set aside whatever memory the file asks for. Pickles are never loaded.
     """
     check_file(source)
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, AnyArray] = {}
     try:
         with zipfile.ZipFile(source) as archive:
             members = archive.infolist()
@@ -86,7 +87,7 @@ def archive_names(source: Path) -> list[str]:
         raise InputError(f"{source} is damaged", facts={"reason": problem}) from None
 
 
-def _array(file: IO[bytes], size: int) -> NDArray[Any]:
+def _array(file: IO[bytes], size: int) -> AnyArray:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0
     shape, by_columns, dtype = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 from trtbench.host.nvml import Device, opened
 
@@ -21,7 +21,7 @@ class Lock:
 
 
 @contextmanager
-def locked_clocks(index: int, wish: str, *, nvml: Any = None) -> Iterator[Lock]:
+def locked_clocks(index: int, wish: str, *, nvml: ModuleType | None = None) -> Iterator[Lock]:
     """Lock to ``base``, ``max`` or a number of megahertz; whatever happens, unlock at the end."""
     with opened(index, nvml=nvml) as device:
         if device is None:

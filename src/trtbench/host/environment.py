@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from trtbench.domain.result import Environment, Gpu, Scalar
 from trtbench.host import machine, nvml
@@ -23,7 +23,7 @@ ROOT = Path("/")
 
 
 def read_environment(
-    *, command: str | None, folder: Path, root: Path = ROOT, nvml_module: Any = None
+    *, command: str | None, folder: Path, root: Path = ROOT, nvml_module: ModuleType | None = None
 ) -> Environment:
     """Describe where a run takes place, before it starts; about 10 ms without a GPU.
 
@@ -67,7 +67,7 @@ def _machine_facts(*, root: Path) -> dict[str, Scalar]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _gpu_facts(gpus: tuple[Gpu, ...], *, nvml_module: Any) -> dict[str, Scalar]:
+def _gpu_facts(gpus: tuple[Gpu, ...], *, nvml_module: ModuleType | None) -> dict[str, Scalar]:
     """Signs that a GPU is shared, as ``gpu0_processes``, ``gpu0_utilisation``, ``gpu0_mig``."""
     return {
         f"gpu{index}_{sign}": value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from types import ModuleType
 
 from trtbench.host.nvml import gpus
 
@@ -15,7 +15,7 @@ SLOT_VARIABLE = "TRTBENCH_CPU_SLOT"
 _CUDA = re.compile(r"cuda(?::(\d+))?")
 
 
-def lock_name(device: str, *, nvml: Any = None) -> str:
+def lock_name(device: str, *, nvml: ModuleType | None = None) -> str:
     """Name a device so that two processes with other views of the machine mean the same one."""
     if device == "cpu":
         slot = os.environ.get(SLOT_VARIABLE, "0")
@@ -28,7 +28,7 @@ def lock_name(device: str, *, nvml: Any = None) -> str:
 
 
 def gpu_uuid(
-    device: str, *, environment: Mapping[str, str] | None = None, nvml: Any = None
+    device: str, *, environment: Mapping[str, str] | None = None, nvml: ModuleType | None = None
 ) -> str | None:
     """The UUID of a CUDA device; ``None`` where NVML does not tell, or it is none."""
     known = [gpu.uuid for gpu in gpus(nvml=nvml)]

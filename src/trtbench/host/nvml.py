@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from types import ModuleType
 from typing import Any, Literal
 
 from trtbench.domain.result import Gpu, Scalar
@@ -31,7 +32,7 @@ class _NoNvml(Exception):
 
 
 @contextmanager
-def kept_open(*, nvml: Any = None) -> Iterator[None]:
+def kept_open(*, nvml: ModuleType | None = None) -> Iterator[None]:
     """Keep NVML started, so that several questions pay for the start once; harmless without it."""
     with ExitStack() as stack:
         with suppress(_NoNvml):
@@ -39,7 +40,7 @@ def kept_open(*, nvml: Any = None) -> Iterator[None]:
         yield
 
 
-def nvml_problem(*, nvml: Any = None) -> str | None:
+def nvml_problem(*, nvml: ModuleType | None = None) -> str | None:
     """Say why no GPU can be seen; ``None`` when at least one can."""
     try:
         with _session(nvml) as door:
@@ -49,7 +50,7 @@ def nvml_problem(*, nvml: Any = None) -> str | None:
     return None if count else "the NVIDIA driver answers, and lists no GPU"
 
 
-def gpus(*, nvml: Any = None) -> tuple[Gpu, ...]:
+def gpus(*, nvml: ModuleType | None = None) -> tuple[Gpu, ...]:
     """Return the GPUs NVML lists, in its order; empty when there is none (see `nvml_problem`)."""
     try:
         with _session(nvml) as door:
@@ -59,7 +60,7 @@ def gpus(*, nvml: Any = None) -> tuple[Gpu, ...]:
         return ()
 
 
-def processes(uuid: str, *, nvml: Any = None) -> tuple[GpuProcess, ...] | None:
+def processes(uuid: str, *, nvml: ModuleType | None = None) -> tuple[GpuProcess, ...] | None:
     """Return the processes on a GPU, this one included; ``None`` when NVML does not tell."""
     try:
         with _session(nvml) as door:
@@ -69,7 +70,7 @@ def processes(uuid: str, *, nvml: Any = None) -> tuple[GpuProcess, ...] | None:
         return None
 
 
-def sharing(uuid: str, *, nvml: Any = None) -> dict[str, Scalar]:
+def sharing(uuid: str, *, nvml: ModuleType | None = None) -> dict[str, Scalar]:
     """Return signs that a GPU is not ours alone; what NVML does not tell is absent.
 
     Keys: ``processes`` (a count), ``utilisation`` (a fraction), ``display``, ``mig``, ``mps``,
@@ -117,7 +118,7 @@ class Device:
 
 
 @contextmanager
-def opened(index: int, *, nvml: Any = None) -> Iterator[Device | None]:
+def opened(index: int, *, nvml: ModuleType | None = None) -> Iterator[Device | None]:
     """Keep one GPU at hand; ``None`` where NVML cannot be used or does not list it."""
     with ExitStack() as stack:
         found = None
@@ -200,7 +201,7 @@ def _process(door: Any, item: Any, *, kind: Literal["compute", "graphics", "mps"
 
 
 @contextmanager
-def _session(nvml: Any) -> Iterator[Any]:
+def _session(nvml: ModuleType | None) -> Iterator[Any]:
     door = nvml if nvml is not None else _pynvml()
     try:
         door.nvmlInit()

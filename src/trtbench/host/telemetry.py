@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from types import ModuleType
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -233,7 +234,7 @@ class Sampler:
 
 
 @contextmanager
-def source_of(index: int, *, nvml: Any = None) -> Iterator[Source | None]:
+def source_of(index: int, *, nvml: ModuleType | None = None) -> Iterator[Source | None]:
     """Open what can be looked at: the GPU through NVML, a Jetson through its own programs."""
     if nvml is None and is_jetson():
         with TegraSource.opened() as lines, JtopSource.opened() as service:

@@ -8,6 +8,7 @@ up by name, never guessed from the number; the table of versions serves where no
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import Any, Literal
 
 from trtbench.domain.spec import Value
@@ -137,7 +138,7 @@ def load(flavour: Flavour) -> tuple[Any, Abilities]:
     return trt, abilities_of(trt, flavour=flavour)
 
 
-def abilities_of(trt: Any, *, flavour: Flavour) -> Abilities:
+def abilities_of(trt: ModuleType, *, flavour: Flavour) -> Abilities:
     """Look at what a module can do."""
     names = frozenset(name for name in SEEN if _found(trt, name))
     return Abilities(flavour=flavour, version=str(trt.__version__), names=names)

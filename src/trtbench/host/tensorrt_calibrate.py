@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -115,7 +116,7 @@ class ScaleCache:
 
 
 def make_calibrator(
-    trt: Any,
+    trt: ModuleType,
     *,
     algorithm: str,
     cache: ScaleCache,

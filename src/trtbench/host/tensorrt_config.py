@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 from trtbench.domain.spec import BuildSpec, ShapeProfile
@@ -41,7 +42,7 @@ def refuse_unknown(spec: BuildSpec, *, abilities: Abilities) -> None:
 
 
 def configure(
-    trt: Any,
+    trt: ModuleType,
     config: Any,
     spec: BuildSpec,
     *,
@@ -86,7 +87,9 @@ def _kind_flags(spec: BuildSpec, abilities: Abilities) -> list[str]:
     return [name for name, needed in wanted.items() if needed]
 
 
-def _set_targets(trt: Any, config: Any, targets: tuple[str, ...], abilities: Abilities) -> None:
+def _set_targets(
+    trt: ModuleType, config: Any, targets: tuple[str, ...], abilities: Abilities
+) -> None:
     chosen = [_capability(trt, text, abilities) for text in targets]
     config.num_compute_capabilities = len(chosen)
     for index, capability in enumerate(chosen):
@@ -97,7 +100,7 @@ def _set_targets(trt: Any, config: Any, targets: tuple[str, ...], abilities: Abi
             )
 
 
-def _capability(trt: Any, text: str, abilities: Abilities) -> Any:
+def _capability(trt: ModuleType, text: str, abilities: Abilities) -> Any:
     match = _TARGET.match(text.strip())
     name = f"SM{match[1]}{match[2]}" if match else ""
     found = getattr(trt.ComputeCapability, name, None) if name else None
@@ -110,7 +113,7 @@ def _capability(trt: Any, text: str, abilities: Abilities) -> Any:
     return found
 
 
-def _known_targets(trt: Any) -> list[str]:
+def _known_targets(trt: ModuleType) -> list[str]:
     names = [name for name in trt.ComputeCapability.__members__ if name.startswith("SM")]
     return [f"sm_{name[2:]}" for name in names]
 

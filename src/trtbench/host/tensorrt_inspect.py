@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from trtbench.domain.result import Scalar
@@ -10,7 +11,7 @@ from trtbench.host.tensorrt import Abilities, keep_until_exit
 
 
 def inspect_engine(
-    trt: Any,
+    trt: ModuleType,
     logger: Any,
     data: Any,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from trtbench.domain.spec import TensorSpec, Value
@@ -42,7 +43,7 @@ class ParserProblem(Value, frozen=True, kw_only=True):
     """Empty where the version does not tell."""
 
 
-def create_network(trt: Any, builder: Any, *, abilities: Abilities, strong: bool) -> Any:
+def create_network(trt: ModuleType, builder: Any, *, abilities: Abilities, strong: bool) -> Any:
     """Create a network whose batch is explicit, and which holds to its types if asked to.
 
     TensorRT 8 needs a flag for the first and 10 one for the second; 11 knows nothing else.
@@ -78,7 +79,7 @@ def _problem(problem: Any) -> ParserProblem:
     )
 
 
-def load_plugins(trt: Any, logger: Any, paths: Sequence[str]) -> None:
+def load_plugins(trt: ModuleType, logger: Any, paths: Sequence[str]) -> None:
     """Register NVIDIA's plugins and load the libraries of others."""
     trt.init_libnvinfer_plugins(logger, "")
     registry = trt.get_plugin_registry()

@@ -9,6 +9,7 @@ import urllib.error
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from trtbench.domain.conversion import ExportSpec, InputShape
@@ -46,7 +47,7 @@ class Source:
         return sum(int(p.numel()) for p in parameters()) if parameters else None
 
 
-def load_source(spec: ExportSpec, *, torch: Any) -> Source:
+def load_source(spec: ExportSpec, *, torch: ModuleType) -> Source:
     """Load what ``spec.source`` names."""
     zoo, colon, name = spec.source.partition(":")
     if colon and zoo in ZOOS:
@@ -61,7 +62,7 @@ def load_source(spec: ExportSpec, *, torch: Any) -> Source:
     return _checkpoint(Path(spec.source), spec, torch)
 
 
-def _torchvision(name: str, spec: ExportSpec, torch: Any) -> Source:
+def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> Source:
     models = _library("torchvision.models", "torchvision")
     weights = "DEFAULT" if spec.weights == "default" else None
     try:
@@ -83,7 +84,7 @@ def _crop(models: Any, name: str) -> int:
     return int(crop[0] if isinstance(crop, (list, tuple)) else crop)
 
 
-def _timm(name: str, spec: ExportSpec, torch: Any) -> Source:
+def _timm(name: str, spec: ExportSpec, torch: ModuleType) -> Source:
     timm = _library("timm", "timm")
     if not timm.is_model(name.partition(".")[0]):
         raise _unknown_model(name, timm.list_models())
@@ -93,7 +94,7 @@ def _timm(name: str, spec: ExportSpec, torch: Any) -> Source:
     return Source(kind="timm", model=_with_weights(model, spec, torch), inputs=(shape,))
 
 
-def _ultralytics(name: str, spec: ExportSpec, torch: Any) -> Source:
+def _ultralytics(name: str, spec: ExportSpec, torch: ModuleType) -> Source:
     if spec.weights == "none":
         name = name.removesuffix(".pt") + ".yaml"
     else:
@@ -143,7 +144,7 @@ ZOOS: dict[str, Callable[[str, ExportSpec, Any], Source]] = {
 """Sources that are written ``name:model``."""
 
 
-def _checkpoint(path: Path, spec: ExportSpec, torch: Any) -> Source:
+def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> Source:
     if not path.is_file():
         raise InputError(
             f"there is no file {path}",
@@ -165,7 +166,7 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: Any) -> Source:
     return _pickled(path, spec, torch, digest)
 
 
-def _pickled(path: Path, spec: ExportSpec, torch: Any, digest: str) -> Source:
+def _pickled(path: Path, spec: ExportSpec, torch: ModuleType, digest: str) -> Source:
     """Load a whole module, which runs whatever code the file names."""
     named = modules_named(path)
     _demand_trust(spec, path.name, named)
@@ -201,7 +202,7 @@ def _demand_trust(spec: ExportSpec, name: str, named: set[str], *, what: str = "
     )
 
 
-def _weights_only(path: Path, torch: Any) -> dict[str, Any] | None:
+def _weights_only(path: Path, torch: ModuleType) -> dict[str, Any] | None:
     """Read tensors and nothing else; ``None`` when the file holds anything more."""
     try:
         loaded = torch.load(str(path), map_location="cpu", weights_only=True)
@@ -236,7 +237,7 @@ def _from_factory(spec: ExportSpec, weights: dict[str, Any], path: Path) -> Any:
     return _loaded(make(), weights, path)
 
 
-def _with_weights(model: Any, spec: ExportSpec, torch: Any) -> Any:
+def _with_weights(model: Any, spec: ExportSpec, torch: ModuleType) -> Any:
     """Put the user's own weights into a model known by name."""
     if spec.weights in ("default", "none"):
         return model

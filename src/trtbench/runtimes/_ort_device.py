@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ _NAMED = 8
 class Binding:
     """Inputs and outputs bound to a device once; what a query copies is what it must."""
 
-    def __init__(self, onnxruntime: Any, session: Any, *, device: str, index: int) -> None:
+    def __init__(self, onnxruntime: ModuleType, session: Any, *, device: str, index: int) -> None:
         self._ort, self._session = onnxruntime, session
         self._device, self._index = device, index
         self._binding = session.io_binding()

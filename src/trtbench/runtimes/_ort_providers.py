@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from trtbench.domain.spec import RunSpec
@@ -61,7 +62,7 @@ def on_gpu(spec: RunSpec) -> bool:
     return any(name in ON_GPU for name in asked_for(spec))
 
 
-def preload(onnxruntime: Any, spec: RunSpec) -> None:
+def preload(onnxruntime: ModuleType, spec: RunSpec) -> None:
     """Load CUDA, cuDNN and TensorRT from pip's packages, where the loader would not look.
 
     What is not installed that way is left to the loader's own search, and missed by the session.
@@ -77,7 +78,7 @@ def preload(onnxruntime: Any, spec: RunSpec) -> None:
             load()
 
 
-def providers(onnxruntime: Any, spec: RunSpec) -> list[Provider]:
+def providers(onnxruntime: ModuleType, spec: RunSpec) -> list[Provider]:
     """Full names for ``cpu``, ``cuda``, ``tensorrt`` and so on; only what is installed."""
     known = {short_name(name): name for name in onnxruntime.get_available_providers()}
     for name in asked_for(spec):
@@ -96,7 +97,7 @@ def _on_device(name: str, spec: RunSpec) -> Provider:
     return name, {"device_id": str(index)}
 
 
-def demand_started(onnxruntime: Any, session: Any, asked: Sequence[Provider]) -> None:
+def demand_started(onnxruntime: ModuleType, session: Any, asked: Sequence[Provider]) -> None:
     """Refuse a session that goes without a provider it was asked for."""
     started = tuple(short_name(name) for name in session.get_providers())
     for provider in asked:
@@ -107,14 +108,14 @@ def demand_started(onnxruntime: Any, session: Any, asked: Sequence[Provider]) ->
             raise unavailable(onnxruntime, name, reason)
 
 
-def refuse_if_no_device(onnxruntime: Any, spec: RunSpec, reason: str) -> None:
+def refuse_if_no_device(onnxruntime: ModuleType, spec: RunSpec, reason: str) -> None:
     """Tell a provider that cannot start from a model that cannot be loaded."""
     if on_gpu(spec) and _NO_DEVICE.search(reason):
         name = next(name for name in asked_for(spec) if name in ON_GPU)
         raise unavailable(onnxruntime, name, reason.strip().splitlines()[0])
 
 
-def unavailable(onnxruntime: Any, provider: str, reason: str) -> UnavailableError:
+def unavailable(onnxruntime: ModuleType, provider: str, reason: str) -> UnavailableError:
     """Say why a provider does not start, and what would bring its libraries."""
     built = getattr(onnxruntime, "cuda_version", None) or None
     return UnavailableError(
@@ -138,9 +139,9 @@ def _fix(reason: str, *, cuda: str | None) -> str:
     return "trtbench doctor"
 
 
-def _load_problem(onnxruntime: Any, provider: str) -> str | None:
+def _load_problem(onnxruntime: ModuleType, provider: str) -> str | None:
     """Load the provider's library as ONNX Runtime did, for the words of the loader."""
-    folder = Path(onnxruntime.__file__).parent / "capi"
+    folder = Path(str(onnxruntime.__file__)).parent / "capi"
     library = folder / f"libonnxruntime_providers_{short_name(provider)}.so"
     if not library.is_file():
         return f"{library.name} is not part of this package"

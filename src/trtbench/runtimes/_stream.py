@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.analysis.pass_times import PARTS
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.feed import InferOutcome
 from trtbench.domain.job import Stage
 from trtbench.domain.spec import RunSpec, TensorSpec
@@ -210,7 +211,7 @@ def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None
     return fixed or spec.batch or (told[0] if told else None) or open_batch or 1
 
 
-def _typed(values: NDArray[Any], tensor: TensorSpec) -> NDArray[np.generic]:
+def _typed(values: AnyArray, tensor: TensorSpec) -> NDArray[np.generic]:
     """Give values the type of an input; numpy has no bfloat16, its bits travel as uint16."""
     if tensor.dtype == "bfloat16" and values.dtype.kind == "f":
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class _TorchSession(Session):
 
     def __init__(
         self,
-        torch: Any,
+        torch: ModuleType,
         loaded: LoadedModel,
         spec: RunSpec,
         *,
@@ -291,7 +292,7 @@ class CudaSession(_TorchSession):
 class _Events:
     """Events of PyTorch in the shape in which a query asks for them."""
 
-    def __init__(self, torch: Any, *, spin: bool) -> None:
+    def __init__(self, torch: ModuleType, *, spin: bool) -> None:
         self._torch, self._spin = torch, spin
 
     def event(self) -> Any:

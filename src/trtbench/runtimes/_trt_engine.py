@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from trtbench.domain.spec import RunSpec
@@ -28,7 +29,7 @@ _STDERR, _NOWHERE = Path("/dev/stderr"), Path(os.devnull)
 class Engine:
     """A loaded engine with what has to live as long as it does."""
 
-    trt: Any
+    trt: ModuleType
     flavour: Flavour
     version: str
     engine: Any
@@ -113,7 +114,7 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
 
 
-def _load_plugins(trt: Any, logger: Any, libraries: str | None) -> None:
+def _load_plugins(trt: ModuleType, logger: Any, libraries: str | None) -> None:
     """Make the plugins known that engines may name: TensorRT's own, and the user's."""
     initialise = getattr(trt, "init_libnvinfer_plugins", None)
     if initialise is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ Row = tuple[str, float]
 
 
 def profile_context(
-    trt: Any, context: Any, cuda: Cuda, *, stream: Any, handle: int
+    trt: ModuleType, context: Any, cuda: Cuda, *, stream: Any, handle: int
 ) -> tuple[LayerProfile, float]:
     """Run with the profiler attached; gives layer times and the median GPU time meanwhile."""
     heard: list[Row] = []

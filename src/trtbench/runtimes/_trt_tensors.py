@@ -6,6 +6,7 @@ Types that numpy does not have travel as raw bytes: ``trt.nptype`` knows none of
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -69,13 +70,13 @@ class Port(Value, frozen=True, kw_only=True):
         return max(1, -(-math.prod(dims) * self.bits // 8))
 
 
-def ports_of(engine: Any, trt: Any, *, profile: int) -> tuple[Port, ...]:
+def ports_of(engine: Any, trt: ModuleType, *, profile: int) -> tuple[Port, ...]:
     """List the inputs and outputs of an engine, in its order."""
     names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
     return tuple(_port(engine, trt, name, profile) for name in names)
 
 
-def _port(engine: Any, trt: Any, name: str, profile: int) -> Port:
+def _port(engine: Any, trt: ModuleType, name: str, profile: int) -> Port:
     dtype, bits = _type_of(engine.get_tensor_dtype(name), name)
     shape = tuple(int(dim) for dim in engine.get_tensor_shape(name))
     is_input = engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import util
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -201,7 +202,7 @@ class OrtSession(Session):
 class BoundSession(OrtSession):
     """The same with tensors on the device, and a count of the nodes that ran elsewhere."""
 
-    def __init__(self, onnxruntime: Any, session: Any, spec: RunSpec) -> None:
+    def __init__(self, onnxruntime: ModuleType, session: Any, spec: RunSpec) -> None:
         super().__init__(session, spec)
         where = device(spec)
         self._binding = Binding(
@@ -279,7 +280,7 @@ def _check(spec: RunSpec) -> None:
             raise UsageError(f"the runtime onnxruntime cannot do {flag}", fix=f"leave {flag} out")
 
 
-def _session_options(onnxruntime: Any, spec: RunSpec) -> Any:
+def _session_options(onnxruntime: ModuleType, spec: RunSpec) -> Any:
     options = onnxruntime.SessionOptions()
     given = spec.options
     if traces(spec):

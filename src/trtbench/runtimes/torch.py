@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from importlib import util
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import msgspec
 
@@ -250,7 +250,7 @@ def _check(spec: RunSpec) -> None:
     check_protocol(spec)
 
 
-def _check_device(torch: Any, spec: RunSpec) -> None:
+def _check_device(torch: ModuleType, spec: RunSpec) -> None:
     wanted = device(spec)
     if wanted == "cpu":
         return

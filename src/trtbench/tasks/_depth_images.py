@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.depth import DepthResult, DepthRules, to_depth
+from trtbench.domain.arrays import AnyArray
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
 from trtbench.tasks._drawing import grid, save, show
@@ -121,7 +122,7 @@ def truth_files(folder: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def read_truth(path: Path) -> NDArray[Any]:
+def read_truth(path: Path) -> AnyArray:
     """Read one ground truth."""
     from PIL import Image
 

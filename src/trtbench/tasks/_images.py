@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.detection import Letterbox, letterbox_of
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar
 from trtbench.errors import UsageError
 from trtbench.host.images import GREY, IMAGENET, Pixels, scaled
@@ -43,7 +44,7 @@ class ImageInput:
     is_bytes: bool
     """Takes pixels from 0 to 255, as they are."""
 
-    def laid_out(self, image: NDArray[Any]) -> NDArray[Any]:
+    def laid_out(self, image: AnyArray) -> AnyArray:
         """[height, width, channels] in the order of the input."""
         return np.ascontiguousarray(image if self.channels_last else image.transpose(2, 0, 1))
 
@@ -116,7 +117,7 @@ def letterboxed(pixels: Pixels, target: tuple[int, int]) -> tuple[Pixels, Letter
     return canvas, geometry
 
 
-def normalized(pixels: Pixels, how: Scalar, takes: ImageInput) -> NDArray[Any]:
+def normalized(pixels: Pixels, how: Scalar, takes: ImageInput) -> AnyArray:
     """0 to 1, less the mean, over the deviation; a network that takes bytes gets bytes."""
     if takes.is_bytes:
         return takes.laid_out(pixels)

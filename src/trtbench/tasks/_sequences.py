@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trtbench.boundary import read_text
 from trtbench.boundary.files import MOST_BYTES
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.arrays import DAMAGE, refuse_missing, refuse_no_archive
@@ -103,7 +104,7 @@ def _is_images(tensor: TensorSpec) -> bool:
     return len(tensor.shape) == 4
 
 
-def _fitted(item: NDArray[Any], tensor: TensorSpec) -> NDArray[Any]:
+def _fitted(item: AnyArray, tensor: TensorSpec) -> AnyArray:
     wanted = tensor.shape[1:]
     if _is_images(tensor) and item.ndim + 1 == len(wanted):
         item = item[None]
@@ -114,7 +115,7 @@ def _fitted(item: NDArray[Any], tensor: TensorSpec) -> NDArray[Any]:
     return np.asarray(item, np.float32) if item.dtype.kind == "f" else item
 
 
-def read_labels(path: Path) -> NDArray[Any]:
+def read_labels(path: Path) -> AnyArray:
     """Numbers of classes from ``.npy``, or from text with one per line."""
     refuse_missing(path)
     try:
@@ -126,7 +127,7 @@ def read_labels(path: Path) -> NDArray[Any]:
         raise InputError(f"{path} holds no labels", facts={"reason": problem}) from None
 
 
-def _read(path: Path, tensors: Tensors) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None]:
+def _read(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], AnyArray | None]:
     """Read an array for every input, and the labels where they are in the same file."""
     refuse_missing(path)
     refuse_no_archive(path)
@@ -164,7 +165,7 @@ def _chosen(path: Path, tensor: TensorSpec, rest: list[str], tensors: Tensors) -
     )
 
 
-def _sized(item: NDArray[Any], wanted: tuple[Any, ...]) -> NDArray[Any]:
+def _sized(item: AnyArray, wanted: tuple[Any, ...]) -> AnyArray:
     """Cut frames and people to the network, or fill them with zeros."""
     for axis in (1, 3):
         want = wanted[axis]

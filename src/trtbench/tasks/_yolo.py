@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.detection import corners_from_centres, suppress
 from trtbench.analysis.pose import People
+from trtbench.domain.arrays import AnyArray
 from trtbench.errors import InputError
 from trtbench.tasks._images import Loaded
 from trtbench.tasks.contract import Arrays, Settings, number
@@ -37,7 +38,7 @@ def people_from_outputs(outputs: Arrays, loaded: Sequence[Any], settings: Settin
     return {"people": padded}
 
 
-def _predictions(outputs: Arrays) -> NDArray[Any]:
+def _predictions(outputs: Arrays) -> AnyArray:
     """Find [batch, predictions, values] among the outputs."""
     for output in outputs.values():
         rows = np.asarray(output)
@@ -57,7 +58,7 @@ def _predictions(outputs: Arrays) -> NDArray[Any]:
     )
 
 
-def _people(rows: NDArray[Any], item: Loaded, settings: Settings) -> NDArray[np.float64]:
+def _people(rows: AnyArray, item: Loaded, settings: Settings) -> NDArray[np.float64]:
     """Score, box (x, y, width, height) and points of the people in one image."""
     suppressed = (rows.shape[1] - 6) % 3 == 0  # corners, score, class: the network did it
     score = rows[:, 4]
@@ -82,7 +83,7 @@ def _people(rows: NDArray[Any], item: Loaded, settings: Settings) -> NDArray[np.
     return np.concatenate([rows[:, 4:5], box, flat], axis=1)
 
 
-def people_from_row(row: NDArray[Any]) -> People:
+def people_from_row(row: AnyArray) -> People:
     """What one row of predictions holds."""
     own = row[row[:, 0] >= 0].astype(np.float64)
     boxes = own[:, 1:5]

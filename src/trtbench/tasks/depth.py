@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trtbench.analysis.depth import (
     METRICS,
@@ -19,6 +18,7 @@ from trtbench.analysis.depth import (
     resize_map,
 )
 from trtbench.analysis.resample import mean_interval
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError, UsageError
 from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
@@ -152,7 +152,7 @@ def _scores(tally: _Tally) -> tuple[Score, ...]:
     return tuple(scores)
 
 
-def _score(metric: str, values: NDArray[Any]) -> Score:
+def _score(metric: str, values: AnyArray) -> Score:
     return Score(
         metric=metric, value=float(values.mean()), interval=mean_interval(values), count=len(values)
     )

@@ -20,6 +20,7 @@ from trtbench.analysis.pose import (
     pck,
 )
 from trtbench.analysis.resample import statistic_interval
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Score
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image
@@ -281,7 +282,7 @@ def _scores(images: PoseImages, tally: _Tally, sigmas: tuple[float, ...]) -> tup
     return tuple(scores)
 
 
-def _share(sums: NDArray[Any]) -> float:
+def _share(sums: AnyArray) -> float:
     return float(sums[0] / sums[1]) if sums[1] else float("nan")
 
 

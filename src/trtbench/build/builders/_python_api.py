@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from trtbench.build.builders._calibration import attach_calibrator
@@ -52,7 +53,7 @@ class Work:
     """One build under way."""
 
     spec: BuildSpec
-    trt: Any
+    trt: ModuleType
     abilities: Abilities
     plan: PrecisionPlan
     outline: Outline

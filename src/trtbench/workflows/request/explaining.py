@@ -40,9 +40,12 @@ class LayersRequest(EngineSourceFields, StoreFields):
         None
     )
     sort: Annotated[
-        Literal["time", "order", "roofline"],
-        Option("Slowest first, as they run, or farthest from the roofline first."),
-    ] = "time"
+        Literal["time", "order", "roofline"] | None,
+        Option(
+            "Slowest first, as they run, or farthest from the roofline first (default: time; in "
+            "Python: order)."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
