@@ -100,7 +100,7 @@ def test_skips_are_listed_and_few_reasons_count_where_all_must_run(
 ) -> None:
     asked = {"TRTBENCH_TEST_REAL": real, "TRTBENCH_TEST_COMPLETE": complete}
     env = {name: value for name, value in asked.items() if value is not None}
-    for workers in ((), ("-n", "1")) if complete else ((),):
+    for workers in ((), ("-n", "1")) if status else ((),):
         found, said = run_suite(tmp_path, SKIPS, *workers, env=env)
         assert words in said
         assert "   1 no GPU: none at all  (test_it.py)" in said

@@ -50,25 +50,31 @@ def test_cut_off_at_every_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-@QUICK
-@given(drawn=st.data())
-def test_changed_bytes(name: str, drawn: st.DataObject) -> None:
-    data = bytearray(FILES[name])
-    for _ in range(drawn.draw(st.integers(1, 4))):
-        at = drawn.draw(st.integers(0, len(data) - 1))
-        action = drawn.draw(st.sampled_from(["set", "remove", "insert", "repeat"]))
-        byte = drawn.draw(st.sampled_from(list(b'{}[]",:\\0e.- \n\0\xff')) | st.integers(0, 255))
+def test_changed_bytes(name: str) -> None:
+    for seed in range(400):
+        data = changed(FILES[name], random.Random(f"{name} {seed}"))
+        read_or_refuse(name.split()[0], data)
+        kind_of(data, name="f")
+
+
+def changed(content: bytes, draw: random.Random) -> bytes:
+    """Set, remove, insert and repeat bytes, most of them such as mean something in JSON."""
+    data = bytearray(content)
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randrange(len(data))
+        telling = draw.choice(b'{}[]",:\\0e.- \n\0\xff')
+        byte = draw.choice((telling, draw.randrange(256)))
+        action = draw.choice(("set", "remove", "insert", "repeat"))
         if action == "set":
             data[at] = byte
         elif action == "remove":
-            del data[at : at + drawn.draw(st.integers(1, 40))]
+            del data[at : at + draw.randint(1, 40)]
             data = data or bytearray(b" ")
         elif action == "insert":
             data.insert(at, byte)
         else:
             data[at:at] = data[max(0, at - 50) : at]
-    read_or_refuse(name.split()[0], bytes(data))
-    kind_of(bytes(data), name="f")
+    return bytes(data)
 
 
 @pytest.mark.parametrize("kind", READERS)
