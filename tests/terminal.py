@@ -22,11 +22,17 @@ _NUMBER = re.compile(
 
 _CHILD = """
 import fcntl, json, struct, sys, termios
+from pathlib import Path
 from trtbench.cli import run
+from trtbench.cli._screen import show
+from trtbench.report.renderers.json import document_from_json
 for words in json.loads(sys.argv[1]):
     for columns in json.loads(sys.argv[2]):
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-        run(words)
+        if words[0] == "DRAW":
+            show(document_from_json(Path(words[1]).read_bytes()))
+        else:
+            run(words)
         sys.stdout.write("\\f")
         sys.stdout.flush()
 """
@@ -36,7 +42,10 @@ for words in json.loads(sys.argv[1]):
 def screens(
     commands: Sequence[Sequence[str]], *, cwd: Path, widths: Sequence[int] = (*WIDTHS, WHOLE)
 ) -> list[dict[int, list[str]]]:
-    """Run commands on a terminal of every width; gives the lines of stdout without colours."""
+    """Run commands on a terminal of every width; gives the lines of stdout without colours.
+
+    ``DRAW FILE`` draws a document, of verbs that would take long to run for every width.
+    """
     import json
 
     main, side = pty.openpty()

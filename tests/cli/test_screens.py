@@ -5,11 +5,22 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from models import conv_model
 from terminal import WHOLE, WIDTHS, assert_honest, screens
 from trtbench.cli import run as run_command
+from trtbench.domain.result import Run, Score, Scores
+from trtbench.report.document import Document
+from trtbench.report.documents.check import document_from_check
+from trtbench.report.documents.demo import document_from_demo
+from trtbench.report.labels import precision_name
+from trtbench.report.renderers.json import json_bytes
+from trtbench.store.store import Store
+from trtbench.workflows.check.values import Checked
+from trtbench.workflows.compare.compare import Compared, comparison_from_runs
+from trtbench.workflows.demo import Demo
 
 LONG = "a_network_with_quite_a_long_name-and-more.onnx"
 
@@ -35,11 +46,51 @@ VERBS = {
     "inspect": ["inspect", LONG, "--layers"],
     "inspect run": ["inspect", "last", "--store", "runs"],
     "doctor": ["doctor"],
-}
+    "sweep": ["sweep", "--resume", "swept", "--format", "none", "--where", "median<10s", "--store",
+              "runs"],
+    "sweep plan": ["sweep", LONG, "--batch", "1,2", "--precision", "fp32,int8", "--dry-run"],
+    "check": ["DRAW", "check.document.json"],
+    "demo": ["DRAW", "demo.document.json"],
+}  # fmt: skip
+
+
+def write(document: Document, path: Path) -> None:
+    path.write_bytes(json_bytes(document))
+
+
+def make_check(folder: Path) -> None:
+    model, other = str(folder / LONG), str(folder / f"int8_of_{LONG}")
+    words = ["--precision", "int8", "--calibration", "random", "--items", "8", "-o", other]
+    assert run_command(["quantize", model, *words]) == 0
+    words = ["--random", "8", "--store", str(folder / "runs"), "-o", str(folder / "out")]
+    assert run_command(["check", model, other, *words]) == 0
+    checked = msgspec.json.decode((folder / "out" / "check.json").read_bytes(), type=Checked)
+    write(document_from_check(checked), folder / "check.document.json")
+
+
+def make_demo(folder: Path) -> None:
+    store = Store(folder / "runs")
+    runs = [store.load(entry.id) for entry in store.index.find(kind="run")[:2]]
+    first, second = (run for run in runs if isinstance(run, Run))
+    scores = Scores(sha256=None, scores=(Score(metric="top1", value=0.9922),))
+    judged = comparison_from_runs(first, second)
+    compared = Compared(baseline=first, candidate=second, comparison=judged)
+    found = Demo(
+        runs=(first, second),
+        scores={precision_name(run.record) or "": scores for run in (first, second)},
+        compared={1: compared},
+        files=(),
+    )
+    write(document_from_demo(found), folder / "demo.document.json")
 
 
 @pytest.fixture(scope="module")
 def drawn(measured: Path) -> dict[str, dict[int, list[str]]]:
+    words = ["--batch", "1,2", "--duration", "20ms", "--launches", "2", "--format", "none"]
+    place = ["-o", str(measured / "swept"), "--store", str(measured / "runs")]
+    make_demo(measured)
+    assert run_command(["sweep", str(measured / LONG), *words, *place]) == 0
+    make_check(measured)
     pages = screens(list(VERBS.values()), cwd=measured)
     return dict(zip(VERBS, pages, strict=True))
 
@@ -74,3 +125,16 @@ def test_columns_of_a_run_are_shown_or_named(
         assert (title in head.split()) != (title in left_out), title
     assert left_out or columns > 60
     assert not left_out or columns < 200
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_numbers_of_the_demo_keep_their_units(
+    drawn: dict[str, dict[int, list[str]]], columns: int
+) -> None:
+    lines = drawn["demo"][columns]
+    rows = [line for line in lines if line.startswith("a_network")]
+    assert len(rows) == 2
+    assert all(re.search(r"[\d.]+ [µm]s", row) for row in rows)
+    left_out = "".join(line for line in lines if line.startswith("too narrow for:"))
+    for title, unit in (("Throughput", "items/s"), ("Top-1", "99.22 %"), ("Size", "KiB")):
+        assert all((unit in row) != (title in left_out) for row in rows), title

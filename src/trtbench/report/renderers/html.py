@@ -59,7 +59,7 @@ def page(document: Document) -> str:
             heights={id: spec["height"] for id, spec in figures.items()},
             severities=_severities(document),
             css=asset("report.css"),
-            js=asset("charts.js") + asset("report.js"),
+            js="".join(asset(name) for name in ("charts.js", "tables.js", "report.js")),
             palette=style.TOKENS,
             plotly=_plotly() if figures else "",
             figures=packed(msgspec.json.encode(figures)),

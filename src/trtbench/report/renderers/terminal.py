@@ -44,8 +44,8 @@ from trtbench.report.renderers._columns import (
 
 FILE = "report.txt"
 FILE_COLUMNS = 100
-MOST_NAMES = 20
-"""Letters of a fact's name that are lined up with the others; a longer one stands alone."""
+LEAST_NAMES, MOST_NAMES = 10, 20
+"""Letters of a fact's name: blocks of short names line up, a longer one stands alone."""
 
 STYLES = {"good": "green", "bad": "red", "unclear": "yellow", "plain": ""}
 SEVERITIES = {"note": "dim", "warning": "yellow", "error": "bold red"}
@@ -188,7 +188,9 @@ def _facts(
     pairs: Sequence[tuple[str, Cell]], width: int | None, *, indent: int = 0
 ) -> Iterator[Line]:
     names = [clean_line(name) for name, _ in pairs]
+    least = 0 if indent else LEAST_NAMES
     column = max((min(cell_len(name), MOST_NAMES) for name in names), default=0)
+    column = max(least, column)
     margin = indent + column + GAP
     for name, (_, cell) in zip(names, pairs, strict=True):
         room = width - margin if width else None

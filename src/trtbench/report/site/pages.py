@@ -16,8 +16,10 @@ from trtbench.report.labels import file_stem
 from trtbench.report.renderers.html import asset, plotly_script
 
 ASSETS = ("site.css", "core.js", "table.js", "pages.js")
-SCRIPTS = ("core.js", "table.js", "plotly.min.js", "charts.js", "pages.js")
+SCRIPTS = ("core.js", "tables.js", "table.js", "plotly.min.js", "charts.js", "pages.js")
 """In the order in which they are loaded; the first takes the data in, the last begins."""
+SHARED = ("tables.js", "charts.js")
+"""Scripts of the report that the site uses, too."""
 DRAWING = ("plotly.min.js", "charts.js")
 """Only pages with pictures load these."""
 DATA = "data/site.js"
@@ -77,8 +79,8 @@ def assets() -> dict[str, bytes]:
     """Give the style and the scripts by the names pages know them by."""
     folder = resources.files(__name__.rpartition(".")[0]) / "assets"
     files = {f"assets/{name}": (folder / name).read_bytes() for name in ASSETS}
-    drawing = {"plotly.min.js": plotly_script(), "charts.js": asset("charts.js").encode()}
-    return files | {f"assets/{name}": content for name, content in drawing.items()}
+    shared = {f"assets/{name}": asset(name).encode() for name in SHARED}
+    return files | shared | {"assets/plotly.min.js": plotly_script()}
 
 
 def script_from_data(name: str, data: Any) -> bytes:

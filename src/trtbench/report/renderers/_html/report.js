@@ -107,30 +107,20 @@
       const direction = now ? other[now] : first;
       this.heads.forEach((each) => each.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", direction);
-      const sign = direction === "ascending" ? 1 : -1;
-      const compare = new Intl.Collator(undefined, { numeric: true }).compare;
-      const keys = new Map(this.rows.map((row) => [row, keyOf(row.cells[column])]));
-      this.rows.sort((a, b) => {
-        const [x, y] = [keys.get(a), keys.get(b)];
-        // What is not known comes last, whichever way the others go.
-        if (x === null || y === null) return (x === null) - (y === null);
-        if (typeof x === "number" && typeof y === "number") return sign * (x - y);
-        return sign * compare(String(x), String(y));
-      });
+      this.rows = tables.ordered(this.rows, (row) => keyOf(row.cells[column]), direction === "descending");
       this.body.append(...this.rows);
     }
 
     async filter(text) {
       await this.load();
-      const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+      const matches = tables.matcher(text);
       let shown = 0;
       for (const row of this.rows) {
-        const content = row.textContent.toLowerCase();
-        row.hidden = !words.every((word) => content.includes(word));
+        row.hidden = !matches([...row.cells].map((cell) => cell.textContent.toLowerCase()).join(" "));
         shown += !row.hidden;
       }
       const status = this.figure.querySelector(".shown");
-      status.textContent = words.length ? `${shown} of ${this.rows.length}` : "";
+      status.textContent = text.trim() ? `${shown} of ${this.rows.length}` : "";
     }
 
     async text(separator) {

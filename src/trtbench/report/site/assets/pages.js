@@ -193,8 +193,8 @@ function picker(side, id) {
   const list = el("ul", { class: "choices", id: `list-${side}`, hidden: true });
   const choose = (each) => { writeState({ [side]: each.id }); showCompare(); };
   const fill = () => {
-    const matches = matcher(input.value);
-    const found = site.runs.filter((each) => !each.failed && matches(each)).slice(0, 12);
+    const matches = tables.matcher(input.value);
+    const found = site.runs.filter((each) => !each.failed && matches(haystack(each))).slice(0, 12);
     list.replaceChildren(...found.map((each) => el("li", {}, el("button", { type: "button", onclick: () => choose(each) }, `${runName(each)} `, el("span", { class: "dim" }, `${minuteText(each.at)} · ${each.machine}`)))));
     list.hidden = !found.length;
     input.setAttribute("aria-expanded", String(!list.hidden));

@@ -35,22 +35,12 @@ function haystack(run) {
   return run.words;
 }
 
-// Words are found anywhere, numbers only as a whole: 8 is batch 8, not resnet18.
-function matcher(query) {
-  const tests = query.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
-    if (!/^\d+$/.test(word)) return (text) => text.includes(word);
-    const whole = new RegExp(`(^|[^a-z0-9.])${word}($|[^a-z0-9.])`);
-    return (text) => whole.test(text);
-  });
-  return (run) => tests.every((test) => test(haystack(run)));
-}
-
 function chosenRuns(runs, state) {
-  const matches = matcher(state.get("q") || "");
+  const matches = tables.matcher(state.get("q") || "");
   const wanted = FILTERS.map(([key]) => [key, state.get(key)]).filter(([, value]) => value);
   const since = state.get("since");
   return runs.filter((run) =>
-    matches(run) &&
+    matches(haystack(run)) &&
     wanted.every(([key, value]) => valueOf(run, key).includes(value)) &&
     (!since || run.at >= since));
 }
@@ -58,13 +48,7 @@ function chosenRuns(runs, state) {
 function ordered(runs, order) {
   const down = order.startsWith("-");
   const key = down ? order.slice(1) : order;
-  const missing = (value) => value === null || value === undefined;
-  return [...runs].sort((a, b) => {
-    const [x, y] = [a[key], b[key]];
-    if (missing(x) || missing(y)) return missing(x) - missing(y);
-    const sign = typeof x === "number" ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
-    return down ? -sign : sign;
-  });
+  return tables.ordered(runs, (run) => run[key], down);
 }
 
 function picked() { return (readState().get("pick") || "").split(",").filter((id) => site.byId.has(id)); }
