@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from analysis_values import ar1, launches_of, run, spec
 from scipy import stats
 
+from analysis_values import ar1, launches_of, run, spec
 from trtbench.analysis.distributions import (
     binomial_cdf,
     interval_ranks,
@@ -22,6 +22,7 @@ from trtbench.analysis.effective import (
     effective_samples,
     effective_samples_at,
 )
+from trtbench.analysis.stored_comparison import too_coarse
 from trtbench.analysis.summary import (
     ONE_LAUNCH,
     launch_interval,
@@ -257,3 +258,18 @@ def test_intervals_within_a_launch_hold_the_truth_of_correlated_series() -> None
     assert given >= 150
     assert held / given >= 0.90
     assert naive / 200 <= 0.70
+
+
+def test_coarse_enqueue_times_give_way_to_what_was_printed() -> None:
+    steps = np.repeat([1e-5, 2e-5], 50)
+    times = IterationTimes(latency=np.full(100, 1e-3), enqueue=steps)
+    printed = {"enqueue_time_median_ms": 0.0134, "enqueue_time_mean_ms": 0.0139}
+    known = {"facts": {"enqueue_resolution_s": 1e-5}, "reported": printed}
+    finer = summary_from_run(run(times, **known)).column("enqueue")
+    assert (finer.reported, finer.median) == (True, pytest.approx(13.4e-6))
+    assert not summary_from_run(run(times, **known)).column("latency").reported
+    exact = {"facts": {"enqueue_resolution_s": 1e-7}, "reported": printed}
+    assert not summary_from_run(run(times, **exact)).column("enqueue").reported
+    assert not summary_from_run(run(times, facts=known["facts"])).column("enqueue").reported
+    assert "steps of 10 µs" in (too_coarse("enqueue", run(times, **known)) or "")
+    assert too_coarse("latency", run(times, **known)) is None

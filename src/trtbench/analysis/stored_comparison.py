@@ -26,7 +26,7 @@ from trtbench.analysis.reported import reported_columns, reported_rate, reported
 from trtbench.analysis.robust import LEVEL
 from trtbench.analysis.robust import difference as trimmed_difference
 from trtbench.analysis.shared_metrics import metric_of_both
-from trtbench.analysis.summary import nearest_rank, summary_from_run
+from trtbench.analysis.summary import COARSE, nearest_rank, summary_from_run
 from trtbench.analysis.verdict import (
     GATE,
     MARGIN,
@@ -46,8 +46,6 @@ ENQUEUE_DRIFT = 0.30
 """GPU work launched call by call wanders by 10 to 30 % between runs."""
 GRAPH_DRIFT = 0.01
 """Fresh processes with a CUDA graph repeat within 0.2 %; five times that for other days."""
-ENQUEUE_STEP = 0.1
-"""Coarsest step of enqueue times that are compared, as a part of the shortest median."""
 FEWEST_IN_HISTORY = 5
 """Sessions that must be on record before their spread replaces the table."""
 
@@ -102,7 +100,7 @@ def compare_apart(
         found = tuple(each for each in found if each.key not in DEVICE_KEYS)
     verdicts: list[Verdict] = []
     for metric in metrics or _shared_metrics(baseline, candidate, found):
-        reason = blocking_reasons(found, metric=metric) or _too_coarse(metric, baseline, candidate)
+        reason = blocking_reasons(found, metric=metric) or too_coarse(metric, baseline, candidate)
         if reason is not None:
             verdicts.append(incomparable(metric, reason=reason))
             continue
@@ -206,14 +204,14 @@ def _single(
     )
 
 
-def _too_coarse(metric: str, *runs: Run) -> str | None:
+def too_coarse(metric: str, *runs: Run) -> str | None:
     """Refuse enqueue times that a file of rounded stamps gives in steps as long as themselves."""
     steps = [run.record.facts.get("enqueue_resolution_s") for run in runs]
     step = max((each for each in steps if isinstance(each, float)), default=None)
     if metric != "enqueue" or step is None:
         return None
     shortest = min((min(_launch_values(run, metric), default=0.0) for run in runs), default=0.0)
-    if step <= ENQUEUE_STEP * shortest:
+    if step <= COARSE * shortest:
         return None
     return f"enqueue times are known in steps of {step * 1e6:g} µs only"
 

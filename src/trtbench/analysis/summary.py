@@ -41,6 +41,10 @@ OVER_LAUNCHES = "95 % for launches like these, on this machine in this period"
 ONE_LAUNCH = "one launch: nothing is known about how well it repeats"
 
 
+COARSE = 0.05
+"""Enqueue times in steps of more than this part of themselves are no better than a guess."""
+
+
 class Quantile(Value, frozen=True, kw_only=True):
     """One percentile by nearest rank, or how many samples it would take to know it."""
 
@@ -183,7 +187,21 @@ def summary_from_run(run: Run) -> Summary:
         printed = summary_from_reported(run.record)
         if printed is not None:
             return printed
-    return summary_from_samples(run)
+    return _with_finer_enqueue(summary_from_samples(run), run.record)
+
+
+def _with_finer_enqueue(summary: Summary, record: RunRecord) -> Summary:
+    """Take the enqueue times that trtexec printed where its file has them in coarse steps."""
+    step = record.facts.get("enqueue_resolution_s")
+    column = next((each for each in summary.columns if each.column == "enqueue"), None)
+    printed = reported_statistics(record, "enqueue")
+    if column is None or not isinstance(step, (int, float)) or "median" not in printed:
+        return summary
+    if step <= COARSE * column.median:
+        return summary
+    finer = _reported_column("enqueue", printed, record)
+    columns = tuple(finer if each is column else each for each in summary.columns)
+    return msgspec.structs.replace(summary, columns=columns)
 
 
 def summary_from_samples(run: Run) -> Summary:

@@ -106,9 +106,12 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     end = run_logged(command, log=log, on_text=Progress(spec, stage))
     data = log.read_bytes()
     _demand_success(end, data, spec, folder)
-    times = _times(spec, folder, data, end)
+    times, step_s = _times(spec, folder, data, end)
     run = last_run(data, where=LOG)
     outcome = _outcome(spec, run, abilities, command, folder)
+    if step_s is not None:
+        told = {**outcome.evidence, "enqueue_resolution_s": step_s}
+        outcome = msgspec.structs.replace(outcome, evidence=told)
     return outcome, times
 
 
@@ -217,19 +220,25 @@ def _has_content(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _times(spec: RunSpec, folder: Path, data: bytes, end: Exit) -> IterationTimes:
-    """Read all files that trtexec wrote; a damaged one is its failure, not the user's."""
+def _times(
+    spec: RunSpec, folder: Path, data: bytes, end: Exit
+) -> tuple[IterationTimes, float | None]:
+    """Read all files that trtexec wrote; a damaged one is its failure, not the user's.
+
+    Gives the times, and the steps of its enqueue times where they are coarse.
+    """
     warmup_ms = (spec.warmup.floor.seconds or 0.0) * 1e3
     try:
         with open(folder / "times.json", "rb") as file:
-            times = times_from_file(read_times(file, where="times.json", warmup_ms=warmup_ms))
+            found = read_times(file, where="times.json", warmup_ms=warmup_ms)
+            times = times_from_file(found)
         if spec.profile:
             profile_from_json((folder / "profile.json").read_bytes(), where="profile.json")
         if _has_content(folder / "graph.json"):
             graph_from_json((folder / "graph.json").read_bytes(), where="graph.json")
     except ParseError as problem:
         raise _unreadable(problem, data, end) from None
-    return times
+    return times, found.enqueue_resolution_s
 
 
 def _unreadable(problem: ParseError, data: bytes, end: Exit) -> ProgramError:

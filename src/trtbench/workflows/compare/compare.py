@@ -12,7 +12,7 @@ import msgspec
 from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.deltas import COMPARISON_HEADER, comparison_rows
 from trtbench.analysis.shared_metrics import metric_of_both, refused_headline, shared_columns
-from trtbench.analysis.stored_comparison import compare_apart
+from trtbench.analysis.stored_comparison import compare_apart, too_coarse
 from trtbench.analysis.turns import (
     alone_effects,
     held_to_alone,
@@ -141,7 +141,9 @@ def comparison_from_runs(
             margin=margin,
         )
         for name in shared_columns(baseline.times, candidate.times)
-        if name != headline and blocking_reasons(found, metric=name) is None
+        if name != headline
+        and blocking_reasons(found, metric=name) is None
+        and too_coarse(name, baseline, candidate) is None
     )
     if refused is not None:
         further = (refused, *further)
