@@ -144,3 +144,16 @@ def test_warm_ups_that_differ_are_a_rung() -> None:
     spec = replace(a.record.spec, warmup=Warmup(until_steady=False))
     b = Run(record=replace(a.record, spec=spec), times=a.times)
     assert [each.key for each in ladder_from_runs(a, b).rungs] == ["warmup"]
+
+
+def test_a_run_without_layers_says_how_to_get_them(
+    store: Store, config: Config, tmp_path: Path
+) -> None:
+    from trtbench.workflows.explain.source import engine_from_words
+
+    model = tiny_model(tmp_path / "tiny.onnx")
+    quick = {"batch": 1, "warmup": 0.01, "until_steady": False, "duration": 0.02, "iterations": 5}
+    run = run_bench(run_spec(BenchRequest(model=model, **quick), config), store=store)
+    with pytest.raises(UsageError, match="neither layer times") as problem:
+        engine_from_words([run.id], store=store)
+    assert "trtbench build" in str(problem.value)

@@ -21,7 +21,7 @@ def sides(tmp_path: Path) -> list[Path]:
 
 def test_layers_are_a_data_frame(sides: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("pandas")
-    frame = trtbench.layers(sides[1], store=tmp_path / "store")
+    frame = trtbench.layers(sides[1], sort="order", store=tmp_path / "store")
     assert list(frame["index"]) == list(range(6))
     assert frame["average_s"].sum() == pytest.approx(43e-6)
     assert frame.set_index("name").loc["/b/Conv", "precision"] == "int8"

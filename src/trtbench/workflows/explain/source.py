@@ -29,6 +29,7 @@ from trtbench.workflows.importing.make import run_from_draft
 from trtbench.workflows.importing.match import Draft, drafts_from_parts
 from trtbench.workflows.importing.stated import Stated
 from trtbench.workflows.look.engine import read_artefact
+from trtbench.workflows.measure.profile import way_to_layers
 
 NOT_KEPT = "(files)"
 _USED = ("profile", "layers", "log", "times", "metadata", "device", "toolkit-layers")
@@ -113,7 +114,7 @@ def _stored(name: str, store: Store | None) -> Run:
     if run.layers is None and run.graph is None:
         raise UsageError(
             f"the run {run.id} has neither layer times nor layer information",
-            fix=f"trtbench profile {run.record.spec.model.path}",
+            fix=way_to_layers(run),
         )
     return run
 

@@ -40,12 +40,13 @@ def _profiled(run: Run) -> Run:
         raise UsageError(
             f"the run {run.id} has no layer times",
             facts={"model": run.record.spec.model.name, "runtime": run.record.spec.runtime},
-            fix=_way_to_layers(run),
+            fix=way_to_layers(run),
         )
     return run
 
 
-def _way_to_layers(run: Run) -> str:
+def way_to_layers(run: Run) -> str:
+    """Say what to type to get the layer times that a run lacks."""
     spec = run.record.spec
     if run.record.provenance == "imported":
         return "import the file of --exportProfile together with the others, with --again"
