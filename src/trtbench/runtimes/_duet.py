@@ -28,6 +28,7 @@ from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, RunSpec
 from trtbench.errors import TrtbenchError
+from trtbench.host.cores import fastest_core
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._bench import (
     Prepared,
@@ -233,7 +234,7 @@ def _result(
 
 @contextmanager
 def on_one_core() -> Iterator[int | None]:
-    """Keep this thread on the first core it may use, the same for both processes.
+    """Keep this thread on the fastest core it may use, the same for both processes.
 
     Where each sits on a core of its own, a whole launch compares cores: the same model against
     itself differed by 15 to 25 % from launch to launch, and by 1 % from one core. Threads that
@@ -243,7 +244,7 @@ def on_one_core() -> Iterator[int | None]:
     if len(allowed) < 2:
         yield None
         return
-    core = min(allowed)
+    core = fastest_core(allowed)
     os.sched_setaffinity(0, {core})
     try:
         yield core
