@@ -36,6 +36,7 @@ test: $(TEST_STAMP) lint
 test-all: test $(ALL)/.installed $(TORCH_VENV)/.installed
 	tools/install_parts
 	$(ALL)/bin/python $(PYTEST) -m real
+	TRTBENCH_MUTATIONS=20000 $(BIN)/python -m pytest -q --timeout 7200 tests/mutation
 
 test-torch: $(TEST_STAMP) $(TORCH_VENV)/.installed
 	$(BIN)/python -m pytest -q tests/build/test_export.py tests/runtimes/test_torch_runtime.py tests/tasks/test_torchmetrics.py

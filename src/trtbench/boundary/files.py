@@ -28,6 +28,9 @@ MOST_UNPACKED_BYTES = 2**33
 """What an archive may say that it unpacks to, unless the caller knows better."""
 
 
+_CHUNK = 1 << 16
+
+
 def check_file(path: Path, *, most: int | None = None) -> os.stat_result:
     """Refuse what is no ordinary file, before anything waits for it: pipes, devices, sockets."""
     try:
@@ -50,8 +53,13 @@ def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
-        _check_facts(path, os.fstat(descriptor), most)
-        data = file.read(most + 1)
+        facts = os.fstat(descriptor)
+        _check_facts(path, facts, most)
+        # Never asked for more than there is: Python would set the memory aside first.
+        parts = [file.read(facts.st_size + 1)]
+        while parts[-1] and sum(map(len, parts)) <= most:
+            parts.append(file.read(_CHUNK))
+        data = b"".join(parts) if len(parts) > 2 else parts[0]
     if len(data) > most:  # it grew, or is one of the system's files, whose size is not told
         raise _too_large(path, len(data), most)
     return data

@@ -41,10 +41,22 @@ def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
         raise InputError(
             f"{path.name} is not an ONNX file, or it is damaged", facts={"reason": problem}
         ) from None
+    _refuse_other_text(model, path)
     if not model.graph.node and not model.graph.output:
         raise InputError(f"{path.name} is not an ONNX file: it has no graph")
     _fetch(model, path.parent, everything=weights)
     return model
+
+
+def _refuse_other_text(model: ModelProto, path: Path) -> None:
+    """Refuse names that are not UTF-8, which protobuf hands out as bytes."""
+    for node in model.graph.node:
+        texts = (node.op_type, node.name, node.domain, *node.input, *node.output)
+        if not all(isinstance(each, str) for each in texts):
+            raise InputError(
+                f"{path.name} is not an ONNX file, or it is damaged",
+                facts={"reason": "a name in it is not UTF-8"},
+            )
 
 
 def external_files(model: ModelProto) -> tuple[str, ...]:

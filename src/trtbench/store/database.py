@@ -49,7 +49,7 @@ class ReadOnlyIndexError(StoreError):
 
 
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "has no column",
-            "could not decode")  # fmt: skip
+            "could not decode", "codec can't decode")  # fmt: skip
 _READ_ONLY = ("readonly", "read-only", "unable to open database file")
 
 
@@ -83,10 +83,10 @@ class Transaction:
             raise self._error(trouble) from None
         finally:
             self._connection.close()
-        if isinstance(problem, (DatabaseError, sqlite3.Error)):
+        if isinstance(problem, (DatabaseError, sqlite3.Error, UnicodeDecodeError)):
             raise self._error(problem) from None
 
-    def _error(self, problem: DatabaseError | sqlite3.Error) -> StoreError:
+    def _error(self, problem: DatabaseError | sqlite3.Error | UnicodeDecodeError) -> StoreError:
         reason = str(getattr(problem, "orig", None) or problem).strip()
         kind, fix = StoreError, "give another place with --store"
         if self._engine.dialect.name == "sqlite":

@@ -184,7 +184,8 @@ class Index:
     def put_all(self, entries: Iterable[Entry]) -> None:
         """Add or replace entries, all or none; new ones count as made in this order."""
         with self._writing() as connection:
-            last = connection.execute(sa.select(sa.func.max(_NUMBER))).scalar() or 0
+            found = connection.execute(sa.select(sa.func.max(_NUMBER))).scalar()
+            last = found if isinstance(found, int) else 0
             waiting = list({entry.id: entry for entry in entries}.values())
             for start in range(0, len(waiting), _CHUNK):
                 part = waiting[start : start + _CHUNK]
@@ -296,7 +297,8 @@ class Index:
 
 def _numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int | None]:
     query = sa.select(RUNS.c.id, _NUMBER).where(RUNS.c.id.in_(ids))
-    return {str(run_id): number for run_id, number in connection.execute(query)}
+    found = {str(run_id): number for run_id, number in connection.execute(query)}
+    return {name: number if isinstance(number, int) else 0 for name, number in found.items()}
 
 
 def _put(
