@@ -229,14 +229,21 @@ def test_torch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
 
     class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = torch.nn.Linear(3, 4)
+
         def forward(self, images: Any) -> Any:
-            return images.mean((2, 3))
+            return self.head(images.mean((2, 3)))
+
+    def look(session: Any) -> dict[str, object]:
+        """A linear layer gives the type that it was computed in."""
+        types = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+        return {"threads": torch.get_num_threads(), "precision": types[session.outputs[0].dtype]}
 
     path = tmp_path / "net.ts"
     torch.jit.trace(Net().eval(), torch.rand(1, 3, 16, 16)).save(str(path))
-    run = of_session(
-        "torch", lambda session: {"threads": torch.get_num_threads(), "precision": "fp32"}
-    )
     spec = spec_for(path, "torch", device="cpu", options={"imgsz": "16"})
-    done = walk(spec, run, {"images": (2, 3, 16, 16)}, tmp_path)
+    done = walk(spec, of_session("torch", look), {"images": (2, 3, 16, 16)}, tmp_path)
     assert {"batch": 7} in done
+    assert {"precision": "bf16", "batch": 1} in done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sweeps import matrix
@@ -119,3 +120,11 @@ def test_orders_differ_by_round_and_repeat_by_seed() -> None:
     assert len({tuple(order) for order in rounds}) == 3
     assert rounds == [order_of(20, seed=7, number=number) for number in range(3)]
     assert all(sorted(order) == list(range(20)) for order in rounds)
+
+
+def test_one_engine_is_not_listed_under_two_precisions(trtexec: Any, config: Config) -> None:
+    asked = matrix(trtexec.engine(), runtime=["trtexec"], precision=["fp32", "int8"], batch=[1])
+    with pytest.raises(UsageError, match="nobody knows the precision"):
+        plan_sweep(asked, config=config)
+    plain = matrix(trtexec.engine(), runtime=["trtexec"], batch=[1])
+    assert [case.precision for case in plan_sweep(plain, config=config).cases] == [None]
