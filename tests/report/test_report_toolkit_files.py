@@ -182,9 +182,13 @@ def test_no_iterations_are_an_empty_array() -> None:
 
 
 def test_a_profile_is_read_back_as_it_was() -> None:
-    layer = LayerTime(name=NASTY, total_s=1e-2, average_s=1e-4, median_s=9e-5, share=1.0)
+    layer = LayerTime(
+        name=NASTY, total_s=1e-2, average_s=1e-4, median_s=9e-5, min_s=8e-5, max_s=3e-4, share=1.0
+    )
     profile = LayerProfile(count=100, layers=(layer,))
     data = profile_json(profile)
+    spread = profile_from_json(data, where="profile.json").layers[0]
+    assert (spread.min_s, spread.max_s) == (pytest.approx(8e-5), pytest.approx(3e-4))
     assert json.loads(data)[0] == {"count": 100}
     assert json.loads(data)[1]["percentage"] == 100.0
     read = profile_from_json(data, where="profile.json")

@@ -14,6 +14,7 @@ from trtbench.domain.samples import (
     Column,
     IterationTimes,
     LayerProfile,
+    LayerTime,
 )
 
 STAMPS = {
@@ -57,10 +58,18 @@ def profile_json(profile: LayerProfile) -> bytes:
             "averageMs": _ms(layer.average_s),
             "medianMs": _ms(layer.median_s),
             "percentage": None if layer.share is None else round(layer.share * 100, 6),
+            **_range(layer),
         }
         for layer in profile.layers
     ]
     return _array([{"count": profile.count}, *layers])
+
+
+def _range(layer: LayerTime) -> dict[str, object]:
+    """Keep the shortest and the longest time, which trtexec does not tell."""
+    if layer.min_s is None or layer.max_s is None:
+        return {}
+    return {"minMs": _ms(layer.min_s), "maxMs": _ms(layer.max_s)}
 
 
 def _enqueue_stamps(times: IterationTimes) -> dict[str, Column | None]:
