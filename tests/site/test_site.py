@@ -90,7 +90,7 @@ def test_names_of_files_are_unique_and_data_cannot_leave_its_script() -> None:
     script = script_from_data("f", {"x": "</script><b>\u2028"}).decode()
     assert "</" not in script
     assert "\u2028" not in script
-    assert json.loads(script[2:-3]) == {"x": "</script><b>\u2028"}
+    assert json.loads(script[2:-3]) == {"x": "</script><b>\\u2028"}, "made visible"
 
 
 def test_only_what_is_new_is_written_again(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_only_what_is_new_is_written_again(tmp_path: Path) -> None:
     assert next(row for row in rows if row["id"] == ids[0])["tags"] == ["release"]
 
 
-def test_a_damaged_run_is_left_out_and_named(
+def test_a_damaged_run_is_named_and_listed_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = Store(tmp_path / "store")
@@ -122,8 +122,10 @@ def test_a_damaged_run_is_left_out_and_named(
     status = cli(["site", "-o", str(tmp_path / "out"), "--store", str(tmp_path / "store")])
     assert status == 0
     said = capsys.readouterr().err
-    assert f"left out: {ids[1]}" in said
-    assert "2 runs" in said
+    assert f"cannot be read: {ids[1]}" in said
+    assert "3 runs, 2 written anew" in said
+    rows = json.loads((tmp_path / "out/data/runs.json").read_text())
+    assert {row["id"]: bool(row["failed"]) for row in rows}[ids[1]]
 
 
 # In the browser.

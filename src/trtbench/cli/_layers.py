@@ -72,9 +72,9 @@ def present(document: Document, rows: Sequence[Row], flags: dict[str, Any]) -> N
     if flags["output"]:
         say(f"written: {write_rows(rows, flags['output'])}")
     if flags["as_json"]:
-        from trtbench.domain.codec import json_from_value
+        from trtbench.cli._screen import print_json
 
-        click.echo(json_from_value(document.data).decode(), nl=False)
+        print_json(document.data)
     elif flags["as_csv"]:
         click.echo(csv_of(rows), nl=False)
     else:

@@ -74,9 +74,9 @@ def _show_plan(spec: BuildSpec, *, as_json: bool) -> None:
 
 def _show(artefact: Artefact, *, as_json: bool) -> None:
     if as_json:
-        from trtbench.domain.codec import json_from_value
+        from trtbench.cli._screen import print_json
 
-        click.echo(json_from_value(artefact).decode(), nl=False)
+        print_json(artefact)
         return
     from trtbench.cli._screen import show
     from trtbench.report.documents.artefact import document_from_artefact

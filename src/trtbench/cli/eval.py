@@ -58,9 +58,9 @@ def command(request: EvalRequest, as_json: bool) -> None:
 
 def _show(evaluation: Evaluation, *, as_json: bool) -> None:
     if as_json:
-        from trtbench.domain.codec import json_from_value
+        from trtbench.cli._screen import print_json
 
-        click.echo(json_from_value(evaluation).decode(), nl=False)
+        print_json(evaluation)
         return
     from trtbench.cli._screen import show
     from trtbench.report.documents.evaluation import document_from_evaluation

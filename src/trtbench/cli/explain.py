@@ -50,8 +50,8 @@ def command(request: ExplainRequest, as_json: bool) -> None:
     labels = labels_of(run, against)
     document = document_from_ladder(found.ladder, labels, measured=found.measured, hint=hint)
     if as_json:
-        from trtbench.domain.codec import json_from_value
+        from trtbench.cli._screen import print_json
 
-        click.echo(json_from_value(document.data).decode(), nl=False)
+        print_json(document.data)
         return
     show(document)

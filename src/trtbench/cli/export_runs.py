@@ -42,9 +42,9 @@ def command(context: click.Context, /, request: ExportRunsRequest, as_json: bool
             listen=talk,
         )
     if as_json:
-        from trtbench.domain.codec import json_from_value
+        from trtbench.cli._screen import print_json
 
-        click.echo(json_from_value(done).decode(), nl=False)
+        print_json(done)
     for problem in done.problems:
         say(f"not exported: {problem}")
     known = f", {done.skipped} were there already" if done.skipped else ""

@@ -55,9 +55,9 @@ def command(
         onnx=Path(request.onnx) if request.onnx else None,
     )
     if as_json:
-        from trtbench.domain.codec import json_from_value
+        from trtbench.cli._screen import print_json
 
-        click.echo(json_from_value(found).decode(), nl=False)
+        print_json(found)
     elif as_csv:
         click.echo(_csv(found.layers or found.summary), nl=False)
     else:

@@ -39,5 +39,5 @@ def command(request: SiteRequest) -> None:
 
         made = write_site(opened, Path(request.output), title=request.title, tell=tell)
     for problem in made.problems:
-        say(f"left out: {problem}")
+        say(f"cannot be read: {problem}")
     say(f"{made.runs} runs, {made.written} written anew, {made.pages} pages: {made.index}")

@@ -39,8 +39,8 @@ def command(request: WhyRequest, **flags: Any) -> None:
     labels = labels_of(baseline, candidate)
     document = why_document(*engines, found, show_all=flags["show_all"], labels=labels)
     if flags["as_json"]:
-        from trtbench.domain.codec import json_from_value
+        from trtbench.cli._screen import print_json
 
-        click.echo(json_from_value(document.data).decode(), nl=False)
+        print_json(document.data)
         return
     show(document)
