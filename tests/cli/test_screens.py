@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from layer_files import write_engine
 
+import leftovers
 from models import conv_model
 from terminal import WHOLE, WIDTHS, assert_honest, screens
 from trtbench.cli import run as run_command
@@ -49,6 +51,13 @@ VERBS = {
     "sweep": ["sweep", "--resume", "swept", "--format", "none", "--where", "median<10s", "--store",
               "runs"],
     "sweep plan": ["sweep", LONG, "--batch", "1,2", "--precision", "fp32,int8", "--dry-run"],
+    "gate": ["gate", "last", "--metric", "median<10s", "--metric", "p99.9<1ns", "-o", "gated",
+             "--store", "runs"],
+    "history": ["history", "--least", "1", "--store", "runs"],
+    "import": ["import", "set", "--dry-run", "--store", "runs"],
+    "layers": ["layers", "int8.profile.json"],
+    "diff": ["diff", "fp16.profile.json", "int8.profile.json"],
+    "why": ["why", "fp16.profile.json", "int8.profile.json"],
     "check": ["DRAW", "check.document.json"],
     "demo": ["DRAW", "demo.document.json"],
 }  # fmt: skip
@@ -91,6 +100,9 @@ def drawn(measured: Path) -> dict[str, dict[int, list[str]]]:
     make_demo(measured)
     assert run_command(["sweep", str(measured / LONG), *words, *place]) == 0
     make_check(measured)
+    leftovers.run_set(measured / "set")
+    for name in ("fp16", "int8"):
+        write_engine(measured, name)
     pages = screens(list(VERBS.values()), cwd=measured)
     return dict(zip(VERBS, pages, strict=True))
 
