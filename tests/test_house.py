@@ -46,6 +46,16 @@ def test_listing_the_verbs_loads_nothing_heavy() -> None:
     assert not modules_after(code) & HEAVY
 
 
+def test_the_help_of_every_verb_loads_nothing_heavy() -> None:
+    code = (
+        "import io, sys; sys.stdout = io.StringIO()\n"
+        "from trtbench.cli import run, trtbench\n"
+        "for verb in trtbench.list_commands(None):\n"
+        "    assert run([verb, '--help']) == 0"
+    )
+    assert not modules_after(code) & HEAVY
+
+
 def test_listing_runtimes_imports_none_of_them() -> None:
     loaded = modules_after(
         "from trtbench.runtimes import RUNTIMES\nassert 'onnxruntime' in RUNTIMES.names()"

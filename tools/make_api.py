@@ -18,7 +18,7 @@ from request_fields import default_text, is_filled, requests_by_verb, written_ty
 from trtbench import verbs
 from trtbench.domain import words
 from trtbench.workflows.request import groups, judging, kinds, sweeping
-from trtbench.workflows.request.fields import Argument, Option, Request, RequestField, fields_of
+from trtbench.workflows.request.fields import Argument, Option, RequestField, VerbRequest, fields_of
 
 TARGET = Path(__file__).resolve().parents[1] / "src" / "trtbench" / "api.py"
 
@@ -60,7 +60,7 @@ def api_text() -> str:
     return _formatted(text)
 
 
-def _function(verb: str, request: type[Request]) -> str:
+def _function(verb: str, request: type[VerbRequest]) -> str:
     shown = [field for field in fields_of(request) if _is_offered(field)]
     places = [f for f in shown if isinstance(f.about, Argument) and not f.about.rest]
     named = [f for f in shown if f not in places]
@@ -86,7 +86,7 @@ def _is_offered(field: RequestField) -> bool:
     return not isinstance(field.about, Option) or field.about.python
 
 
-def _parameter(verb: str, request: type[Request], field: RequestField) -> str:
+def _parameter(verb: str, request: type[VerbRequest], field: RequestField) -> str:
     written = written_type(request, field.name)
     name = field.name
     if (verb, name) in ONE:

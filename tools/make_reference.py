@@ -27,7 +27,7 @@ from trtbench.errors import (
 )
 from trtbench.workflows.request import kinds
 from trtbench.workflows.request.config import ConfigFile, RuntimeSettings
-from trtbench.workflows.request.fields import Argument, Option, Request, RequestField, fields_of
+from trtbench.workflows.request.fields import Argument, Option, RequestField, VerbRequest, fields_of
 from trtbench.workflows.request.measuring import BenchRequest
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -57,7 +57,7 @@ def pages() -> dict[str, str]:
     return written
 
 
-def _index(found: dict[str, type[Request]]) -> str:
+def _index(found: dict[str, type[VerbRequest]]) -> str:
     lines = [MADE, "", "# Reference", ""]
     lines += ["Every verb with its flags and Python arguments:", ""]
     lines += ["| on the command line | in Python | what it does |", "|---|---|---|"]
@@ -75,7 +75,7 @@ def _index(found: dict[str, type[Request]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _others(found: dict[str, type[Request]]) -> list[str]:
+def _others(found: dict[str, type[VerbRequest]]) -> list[str]:
     """The verbs that only the command line has."""
     known = {TYPED.get(verb, verb) for verb in found}
     names = command_line.list_commands(click.Context(command_line))
@@ -91,7 +91,7 @@ def _command(name: str) -> click.Command:
 def _plain_page(name: str) -> str:
     command = _command(name)
     lines = [MADE, "", f"# trtbench {name}", "", f"{command.short_help}", ""]
-    lines += [*_examples(command.help or ""), *_screen_flags(command, Request, title="Flags")]
+    lines += [*_examples(command.help or ""), *_screen_flags(command, VerbRequest, title="Flags")]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -104,7 +104,7 @@ def _aliases() -> Iterator[tuple[str, str]]:
             yield name, below.strip('"').replace("``", "`").replace("|", "\\|")
 
 
-def _page(verb: str, request: type[Request]) -> str:
+def _page(verb: str, request: type[VerbRequest]) -> str:
     typed = TYPED.get(verb, verb)
     command = _command(typed)
     lines = [MADE, "", f"# trtbench {typed}", "", f"{command.short_help}", ""]
@@ -129,7 +129,7 @@ def _python_example(verb: str) -> Iterator[str]:
             yield line.removeprefix(">>> ")
 
 
-def _tables(request: type[Request]) -> Iterator[str]:
+def _tables(request: type[VerbRequest]) -> Iterator[str]:
     shown = fields_of(request)
     for group in dict.fromkeys(group_of(request, field.name) for field in shown):
         own = [field for field in shown if group_of(request, field.name) is group]
@@ -146,7 +146,7 @@ def _tables(request: type[Request]) -> Iterator[str]:
         yield ""
 
 
-def _row(request: type[Request], field: RequestField) -> str:
+def _row(request: type[VerbRequest], field: RequestField) -> str:
     about = field.about
     meaning = about.help
     if isinstance(about, Option):
@@ -188,9 +188,9 @@ def _default(default: object) -> str:
 
 
 def _screen_flags(
-    command: click.Command, request: type[Request], *, title: str = "On screens"
+    command: click.Command, request: type[VerbRequest], *, title: str = "On screens"
 ) -> Iterator[str]:
-    known = {field.name for field in fields_of(request)} if request is not Request else set()
+    known = {field.name for field in fields_of(request)} if request is not VerbRequest else set()
     rest = [each for each in command.params if each.name not in known]
     options = [each for each in rest if isinstance(each, click.Option) and each.help]
     if not options:

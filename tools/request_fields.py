@@ -10,10 +10,10 @@ import typing
 from collections.abc import Iterator
 
 from trtbench import verbs
-from trtbench.workflows.request.fields import Request
+from trtbench.workflows.request.fields import VerbRequest
 
 
-def requests_by_verb() -> dict[str, type[Request]]:
+def requests_by_verb() -> dict[str, type[VerbRequest]]:
     """List the verbs of Python with the request that each takes."""
     found = {}
     for name, function in inspect.getmembers(verbs, inspect.isfunction):
@@ -22,7 +22,7 @@ def requests_by_verb() -> dict[str, type[Request]]:
     return {name: found[name] for name in _in_order(found)}
 
 
-def written_type(request: type[Request], name: str) -> str:
+def written_type(request: type[VerbRequest], name: str) -> str:
     """Read the type of a field as its source has it: ``Duration | None``."""
     for owner in request.__mro__:
         if name in inspect.get_annotations(owner):
@@ -30,7 +30,7 @@ def written_type(request: type[Request], name: str) -> str:
     raise KeyError(name)
 
 
-def group_of(request: type[Request], name: str) -> type:
+def group_of(request: type[VerbRequest], name: str) -> type:
     """Name the class that brings a field along."""
     return next(owner for owner in request.__mro__ if name in inspect.get_annotations(owner))
 
@@ -45,17 +45,17 @@ def is_filled(default: object) -> bool:
     return default is not dataclasses.MISSING and default in ({}, [])
 
 
-def _request_of(function: object) -> type[Request]:
+def _request_of(function: object) -> type[VerbRequest]:
     source = ast.parse(textwrap.dedent(inspect.getsource(function)))  # type: ignore[arg-type]
     definition = source.body[0]
     assert isinstance(definition, ast.FunctionDef)
     annotation = definition.args.args[0].annotation
     assert annotation is not None
     request = getattr(verbs, ast.unparse(annotation))
-    return typing.cast("type[Request]", request)
+    return typing.cast("type[VerbRequest]", request)
 
 
-def _in_order(found: dict[str, type[Request]]) -> Iterator[str]:
+def _in_order(found: dict[str, type[VerbRequest]]) -> Iterator[str]:
     """Keep the order of the file, which is that of the work."""
     return iter(sorted(found, key=lambda name: getattr(verbs, name).__code__.co_firstlineno))
 

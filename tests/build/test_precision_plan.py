@@ -12,7 +12,7 @@ import models
 from trtbench.build.builders import _plan
 from trtbench.build.builders._failures import too_new
 from trtbench.build.builders._plan import plan_lines
-from trtbench.build.builders._precision import Asked, PrecisionPlan, precision_plan
+from trtbench.build.builders._precision import PrecisionPlan, PrecisionWish, precision_plan
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.host.tensorrt import Abilities, abilities_of_version
@@ -31,7 +31,7 @@ STRONG = pytest.mark.parametrize("abilities", [ELEVEN, RTX], ids=lambda each: ea
 
 def plan(precision: Any, abilities: Abilities, **changes: Any) -> PrecisionPlan:
     carried = frozenset(changes.pop("carried", ()))
-    asked = Asked(precision=precision, model="net.onnx", carried=carried, **changes)
+    asked = PrecisionWish(precision=precision, model="net.onnx", carried=carried, **changes)
     return precision_plan(asked, abilities=abilities)
 
 

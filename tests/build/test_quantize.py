@@ -14,6 +14,7 @@ from onnx_cases import control_flow, lookup, one_node
 
 import models
 from trtbench.analysis.onnx_stamp import notes_from_metadata
+from trtbench.build import onnx_file
 from trtbench.build.onnx_file import load_onnx, save_onnx, stored_bytes
 from trtbench.build.onnx_read import input_specs
 from trtbench.build.onnx_rules import refusals
@@ -242,12 +243,12 @@ def test_a_model_too_large_for_one_file_gets_a_data_file(
     model = load_onnx(DIGITS)
     held = stored_bytes(model)
     assert 0.9 < held / DIGITS.stat().st_size < 1  # without serializing, which 2 GiB forbid
-    monkeypatch.setattr("trtbench.build.onnx_file.ONE_FILE_BYTES", held - 1)
+    monkeypatch.setattr(onnx_file, "ONE_FILE_BYTES", held - 1)
     written = save_onnx(model, tmp_path / "m.onnx")
     assert [path.name for path in written] == ["m.onnx", "m.onnx.data"]
     again = load_onnx(tmp_path / "m.onnx")
     assert stored_bytes(again) == held
-    monkeypatch.setattr("trtbench.build.onnx_file.ONE_FILE_BYTES", held)
+    monkeypatch.setattr(onnx_file, "ONE_FILE_BYTES", held)
     assert len(save_onnx(again, tmp_path / "m.onnx")) == 1
     assert not (tmp_path / "m.onnx.data").exists()
 

@@ -29,7 +29,7 @@ from trtbench.workflows.request import (
     sweeping,
 )
 from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.fields import Argument, Option, Request, converted, fields_of
+from trtbench.workflows.request.fields import Argument, Option, VerbRequest, converted, fields_of
 from trtbench.workflows.request.judging import CheckRequest, EvalRequest
 from trtbench.workflows.request.kinds import TIME, Duration
 from trtbench.workflows.request.measuring import BenchRequest
@@ -39,7 +39,7 @@ from trtbench.workflows.sweep.matrix import FLAGS
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def all_requests() -> Iterator[type[Request]]:
+def all_requests() -> Iterator[type[VerbRequest]]:
     for module in (comparing, explaining, judging, keeping, making, measuring, sweeping):
         for name, value in vars(module).items():
             if name.endswith("Request") and value.__module__ == module.__name__:
@@ -47,7 +47,7 @@ def all_requests() -> Iterator[type[Request]]:
 
 
 @pytest.mark.parametrize("request_type", list(all_requests()), ids=lambda each: each.__name__)
-def test_every_field_says_what_it_means(request_type: type[Request]) -> None:
+def test_every_field_says_what_it_means(request_type: type[VerbRequest]) -> None:
     flags_seen: set[str] = set()
     for field in fields_of(request_type):
         assert field.about.help.endswith((".", ")", "]")), field.name
@@ -63,12 +63,12 @@ def test_every_field_says_what_it_means(request_type: type[Request]) -> None:
 
 
 @pytest.mark.parametrize("request_type", list(all_requests()), ids=lambda each: each.__name__)
-def test_what_is_not_typed_is_as_a_python_user_gets_it(request_type: type[Request]) -> None:
-    seen: list[Request] = []
+def test_what_is_not_typed_is_as_a_python_user_gets_it(request_type: type[VerbRequest]) -> None:
+    seen: list[VerbRequest] = []
 
     @click.command()
     @flags(request_type)
-    def command(request: Request) -> None:
+    def command(request: VerbRequest) -> None:
         seen.append(request)
 
     words: list[str] = []

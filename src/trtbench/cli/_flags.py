@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trtbench.workflows.request.fields import Argument, Option, Request, RequestField, fields_of
+from trtbench.workflows.request.fields import Argument, Option, RequestField, VerbRequest, fields_of
 from trtbench.workflows.request.kinds import FILE
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ ADDED = "trtbench.added"
 """Where a command that adds flags of its own notes their names; they become ``settings``."""
 
 
-def flags(request: type[Request]) -> Callable[[F], F]:
+def flags(request: type[VerbRequest]) -> Callable[[F], F]:
     """Give a command the flags of a request, which it is called with as ``request``."""
 
     def decorate(function: F) -> F:
@@ -45,7 +45,7 @@ def command_line() -> str:
     return shlex.join(["trtbench", *sys.argv[1:]])
 
 
-def request_from_flags(request: type[Request], typed: dict[str, Any]) -> Request:
+def request_from_flags(request: type[VerbRequest], typed: dict[str, Any]) -> VerbRequest:
     """Take a request's values out of what click has read."""
     values = {}
     for field in fields_of(request):

@@ -29,7 +29,6 @@ store_words: dict[str, Any] = {
     "metavar": "DIR|URL",
     "help": "Folder or URL of the store (default: from configuration).",
 }
-store_option = click.option("--store", **store_words)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Print what would be done, and do nothing."

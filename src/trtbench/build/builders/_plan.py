@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from trtbench.build.builders._failures import too_new
-from trtbench.build.builders._precision import Asked, Step, precision_plan, step_ahead
+from trtbench.build.builders._precision import PrecisionWish, Step, precision_plan, step_ahead
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import UsageError, near_miss
 from trtbench.host.tensorrt import TITLES, Abilities, Flavour, abilities_of_version
@@ -24,7 +24,7 @@ OPTIONS = {
 ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
 
 
-def asked_from_spec(spec: BuildSpec, outline: Outline) -> Asked:
+def asked_from_spec(spec: BuildSpec, outline: Outline) -> PrecisionWish:
     """Gather what the precision plan depends on; the outline is that of the model itself."""
     for name in spec.options:
         if name not in OPTIONS:
@@ -34,7 +34,7 @@ def asked_from_spec(spec: BuildSpec, outline: Outline) -> Asked:
                 facts={"options": " ".join(OPTIONS)},
                 fix=f"--opt {guess}={spec.options[name]}" if guess else None,
             )
-    return Asked(
+    return PrecisionWish(
         precision=spec.precision,
         model=spec.model.path,
         carried=outline.carried,

@@ -58,7 +58,7 @@ class PrecisionPlan(Value, frozen=True, kw_only=True):
     """Whether INT8 scales come from a calibrator."""
 
 
-class Asked(Value, frozen=True, kw_only=True):
+class PrecisionWish(Value, frozen=True, kw_only=True):
     """What a plan is made from."""
 
     precision: Precision | None
@@ -82,7 +82,7 @@ class Asked(Value, frozen=True, kw_only=True):
         return f"trtbench quantize {shlex.quote(self.model)} --precision {precision}{data}"
 
 
-def precision_plan(asked: Asked, *, abilities: Abilities) -> PrecisionPlan:
+def precision_plan(asked: PrecisionWish, *, abilities: Abilities) -> PrecisionPlan:
     """Settle how to build a precision with the version at hand, or say why it cannot be."""
     _refuse_contradiction(asked)
     ahead = step_ahead(asked)
@@ -105,7 +105,7 @@ def precision_plan(asked: Asked, *, abilities: Abilities) -> PrecisionPlan:
     return plan
 
 
-def step_ahead(asked: Asked) -> Step | None:
+def step_ahead(asked: PrecisionWish) -> Step | None:
     """Give what NVIDIA ModelOpt does to the model before the builder is started, if anything.
 
     It lives in an interpreter of its own, and what it makes is the same for every version.
@@ -136,13 +136,13 @@ def step_ahead(asked: Asked) -> Step | None:
     return Step(verb="quantize", precision=wanted, reason=reason, by="modelopt")
 
 
-def quantized_ahead(asked: Asked) -> Asked:
+def quantized_ahead(asked: PrecisionWish) -> PrecisionWish:
     """What is asked for once the model has been quantized."""
     carried = asked.carried | {str(asked.precision)}
     return replace(asked, carried=carried, calibration=False, data=False, quantizer=None)
 
 
-def _refuse_contradiction(asked: Asked) -> None:
+def _refuse_contradiction(asked: PrecisionWish) -> None:
     """A model cannot be built in a higher precision than its types have."""
     wanted, carried = asked.precision, asked.carried
     if wanted is None or not carried or wanted in carried or wanted in ("best", *QUANTIZED):
@@ -155,7 +155,7 @@ def _refuse_contradiction(asked: Asked) -> None:
     )
 
 
-def _strong(asked: Asked, abilities: Abilities) -> PrecisionPlan:
+def _strong(asked: PrecisionWish, abilities: Abilities) -> PrecisionPlan:
     wanted = asked.precision
     if wanted == "best":
         raise UsageError(
@@ -173,7 +173,9 @@ def _strong(asked: Asked, abilities: Abilities) -> PrecisionPlan:
     )
 
 
-def _steps(asked: Asked, wanted: Precision | None, abilities: Abilities) -> tuple[Step, ...]:
+def _steps(
+    asked: PrecisionWish, wanted: Precision | None, abilities: Abilities
+) -> tuple[Step, ...]:
     if wanted is None or wanted in asked.carried:
         return ()
     reason = f"{abilities.title} builds the types that the model carries"
@@ -188,7 +190,7 @@ def _steps(asked: Asked, wanted: Precision | None, abilities: Abilities) -> tupl
     return (Step(verb="quantize", precision=wanted, reason=reason, by="onnxruntime"),)
 
 
-def _weak(asked: Asked, abilities: Abilities) -> PrecisionPlan:
+def _weak(asked: PrecisionWish, abilities: Abilities) -> PrecisionPlan:
     wanted = asked.precision
     if wanted == "best":
         allowed = [*_available(abilities), *(["int8"] if _int8(asked, abilities) else [])]
@@ -213,11 +215,11 @@ def _available(abilities: Abilities) -> list[str]:
     return [name for name in HALF if abilities.has(f"BuilderFlag.{FLAGS[name]}")]
 
 
-def _int8(asked: Asked, abilities: Abilities) -> bool:
+def _int8(asked: PrecisionWish, abilities: Abilities) -> bool:
     return asked.calibration and abilities.calibrates
 
 
-def _demand(precision: str, asked: Asked, abilities: Abilities) -> None:
+def _demand(precision: str, asked: PrecisionWish, abilities: Abilities) -> None:
     """Refuse a precision that would end as FP32, or as scales that nobody measured."""
     if not abilities.has(f"BuilderFlag.{FLAGS[precision]}"):
         raise UsageError(

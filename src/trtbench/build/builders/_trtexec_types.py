@@ -10,8 +10,8 @@ import msgspec
 from trtbench.build.builders._precision import (
     FLAGS,
     QUANTIZED,
-    Asked,
     PrecisionPlan,
+    PrecisionWish,
     Step,
     precision_plan,
     quantized_ahead,
@@ -46,8 +46,8 @@ def types_plan(
     return precision_plan(quantized_ahead(asked) if ahead else asked, abilities=known)
 
 
-def _asked(spec: BuildSpec, *, strong: bool) -> Asked:
-    return Asked(
+def _asked(spec: BuildSpec, *, strong: bool) -> PrecisionWish:
+    return PrecisionWish(
         precision=spec.precision,
         model=spec.model.path,
         carried=outline_of(Path(spec.model.path)).carried,

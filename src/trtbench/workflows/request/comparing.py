@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from trtbench.domain.words import Mode
-from trtbench.workflows.request.fields import Argument, Option, Request
+from trtbench.workflows.request.fields import Argument, Option, VerbRequest
 from trtbench.workflows.request.groups import (
     ExecutorFields,
     InputFields,
@@ -41,7 +41,7 @@ MOST_LAUNCHES = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class TurnFields(Request):
+class TurnFields(VerbRequest):
     """How often sides take turns, and what counts as the same."""
 
     launches: Annotated[
@@ -135,7 +135,7 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuleFields(Request):
+class RuleFields(VerbRequest):
     """What a candidate is held to."""
 
     against: Annotated[File | None, Option("A model, a run, or tag:NAME.", metavar="BASELINE")] = (

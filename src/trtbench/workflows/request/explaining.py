@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from trtbench.workflows.request.fields import Argument, Option, Request
+from trtbench.workflows.request.fields import Argument, Option, VerbRequest
 from trtbench.workflows.request.groups import StoreFields
 from trtbench.workflows.request.kinds import FILE, File
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineSourceFields(Request):
+class EngineSourceFields(VerbRequest):
     """What else is known of an engine."""
 
     onnx: Annotated[

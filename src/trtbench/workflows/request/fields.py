@@ -119,7 +119,7 @@ class RequestField:
         return self.flags[-1].partition("/")[0]
 
 
-class Request:
+class VerbRequest:
     """Base of all requests; one that has no meaning cannot be made."""
 
     def __post_init__(self) -> None:
@@ -129,13 +129,13 @@ class Request:
                 _refuse(field, value)
 
 
-R = TypeVar("R", bound=Request)
+R = TypeVar("R", bound=VerbRequest)
 
 
-_KNOWN: dict[type[Request], tuple[RequestField, ...]] = {}
+_KNOWN: dict[type[VerbRequest], tuple[RequestField, ...]] = {}
 
 
-def fields_of(request: type[Request]) -> tuple[RequestField, ...]:
+def fields_of(request: type[VerbRequest]) -> tuple[RequestField, ...]:
     """List the fields of a request: what has a place, then its own, then group after group.
 
     Groups come in the order in which the request names them; the store is last.
@@ -145,7 +145,7 @@ def fields_of(request: type[Request]) -> tuple[RequestField, ...]:
     return _KNOWN[request]
 
 
-def _fields(request: type[Request]) -> tuple[RequestField, ...]:
+def _fields(request: type[VerbRequest]) -> tuple[RequestField, ...]:
     hints = typing.get_type_hints(request, include_extras=True)
     defaults = {each.name: _default(each) for each in dataclasses.fields(request)}  # type: ignore[arg-type]
     found = [_described(name, hints[name], defaults[name]) for name in _names(request)]
@@ -165,7 +165,7 @@ def settled(request: R, given: Mapping[str, object]) -> R:
     return dataclasses.replace(request, **found) if found else request  # type: ignore[type-var]
 
 
-def converted(request: Request, target: type[R], **changes: object) -> R:
+def converted(request: VerbRequest, target: type[R], **changes: object) -> R:
     """Ask another verb for the same: the fields that both have, meaning the same, are kept."""
     known = {field.name: field.about for field in fields_of(type(request))}
     same = {

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from trtbench.domain.words import Arrivals, CudaGraph, Precision, Protocol
 from trtbench.errors import UsageError
-from trtbench.workflows.request.fields import Option, Request
+from trtbench.workflows.request.fields import Option, VerbRequest
 from trtbench.workflows.request.kinds import (
     FILE,
     PAIRS,
@@ -28,7 +28,7 @@ from trtbench.workflows.request.kinds import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreFields(Request):
+class StoreFields(VerbRequest):
     """Where runs are kept."""
 
     store: Annotated[
@@ -38,7 +38,7 @@ class StoreFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShapeFields(Request):
+class ShapeFields(VerbRequest):
     """What goes in."""
 
     shapes: Annotated[
@@ -51,7 +51,7 @@ class ShapeFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LengthFields(Request):
+class LengthFields(VerbRequest):
     """How long it is warmed up and measured."""
 
     warmup: Annotated[
@@ -82,7 +82,7 @@ class LengthFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputFields(Request):
+class InputFields(VerbRequest):
     """Where the values of inputs come from."""
 
     inputs: Annotated[
@@ -93,7 +93,7 @@ class InputFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThreadFields(Request):
+class ThreadFields(VerbRequest):
     """How many threads it runs in."""
 
     threads: Annotated[
@@ -113,7 +113,7 @@ class DeviceFields(ThreadFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryFields(Request):
+class QueryFields(VerbRequest):
     """How queries follow one another."""
 
     protocol: Annotated[
@@ -154,7 +154,7 @@ class QueryFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrecisionFields(Request):
+class PrecisionFields(VerbRequest):
     """What a builder, or PyTorch, may compute in."""
 
     precision: Annotated[
@@ -163,7 +163,7 @@ class PrecisionFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptionFields(Request):
+class OptionFields(VerbRequest):
     """What only one runtime knows."""
 
     options: Annotated[
@@ -177,7 +177,7 @@ class OptionFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeoutFields(Request):
+class TimeoutFields(VerbRequest):
     """How long a job is waited for."""
 
     timeout: Annotated[
@@ -192,7 +192,7 @@ class TimeoutFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitFields(Request):
+class WaitFields(VerbRequest):
     """Whether a job waits for others."""
 
     wait: Annotated[
@@ -210,7 +210,7 @@ class PatienceFields(TimeoutFields, WaitFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryFields(Request):
+class MemoryFields(VerbRequest):
     """How much memory a job may take."""
 
     memory_limit: Annotated[
@@ -219,7 +219,7 @@ class MemoryFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PythonFields(Request):
+class PythonFields(VerbRequest):
     """Which interpreter does the work."""
 
     python: Annotated[
@@ -228,7 +228,7 @@ class PythonFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideFields(Request):
+class SideFields(VerbRequest):
     """What may differ from side to side."""
 
     runtime: Annotated[
@@ -245,7 +245,7 @@ class SideFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagFields(Request):
+class TagFields(VerbRequest):
     """What runs are found by."""
 
     tags: Annotated[
@@ -254,7 +254,7 @@ class TagFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExecutorFields(Request):
+class ExecutorFields(VerbRequest):
     """Where runs are measured."""
 
     executor: Annotated[
@@ -289,7 +289,7 @@ class ExecutorFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilterFields(Request):
+class FilterFields(VerbRequest):
     """Which runs of a store."""
 
     runtime: Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError
-from trtbench.workflows.request.fields import Argument, Kind, Option, Request
+from trtbench.workflows.request.fields import Argument, Kind, Option, VerbRequest
 from trtbench.workflows.request.groups import (
     DeviceFields,
     OptionFields,
@@ -48,7 +48,7 @@ class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, Patienc
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskFields(Request):
+class TaskFields(VerbRequest):
     """What a task is told."""
 
     settings: Annotated[
@@ -58,7 +58,7 @@ class TaskFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedFields(Request):
+class FeedFields(VerbRequest):
     """What the sides are run on: a file, images, or else random items."""
 
     random: Annotated[int, Option("So many seeded random inputs.", least=1)] = 1000
@@ -89,7 +89,7 @@ class FeedFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToleranceFields(Request):
+class ToleranceFields(VerbRequest):
     """When outputs count as right."""
 
     rtol: Annotated[float, Option("Relative tolerance; |reference| scales it.", least=0)] = 1e-3
@@ -137,7 +137,7 @@ class CheckRequest(FeedFields, ToleranceFields, RunningFields, TaskFields, Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataFields(Request):
+class DataFields(VerbRequest):
     """What models are judged on."""
 
     task: Annotated[

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from trtbench.workflows.request.fields import Argument, Option, Request
+from trtbench.workflows.request.fields import Argument, Option, VerbRequest
 from trtbench.workflows.request.groups import FilterFields, StoreFields, TagFields
 from trtbench.workflows.request.kinds import (
     FILE,
@@ -21,7 +21,7 @@ from trtbench.workflows.request.kinds import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatedFields(Request):
+class StatedFields(VerbRequest):
     """What is known of files, whatever is on record."""
 
     batch: Annotated[int | None, Option("Items in one query, whatever is on record.", least=1)] = (
@@ -173,12 +173,12 @@ class InspectRequest(StoreFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorRequest(Request):
+class DoctorRequest(VerbRequest):
     """Show what is installed, which runtimes work here, and what to type to get the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoRequest(Request):
+class DemoRequest(VerbRequest):
     """Measure a small network in FP32 and INT8 on ONNX Runtime, and write a report."""
 
     output: Annotated[

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from trtbench.workflows.request.fields import Argument, Option, Request
+from trtbench.workflows.request.fields import Argument, Option, VerbRequest
 from trtbench.workflows.request.groups import (
     PrecisionFields,
     PythonFields,
@@ -41,7 +41,7 @@ class MakingFields(PythonFields, TimeoutFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileShapeFields(Request):
+class ProfileShapeFields(VerbRequest):
     """Which shapes an engine is built for."""
 
     shapes_min: Annotated[
@@ -85,7 +85,7 @@ class ImageTaskFields(TaskFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationFields(Request):
+class CalibrationFields(VerbRequest):
     """Where the scales of INT8 come from."""
 
     calibration: Annotated[
@@ -104,7 +104,7 @@ class CalibrationFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineFields(Request):
+class EngineFields(VerbRequest):
     """What an engine is like."""
 
     workspace: Annotated[
@@ -144,7 +144,7 @@ class EngineFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuilderOptionFields(Request):
+class BuilderOptionFields(VerbRequest):
     """What only one builder knows."""
 
     options: Annotated[
@@ -225,7 +225,7 @@ class ExportRequest(MakingFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleFields(Request):
+class ScaleFields(VerbRequest):
     """How scales are found, and for what."""
 
     calibration: Annotated[

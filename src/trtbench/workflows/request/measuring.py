@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from trtbench.workflows.request.fields import Argument, Option, Request
+from trtbench.workflows.request.fields import Argument, Option, VerbRequest
 from trtbench.workflows.request.groups import (
     DeviceFields,
     ExecutorFields,
@@ -25,7 +25,7 @@ from trtbench.workflows.request.kinds import FILE, TIME, Duration, File
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuntimeFields(Request):
+class RuntimeFields(VerbRequest):
     """What executes the model."""
 
     runtime: Annotated[
@@ -35,7 +35,7 @@ class RuntimeFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaunchFields(Request):
+class LaunchFields(VerbRequest):
     """How often it is measured."""
 
     launches: Annotated[
@@ -48,7 +48,7 @@ class LaunchFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchFields(Request):
+class WatchFields(VerbRequest):
     """What is done to the GPU, and seen of it, meanwhile."""
 
     telemetry: Annotated[
@@ -69,7 +69,7 @@ class WatchFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerTimeFields(Request):
+class LayerTimeFields(VerbRequest):
     """Whether single layers are timed."""
 
     profile: Annotated[
@@ -80,7 +80,7 @@ class LayerTimeFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFolderFields(Request):
+class RunFolderFields(VerbRequest):
     """Where the run is written."""
 
     output: Annotated[

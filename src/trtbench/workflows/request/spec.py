@@ -31,7 +31,7 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
 from trtbench.workflows.request.choice import default_runtime, first_choice
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.fields import Request, converted, fields_of, settled
+from trtbench.workflows.request.fields import VerbRequest, converted, fields_of, settled
 from trtbench.workflows.request.kinds import Duration, File, Sides, hertz, seconds
 from trtbench.workflows.request.measuring import BenchRequest
 
@@ -96,7 +96,7 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
 
 
 def side_spec(
-    request: Request,
+    request: VerbRequest,
     model: File,
     runtime: str | None,
     config: Config,

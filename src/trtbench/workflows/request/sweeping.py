@@ -8,7 +8,7 @@ from typing import Annotated
 
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError
-from trtbench.workflows.request.fields import Argument, Kind, Option, Request
+from trtbench.workflows.request.fields import Argument, Kind, Option, VerbRequest
 from trtbench.workflows.request.groups import (
     ExecutorFields,
     MemoryFields,
@@ -83,7 +83,7 @@ EXCLUDED = Kind(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AxisFields(Request):
+class AxisFields(VerbRequest):
     """What is varied."""
 
     preset: Annotated[
@@ -116,7 +116,7 @@ class AxisFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccuracyFields(Request):
+class AccuracyFields(VerbRequest):
     """What accuracies are taken on, and what INT8 is calibrated with."""
 
     data: Annotated[
@@ -144,7 +144,7 @@ class AccuracyFields(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResultFields(Request):
+class ResultFields(VerbRequest):
     """What becomes of it."""
 
     where: Annotated[
