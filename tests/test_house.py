@@ -166,3 +166,25 @@ def test_no_function_takes_more_than_fits_in_a_head() -> None:
                 given = node.args
                 named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
                 assert len(named) <= MOST_PARAMETERS, f"{path.name}: {node.name}"
+
+
+READ_THEMSELVES = {
+    # What they read was written by this program, its own child or the system, a moment before.
+    "boundary", "build/builders", "build/onnx_layers.py", "build/quantize_data.py", "cli/gate.py",
+    "executors/_ray_task.py", "executors/_shell.py", "executors/local.py", "host", "report",
+    "runtimes", "worker.py", "workflows/check/evaluate.py", "workflows/check/layers.py",
+    "workflows/compare/duet.py", "workflows/demo.py", "workflows/explain/drawing.py",
+    "workflows/make", "workflows/measure", "workflows/stored/site.py",
+    # Checked by the boundary a line before.
+    "tasks/_depth_images.py", "tasks/_sequences.py", "workflows/sweep/matrix.py",
+}  # fmt: skip
+
+
+def test_whatever_reads_from_outside_asks_the_boundary_first() -> None:
+    """Whole files are read by ``boundary.read_bytes``, which waits for no pipe and has a bound."""
+    raw = re.compile(r"\.read_bytes\(\)|\.read_text\(|np\.load\(|yaml\.(?:safe_)?load|extractall\(")
+    package = ROOT / "src" / "trtbench"
+    for path in sorted(package.rglob("*.py")):
+        name = str(path.relative_to(package))
+        known = any(name == each or name.startswith(f"{each}/") for each in READ_THEMSELVES)
+        assert known or not raw.search(path.read_text()), f"{name}: use trtbench.boundary"

@@ -10,7 +10,7 @@ from trtbench.units import text_from_long_time, text_from_seconds
 
 if TYPE_CHECKING:
     from trtbench.report.document import Document
-    from trtbench.workflows.sweep.run import Progress
+    from trtbench.workflows.sweep.run import Found, Progress
 
 MOST_ROWS = 24
 """Rows of the live table; more would scroll off the screen."""
@@ -43,8 +43,8 @@ class Board(Drawing):
             return
         for place, reason in progress.reasons.items():
             self._say(f"failed: {progress.plan.cases[place].name}: {reason}")
-        for place, run in progress.found.items():
-            self._say(f"done: {progress.plan.cases[place].name}: {_median(run)} ({run.id})")
+        for place, found in progress.found.items():
+            self._say(f"done: {progress.plan.cases[place].name}: {_median(found)} ({found.run})")
         if progress.doing:
             self._say(f"{_count(progress)} {progress.doing}{_left(progress)}")
 
@@ -97,11 +97,5 @@ def _left(progress: Progress) -> str:
     return f" · about {text_from_long_time(left)} left" if left is not None else ""
 
 
-def _median(run: object) -> str:
-    import numpy as np
-
-    from trtbench.domain.result import Run
-
-    assert isinstance(run, Run)
-    column = run.times.durations().get(run.times.headline)
-    return text_from_seconds(float(np.median(column))) if column is not None else "–"
+def _median(found: Found) -> str:
+    return text_from_seconds(found.cached.median_s) if found.cached else "–"

@@ -139,6 +139,32 @@ def path(context: click.Context, name: str) -> None:
     click.echo(_store(context.obj).resolve(name))
 
 
+@command.command("series")
+@click.argument("name", default="last")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder.")
+@own_store_option
+@click.pass_context
+def series(context: click.Context, name: str, output: Path) -> None:
+    """Write times.json and the CSV files with a line for every sample.
+
+    Runs of up to 100 000 samples have them in their folder already.
+    """
+    from trtbench.cli._screen import say
+    from trtbench.domain.result import Run
+    from trtbench.errors import UsageError, write_error
+    from trtbench.workflows.measure.run_files import write_run_files
+
+    run = _store(context.obj).load(name)
+    if not isinstance(run, Run):
+        raise UsageError("a run that failed has no samples")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise write_error(output, problem) from None
+    write_run_files(run, output, series=True)
+    say(f"written to {output}")
+
+
 @command.command("reindex")
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
 @own_store_option

@@ -48,8 +48,17 @@ BLOCKS = {"enqueue": "enqueue", "compute": "gpu", "end_to_end": "end_to_end"}
 """Its names for columns, and ours."""
 
 
-def data_files(run: Run) -> dict[str, bytes]:
-    """Give every file that holds data, by name; files about what was not measured are left out."""
+SERIES_ROWS = 100_000
+"""Beyond so many samples, text with a line for each takes ten times the space of the samples."""
+
+
+def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
+    """Give every file that holds data, by name; files about what was not measured are left out.
+
+    Series, with a line for every sample, are left out of long runs unless they are asked for.
+    """
+    if series is None:
+        series = len(run.times) <= SERIES_ROWS
     times = run.times
     files = {
         "summary.json": json_from_value(summary(run)),
@@ -59,11 +68,12 @@ def data_files(run: Run) -> dict[str, bytes]:
     }
     name, latency = _latency(run)
     if name is not None:
-        files["latency_series.csv"] = series_csv(latency, name="latency_ms").encode()
+        if series:
+            files["latency_series.csv"] = series_csv(latency, name="latency_ms").encode()
         files["latency_percentiles.csv"] = percentiles_csv(latency).encode()
     for block, column_name in BLOCKS.items():
         column = getattr(times, column_name)
-        if column is not None and len(column):
+        if series and column is not None and len(column):
             text = series_csv(column, name=f"{block}_ms")
             files[f"{block}_series.csv"] = text.encode()
     if run.layers and run.layers.layers:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.depth import DepthResult, DepthRules, to_depth
+from trtbench.boundary import check_file
 from trtbench.domain.arrays import AnyArray
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
@@ -131,8 +132,9 @@ def read_truth(path: Path) -> AnyArray:
             with Image.open(path) as picture:
                 values = np.asarray(picture, np.float64)
         else:
+            check_file(path)
             values = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError, SyntaxError) as problem:
+    except (ValueError, OSError, EOFError, SyntaxError, MemoryError) as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem}) from None
     values = np.squeeze(np.asarray(values))
     if values.ndim != 2:

@@ -16,7 +16,7 @@ from trtbench.boundary import read_bytes
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import write_error
-from trtbench.formats.evaluation_toolkit import data_files, write_toolkit_files
+from trtbench.formats.evaluation_toolkit import SERIES_ROWS, data_files, write_toolkit_files
 from trtbench.formats.trtexec_exports import profile_json, times_json
 from trtbench.store.directory import new_id, write_record, write_samples
 from trtbench.store.store import Store
@@ -188,7 +188,8 @@ def _derived(
 ) -> Iterator[tuple[str, bytes]]:
     """Give the files that are made anew, where there is no original to copy."""
     yield from data_files(run).items()
-    if len(run.times) and run.times.stamps and not (folder / "times.json").exists():
+    short = 0 < len(run.times) <= SERIES_ROWS
+    if short and run.times.stamps and not (folder / "times.json").exists():
         yield "times.json", times_json(run.times)
     if run.layers is not None and not (folder / "profile.json").exists():
         yield "profile.json", profile_json(run.layers)

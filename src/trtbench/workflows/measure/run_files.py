@@ -7,15 +7,21 @@ from pathlib import Path
 
 from trtbench.domain.result import Run, without_secrets
 from trtbench.errors import write_error
-from trtbench.formats.evaluation_toolkit import data_files
+from trtbench.formats.evaluation_toolkit import SERIES_ROWS, data_files
 from trtbench.formats.torch_benchmark import torch_files
 from trtbench.formats.trtexec_exports import times_json
 
 
-def write_run_files(run: Run, folder: Path) -> None:
-    """Write what can be written from the samples alone; a file that is there already stays."""
+def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> None:
+    """Write what can be written from the samples alone; a file that is there already stays.
+
+    Files with a line for every sample are left out of long runs, unless they are asked for.
+    """
     run = replace(run, record=without_secrets(run.record))
-    contents = {"times.json": times_json(run.times), **data_files(run), **torch_files(run)}
+    if series is None:
+        series = len(run.times) <= SERIES_ROWS
+    times = {"times.json": times_json(run.times)} if series else {}
+    contents = {**times, **data_files(run, series=series), **torch_files(run)}
     for name, content in contents.items():
         path = folder / name
         if path.exists():

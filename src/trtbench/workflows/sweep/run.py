@@ -18,10 +18,12 @@ from trtbench.domain.result import Run
 from trtbench.errors import StoreError, TrtbenchError
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, now
+from trtbench.store.index import Cached
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.measure.infer import write_scores
 from trtbench.workflows.measure.remote import each_at_once
+from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import fields_of
@@ -35,14 +37,22 @@ from trtbench.workflows.sweep.plan import ORDER, Plan, Step, plan_sweep, reason_
 from trtbench.workflows.sweep.steps import Workshop, do_step
 
 
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A run that was measured, and what a list shows of it."""
+
+    run: str
+    cached: Cached | None
+
+
 @dataclass(kw_only=True)
 class Progress:
     """How far a sweep is; the command line draws it between jobs."""
 
     plan: Plan
     state: dict[int, Literal["waiting", "now", "done", "failed"]]
-    found: dict[int, Run] = field(default_factory=dict)
-    """The newest run of each case."""
+    found: dict[int, Found] = field(default_factory=dict)
+    """The newest run of each case; its samples are on the disk, and not kept here."""
     reasons: dict[int, str] = field(default_factory=dict)
     doing: str = ""
     done: int = 0
@@ -276,7 +286,7 @@ class _Work:
             spent = self._progress.spent
             spent["seconds"] = spent.get("seconds", 0.0) + seconds
             spent["count"] = spent.get("count", 0.0) + 1
-            self._progress.found[place] = run
+            self._progress.found[place] = Found(run=run.id, cached=cached_from_run(run))
             self._progress.state[place] = "done"
 
     def _bench(self, case: Case, place: int, run_id: str) -> Run:
