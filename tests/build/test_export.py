@@ -313,16 +313,16 @@ def test_timm_and_ultralytics_know_their_own_shapes(world: Path) -> None:
 @needs_torch
 def test_a_state_dict_needs_its_factory(world: Path) -> None:
     in_torch("import torch, mynet; torch.save(mynet.make().state_dict(), 'w.pt')")
-    shapes = input_shapes(["x:-1x3x8x8"])
+    shapes = ["x:-1x3x8x8"]
     with pytest.raises(UsageError, match="weights without the module"):
-        made("w.pt", inputs=shapes, target="tensorrt-8.6")
+        made("w.pt", input_shapes=shapes, target="tensorrt-8.6")
     with pytest.raises(UsageError, match="cannot be imported"):
-        made("w.pt", inputs=shapes, factory="mynet:mke", target="tensorrt-8.6")
+        made("w.pt", input_shapes=shapes, factory="mynet:mke", target="tensorrt-8.6")
     with pytest.raises(InputError, match="does not fit"):
-        made("w.pt", inputs=shapes, factory="mynet:make_two", target="tensorrt-8.6")
+        made("w.pt", input_shapes=shapes, factory="mynet:make_two", target="tensorrt-8.6")
     with pytest.raises(UsageError, match="shape of the input"):
         made("w.pt", factory="mynet:make", target="tensorrt-8.6")
-    sidecar = made("w.pt", inputs=shapes, factory="mynet:make", target="tensorrt-8.6")
+    sidecar = made("w.pt", input_shapes=shapes, factory="mynet:make", target="tensorrt-8.6")
     assert sidecar.method == "state dict"
     assert sidecar.source_sha256 is not None
     assert onnx.load(world / "w.onnx").graph.input[0].name == "x"
@@ -334,8 +334,8 @@ def test_weights_of_ones_own_go_into_a_model_by_name(world: Path) -> None:
         "import torch, mynet; torch.manual_seed(1); "
         "torch.save({'state_dict': mynet.make().state_dict()}, 'w.pt')"
     )
-    shapes = input_shapes(["1x3x8x8"])
-    sidecar = made("torchvision:netone", weights="w.pt", inputs=shapes, target="tensorrt-8.6")
+    shapes = ["1x3x8x8"]
+    sidecar = made("torchvision:netone", weights="w.pt", input_shapes=shapes, target="tensorrt-8.6")
     assert not any("random" in note for note in sidecar.notes)
     assert sidecar.difference[0].close == 1.0
 
@@ -343,11 +343,11 @@ def test_weights_of_ones_own_go_into_a_model_by_name(world: Path) -> None:
 @needs_torch
 def test_a_pickled_module_needs_trust_and_says_so(world: Path) -> None:
     in_torch("import torch, mynet; torch.save(mynet.make(), 'net.pt')")
-    shapes = input_shapes(["-1x3x8x8"])
+    shapes = ["-1x3x8x8"]
     with pytest.raises(UsageError, match="can run any code") as caught:
-        made("net.pt", inputs=shapes, target="tensorrt-8.6")
+        made("net.pt", input_shapes=shapes, target="tensorrt-8.6")
     assert "mynet" in caught.value.facts["it names"]
-    sidecar = made("net.pt", inputs=shapes, trust=True, target="tensorrt-8.6")
+    sidecar = made("net.pt", input_shapes=shapes, trust=True, target="tensorrt-8.6")
     assert any("trusted" in note for note in sidecar.notes)
 
 
@@ -360,23 +360,23 @@ def test_torchscript_and_exported_programs(world: Path) -> None:
         "batch = torch.export.Dim('batch', min=1)\n"
         "torch.export.save(torch.export.export(net, (x,), dynamic_shapes=({0: batch},)), 'p.pt2')"
     )
-    shapes = input_shapes(["-1x3x8x8"])
-    assert made("script.pt", inputs=shapes).exporter == "legacy"
+    shapes = ["-1x3x8x8"]
+    assert made("script.pt", input_shapes=shapes).exporter == "legacy"
     with pytest.raises(UsageError, match="can run any code"):
         made("p.pt2")
     program = made("p.pt2", trust=True)
     assert (program.exporter, program.method) == ("dynamo", "ExportedProgram")
     assert program.difference[0].close == 1.0
     with pytest.raises(UsageError, match="--input-shape cannot change"):
-        made("p.pt2", inputs=shapes, trust=True)
+        made("p.pt2", input_shapes=shapes, trust=True)
 
 
 @needs_torch
 def test_several_inputs_by_name_of_different_types(world: Path) -> None:
     in_torch("import torch, mynet; torch.save(mynet.make_two().state_dict(), 'two.pt')")
-    shapes = input_shapes(["scale:-1x1x1", "ids:-1x6:int64"])  # not in the order of forward
+    shapes = ["scale:-1x1x1", "ids:-1x6:int64"]  # not in the order of forward
     for exporter in ("legacy", "dynamo"):
-        sidecar = made("two.pt", inputs=shapes, factory="mynet:make_two", exporter=exporter)
+        sidecar = made("two.pt", input_shapes=shapes, factory="mynet:make_two", exporter=exporter)
         assert [diff.name for diff in sidecar.difference] == ["hidden", "pooled"]
         assert all(diff.close == 1.0 for diff in sidecar.difference)
         inputs = {each.name for each in onnx.load(world / "two.onnx").graph.input}
@@ -387,23 +387,25 @@ def test_several_inputs_by_name_of_different_types(world: Path) -> None:
 def test_attention_is_exported_as_operators(world: Path) -> None:
     """In eval mode PyTorch fuses it into a call that no exporter knows."""
     in_torch("import torch, mynet; torch.save(mynet.make_attentive().state_dict(), 'a.pt')")
-    shapes = input_shapes(["-1x6x8"])
-    sidecar = made("a.pt", inputs=shapes, factory="mynet:make_attentive", target="tensorrt-8.6")
+    shapes = ["-1x6x8"]
+    sidecar = made(
+        "a.pt", input_shapes=shapes, factory="mynet:make_attentive", target="tensorrt-8.6"
+    )
     assert all(diff.close == 1.0 for diff in sidecar.difference)
     assert not any("zero everywhere" in note for note in sidecar.notes)
     kinds = {node.op_type for node in onnx.load(world / "a.onnx").graph.node}
     assert "Softmax" in kinds
     zero = "{name: 0 * each for name, each in mynet.make_attentive().state_dict().items()}"
     in_torch(f"import torch, mynet; torch.save({zero}, 'a.pt')")
-    told = made("a.pt", inputs=shapes, factory="mynet:make_attentive", target="tensorrt-8.6")
+    told = made("a.pt", input_shapes=shapes, factory="mynet:make_attentive", target="tensorrt-8.6")
     assert "output is zero everywhere: that it agrees says nothing" in told.notes
 
 
 @needs_torch
 def test_half_makes_an_fp16_file(world: Path) -> None:
-    shapes = input_shapes(["-1x3x8x8"])
+    shapes = ["-1x3x8x8"]
     sidecar = made(
-        "torchvision:netone", output="h.onnx", weights="none", inputs=shapes, half=True,
+        "torchvision:netone", output="h.onnx", weights="none", input_shapes=shapes, half=True,
         target="tensorrt-8.6",
     )  # fmt: skip
     assert sidecar.precision == "fp16"
@@ -417,11 +419,11 @@ def test_half_makes_an_fp16_file(world: Path) -> None:
 def test_a_shape_the_model_cannot_take_and_a_missing_file(world: Path) -> None:
     with pytest.raises(InputError, match="does not run on inputs of this shape"):
         made(
-            "torchvision:netone", weights="none", inputs=input_shapes(["1x5x8x8"]),
+            "torchvision:netone", weights="none", input_shapes=["1x5x8x8"],
             target="tensorrt-8.6",
         )  # fmt: skip
     with pytest.raises(InputError, match="there is no file"):
         made("nothing.pt", target="tensorrt-8.6")
     (world / "text.pt").write_text("no model")
     with pytest.raises((InputError, UsageError)):
-        made("text.pt", target="tensorrt-8.6", inputs=input_shapes(["1x3x8x8"]))
+        made("text.pt", target="tensorrt-8.6", input_shapes=["1x3x8x8"])
