@@ -26,8 +26,9 @@ def test_a_profile_brings_along_the_layer_information_beside_it(
     shown = capsys.readouterr().out
     assert "2 of 6 layers" in shown
     assert "read with what lies beside it: graph.json" in shown
-    assert "int8      3 layers, 58.1 % of time" in shown
-    assert "quantize  2 layers, 13.0 µs (30.2 % of time)" in shown
+    words = " ".join(shown.split())
+    assert "int8 3 layers, 58.1 % of time" in words
+    assert "quantize 2 layers, 13.0 µs (30.2 % of time)" in words
 
 
 def test_layers_as_json_csv_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +83,7 @@ def test_expectations_decide_the_exit_status(
     assert 'failures="0"' in junit.read_text()
     capsys.readouterr()
     assert trtbench(["layers", profile, *good, "--expect", "count(MatMul)==1"]) == 3
-    assert "FAIL     count(MatMul)==1" in capsys.readouterr().out
+    assert "FAIL count(MatMul)==1" in " ".join(capsys.readouterr().out.split())
     assert trtbench(["layers", profile, "--expect", "share(precision=int8)>0.5"]) == 2
 
 
