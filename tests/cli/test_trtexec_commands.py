@@ -61,7 +61,7 @@ def test_bench_leaves_a_complete_run(
     words = shlex.split(config["command"])
     assert f"--exportTimes={run.path / 'times.json'}" in words
     assert words[-1] == "--useManagedMemory"
-    expected = {"batch": 4, "avg_runs": 20, "warmup": 50.0, "use_cuda_graph": False}
+    expected = {"batch": 1, "avg_runs": 20, "warmup": 50.0, "use_cuda_graph": False}
     expected |= {"profile_enabled": True, "separate_profile_run": True}
     expected |= {"trtexec_binary": str(trtexec.binary), "outdir": str(run.path)}
     assert {key: config[key] for key in expected} == expected

@@ -159,10 +159,11 @@ def test_a_profile_within_the_timed_run_is_refused_before_anything_runs(trtexec:
     assert not (trtexec.folder / "launch" / "trtexec_stdout.log").exists()
 
 
-def test_a_batch_is_recorded_and_not_forwarded(trtexec: Any) -> None:
+def test_a_batch_that_nothing_can_be_done_about_is_told(trtexec: Any) -> None:
     outcome, _, _, _ = bench(trtexec, batch=4, profile=False)
     assert "--batch" not in str(outcome.reported["command"])
-    assert outcome.notes[0].endswith("the engine ran with batch 1")
+    assert outcome.notes[0] == "batch 4 was not passed on: the shapes of the engine decide"
+    assert outcome.inputs[0].shape[0] == 1
 
 
 def test_shapes_options_and_arguments_reach_trtexec(trtexec: Any) -> None:
