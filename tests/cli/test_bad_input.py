@@ -159,7 +159,6 @@ def test_a_value_that_may_be_left_out_does_not_swallow_the_model(say, flags, nam
 @pytest.mark.parametrize(
     ("arguments", "status", "message", "fix"),
     [
-        ([], 2, "dynamic dimensions need a value", "--batch 1 (or --shape x:1x16)"),
         (["--shape", "z:1x16"], 1, "no input called 'z'", "--shape x:1x16"),
         (["--shape", "x:1"], 1, "wrong rank", None),
         (["--shape", "x:1x17"], 1, "16 is fixed", None),

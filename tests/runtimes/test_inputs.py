@@ -83,14 +83,19 @@ def test_a_scalar_and_a_type_numpy_does_not_have():
 # --- shapes ----------------------------------------------------------------------------------
 
 
-def test_dynamic_dimensions_are_asked_for_by_name():
+def test_dynamic_dimensions_get_what_their_names_suggest():
+    settled, arrays = resolve(IDS, MASK, SWITCH)
+    assert [tensor.shape for tensor in settled[:2]] == [(1, 128), (1, 128)]
+    assert arrays["input_ids"].shape == (1, 128)
+    assert resolve(IMAGE)[0][0].shape == (1, 3, 4, 4)
+
+
+def test_dimensions_that_suggest_nothing_are_asked_for_by_name():
+    odd = TensorSpec(name="x", dtype="float32", shape=("batch", "foo", 7))
     with pytest.raises(UsageError, match="dynamic dimensions need a value") as caught:
-        resolve(IDS, MASK, SWITCH)
-    assert "'batch', 'sequence'" in caught.value.facts["input_ids"]
-    assert caught.value.fix == "--shape input_ids:1x1 --shape attention_mask:1x1"
-    with pytest.raises(UsageError) as caught:
-        resolve(IMAGE)
-    assert caught.value.fix == "--batch 1 (or --shape image:1x3x4x4)"
+        resolve(odd)
+    assert "'foo'" in caught.value.facts["x"]
+    assert caught.value.fix == "--shape x:1x1x7"
     with pytest.raises(UsageError) as caught:
         resolve(TensorSpec(name="x", dtype="float32", shape=(1, None)))
     assert "dimension 1" in caught.value.facts["x"]

@@ -11,6 +11,7 @@ import importlib.util
 import io
 import os
 import pkgutil
+import shlex
 import signal
 import sys
 
@@ -19,6 +20,8 @@ import click
 from trtbench.boundary import clean_line, clean_text, mask
 from trtbench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, JobError, TrtbenchError
 from trtbench.extras import missing_package
+
+MODEL_SUFFIXES = (".onnx", ".engine", ".plan", ".trt", ".pt", ".pth", ".ts", ".pt2")
 
 
 class Verbs(click.Group):
@@ -31,7 +34,11 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = cmd_name.replace("-", "_")
         for module in (name, f"{name}_"):  # import_.py: some verbs are words of Python
-            if importlib.util.find_spec(f"{__name__}.{module}") and name[:1] != "_":
+            if (
+                name.isidentifier()
+                and importlib.util.find_spec(f"{__name__}.{module}")
+                and name[:1] != "_"
+            ):
                 loaded = importlib.import_module(f"{__name__}.{module}")
                 command: click.Command = loaded.command
                 return command
@@ -45,6 +52,12 @@ class Verbs(click.Group):
         except click.UsageError as problem:
             from trtbench.errors import UsageError, near_miss
 
+            if is_model(args[0]):
+                raise UsageError(
+                    f"what shall be done with {args[0]}?",
+                    facts={"verbs": "bench, build, profile, check, compare, inspect, ..."},
+                    fix=f"trtbench bench {shlex.join(args)}",
+                ) from problem
             guess = near_miss(args[0], self.list_commands(ctx))
             raise UsageError(
                 f"there is no command {args[0]!r}",
@@ -59,6 +72,12 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
     click.echo(f"trtbench {__version__}")
     ctx.exit()
+
+
+def is_model(word: str) -> bool:
+    """Tell a model from a verb, where somebody left the verb out."""
+    named = word.partition(":")[0] in ("torchvision", "timm", "ultralytics", "torch.hub")
+    return named or word.lower().endswith(MODEL_SUFFIXES)
 
 
 @click.group(

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 @json_option
 @dry_run_option
 def command(request: BenchRequest, explain: bool, as_json: bool, dry_run: bool) -> None:
-    """Measure MODEL in a fresh process and keep the run.
+    """Measure MODEL in a fresh process and keep the run; several models are measured one by one.
 
     What follows ``--`` is passed on to runtimes that are programs (trtexec).
 
     \b
     Examples:
       trtbench bench model.onnx --batch 8
+      trtbench bench small.onnx large.onnx --launches 5
       trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s --launches 5
       trtbench bench model.onnx --protocol server --rate 200/s
       trtbench bench model.engine --cuda-graph --telemetry 50ms --lock-clocks
@@ -41,6 +42,28 @@ def command(request: BenchRequest, explain: bool, as_json: bool, dry_run: bool) 
       trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
       trtbench bench model.onnx --executor ssh --hosts hosts.toml --need gpu=Orin
     """
+    for one in requests_of(request, single=as_json or request.output is not None):
+        _measure(one, explain=explain, as_json=as_json, dry_run=dry_run)
+
+
+def requests_of(request: BenchRequest, *, single: bool) -> list[BenchRequest]:
+    """Take further models for what they are; arguments for a program stay with the first."""
+    from trtbench.cli import is_model
+    from trtbench.errors import UsageError
+
+    more = [word for word in request.extra_args if is_model(word)]
+    if not more or len(more) < len(request.extra_args):
+        return [request]
+    if single:
+        raise UsageError(
+            "several models have several runs",
+            facts={"models": ", ".join([str(request.model), *more])},
+            fix="leave --json and -o out; trtbench runs --json lists them",
+        )
+    return [replace(request, model=model, extra_args=()) for model in (request.model, *more)]
+
+
+def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bool) -> None:
     from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.measure.bench import run_bench
     from trtbench.workflows.measure.remote import executor_for

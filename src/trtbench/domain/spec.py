@@ -153,6 +153,8 @@ class BuildSpec(Value, frozen=True, kw_only=True):
     shapes: dict[str, ShapeProfile] = {}
     more_profiles: tuple[dict[str, ShapeProfile], ...] = ()
     """Further optimization profiles; an input they leave out is as in ``shapes``."""
+    assumed: str | None = None
+    """What open dimensions nobody gave a value were taken to be, in words."""
     workspace_bytes: int | None = None
     optimization_level: int | None = None
     timing_cache: str | None = None

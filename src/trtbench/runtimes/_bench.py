@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.open_shapes import assumption, is_open
 from trtbench.analysis.steady import WarmupWatch
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes, times_from_columns
-from trtbench.domain.spec import Length, RunSpec, Warmup
+from trtbench.domain.spec import Length, RunSpec, TensorSpec, Warmup
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.runtimes._session import (
     Arrays,
@@ -93,7 +95,7 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> Prepared:
         inputs=settled,
         outputs=session.outputs,
         conditions=session.conditions,
-        notes=session.notes,
+        notes=(*session.notes, *_assumed(session.inputs, settled, spec)),
         evidence={**session.evidence, **_of_inputs(arrays)},
     )
     return Prepared(
@@ -104,6 +106,23 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> Prepared:
         outcome=outcome,
         spans=session.spans,
     )
+
+
+def _assumed(
+    before: tuple[TensorSpec, ...], after: tuple[TensorSpec, ...], spec: RunSpec
+) -> tuple[str, ...]:
+    """Say which dimensions nobody gave a value."""
+    if spec.inputs.source is not None:
+        return ()
+    told = [
+        msgspec.structs.replace(tensor, shape=(spec.batch, *tensor.shape[1:]))
+        if spec.batch is not None and tensor.shape and is_open(tensor.shape[0])
+        else tensor
+        for tensor in before
+    ]
+    given = [now if now.name in spec.shapes else was for was, now in zip(told, after, strict=True)]
+    note = assumption(given, after)
+    return (note,) if note else ()
 
 
 def _of_inputs(arrays: Arrays) -> dict[str, Scalar]:

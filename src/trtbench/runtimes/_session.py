@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import random_inputs
+from trtbench.analysis.open_shapes import is_open, with_assumed_shapes
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import Column, LayerProfile
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shapes
@@ -121,6 +122,7 @@ def resolve_inputs(
             for tensor in settled
         )
         return filled, arrays
+    settled = with_assumed_shapes(settled)
     _demand_static(settled, spec)
     return settled, _random(settled, spec.inputs)
 
@@ -129,7 +131,7 @@ def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str,
     """Give shapes to the open inputs of a model for a batch, and refuse one that none can take."""
     _check_names(tensors, spec)
     _demand_room_for_batch(tensors, spec)
-    settled = tuple(_with_shape(tensor, spec) for tensor in tensors)
+    settled = with_assumed_shapes([_with_shape(tensor, spec) for tensor in tensors])
     _demand_static(settled, spec)
     return {
         after.name: tuple(dim for dim in after.shape if isinstance(dim, int))
@@ -157,7 +159,7 @@ def _with_shape(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
     if given is not None:
         return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=_fit(tensor, given))
     shape = tensor.shape
-    if spec.batch is not None and shape and _is_open(shape[0]):
+    if spec.batch is not None and shape and is_open(shape[0]):
         shape = (spec.batch, *shape[1:])
     return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
 
@@ -170,7 +172,7 @@ def _demand_room_for_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> No
     if not leading:
         _demand_agreement(spec, spec.batch)
         return
-    if any(_is_open(dim) or dim == spec.batch for dim in leading.values()):
+    if any(is_open(dim) or dim == spec.batch for dim in leading.values()):
         return
     name, fixed = next(iter(leading.items()))
     raise InputError(
@@ -205,17 +207,17 @@ def _fit(tensor: TensorSpec, given: tuple[int, ...]) -> tuple[int, ...]:
 
 def _demand_static(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     open_dims = {
-        tensor.name: [_dim(dim, index) for index, dim in enumerate(tensor.shape) if _is_open(dim)]
+        tensor.name: [_dim(dim, index) for index, dim in enumerate(tensor.shape) if is_open(dim)]
         for tensor in tensors
         if not tensor.is_static
     }
     if not open_dims:
         return
     only_batch = spec.batch is None and all(
-        _is_open(t.shape[0]) and len(open_dims[t.name]) == 1 for t in tensors if t.name in open_dims
+        is_open(t.shape[0]) and len(open_dims[t.name]) == 1 for t in tensors if t.name in open_dims
     )
     shapes = " ".join(
-        f"--shape {t.name}:" + "x".join("1" if _is_open(dim) else str(dim) for dim in t.shape)
+        f"--shape {t.name}:" + "x".join("1" if is_open(dim) else str(dim) for dim in t.shape)
         for t in tensors
         if t.name in open_dims
     )
@@ -227,10 +229,6 @@ def _demand_static(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
         },
         fix=f"--batch 1 (or {shapes})" if only_batch else shapes,
     )
-
-
-def _is_open(dim: int | str | None) -> bool:
-    return not isinstance(dim, int) or dim < 0
 
 
 def _dim(dim: int | str | None, index: int) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import has_rows, random_inputs
+from trtbench.analysis.open_shapes import with_assumed_shapes
 from trtbench.domain.feed import Feed
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, InputTypeError, UsageError
@@ -180,6 +181,7 @@ def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
 
 
 def _item(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> TensorSpec:
+    (tensor,) = with_assumed_shapes([tensor], batch=False)
     shape = tensor.shape[1:] if has_rows(tensor, tensors) else tensor.shape
     if not all(isinstance(dim, int) and dim >= 0 for dim in shape):
         wanted = "x".join(str(d) if isinstance(d, int) and d >= 0 else "1" for d in tensor.shape)

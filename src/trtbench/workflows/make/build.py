@@ -41,6 +41,7 @@ from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.workflows.make.build_difference import difference_note
 from trtbench.workflows.make.build_shapes import (
     all_profiles,
+    assumed_spans,
     input_shape_from_text,
     profiles_from_shapes,
     spans_of_batches,
@@ -106,6 +107,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     spans = spans_of_batches(
         [input_shape_from_text(text) for text in request.input_shapes], Path(reference.path)
     )
+    assumed, note = assumed_spans(Path(reference.path), {**spans, **first})
     refuse_without_task(_anywhere(request.calibration), request.task)
     given = {**config.options_for(name), **request.options}
     known = modelopt_option(module, config=config, precision=request.precision, options=given)
@@ -113,7 +115,8 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
         model=reference,
         output=str(engine),
         runtime=name,
-        shapes={**spans, **first},
+        shapes={**assumed, **spans, **first},
+        assumed=note,
         more_profiles=tuple(more),
         workspace_bytes=size_bytes(request.workspace) if request.workspace is not None else None,
         timing_cache=_timing_cache(request, engine, keeps=module.TIMING_CACHE),
@@ -196,7 +199,8 @@ def _carry_out(
     path = folder / "outcome.json"
     outcome = value_from_json(path.read_bytes(), BuildOutcome, where=str(path))
     apart = difference_note(spec, folder=folder, conduct=conduct)
-    notes = (*ahead, *outcome.notes, *([apart] if apart else []))
+    told = [each for each in (spec.assumed, apart) if each]
+    notes = (*ahead, *outcome.notes, *told)
     outcome = msgspec.structs.replace(outcome, notes=notes)
     end = msgspec.structs.replace(end, seconds=end.seconds + ahead_s)
     artefact = _artefact(spec, Path(inner.output), outcome, end, environment, folder)

@@ -7,8 +7,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from trtbench.analysis.open_shapes import assumption, with_assumed_shapes
 from trtbench.domain.spec import ShapeProfile, TensorSpec
-from trtbench.errors import UsageError
+from trtbench.errors import TrtbenchError, UsageError
 
 Shapes = Mapping[str, Sequence[int]]
 InputShapes = Sequence[tuple[str | None, Sequence[int]]]
@@ -94,3 +95,35 @@ def profiles_from_shapes(least: Shapes, best: Shapes, most: Shapes) -> dict[str,
             )
         profiles[name] = ShapeProfile(min=low, opt=opt, max=high)
     return profiles
+
+
+def assumed_spans(
+    model: Path, given: Mapping[str, ShapeProfile]
+) -> tuple[dict[str, ShapeProfile], str | None]:
+    """Settle open inputs nobody gave a shape: one profile of the assumed sizes, and a word on it.
+
+    Inputs that suggest no size stay open, for the builder to ask for.
+    """
+    from trtbench.build.onnx_file import load_onnx
+    from trtbench.build.onnx_read import input_specs
+
+    try:
+        inputs = [
+            each for each in input_specs(load_onnx(model, weights=False)) if each.name not in given
+        ]
+    except TrtbenchError:  # what is wrong with the model is said by whoever builds from it
+        return {}, None
+    settled = with_assumed_shapes(inputs)
+    whole = [
+        (before, after)
+        for before, after in zip(inputs, settled, strict=True)
+        if not before.is_static and after.is_static
+    ]
+    note = assumption([before for before, _ in whole], [after for _, after in whole])
+    spans = {after.name: _fixed(after) for _, after in whole}
+    return spans, None if note is None else note.replace("--batch N", "--input-shape -1x...")
+
+
+def _fixed(tensor: TensorSpec) -> ShapeProfile:
+    dims = tuple(dim for dim in tensor.shape if isinstance(dim, int))
+    return ShapeProfile(min=dims, opt=dims, max=dims)

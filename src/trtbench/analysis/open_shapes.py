@@ -1,0 +1,104 @@
+"""What open dimensions of inputs become when nobody says: the batch one, others by their names.
+
+Knows names and ranks of inputs; what they do not suggest stays open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from trtbench.domain.spec import TensorSpec
+from trtbench.units import text_from_shape
+
+BATCH, SEQUENCE, IMAGE = 1, 128, 224
+
+_SEQUENCE = re.compile(r"seq|token|length|\blen\b|_len\b|time|step|frame", re.IGNORECASE)
+_SIDE = re.compile(r"height|width|^[hw]$|rows|cols|size", re.IGNORECASE)
+_CHANNELS = (1, 3, 4)
+
+
+def is_open(dim: int | str | None) -> bool:
+    """Tell a dimension without a value."""
+    return not isinstance(dim, int) or dim < 0
+
+
+def with_assumed_shapes(
+    tensors: Sequence[TensorSpec], *, batch: bool = True
+) -> tuple[TensorSpec, ...]:
+    """Settle open dimensions as far as rank, type and names suggest a value.
+
+    With ``batch`` an open first dimension becomes one item. A name means the same everywhere.
+    """
+    named: dict[str, int] = {}
+    for tensor in tensors:
+        for place, dim in enumerate(tensor.shape):
+            guess = _guess(tensor, place, batch=batch) if is_open(dim) else None
+            if guess is not None and isinstance(dim, str):
+                named.setdefault(dim, guess)
+    return tuple(_settled(tensor, named, batch=batch) for tensor in tensors)
+
+
+def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str | None:
+    """Say in one line what was assumed, and how to say otherwise; ``None`` if nothing was."""
+    said: dict[str, int] = {}
+    shapes = []
+    for tensor, settled in zip(before, after, strict=True):
+        changed = [
+            (place, dim)
+            for place, dim in enumerate(tensor.shape)
+            if is_open(dim) and not is_open(settled.shape[place])
+        ]
+        if changed:
+            shapes.append(f"--shape {settled.name}:{text_from_shape(settled.shape)}")
+        for place, dim in changed:
+            value = settled.shape[place]
+            assert isinstance(value, int)
+            said.setdefault(_called(tensor, place, dim), value)
+    if not said:
+        return None
+    values = ", ".join(f"{name} {value}" for name, value in said.items())
+    only = list(said) == ["batch"]
+    return f"open dimensions: {values} (say otherwise with {'--batch N' if only else shapes[0]})"
+
+
+def _settled(tensor: TensorSpec, named: dict[str, int], *, batch: bool) -> TensorSpec:
+    shape = tuple(
+        dim
+        if not is_open(dim)
+        else named.get(dim, dim)
+        if isinstance(dim, str)
+        else _guess(tensor, place, batch=batch) or dim
+        for place, dim in enumerate(tensor.shape)
+    )
+    return msgspec.structs.replace(tensor, shape=shape)
+
+
+def _guess(tensor: TensorSpec, place: int, *, batch: bool) -> int | None:
+    dim = tensor.shape[place]
+    name = dim if isinstance(dim, str) else ""
+    if place == 0:
+        return BATCH if batch else None
+    if name and _SEQUENCE.search(name):
+        return SEQUENCE
+    if _is_side(tensor, place) or (name and _SIDE.search(name) and len(tensor.shape) == 4):
+        return IMAGE
+    tokens = len(tensor.shape) == 2 and tensor.dtype.startswith(("int", "uint"))
+    return SEQUENCE if tokens else None
+
+
+def _is_side(tensor: TensorSpec, place: int) -> bool:
+    """Tell height and width of an image by its channels: in front of them, or behind."""
+    if len(tensor.shape) != 4:
+        return False
+    return (tensor.shape[1] in _CHANNELS and place in (2, 3)) or (
+        tensor.shape[3] in _CHANNELS and place in (1, 2)
+    )
+
+
+def _called(tensor: TensorSpec, place: int, dim: int | str | None) -> str:
+    if place == 0:
+        return "batch"
+    return dim if isinstance(dim, str) and dim else f"dimension {place} of {tensor.name}"
