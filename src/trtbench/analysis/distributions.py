@@ -115,15 +115,29 @@ def interval_ranks(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> tuple[in
     l is the largest rank with P(Bin(n, q) <= l-1) <= alpha/2, u the smallest with
     P(Bin(n, q) >= u) <= alpha/2.
     """
-    low = _last(lambda r: binomial_cdf(r - 1, n=n, p=q) <= alpha / 2, low=0, high=n)
-    below_high = _last(lambda r: 1 - binomial_cdf(r - 1, n=n, p=q) > alpha / 2, low=0, high=n)
+    reach = 2.0 * math.sqrt(n * q * (1 - q))  # about where a normal distribution has them
+    low = _last(lambda r: binomial_cdf(r - 1, n=n, p=q) <= alpha / 2, near=n * q - reach, high=n)
+    below_high = _last(
+        lambda r: 1 - binomial_cdf(r - 1, n=n, p=q) > alpha / 2, near=n * q + reach, high=n
+    )
     if low < 1 or below_high >= n:
         return None
     return low, below_high + 1
 
 
-def _last(holds: Callable[[int], bool], *, low: int, high: int) -> int:
-    """Find the last integer in (low, high] for which a monotone test holds; ``low`` if none."""
+def _last(holds: Callable[[int], bool], *, near: float, high: int) -> int:
+    """Find the last integer in (0, high] for which a monotone test holds; 0 if none.
+
+    Beginning where it is likely to be: the test is dear, and a blind search asks it often.
+    """
+    low, step = min(max(int(near), 0), high), 4
+    while low > 0 and not holds(low):
+        high, low, step = low - 1, max(low - step, 0), 4 * step
+    top = min(low + step, high)
+    while top < high and holds(top):
+        low, step = top, 4 * step
+        top = min(low + step, high)
+    high = min(high, top)
     while low < high:
         middle = (low + high + 1) // 2
         if holds(middle):

@@ -51,6 +51,11 @@ def summary_of(run: Run) -> Summary:
     return _SUMMARIES[run]
 
 
+def remember_summary(run: Run, summary: Summary) -> None:
+    """Take a summary that was computed already, of this run or of its like with other findings."""
+    _SUMMARIES[run] = summary
+
+
 def summarize_all(runs: Sequence[Run]) -> None:
     """Compute the summaries of many runs side by side; numpy leaves the interpreter meanwhile."""
     waiting = [run for run in runs if run not in _SUMMARIES]

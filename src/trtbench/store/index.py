@@ -7,10 +7,10 @@ import datetime
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from trtbench.boundary import clean_line
@@ -301,12 +301,23 @@ def _numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int | None
     return {name: number if isinstance(number, int) else 0 for name, number in found.items()}
 
 
+def _insert(connection: Connection) -> Any:
+    """Give the statement that can replace a row; dialects are loaded when they are spoken."""
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+
+        return postgresql_insert(RUNS)
+    from sqlalchemy.dialects.sqlite import insert
+
+    return insert(RUNS)
+
+
 def _put(
     connection: Connection, entries: Sequence[Entry], numbers: Mapping[str, int | None]
 ) -> None:
     """Write entries; their rows are locked before their tags are touched."""
     rows = [_row(entry, number=numbers[entry.id]) for entry in entries]
-    new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(RUNS)
+    new = _insert(connection)
     change = {name: new.excluded[name] for name in rows[0]}
     connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=change), rows)
     connection.execute(TAGS.delete().where(TAGS.c.run.in_([entry.id for entry in entries])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Literal
 
@@ -248,6 +249,7 @@ class LogRun(Value, frozen=True, kw_only=True):
         return arguments_from_command(self.command or "")
 
 
+@functools.lru_cache(maxsize=4096)
 def arguments_from_command(command: str) -> tuple[str, ...]:
     """Cut a command line into words: at blanks before a flag, and within what is no path."""
     words: list[str] = []

@@ -205,26 +205,35 @@ def _stream(source: bytes | bytearray | memoryview | BinaryIO) -> BinaryIO:
     return source
 
 
+def without_warmup(array: TimesArray, warmup_ms: float | None) -> TimesArray:
+    """Leave warm-up out of an array that was read with all its rows (``warmup_ms=0``)."""
+    return _cut(array.columns, warmup_ms, unknown_keys=array.unknown_keys)
+
+
 def _array(table: Table, warmup_ms: float | None, *, where: str) -> TimesArray:
     columns = in_milliseconds(table.columns())
-    known = duration_names(columns)
-    if table.rows and not known:
+    if table.rows and not duration_names(columns):
         raise _not_times(columns, where=where)
+    unknown = {
+        key: n for key, n in table.seen.items() if key not in KNOWN_KEYS and column_of(key) is None
+    }
+    return _cut(columns, warmup_ms, unknown_keys=unknown)
+
+
+def _cut(
+    columns: dict[str, Column], warmup_ms: float | None, *, unknown_keys: dict[str, int]
+) -> TimesArray:
     variant = variant_of(columns, warmup_ms=warmup_ms)
     applied = warmup_of(columns, variant=variant, warmup_ms=warmup_ms)
     skipped = count_warmup_rows(columns, warmup_ms=applied)
-    if skipped == table.rows:
+    if skipped == len(next(iter(columns.values()), ())):
         skipped, applied = 0, None
     return TimesArray(
         variant=variant,
         columns={key: column[skipped:] for key, column in columns.items()},
         warmup_rows=skipped,
         warmup_ms=applied,
-        unknown_keys={
-            key: n
-            for key, n in table.seen.items()
-            if key not in KNOWN_KEYS and column_of(key) is None
-        },
+        unknown_keys=unknown_keys,
     )
 
 

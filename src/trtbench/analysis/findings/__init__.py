@@ -18,6 +18,7 @@ from trtbench.analysis.findings import (
 )
 from trtbench.analysis.findings.evidence import BatchPoint, Evidence, evidence_from_run
 from trtbench.analysis.findings.rule import Rule
+from trtbench.analysis.summary import Summary
 from trtbench.domain.result import Finding, Run
 
 __all__ = [
@@ -47,9 +48,9 @@ RULES: tuple[Rule, ...] = tuple(
 )
 
 
-def findings_from_run(run: Run) -> tuple[Finding, ...]:
+def findings_from_run(run: Run, *, summary: Summary | None = None) -> tuple[Finding, ...]:
     """Look at a stored run with every rule, the most severe finding first."""
-    return findings_from_evidence(evidence_from_run(run))
+    return findings_from_evidence(evidence_from_run(run, summary=summary))
 
 
 def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from trtbench.errors import TrtbenchError
 from trtbench.trtexec.log import LogRun, Metric
-from trtbench.trtexec.statistics import TrtexecMetric, trtexec_statistics
-from trtbench.trtexec.times import TimesArray
+from trtbench.trtexec.statistics import TrtexecMetric
 from trtbench.workflows.importing.look import Part, TimesShelf
 
 Agreement = Literal["reproduces", "disagrees", "silent"]
@@ -44,17 +43,16 @@ def agreement(times: Part, run: LogRun, shelf: TimesShelf) -> Agreement:
         return "disagrees"
     if run.summary.derived or not run.summary.metrics:
         return "silent"
-    array = shelf.read(times.file).arrays[times.index]
     warmup = warmup_ms_of(run)
     try:
-        return _compared(array, run, DEFAULT_WARMUP_MS if warmup is None else warmup)
+        computed = shelf.metrics(times, warmup_ms=DEFAULT_WARMUP_MS if warmup is None else warmup)
+        return _compared(computed, run)
     except TrtbenchError:  # the columns are not trtexec's own, or nothing is left after warm-up
         return "silent"
 
 
-def _compared(array: TimesArray, run: LogRun, warmup_ms: float) -> Agreement:
+def _compared(computed: Mapping[str, TrtexecMetric], run: LogRun) -> Agreement:
     assert run.summary is not None
-    computed = trtexec_statistics(array.columns, warmup_ms=warmup_ms).metrics
     printed = run.summary.metrics
     shared = [name for name in _METRICS if name in computed and name in printed]
     if not shared:

@@ -18,6 +18,7 @@ from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import write_error
 from trtbench.formats.evaluation_toolkit import SERIES_ROWS, data_files, write_toolkit_files
 from trtbench.formats.trtexec_exports import profile_json, times_json
+from trtbench.report.run_facts import remember_summary, summary_of
 from trtbench.store.directory import new_id, write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.trtexec.log import LogRun
@@ -83,6 +84,7 @@ def keep_run(run: Run, draft: Draft, *, store: Store, pictures: bool) -> Run:
     """Write a run with all its files, and put it into the index."""
     path = store.directory(run.id)
     kept = Run(record=run.record, times=run.times, path=path, layers=run.layers, graph=run.graph)
+    remember_summary(kept, summary_of(run))
     with store.new_run(run.id) as folder, _writing(folder):
         _copy_originals(draft, folder)
         write_samples(folder, run.times)

@@ -20,7 +20,8 @@ from trtbench.trtexec.log import LogRun, LogText, read_log
 from trtbench.trtexec.outputs import outputs_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.trtexec.profile import profiles_from_json
-from trtbench.trtexec.times import TimesFile, read_times
+from trtbench.trtexec.statistics import TrtexecMetric, trtexec_statistics
+from trtbench.trtexec.times import TimesArray, TimesFile, read_times
 from trtbench.workflows.importing.find import Found, plain
 from trtbench.workflows.importing.metadata import log_from_metadata
 
@@ -42,6 +43,14 @@ class Part:
     text: LogText | None = None
     """Of a log: all that was found in the file."""
 
+    shelf: TimesShelf | None = None
+    """Where the rows of times lie, or are fetched again."""
+
+    def times(self) -> TimesArray:
+        """Give the rows of a times array, warm-up and all."""
+        assert self.shelf is not None
+        return self.shelf.read(self.file).arrays[self.index]
+
     @property
     def what(self) -> str:
         """Name the file, and the place in it where it holds several."""
@@ -51,31 +60,50 @@ class Part:
 
 
 class TimesShelf:
-    """Times files with all their rows; only the last one read stays in memory."""
+    """Times files with all their rows, as many as memory allows; others are read again."""
+
+    MOST_BYTES = 256 * 2**20
 
     def __init__(self) -> None:
-        self._path: object = None
-        self._file: TimesFile | None = None
+        self._files: dict[object, TimesFile] = {}
+        self._statistics: dict[object, dict[str, TrtexecMetric]] = {}
+
+    def metrics(self, times: Part, *, warmup_ms: float) -> dict[str, TrtexecMetric]:
+        """Give what trtexec would have printed of an array; many logs may ask about the same."""
+        key = (times.file.path, times.index, warmup_ms)
+        if key not in self._statistics:
+            columns = self.read(times.file).arrays[times.index].columns
+            self._statistics[key] = trtexec_statistics(columns, warmup_ms=warmup_ms).metrics
+        return self._statistics[key]
 
     def read(self, found: Found) -> TimesFile:
         """Give the file with warm-up rows in place, for the question whose numbers they are."""
-        if self._file is None or self._path != found.path:
-            self._file = None  # two large files at once would take twice the memory
+        known = self._files.pop(found.path, None)
+        if known is None:
+            size = found.path.stat().st_size
+            while self._files and self._held() + size > self.MOST_BYTES:
+                self._files.pop(next(iter(self._files)))  # the one that was asked for longest ago
             with open(found.path, "rb") as stream:
-                self._file = read_times(stream, where=plain(found.path), warmup_ms=0.0)
-            self._path = found.path
-        return self._file
+                known = read_times(stream, where=plain(found.path), warmup_ms=0.0)
+        self._files[found.path] = known
+        return known
+
+    def _held(self) -> int:
+        arrays = (array for file in self._files.values() for array in file.arrays)
+        return sum(column.nbytes for array in arrays for column in array.columns.values())
 
     def clear(self) -> None:
         """Let go of what was read."""
-        self._file = self._path = None
+        self._files.clear()
 
 
 def parts_from_file(found: Found, shelf: TimesShelf) -> list[Part]:
     """Look into a file; one that is damaged is a ``ParseError``."""
     if found.kind == "times":
         count = len(shelf.read(found).arrays)
-        return [Part(file=found, slot="times", index=i, of=count) for i in range(count)]
+        return [
+            Part(file=found, slot="times", index=i, of=count, shelf=shelf) for i in range(count)
+        ]
     reader = _READERS.get(found.kind)
     return reader(found) if reader else []
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from trtbench.analysis.findings import findings_from_run
+from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import (
     UNKNOWN,
     Environment,
@@ -21,6 +22,7 @@ from trtbench.domain.result import (
 )
 from trtbench.domain.samples import EngineGraph, IterationTimes
 from trtbench.domain.spec import TensorSpec
+from trtbench.report.run_facts import remember_summary
 from trtbench.store.directory import now
 from trtbench.trtexec.failure import AFTERMATH
 from trtbench.trtexec.log import LogRun, conditions_from_log
@@ -109,11 +111,14 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str) -> Run:
         },
     )
     run = Run(record=record, times=times, layers=layers, graph=graph)
-    findings = findings_from_run(run)
+    summary = summary_from_run(run)
+    findings = findings_from_run(run, summary=None if summary.reported else summary)
     if draft.built:  # what is said of times does not apply
         findings = tuple(each for each in findings if each.code == "H47")
     record = msgspec.structs.replace(record, findings=findings)
-    return Run(record=record, times=times, layers=layers, graph=graph)
+    run = Run(record=record, times=times, layers=layers, graph=graph)
+    remember_summary(run, summary)
+    return run
 
 
 def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str) -> FailedRun:

@@ -21,7 +21,7 @@ from trtbench.domain.spec import TensorSpec
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.profile import profiles_from_json
-from trtbench.trtexec.times import TimesArray, TimesFile, read_times, times_from_file
+from trtbench.trtexec.times import TimesArray, TimesFile, times_from_file, without_warmup
 from trtbench.workflows.importing.agree import warmup_ms_of
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import data_of, series_of
@@ -41,9 +41,7 @@ def times_of(
     if part is None:
         return _series(draft), None
     warmup_ms = warmup_s * 1e3 if warmup_s is not None else warmup_ms_of(told)
-    with open(part.file.path, "rb") as stream:
-        file = read_times(stream, where=plain(part.file.path), warmup_ms=warmup_ms)
-    array = file.arrays[part.index]
+    array = without_warmup(part.times(), warmup_ms)
     return times_from_file(TimesFile(arrays=(array,))), array
 
 

@@ -178,9 +178,7 @@ def _drafts(paths: list[str], work: _Work) -> list[Draft]:
             work.unused.append(_unrecognised(found))
         parts += inside
     work.listen(Event(kind="stage", text="finding what belongs together", done=LOOKING))
-    drafts = drafts_from_parts(parts, shelf)
-    shelf.clear()
-    return drafts
+    return drafts_from_parts(parts, shelf)
 
 
 def _made(ready: list[Draft], work: _Work) -> Iterator[Imported]:
