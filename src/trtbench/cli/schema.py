@@ -13,7 +13,7 @@ def command(verb: tuple[str, ...]) -> None:
     \b
     Examples:
       trtbench schema
-      trtbench schema bench > bench.schema.json
+      trtbench schema bench
       trtbench schema runs show
     """
     from trtbench.cli._outputs import OUTPUTS, schema_of
