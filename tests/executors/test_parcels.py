@@ -25,6 +25,7 @@ from trtbench.executors._parcel import (
     place_parcel,
 )
 from trtbench.executors._request import Partner
+from trtbench.models.identity import model_ref
 
 
 def request(folder: Path, **changes: object) -> Request:
@@ -75,7 +76,7 @@ def test_two_sides_with_the_same_content_send_it_once(tmp_path: Path) -> None:
 def test_weights_beside_a_model_travel_and_those_elsewhere_do_not(tmp_path: Path) -> None:
     path = models.external_data_model(tmp_path / "big.onnx")
     weights = [each.name for each in tmp_path.iterdir() if each != path]
-    asked = request(tmp_path, model=runs.run_spec(path, config=runs.Config(store="")).model)
+    asked = request(tmp_path, model=model_ref(path))
     asked = msgspec.structs.replace(asked, files=tuple(weights))
     assert names(parcel_from_request(asked)) == sorted(
         ["model/big.onnx", *(f"model/{name}" for name in weights)]
