@@ -63,7 +63,7 @@ format: $(TEST_STAMP)
 	$(BIN)/ruff format src tests tools benchmarks
 	$(BIN)/ruff check --fix src tests tools benchmarks
 
-reference: $(TEST_STAMP)
+reference: $(TEST_STAMP) schemas
 	$(BIN)/python tools/make_api.py
 	$(BIN)/python tools/make_reference.py
 
