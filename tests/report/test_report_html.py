@@ -23,6 +23,7 @@ from made_runs import (
 
 from trtbench.domain.samples import IterationTimes
 from trtbench.report import style
+from trtbench.formats.evaluation_toolkit import report_keys
 from trtbench.report.attachments import BUDGET_BYTES, csv_from_columns, samples_from_runs
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Document
@@ -118,7 +119,7 @@ def test_the_page_is_well_formed(full_page: str) -> None:
 def test_what_matters_comes_first_and_the_command_last(full_page: str) -> None:
     ids = Outline(full_page).ids()
     order = [id for id in ids if id in ("summary", "findings", "latency", "environment", "data")]
-    assert order == ["summary", "findings", "latency", "environment", "data"]
+    assert order == ["summary", "latency", "findings", "environment", "data"]
     assert "What to do" in full_page
     assert "trtbench bench" in full_page[full_page.index('<section id="environment"') :]
 
@@ -169,7 +170,8 @@ def test_ten_thousand_layers_do_not_swell_the_page() -> None:
 
 
 def test_the_report_inside_the_page_is_the_json_report() -> None:
-    document = document_from_runs([made_run()])
+    run = made_run()
+    document = document_from_runs([run], data=report_keys([run]))
     inside = json.loads(blob(page_of(document), "report-json"))
     assert inside["document"]["title"] == document.title
     assert inside["summary"]["samples"] == 2000

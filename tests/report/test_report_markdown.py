@@ -106,6 +106,22 @@ def test_a_brief_report_fits_a_comment_and_has_no_pictures(tmp_path: Path) -> No
     check_tables(text)
 
 
+def test_a_brief_report_fits_on_one_screen() -> None:
+    many = tuple(
+        msgspec.structs.replace(WARNING, code=f"H{n:02}", message=f"finding {n}") for n in range(40)
+    )
+    runs = [made_run(made_times(200, seed=n), id=f"run-{n}", findings=many) for n in range(50)]
+    for run in runs:
+        run.extra["scores"] = {"top1": 0.9, "top5": 0.99}
+    text = md.markdown(msgspec.structs.replace(document_from_runs(runs), brief=True))
+    shown = [line for line in text.splitlines() if line.strip()]
+    assert len(shown) <= 50
+    assert "35 more are in the whole report" in text
+    assert WARNING.remedy is not None
+    assert md.escape(WARNING.remedy) in text
+    assert "Evidence" not in text
+
+
 def test_ten_thousand_layers_are_folded_and_cut(tmp_path: Path) -> None:
     text = md.markdown(document_from_runs([made_run(layers=made_profile(10_000))]))
     assert len(text) < 500_000

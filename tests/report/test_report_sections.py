@@ -19,19 +19,23 @@ from made_runs import (
 
 from trtbench.domain.result import Comparison, Interval, Run, Verdict
 from trtbench.domain.samples import LayerInfo, times_from_columns
+from trtbench.formats.evaluation_toolkit import report_keys
+from trtbench.report.build_words import sentence_from_build
 from trtbench.report.charts import Bars, Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import (
     Card,
     Cards,
+    Details,
     Document,
     Figure,
     FindingList,
     KeyValues,
     Picture,
     Table,
+    Text,
 )
-from trtbench.report.finding_list import gather
+from trtbench.report.finding_list import TITLES, gather
 from trtbench.report.labels import file_stem, labels_from_runs, network_name
 from trtbench.report.layer_kinds import shares
 from trtbench.report.sections.pareto import front
@@ -53,8 +57,8 @@ def figure(document: Document, id: str) -> Figure:
 def test_a_full_report_has_every_section_in_order(tmp_path: Path) -> None:
     document = document_from_runs(full_runs(tmp_path))
     assert [section.id for section in document.sections] == [
-        "summary", "findings", "latency", "percentiles", "against", "phases", "layers",
-        "telemetry", "sweep", "pareto", "accuracy", "checks", "build", "history",
+        "summary", "latency", "percentiles", "against", "phases", "layers",
+        "telemetry", "sweep", "pareto", "findings", "accuracy", "checks", "build", "history",
         "environment", "methods",
     ]  # fmt: skip
 
@@ -248,6 +252,12 @@ def test_builds_and_checks_show_what_they_are_told(tmp_path: Path) -> None:
     build = table(document, "build")
     shown = {row[0].shown: row[1].shown for row in build.rows}
     assert shown == {"build": "12.5 s", "peak memory": "1.00 GiB", "tensorrt": "10.9"}
+    section = document.section("build")
+    assert section is not None
+    assert isinstance(section.blocks[0], Text), "a sentence before the facts"
+    for said in ("12.5 s", "1.00 GiB", "TensorRT 10.9"):
+        assert said in section.blocks[0].text
+    assert isinstance(section.blocks[-1], Details)
     checks = table(document, "checks")
     assert [h.key for h in checks.headings] == ["run", "output", "max_abs", "cosine", "ok"]
     section = document.section("checks")
@@ -278,9 +288,8 @@ def test_panels_have_their_own_axis_when_runs_differ_much_in_length() -> None:
 
 
 def test_one_run_has_the_keys_of_evaluation_toolkit_in_its_report() -> None:
-    data = document_from_runs([made_run(layers=made_profile())]).data
-    assert {"summary", "top_layers"} <= set(data)
-    several = document_from_runs([made_run(id="a"), made_run(id="b")]).data
+    assert {"summary", "top_layers"} <= set(report_keys([made_run(layers=made_profile())]))
+    several = report_keys([made_run(id="a"), made_run(id="b")])
     assert [each["run"] for each in several["reports"]] == ["a", "b"]  # type: ignore[attr-defined]
 
 
@@ -319,3 +328,42 @@ def test_a_column_that_is_missing_leaves_its_numbers_out() -> None:
     summary = table(document, "summary")
     assert column(summary, "column") == ["GPU", "Host"]
     assert all(math.isfinite(float(str(value))) for value in column(summary, "median_s"))
+
+
+def test_a_build_is_told_in_a_sentence() -> None:
+    told = {
+        "size_bytes": 24 * 2**20,
+        "tensorrt": "10.9.0.34",
+        "build_s": 41.5,
+        "gpus": [{"name": "NVIDIA H200"}],
+        "spec": {
+            "model": {"path": "/models/net.onnx"},
+            "precision": "fp16",
+            "shapes": {"image": {"min": [1, 3, 8, 8], "opt": [8, 3, 8, 8], "max": [16, 3, 8, 8]}},
+            "workspace_bytes": 2**30,
+            "refit": True,
+            "strip_weights": False,
+        },
+    }
+    assert sentence_from_build("net.engine", told) == (
+        "net.engine: built from net.onnx in fp16 by TensorRT 10.9.0.34 on NVIDIA H200 in 41.5 s; "
+        "its file holds 24.0 MiB; it takes image 1x3x8x8 to 16x3x8x8, best at 8x3x8x8; "
+        "at most 1.00 GiB of workspace; with weights that can be replaced."
+    )
+    assert sentence_from_build("net.engine", {"spec": 3, "gpus": "none"}) is None
+
+
+def test_charts_come_before_findings_and_the_summary_names_them() -> None:
+    document = document_from_runs([made_run(findings=(WARNING,))])
+    ids = [section.id for section in document.sections]
+    last_chart = max(ids.index(name) for name in ("latency", "percentiles"))
+    assert last_chart < ids.index("findings")
+    summary = document.section("summary")
+    assert summary is not None
+    assert isinstance(summary.blocks[0], Text)
+    assert TITLES[WARNING.code] in summary.blocks[0].text
+
+
+def test_numbers_people_look_up_stand_left_in_the_summary() -> None:
+    keys = [heading.key for heading in table(document_from_runs([made_run()]), "summary").headings]
+    assert {"median_s", "p99_s", "items_per_s"} <= set(keys[:7])

@@ -38,6 +38,11 @@ def gather(found: Iterable[tuple[str, Finding]]) -> FindingList | None:
     return FindingList(items=tuple(_usual_together(items)))
 
 
+def short_title(item: FindingOf) -> str:
+    """Name a finding in a few words, for a line that names several."""
+    return item.title or TITLES.get(item.finding.code) or item.finding.message
+
+
 def _usual_together(items: list[FindingOf]) -> list[FindingOf]:
     """Say what holds for every default run in one entry, where several of it hold."""
     usual = [each for each in items if is_usual(each.finding)]

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from trtbench.report.document import (
     Block,
     Cards,
@@ -25,6 +27,7 @@ from trtbench.report.document import (
     Table,
     Text,
 )
+from trtbench.report.finding_list import short_title
 from trtbench.report.numbers import text_from_count, text_from_number
 from trtbench.report.renderers import png
 
@@ -43,8 +46,9 @@ CASES = 4
 NAMED = 8
 """Runs named of those that have a finding."""
 BRIEF = ("verdicts", "summary", "findings", "failures", "accuracy")
-BRIEF_ROWS = 30
-"""A pull request comment holds 65 536 characters."""
+BRIEF_ROWS = 10
+"""A brief report fits on one screen."""
+BRIEF_FINDINGS = 5
 
 ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -72,7 +76,8 @@ def markdown(document: Document, *, level: int = 1) -> str:
     if document.created and not document.brief:
         parts.append(f"Created {escape(document.created)} by trtbench.")
     for section in sections:
-        parts += _section(section, rows=rows, level=level + 1)
+        shown = _first_blocks(section) if document.brief else section
+        parts += _section(shown, rows=rows, level=level + 1)
     return "\n\n".join(parts) + "\n"
 
 
@@ -81,6 +86,39 @@ def escape(text: str) -> str:
     text = _SPECIAL.sub(r"\\\1", _html(text))
     # A line that begins like a list, a number of one, or a rule would become one.
     return re.sub(r"^(\d*)([-+=.)])(?=\s|$)", r"\1\\\2", text)
+
+
+def _first_blocks(section: Section) -> Section:
+    """Keep of a section what comes up to its first numbers, and of findings a line each."""
+    kept: list[Block] = []
+    for block in section.blocks:
+        if isinstance(block, FindingList):
+            kept += _short_findings(block)
+        elif isinstance(block, Table):
+            kept.append(replace(block, caption=None))
+        else:
+            kept.append(block)
+        if isinstance(block, (Table, Cards)):
+            break
+    return replace(section, blocks=tuple(kept))
+
+
+def _short_findings(block: FindingList) -> list[Block]:
+    grave = [each for each in block.items if each.finding.severity != "note"]
+    short = [
+        replace(
+            each,
+            finding=replace(each.finding, evidence={}),
+            title=short_title(each),
+            runs=(),
+            cases=(),
+        )
+        for each in grave[:BRIEF_FINDINGS]
+    ]
+    left = len(block.items) - len(short)
+    said = f"{text_from_count(left)} more {'are' if left > 1 else 'is'} in the whole report."
+    lines: list[Block] = [FindingList(items=tuple(short))] if short else []
+    return [*lines, *([Text(text=said)] if left else [])]
 
 
 def _section(section: Section, *, rows: int, level: int) -> Iterable[str]:

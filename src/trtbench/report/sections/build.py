@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trtbench.domain.result import Run, Scalar
 from trtbench.report.build_time import BuildTime, build_time_blocks, build_time_from_metadata
-from trtbench.report.document import Cell, Heading, Section, table_from_rows
+from trtbench.report.build_words import sentence_from_build
+from trtbench.report.document import Cell, Details, Heading, Section, Text, table_from_rows
 from trtbench.report.labels import labels_from_runs, shortened
 from trtbench.report.numbers import text_from_duration
 from trtbench.units import text_from_bytes
@@ -22,11 +23,21 @@ MOST_LETTERS = 120
 
 
 def make(runs: Sequence[Run]) -> Section | None:
-    """List the facts of each build, a row per fact and a column per engine."""
-    builds = _builds(runs)
-    times = tuple(build_time_blocks(_times(runs)))
+    """Tell of each build in a sentence, draw its time, and fold away the facts of its record."""
+    records = _records(runs)
+    sentences = (
+        sentence_from_build(name, told) for name, told in list(records.items())[:MOST_ENGINES]
+    )
+    told = tuple(Text(text=each) for each in sentences if each)
+    blocks = (*told, *build_time_blocks(_times(runs)), *_facts(records))
+    return Section(id="build", title="Build", blocks=blocks) if blocks else None
+
+
+def _facts(records: Mapping[str, Mapping[object, object]]) -> Iterator[Details]:
+    """List everything the records hold, a row per fact and a column per engine."""
+    builds = {name: facts for name, told in records.items() if (facts := dict(_flat(told)))}
     if not builds:
-        return Section(id="build", title="Build", blocks=times) if times else None
+        return
     shown = dict(list(builds.items())[:MOST_ENGINES])
     keys = list(dict.fromkeys(key for facts in shown.values() for key in facts))[:MOST_FACTS]
     headings = (
@@ -43,7 +54,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     if len(builds) > len(shown):
         caption = f"The first {len(shown)} of {len(builds)} engines."
     table = table_from_rows("build", headings=headings, rows=rows, caption=caption)
-    return Section(id="build", title="Build", blocks=(table, *times))
+    yield Details(summary=f"All {len(rows)} facts of the record", blocks=(table,))
 
 
 def _times(runs: Sequence[Run]) -> list[BuildTime]:
@@ -56,17 +67,16 @@ def _times(runs: Sequence[Run]) -> list[BuildTime]:
     return list(found.values())[:MOST_ENGINES]
 
 
-def _builds(runs: Sequence[Run]) -> dict[str, dict[str, Scalar]]:
+def _records(runs: Sequence[Run]) -> dict[str, Mapping[object, object]]:
     """Name each engine once, by the first run of it."""
-    found: dict[str, dict[str, Scalar]] = {}
+    found: dict[str, Mapping[object, object]] = {}
     seen = set()
     for label, run in zip(labels_from_runs(runs), runs, strict=True):
         build = run.extra.get("build")
         engine = run.record.spec.model.sha256 or run.record.spec.model.path
         if isinstance(build, Mapping) and engine not in seen:
             seen.add(engine)
-            if facts := dict(_flat(build)):
-                found[label] = facts
+            found[label] = build
     return found
 
 

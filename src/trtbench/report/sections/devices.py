@@ -72,7 +72,7 @@ def _point(run: Run, device: str) -> _Point | None:
     if head is None:
         return None
     rate = summary.items_per_s
-    if rate is None and run.record.spec.protocol == "serve":
+    if rate is None and run.record.spec.protocol == "serve" and head.typical > 0:
         rate = run.record.items_per_query / head.typical  # one at a time, and nothing beside it
     if rate is None:
         return None

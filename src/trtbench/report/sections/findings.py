@@ -9,7 +9,8 @@ from trtbench.report.document import Section
 from trtbench.report.finding_list import gather
 from trtbench.report.labels import labels_from_runs
 
-ORDER = 20
+ORDER = 79
+"""After the charts of the measurement: the summary names the gravest, with a link."""
 
 
 def make(runs: Sequence[Run]) -> Section | None:

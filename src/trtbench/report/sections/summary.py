@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.result import Run
 from trtbench.report.document import Card, Cards, Cell, Heading, Section, Text, table_from_rows
-from trtbench.report.finding_list import gather
+from trtbench.report.finding_list import gather, short_title
 from trtbench.report.headings import (
     BATCH_HEADING,
     ID_HEADING,
@@ -44,18 +44,20 @@ from trtbench.report.run_facts import (
 from trtbench.units import text_from_bytes
 
 ORDER = 10
+MOST_NAMED = 4
+"""Findings named beside the numbers."""
 
-HEADINGS = (
+HEADINGS = (  # what is looked up first stands left, in sight on a small screen
     Heading(key="model", title="Model"),
-    RUNTIME_HEADING,
     PRECISION_HEADING,
     BATCH_HEADING,
-    Heading(key="protocol", title="Protocol"),
-    Heading(key="column", title="Time"),
     MEDIAN_HEADING,
     Heading(key="median_half_width", title="± (95 %)", align="right"),
     Heading(key="p99_s", title="p99", align="right"),
     ITEMS_HEADING,
+    RUNTIME_HEADING,
+    Heading(key="column", title="Time"),
+    Heading(key="protocol", title="Protocol"),
     Heading(key="launches", title="Launches", align="right"),
     Heading(key="samples", title="Samples", align="right"),
     SIZE_HEADING,
@@ -118,13 +120,13 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     spec, head, summary = run.record.spec, headline_summary(run), summary_of(run)
     return (
         model_name(run.record),
-        spec.runtime,
         precision_name(run.record),
         run.record.batch,
-        protocol_name(run.record),
-        column_title(head) if head else None,
         *_times(head, unit, several=summary.launches > 1),
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
+        spec.runtime,
+        column_title(head) if head else None,
+        protocol_name(run.record),
         summary.launches,
         Cell(value=len(run.times), text=text_from_count(len(run.times))),
         Cell(value=spec.model.size_bytes, text=text_from_bytes(spec.model.size_bytes)),
@@ -185,7 +187,11 @@ def _trust(runs: Sequence[Run]) -> str:
         return "Nothing was found that speaks against these numbers."
     counts = Counter(item.finding.severity for item in found.items)
     words = [_plural(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind]]
-    return f"The tool itself has {', '.join(words)} about these numbers, listed below."
+    grave = [short_title(item) for item in found.items if item.finding.severity != "note"]
+    more = f"; {len(grave) - MOST_NAMED} more" if len(grave) > MOST_NAMED else ""
+    named = "; ".join(grave[:MOST_NAMED]) + more
+    told = f"The tool itself has {', '.join(words)} about these numbers"
+    return f"{told}: {named}. All are listed below." if named else f"{told}, listed below."
 
 
 def _plural(count: int, noun: str, many: str | None = None) -> str:
