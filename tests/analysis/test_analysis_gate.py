@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from analysis_values import launches_of
 
+from analysis_values import launches_of
 from trtbench.analysis.gate import (
     evaluate,
     passed,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from analysis_values import ar1
 
+from analysis_values import ar1
 from trtbench.analysis.steady import WarmupWatch, segment, segment_launches
 from trtbench.domain.samples import Column, IterationTimes
 from trtbench.domain.spec import Length, Warmup

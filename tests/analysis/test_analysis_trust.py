@@ -6,9 +6,9 @@ import math
 from collections import Counter
 
 import numpy as np
-from analysis_values import duet
 from scipy import stats
 
+from analysis_values import duet
 from trtbench.analysis.verdict import launch_effect, verdict_from_effects
 
 COMPARISONS = 300

@@ -7,9 +7,9 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from analysis_values import GPU, duet, environment, launches_of, record, run, spec, stated
 from scipy import stats
 
+from analysis_values import GPU, duet, environment, launches_of, record, run, spec, stated
 from trtbench.analysis.comparability import blocking_reasons, differences, refuse_unknown_keys
 from trtbench.analysis.gate import slowdown_result, slowdown_rule
 from trtbench.analysis.robust import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from analysis_values import run
 
+from analysis_values import run
 from trtbench.analysis.findings import findings_from_run
 from trtbench.analysis.steady import segment
 from trtbench.analysis.summary import summarize

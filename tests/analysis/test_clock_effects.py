@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from analysis_values import run
 
+from analysis_values import run
 from trtbench.domain.result import Comparison, Run
 from trtbench.domain.samples import IterationTimes
 from trtbench.workflows.compare.compare import comparison_from_runs

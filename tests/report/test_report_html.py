@@ -22,8 +22,8 @@ from made_runs import (
 )
 
 from trtbench.domain.samples import IterationTimes
-from trtbench.report import style
 from trtbench.formats.evaluation_toolkit import report_keys
+from trtbench.report import style
 from trtbench.report.attachments import BUDGET_BYTES, csv_from_columns, samples_from_runs
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Document

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logs
 import pytest
 
+import logs
 from trtbench.domain.result import Fact
 from trtbench.errors import ParseError
 from trtbench.trtexec.log import LogRun, conditions_from_log, log_from_text

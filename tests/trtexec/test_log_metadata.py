@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import logs
-
 from trtbench.domain.codec import json_from_value
 from trtbench.trtexec.log import log_from_text
 from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
