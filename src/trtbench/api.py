@@ -1421,7 +1421,7 @@ def layers(
 ) -> DataFrame:
     """Give the layers of a run or of trtexec's files, or groups of them, as a pandas DataFrame.
 
-    source: A run, or files of trtexec: profile, layer information, ONNX.
+    source: A run, or files of trtexec (or their folder): profile, layers, ONNX.
     by: Group by kind, precision, role, node, block or '/a/*'.
     filter: Only layers or nodes that fit.
     sort: Slowest first, as they run, or farthest from the roofline first (default: time; in
@@ -1449,7 +1449,7 @@ def diff(
 ) -> DataFrame:
     """Align the layers of two engines and give what differs as a pandas DataFrame.
 
-    a: A run, or files of trtexec, joined by commas.
+    a: A run, a folder, or files of trtexec, joined by commas.
     b: The other one.
     onnx: The model it was built of, for FLOPs and asked types.
     gpu: Take the roofline of this GPU: 'NVIDIA H200'.

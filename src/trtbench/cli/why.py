@@ -17,7 +17,7 @@ from trtbench.workflows.request.explaining import WhyRequest
 @click.option("--all", "show_all", is_flag=True, help="Show causes that explain little, too.")
 @json_option
 def command(request: WhyRequest, **flags: Any) -> None:
-    """Explain why CANDIDATE is not faster than BASELINE: runs, or files of trtexec.
+    """Explain why CANDIDATE is not faster than BASELINE: runs, or files of trtexec or folders.
 
     Both need layer times. Causes are ranked by what they explain of the time that is missing, and
     never explain more than there is.
@@ -25,6 +25,7 @@ def command(request: WhyRequest, **flags: Any) -> None:
     \b
     Examples:
       trtbench why tag:fp16 tag:int8
+      trtbench why fp16/ int8/
       trtbench why fp16.profile.json int8.profile.json --gpu 'NVIDIA H200'
     """
     from trtbench.cli._screen import show

@@ -119,7 +119,8 @@ def _layer_table(shown: Sequence[Layer], table: LayerTable) -> Table:
     left = len(table.layers) - len(shown)
     more = f"{len(shown)} of {len(table.layers)} layers" if left else f"{len(shown)} layers"
     total = text_from_duration(table.total_s)
-    times = f"of {total} in sum, averaged over {table.count or 'unknown'} inferences"
+    inferences = "one inference" if table.count == 1 else f"{table.count or 'unknown'} inferences"
+    times = f"of {total} in sum, averaged over {inferences}"
     caption = f"{more}, {times if table.timed else 'not timed'}"
     return table_from_rows("layers", headings=LAYER_HEADINGS, rows=rows, caption=caption)
 

@@ -7,7 +7,7 @@ A file that is named alone brings those along that bear its name, so that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trtbench.analysis.layers.cost import NodeCosts, costs_from_model
@@ -23,6 +23,7 @@ from trtbench.errors import InputError, UsageError
 from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
 from trtbench.trtexec.layers import graph_from_json
+from trtbench.workflows.explain.folder import USED, files_of_engine
 from trtbench.workflows.importing.find import Found, found_from_path, plain
 from trtbench.workflows.importing.look import TimesShelf, data_of, parts_from_file
 from trtbench.workflows.importing.make import run_from_draft
@@ -32,8 +33,6 @@ from trtbench.workflows.look.engine import read_artefact
 from trtbench.workflows.measure.profile import way_to_layers
 
 NOT_KEPT = "(files)"
-_USED = ("profile", "layers", "log", "times", "metadata", "device", "toolkit-layers")
-"""Kinds of files that tell something of layers or of the whole around them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +54,16 @@ def engine_from_words(
     onnx: Path | None = None,
     gpu: str | None = None,
 ) -> Engine:
-    """Read an engine from a run, its folder, or files; an ONNX file may be among them."""
+    """Read an engine from a run, a folder, or files; an ONNX file may be among them."""
     if not words:
         raise UsageError("nothing was named", fix="trtbench layers RUN, or files of trtexec")
     found = [found_from_path(Path(word), named=True) for word in words if Path(word).is_file()]
+    folders = [word for word in words if _is_folder_of_files(Path(word))]
+    found += [each for word in folders for each in files_of_engine(Path(word))]
     models = [Path(each.path) for each in found if each.kind == "onnx"]
     model = onnx or next(iter(models), None)
     others = [each for each in found if each.kind != "onnx"]
-    named = [word for word in words if not Path(word).is_file()]
+    named = [word for word in words if not Path(word).is_file() and word not in folders]
     if named and others:
         raise UsageError(
             f"{named[0]} is no file, and files were named beside it",
@@ -75,7 +76,8 @@ def engine_from_words(
     if named:
         run = _stored(named[0], store)
         return _engine(run.id, run, run.graph, model or _model_of(run), gpu, notes=())
-    return _from_files(others, model, gpu)
+    engine = _from_files(others, model, gpu)
+    return replace(engine, label=plain(Path(folders[0]).resolve().name)) if folders else engine
 
 
 def run_from_files(names: Sequence[str]) -> Run:
@@ -95,17 +97,15 @@ def engine_from_run(run: Run, *, onnx: Path | None = None, gpu: str | None = Non
     return _engine(run.id, run, run.graph, onnx or _model_of(run), gpu, notes=())
 
 
+def _is_folder_of_files(path: Path) -> bool:
+    return path.is_dir() and not (path / RECORD).is_file()
+
+
 def _stored(name: str, store: Store | None) -> Run:
     folder = Path(name)
     if folder.is_dir():
-        if not (folder / RECORD).is_file():
-            raise InputError(
-                f"{name} is a folder, but not of a run",
-                facts={"missing": RECORD},
-                fix=f"name the files in it: trtbench layers {name}/*.json",
-            )
         run = read_run(folder)
-    elif store is None:
+    elif store is None or folder.suffix in (".json", ".log", ".txt", ".csv"):
         raise InputError(f"there is no file {name}")
     else:
         run = store.load(name)
@@ -184,7 +184,7 @@ def _beside(found: Found) -> list[Found]:
             other = found_from_path(path, named=False)
         except InputError:
             continue
-        if other.kind in _USED and other.kind != found.kind and other.key == found.key:
+        if other.kind in USED and other.kind != found.kind and other.key == found.key:
             siblings.append(other)
     return siblings
 

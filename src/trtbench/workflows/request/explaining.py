@@ -30,7 +30,7 @@ class LayersRequest(EngineSourceFields, StoreFields):
 
     source: Annotated[
         Sequence[File],
-        Argument("A run, or files of trtexec: profile, layer information, ONNX.", "SOURCE..."),
+        Argument("A run, or files of trtexec (or their folder): profile, layers, ONNX.", "SOURCE..."),
     ]
     by: Annotated[
         str | None,
@@ -52,7 +52,7 @@ class LayersRequest(EngineSourceFields, StoreFields):
 class DiffRequest(EngineSourceFields, StoreFields):
     """Align the layers of two engines: runs, or files of trtexec."""
 
-    a: Annotated[File, Argument("A run, or files of trtexec, joined by commas.", "A")]
+    a: Annotated[File, Argument("A run, a folder, or files of trtexec, joined by commas.", "A")]
     b: Annotated[File, Argument("The other one.", "B")]
 
 
