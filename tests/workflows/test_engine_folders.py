@@ -24,7 +24,13 @@ def write_engine(folder: Path, *, scale: float = 1.0, stem: str = "") -> Path:
     ]
     (folder / f"{stem}profile.json").write_text(json.dumps([{"count": 10}, *times]))
     layers = [
-        {"Name": name, "LayerType": "CaskConvolution", "Inputs": [], "Outputs": [], "TacticName": ""}
+        {
+            "Name": name,
+            "LayerType": "CaskConvolution",
+            "Inputs": [],
+            "Outputs": [],
+            "TacticName": "",
+        }
         for name in NAMES
     ]
     (folder / f"{stem}graph.json").write_text(json.dumps({"Layers": layers, "Bindings": []}))

@@ -30,7 +30,9 @@ class LayersRequest(EngineSourceFields, StoreFields):
 
     source: Annotated[
         Sequence[File],
-        Argument("A run, or files of trtexec (or their folder): profile, layers, ONNX.", "SOURCE..."),
+        Argument(
+            "A run, or files of trtexec (or their folder): profile, layers, ONNX.", "SOURCE..."
+        ),
     ]
     by: Annotated[
         str | None,
