@@ -353,3 +353,22 @@ def test_transfers_do_not_block_gpu_times() -> None:
     )
     assert blocking_reasons(found, metric="gpu") is None
     assert blocking_reasons(found, metric="host") is not None
+
+
+def test_an_interval_that_says_nothing_is_unknown() -> None:
+    verdict = verdict_from_effects([-1.9, 0.2], metric="throughput", better="high")
+    assert verdict.kind == "unclear"
+    assert verdict.interval is None
+    assert verdict.ratio == pytest.approx(math.exp(-0.85))
+    assert verdict.launches_needed is not None
+    shown = [cell.shown for cell in verdict_cells(verdict)]
+    assert shown[-1] == "–"
+    (said,) = reasons([verdict])
+    assert "2 launches differ too much" in said.text
+    assert "would tell" in said.text
+
+
+def test_a_far_interval_that_decides_is_shown() -> None:
+    clear = verdict_from_effects([9.0, 9.02, 8.98, 9.01, 8.99], metric="host")
+    assert clear.kind == "slower"
+    assert clear.interval is not None

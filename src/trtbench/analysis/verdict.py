@@ -34,6 +34,9 @@ MARGIN = 0.02
 """The same means: within 2 %, interval and all."""
 WIDEST = math.log(1e6)
 """An interval that reaches a millionfold says that nothing is known; more would be noise."""
+WORTHLESS = math.log(100)
+"""An interval that spans more than a hundredfold and decides nothing is not shown: a reader takes
+its ends for numbers."""
 
 MEANING = "99 % for the ratio over fresh launches on this machine"
 Better = Literal["low", "high"]
@@ -90,14 +93,18 @@ def judge(
     low, high = estimate.interval()
     low, high = low - widen, high + widen
     kind, reason = decide(estimate.mean, low, high, better=better, gate=gate, margin=margin)
-    needed = None
+    needed, interval = None, None
     if kind == "unclear":
         needed = _needed(estimate, gate=gate, margin=margin, widen=widen)
+    if kind == "unclear" and high - low > WORTHLESS:
+        reason = f"{estimate.count} launches differ too much to tell an interval"
+    else:
+        interval = ratio_interval(low, high, meaning=meaning)
     return Verdict(
         metric=metric,
         kind=kind,
         ratio=math.exp(estimate.mean),
-        interval=ratio_interval(low, high, meaning=meaning),
+        interval=interval,
         reason=reason,
         launches=estimate.count,
         launches_needed=needed,
