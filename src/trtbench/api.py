@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from trtbench.domain.conversion import Sidecar
     from trtbench.domain.result import Comparison, FailedRun, Run
     from trtbench.domain.words import Arrivals, CudaGraph, Mode, Precision, Protocol, Scalar
-    from trtbench.store.index import Entry
     from trtbench.workflows.check.evaluate import Evaluation
     from trtbench.workflows.check.values import Checked
     from trtbench.workflows.compare.gate import Gate
@@ -67,6 +66,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.request.sweeping import Axes, Excluded, Values
     from trtbench.workflows.stored.export import Exported
     from trtbench.workflows.stored.history import History
+    from trtbench.workflows.stored.listing import Entries
     from trtbench.workflows.stored.site import SiteMade
     from trtbench.workflows.sweep.result import Results
 
@@ -1225,8 +1225,8 @@ def runs(
     since: str | None = None,
     until: str | None = None,
     store: File | None = None,
-) -> list[Entry]:
-    """List stored runs, newest first.
+) -> Entries:
+    """List stored runs, newest first; the list shows itself, and has ``to_pandas()``.
 
     model: Only models whose name contains this.
     failed: Only runs that did not finish.

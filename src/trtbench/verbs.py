@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from trtbench.domain.artefact import Artefact
     from trtbench.domain.conversion import Sidecar
     from trtbench.domain.result import Comparison, Run
-    from trtbench.store.index import Entry
     from trtbench.store.store import Store
     from trtbench.workflows.check.evaluate import Evaluation
     from trtbench.workflows.check.values import Checked
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.request.config import Config
     from trtbench.workflows.stored.export import Exported
     from trtbench.workflows.stored.history import History
+    from trtbench.workflows.stored.listing import Entries
     from trtbench.workflows.stored.site import SiteMade
     from trtbench.workflows.sweep.result import Results
 
@@ -252,14 +252,15 @@ def import_runs(request: ImportRequest) -> ImportResult:
     return import_artefacts(request, store=_open(request)[0])
 
 
-def runs(request: RunsRequest) -> list[Entry]:
-    """List stored runs, newest first.
+def runs(request: RunsRequest) -> Entries:
+    """List stored runs, newest first; the list shows itself, and has ``to_pandas()``.
 
     >>> trtbench.runs(model="resnet", since="7d")
     """
+    from trtbench.workflows.stored.listing import Entries
     from trtbench.workflows.stored.runs import entries_from_request
 
-    return entries_from_request(request, store=_open(request)[0])
+    return Entries(entries_from_request(request, store=_open(request)[0]))
 
 
 def export_runs(request: ExportRunsRequest) -> Exported:

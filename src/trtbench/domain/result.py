@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
-import numpy as np
 from msgspec import structs
 
 from trtbench import boundary
 from trtbench.domain.labels import batch_that_ran, precision_that_ran
+from trtbench.domain.run_view import RunView
 from trtbench.domain.samples import (
     EngineGraph,
     IterationTimes,
@@ -268,8 +268,8 @@ def gpu_of(record: Record) -> Gpu | None:
     return gpus[number if number < len(gpus) else 0] if gpus else None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Run:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Run(RunView):
     """A finished run with its samples as numpy columns, as Python users handle it."""
 
     record: RunRecord
@@ -288,20 +288,6 @@ class Run:
     @property
     def findings(self) -> tuple[Finding, ...]:
         return self.record.findings
-
-    def __str__(self) -> str:
-        """What was measured, the median of every column, and what the tool thinks of it."""
-        spec = self.record.spec
-        lines = [f"{spec.model.name} on {spec.runtime}, batch {self.record.items_per_query}"]
-        for name, column in self.times.durations().items():
-            if len(column):
-                low, mid, high = (float(v) * 1e3 for v in np.quantile(column, (0.0, 0.5, 1.0)))
-                lines.append(
-                    f"  {name:<10} median {mid:.4g} ms, {low:.4g} to {high:.4g} ms, n={len(column)}"
-                )
-        lines += [f"  {each.severity} {each.code}: {each.message}" for each in self.findings]
-        lines.append(f"  run {self.id}" + (f" in {self.path}" if self.path else ""))
-        return "\n".join(lines)
 
 
 class Score(Value, frozen=True, kw_only=True):

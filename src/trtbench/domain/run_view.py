@@ -1,0 +1,185 @@
+"""How a run shows itself in Python: as a line, a text, a small page, a frame and a picture.
+
+Knows the fields of a run; pandas and matplotlib are imported by those who ask for them.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trtbench.errors import UnavailableError, UsageError
+from trtbench.units import text_from_seconds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trtbench.domain.result import Finding, RunRecord
+    from trtbench.domain.samples import Column, IterationTimes
+
+BINS = 60
+FAR = 99.5
+"""A picture ends at this percentile: one late sample must not squeeze the rest into a bar."""
+WIDTH, HEIGHT = 480, 90
+
+
+class RunView:
+    """Shows a run: ``print(run)``, ``run`` in a notebook, ``run.to_pandas()``, ``run.plot()``."""
+
+    if TYPE_CHECKING:
+        record: RunRecord
+        times: IterationTimes
+        path: Path | None
+
+        @property
+        def findings(self) -> tuple[Finding, ...]: ...
+
+    def __repr__(self) -> str:
+        """Write one line: which run, of what, its median, and how many warnings it has."""
+        head = self.times.durations().get(self.times.headline)
+        parts = [self._what()]
+        if head is not None and len(head):
+            median = text_from_seconds(float(np.nanmedian(head)))
+            parts.append(f"{self.times.headline} median {median} of {len(head)}")
+        parts += [f"{count} {name}{'s' * (count > 1)}" for name, count in self._counts().items()]
+        return f"<Run {self.record.id}: {', '.join(parts)}>"
+
+    def __str__(self) -> str:
+        """What was measured, the median of every column, and what the tool thinks of it."""
+        lines = [self._what()]
+        for name, column in self.times.durations().items():
+            if len(column):
+                low, mid, high = (text_from_seconds(float(v)) for v in _ends(column))
+                lines.append(f"  {name:<10} median {mid}, {low} to {high}, n={len(column)}")
+        lines += [f"  {each.severity} {each.code}: {each.message}" for each in self.findings]
+        lines.append(f"  run {self.record.id}" + (f" in {self.path}" if self.path else ""))
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Write a small table, a picture of the times, and what stands against the numbers."""
+        rows = [
+            _html_row(
+                "td", name, *(text_from_seconds(float(v)) for v in _ends(column)), len(column)
+            )
+            for name, column in self.times.durations().items()
+            if len(column)
+        ]
+        table = "".join(
+            [
+                "<table>",
+                _html_row("th", "Time", "Min", "Median", "Max", "Samples"),
+                *rows,
+                "</table>",
+            ]
+        )
+        grave = [each for each in self.findings if each.severity != "note"]
+        said = "".join(
+            f"<li>{html.escape(f'{each.severity} {each.code}: {each.message}')}</li>"
+            for each in grave
+        )
+        head = self.times.durations().get(self.times.headline)
+        return "".join(
+            (
+                f"<p><b>{html.escape(self._what())}</b><br>run {html.escape(self.record.id)}</p>",
+                table if rows else "",
+                _svg(head) if head is not None and len(head) else "",
+                f"<ul>{said}</ul>" if said else "",
+            )
+        )
+
+    def to_pandas(self) -> Any:
+        """Make a DataFrame of the times: a row per iteration, columns in seconds."""
+        pandas = _library("pandas", "pandas")
+        columns: dict[str, Any] = {
+            f"{name}_s": np.asarray(column) for name, column in self.times.durations().items()
+        }
+        if self.times.start is not None:
+            columns["start_s"] = np.asarray(self.times.start)
+        if self.times.launch is not None:
+            columns["launch"] = np.asarray(self.times.launch)
+        frame = pandas.DataFrame(columns)
+        frame.index.name = "iteration"
+        return frame
+
+    def plot(self, column: str | None = None) -> Any:
+        """Draw how one column is distributed and how it went over time; returns the figure."""
+        name = column or self.times.headline
+        values = self.times.durations().get(name)
+        if values is None or not len(values):
+            known = ", ".join(self.times.durations()) or "none: the run keeps no samples"
+            raise UsageError(f"the run has no times called {name}", facts={"columns": known})
+        pyplot = _library("matplotlib.pyplot", "plots")
+        far, unit, scale = _range(values)
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
+        left.hist(np.minimum(values, far) / scale, bins=BINS)
+        left.axvline(float(np.nanmedian(values)) / scale, linestyle="--", color="black")
+        left.set(xlabel=f"{name} ({unit})", ylabel="samples")
+        right.plot(np.asarray(values) / scale, ".", markersize=2)
+        right.set(xlabel="iteration", ylabel=f"{name} ({unit})", ylim=(0, far / scale * 1.05))
+        figure.suptitle(self._what(), fontsize="medium")
+        return figure
+
+    def _what(self) -> str:
+        spec = self.record.spec
+        return f"{spec.model.name} on {spec.runtime}, batch {self.record.items_per_query}"
+
+    def _counts(self) -> dict[str, int]:
+        found = Counter(each.severity for each in self.findings)
+        return {name: found[name] for name in ("error", "warning") if found[name]}
+
+
+def _ends(column: Column) -> tuple[float, float, float]:
+    low, middle, high = np.nanquantile(column, (0.0, 0.5, 1.0))
+    return float(low), float(middle), float(high)
+
+
+def _range(column: Column) -> tuple[float, str, float]:
+    """Find where a picture ends, and the unit that suits it."""
+    far = float(np.nanpercentile(column, FAR))
+    units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+    unit, scale = next((each for each in units if far >= each[1]), units[-1])
+    return far, unit, scale
+
+
+def _html_row(tag: str, *cells: object) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
+
+
+def _svg(column: Column) -> str:
+    far, unit, scale = _range(column)
+    finite = np.asarray(column)[np.isfinite(column)]
+    counts, edges = np.histogram(np.minimum(finite, far), bins=BINS)
+    step, most = WIDTH / BINS, max(int(counts.max()), 1)
+    bars = "".join(
+        f'<rect x="{n * step:.1f}" y="{HEIGHT * (1 - count / most):.1f}" width="{step - 1:.1f}" '
+        f'height="{HEIGHT * count / most:.1f}"/>'
+        for n, count in enumerate(counts)
+        if count
+    )
+    low, high = (f"{edge / scale:.4g} {unit}" for edge in (edges[0], edges[-1]))
+    words = (
+        f'<text x="0" y="{HEIGHT + 15}">{low}</text>'
+        f'<text x="{WIDTH}" y="{HEIGHT + 15}" text-anchor="end">{high}</text>'
+    )
+    return (
+        f'<svg width="{WIDTH}" height="{HEIGHT + 20}" viewBox="0 0 {WIDTH} {HEIGHT + 20}" '
+        f'role="img" aria-label="How times are distributed" font-size="12" fill="currentColor">'
+        f'<g opacity="0.7">{bars}</g>{words}</svg>'
+    )
+
+
+def _library(name: str, extra: str) -> Any:
+    loading: Callable[[str], Any] = importlib.import_module
+    try:
+        return loading(name)
+    except ModuleNotFoundError as problem:
+        raise UnavailableError(
+            f"this needs the package {name.partition('.')[0]}, which is not installed",
+            facts={"reason": problem},
+            fix=f"pip install 'trtbench[{extra}]'",
+        ) from None

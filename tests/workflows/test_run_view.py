@@ -1,0 +1,100 @@
+"""A run in Python: its repr, its page in a notebook, its frame and its picture."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from models import tiny_model
+
+import trtbench
+from trtbench.domain.result import Environment, Finding, Run, RunRecord
+from trtbench.domain.samples import IterationTimes
+from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.errors import UnavailableError, UsageError
+
+
+def made(model: str = "net.onnx", *, samples: int = 200) -> Run:
+    host = np.random.default_rng(0).gamma(20, 1e-5, samples)
+    finding = Finding(code="H09", severity="warning", message="the <CPU> was contended")
+    record = RunRecord(
+        id="run-1",
+        created="2026-11-15T10:00:00+00:00",
+        spec=RunSpec(model=ModelRef(path=f"/models/{model}", format="onnx"), runtime="onnxruntime"),
+        environment=Environment(host="box", os="Linux", python="3.11"),
+        findings=(finding,) * 3,
+    )
+    times = IterationTimes(host=host, start=np.cumsum(host), launch=np.repeat([0, 1], samples // 2))
+    return Run(record=record, times=times)
+
+
+def test_repr_is_one_line_that_says_what_was_measured() -> None:
+    shown = repr(made())
+    assert "\n" not in shown
+    assert len(shown) < 160
+    for said in ("run-1", "net.onnx", "onnxruntime", "µs", "3 warnings"):
+        assert said in shown
+
+
+def test_a_run_without_samples_shows_itself_too() -> None:
+    run = made(samples=0)
+    assert "run-1" in repr(run)
+    assert "<svg" not in run._repr_html_()
+    assert len(run.to_pandas()) == 0
+    with pytest.raises(UsageError, match="no times"):
+        run.plot()
+
+
+def test_a_notebook_gets_a_table_a_picture_and_no_markup_from_outside() -> None:
+    page = made("<script>.onnx")._repr_html_()
+    root = ElementTree.fromstring(f"<div>{page.replace('<br>', '<br/>')}</div>")
+    assert root.find(".//table") is not None
+    assert root.find(".//svg") is not None
+    assert root.find(".//script") is None
+    assert "the &lt;CPU&gt; was contended" in page
+
+
+def test_a_frame_holds_every_iteration_in_seconds() -> None:
+    run = made()
+    frame = run.to_pandas()
+    assert list(frame.columns) == ["host_s", "start_s", "launch"]
+    assert run.times.host is not None
+    np.testing.assert_array_equal(frame["host_s"], run.times.host)
+    assert frame.index.name == "iteration"
+
+
+def test_a_picture_names_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    figure = made().plot()
+    labels = [axis.get_xlabel() for axis in figure.axes]
+    assert labels == ["host (µs)", "iteration"]
+    with pytest.raises(UsageError, match="no times called gpu"):
+        made().plot("gpu")
+
+
+def test_what_is_missing_is_said_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UnavailableError) as caught:
+        made().to_pandas()
+    assert caught.value.fix == "pip install 'trtbench[pandas]'"
+
+
+def test_the_list_of_runs_fits_on_a_screen_and_becomes_a_frame(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    model = tiny_model(tmp_path / "tiny.onnx")
+    assert repr(trtbench.runs(store=store)) == "no runs"
+    run = trtbench.bench(model, duration=0.05, launches=1, store=store)
+    found = trtbench.runs(store=store)
+    lines = repr(found).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert run.id in repr(found)
+    assert run.id in found._repr_html_()
+    frame = found.to_pandas()
+    assert list(frame.index) == [run.id]
+    assert frame.loc[run.id, "median_s"] > 0
+    many = type(found)([*found] * 100)
+    assert len(repr(many).splitlines()) < 30
+    assert "and 80 more" in repr(many)
