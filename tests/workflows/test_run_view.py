@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from models import tiny_model
 
 import trtbench
+from models import tiny_model
 from trtbench.domain.result import Environment, Finding, Run, RunRecord
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ModelRef, RunSpec
