@@ -107,6 +107,18 @@ def tiny_model(path: Path, *, batch: Dimension = "batch") -> Path:
     return _save(path, nodes=nodes, weights=weights, inputs=inputs, outputs=outputs)
 
 
+def identity(path: Path, *inputs: tuple[str, int, list[Dimension]]) -> Path:
+    """Write a model that gives its inputs back: (name, type, dimensions) each."""
+    nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name, _, _ in inputs]
+    return _save(
+        path,
+        nodes=nodes,
+        weights=[],
+        inputs=[_value(name, kind, dims) for name, kind, dims in inputs],
+        outputs=[_value(f"{name}_out", kind, dims) for name, kind, dims in inputs],
+    )
+
+
 def multi_input_model(path: Path, *, vocabulary: int = 100, width: int = 8) -> Path:
     """Write a toy text encoder with four inputs of three types and two dynamic dimensions.
 

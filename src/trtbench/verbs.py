@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.comparing import CompareRequest, GateRequest
 from trtbench.workflows.request.explaining import (
     DiffRequest,
@@ -192,7 +193,7 @@ def export(request: ExportRequest) -> Sidecar:
     from trtbench.workflows.request.conduct import conduct_from_request
     from trtbench.workflows.request.config import load_config
 
-    conduct = conduct_from_request(request, load_config(), runtime="torch")
+    conduct = conduct_from_request(request, load_config(), runtime=first_choice("torch"))
     return run_export(export_spec(request), target=request.target, conduct=conduct)
 
 

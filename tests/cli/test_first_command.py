@@ -5,23 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from onnx import TensorProto, helper, save
+from onnx import TensorProto
 
-from models import tiny_model
+from models import identity, tiny_model
 from trtbench.cli import run
 from trtbench.store.store import Store
-
-
-def identity(path: Path, *inputs: tuple[str, int, list[int | str]]) -> Path:
-    """Write a model that gives its inputs back."""
-    graph = helper.make_graph(
-        [helper.make_node("Identity", [name], [f"{name}_out"]) for name, _, _ in inputs],
-        "g",
-        [helper.make_tensor_value_info(*each) for each in inputs],
-        [helper.make_tensor_value_info(f"{name}_out", kind, dims) for name, kind, dims in inputs],
-    )
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
 
 
 @pytest.fixture

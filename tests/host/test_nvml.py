@@ -97,6 +97,7 @@ def test_a_gpu_nobody_uses_has_no_processes_which_is_not_unknown():
 def test_signs_of_sharing():
     assert nvml.sharing(StandIn.UUID, nvml=StandIn()) == {
         "processes": 2,
+        "mps": False,
         "utilisation": 0.12,
         "display": True,
         "mig": False,

@@ -127,7 +127,8 @@ def test_a_failure_in_the_second_launch_keeps_the_first(world, behaviour):
     kept = read_samples(folder)
     assert len(kept) == 40
     assert set(kept.launch) == {0}
-    assert sorted(each.name for each in folder.iterdir()) == ["log.txt", "run.json", "samples.npz"]
+    names = sorted(each.name for each in folder.iterdir())
+    assert names == ["files.json", "log.txt", "run.json", "samples.npz"]
 
 
 def test_out_of_memory_under_a_limit_of_the_shell(world):

@@ -248,7 +248,7 @@ def test_files_that_are_something_else(tmp_path, name, data):
 
 def test_objects_that_would_have_to_be_unpickled_are_refused(tmp_path):
     np.savez(tmp_path / "d.npz", image=np.array([{}], dtype=object))
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is damaged"):
         resolve(IMAGE, source=tmp_path / "d.npz")
 
 

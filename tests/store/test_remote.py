@@ -63,7 +63,9 @@ def test_a_run_is_sent_with_its_record_last(tmp_path, bucket, monkeypatch):
     )
     store = own_machine(tmp_path, bucket, "a")
     records.add(store, records.record("r1"))
-    assert [path.rsplit("/", 1)[-1] for path in sent] == ["samples.npz", "run.json"]
+    names = [path.rsplit("/", 1)[-1] for path in sent]
+    assert sorted(names) == ["files.json", "run.json", "samples.npz"]
+    assert names[-1] == "run.json"
 
 
 def test_a_half_sent_run_is_not_seen_and_is_sent_again(tmp_path, bucket, monkeypatch):
@@ -100,7 +102,7 @@ def test_only_what_is_missing_or_may_have_changed_is_fetched_again(tmp_path, buc
         lambda self, a, b, **k: (fetched.append(a.rsplit("/", 1)[-1]), get(self, a, b, **k)),
     )
     there.load("r1")
-    assert fetched == ["run.json"]
+    assert fetched == ["files.json", "run.json"]
 
 
 def test_tags_given_on_one_machine_reach_the_record_on_another(tmp_path, bucket):

@@ -255,7 +255,7 @@ def test_the_command_fails_with_status_3_and_leaves_its_files(
     printed = capsys.readouterr()
     document = json.loads(printed.out)
     assert document["check"]["candidates"][0]["checks"][0]["rel_l2"] == pytest.approx(0.1, rel=1e-3)
-    assert "rel_l2>0.05: logits has rel_l2 0.1" in printed.err
+    assert "rel_l2<=0.05: logits has rel_l2 0.1" in printed.err
     assert (tmp_path / "artifacts/check/check.md").read_text().count("| b.onnx |") == 1
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 from sweeps import matrix
 
-from models import conv_model, tiny_model
+from models import conv_model, identity, tiny_model
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
@@ -23,6 +24,7 @@ from made_data import depth_data, depth_network
 
 from trtbench.analysis.conditions import condition_from_text
 from trtbench.analysis.sweep import choose, quantities, quantities_of
+from trtbench.build.builders import trtexec as trtexec_builder
 from trtbench.cli import run as cli
 from trtbench.errors import UnavailableError, UsageError
 from trtbench.store.store import Store
@@ -277,11 +279,9 @@ def test_tensorrt_11_gets_a_typed_file_first(trtexec: Any, tmp_path: Path) -> No
          "precision": ["fp32", "fp16"], "batch": [1]},
         where="test",
     )  # fmt: skip
-    from trtbench.workflows.sweep import plan as sweep_plan
-
-    sweep_plan._inverted.cache_clear()
+    trtexec_builder._only_typed.cache_clear()
     plan = plan_sweep(asked, config=load_config())
-    sweep_plan._inverted.cache_clear()
+    trtexec_builder._only_typed.cache_clear()
     kinds = [[plan.steps[key].kind for key in chain] for chain in plan.chains]
     assert kinds == [["build"], ["quantize", "build"]]
 
@@ -325,6 +325,7 @@ def test_the_command_line_plans_sweeps_and_asks(
     assert cli(["sweep"]) == 2
     assert cli([*base, "--where", "p9<5ms", "-o", str(tmp_path / "b"), "--format", "none"]) == 2
     assert "did you mean p99" in capsys.readouterr().err
-    nothing = ["sweep", str(model), "-o", str(tmp_path / "c"), "--format", "none"]
-    assert cli(nothing) == 1, "the batch is open"
+    odd = identity(tmp_path / "odd.onnx", ("x", TensorProto.FLOAT, ["N", "foo", 7, "bar"]))
+    nothing = ["sweep", str(odd), "-o", str(tmp_path / "c"), "--format", "none"]
+    assert cli(nothing) == 1, "foo and bar are open"
     assert "no case of the sweep could be measured" in capsys.readouterr().err

@@ -76,8 +76,13 @@ def check_archive(path: Path, *, most: int = MOST_UNPACKED_BYTES) -> None:
     A reader gets no more of a member than the directory says, whatever is packed in it.
     """
     check_file(path)
-    with zipfile.ZipFile(path) as archive:
-        total = sum(member.file_size for member in archive.infolist())
+    try:
+        with zipfile.ZipFile(path) as archive:
+            total = sum(member.file_size for member in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as problem:
+        raise InputError(
+            f"{clean_line(str(path))} is damaged", facts={"reason": clean_line(str(problem))}
+        ) from None
     if total > most:
         raise InputError(
             f"{clean_line(str(path))} unpacks to more than is allowed",

@@ -44,10 +44,15 @@ def command(request: ExportRequest, as_json: bool, dry_run: bool) -> None:
         click.echo(json_from_value(ExportJob(spec=spec)).decode(), nl=False)
         return
     from trtbench.cli._screen import Talk
+    from trtbench.workflows.request.choice import first_choice
 
     with Talk(str(request.source)) as talk:
         conduct = conduct_from_request(
-            request, load_config(), runtime="torch", command=command_line(), listen=talk
+            request,
+            load_config(),
+            runtime=first_choice("torch"),
+            command=command_line(),
+            listen=talk,
         )
         sidecar = run_export(spec, target=request.target, conduct=conduct)
     show_conversion(sidecar, Path(spec.output), as_json=as_json)
