@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from models import tiny_model
 from trtbench.build.builders import BUILDERS
 from trtbench.domain.spec import ModelRef
+from trtbench.errors import UnavailableError
 from trtbench.registry import Registry
 from trtbench.runtimes import RUNTIMES
+from trtbench.workflows.make.build import build_spec, run_build
 from trtbench.workflows.request.choice import default_builder, default_runtime
 from trtbench.workflows.request.config import Config, RuntimeSettings
+from trtbench.workflows.request.making import BuildRequest
 
 
 def engine(path: Path, head: bytes = b"ftrt") -> ModelRef:
@@ -82,6 +86,19 @@ def test_without_the_others_tensorrt_rtx_builds(monkeypatch: pytest.MonkeyPatch)
     here(monkeypatch, BUILDERS, tensorrt="not installed", trtexec="not found")
     here(monkeypatch, BUILDERS, **{"tensorrt-rtx": None})
     assert default_builder(Config(store="x"), {}) == "tensorrt-rtx"
+
+
+def test_without_any_builder_a_build_says_what_would_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here(monkeypatch, BUILDERS, tensorrt="not installed", trtexec="not found")
+    here(monkeypatch, BUILDERS, **{"tensorrt-rtx": "not installed"})
+    request = BuildRequest(model=tiny_model(tmp_path / "tiny.onnx", batch=1))
+    spec = build_spec(request, Config(store="x"))
+    with pytest.raises(UnavailableError, match="nothing that builds engines") as caught:
+        run_build(spec)
+    assert "trtbench[rtx]" in str(caught.value.fix)
+    assert {"trtexec", "tensorrt", "tensorrt-rtx"} <= set(caught.value.facts)
 
 
 def test_outputs_come_from_a_runtime_that_hands_them_out(

@@ -31,7 +31,8 @@ def command(request: BenchRequest, explain: bool, as_json: bool, dry_run: bool) 
     Examples:
       trtbench bench model.onnx --batch 8
       trtbench bench small.onnx large.onnx --launches 5
-      trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s --launches 5
+      trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s \\
+          --launches 5
       trtbench bench model.onnx --protocol server --rate 200/s
       trtbench bench model.engine --cuda-graph --telemetry 50ms --lock-clocks
       trtbench bench model.engine --protocol pipeline --streams 2

@@ -39,7 +39,8 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
     \b
     Examples:
       trtbench build model.onnx -o model.engine --precision fp16
-      trtbench build model.onnx --shape-min x:1x3x224x224 --shape-max x:8x3x224x224
+      trtbench build model.onnx --shape-min x:1x3x224x224 \\
+          --shape-max x:8x3x224x224
       trtbench build model.onnx --workspace 4GiB --dry-run
       trtbench build model.onnx -r tensorrt-rtx --target sm_86,sm_89
     """

@@ -42,10 +42,13 @@ def command(request: CheckRequest, as_json: bool) -> None:
     \b
     Examples:
       trtbench check model.onnx model.engine --random 5000
-      trtbench check model.onnx model.fp16.engine model.int8.engine --images photos --batch 8
+      trtbench check model.onnx model.fp16.engine model.int8.engine \\
+          --images photos --batch 8
       trtbench check model.onnx model.int8.onnx --layers
-      trtbench check a.engine b.engine --python ~/trt10/bin/python --python ~/trt11/bin/python
-      trtbench check model.onnx model.engine --expect 'max_abs<=0.1' --expect 'argmax_match>=99%'
+      trtbench check a.engine b.engine --python ~/trt10/bin/python \\
+          --python ~/trt11/bin/python
+      trtbench check model.onnx model.engine --expect 'max_abs<=0.1' \\
+          --expect 'argmax_match>=99%'
     """
     from trtbench.analysis.check_rules import rule_from_text
     from trtbench.cli._screen import Talk, say

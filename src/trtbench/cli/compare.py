@@ -30,7 +30,7 @@ def command(request: CompareRequest, as_json: bool) -> None:
     Examples:
       trtbench compare model.onnx model.int8.onnx --batch 8
       trtbench compare model.onnx model.onnx -r onnxruntime -r onnxruntime \\
-                       --python ~/envs/ort-1.20/bin/python --python ~/envs/ort-1.27/bin/python
+          --python ~/ort-1.20/bin/python --python ~/ort-1.27/bin/python
       trtbench compare tag:release last
       trtbench compare --selftest model.onnx
     """

@@ -17,7 +17,6 @@ from trtbench.workflows.request.keeping import DemoRequest
 def command(request: DemoRequest, as_json: bool) -> None:
     """Measure a small network in FP32 and INT8 on ONNX Runtime, and write a report.
 
-    \b
     Takes about a minute, one thread of one CPU, and nothing from a network. What it measures
     is real: both models at two batch sizes, their accuracy on images they have never seen, and
     a comparison of the two with a verdict.

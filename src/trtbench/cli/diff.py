@@ -35,7 +35,7 @@ def command(request: DiffRequest, **flags: Any) -> None:
     Examples:
       trtbench diff tag:fp16 tag:int8
       trtbench diff fp16.profile.json int8.profile.json --all
-      trtbench diff old/profile.json,old/graph.json new/profile.json,new/graph.json --csv
+      trtbench diff old/ new/ --csv
     """
     from trtbench.analysis.layers.columns import rows_from_diff
     from trtbench.workflows.explain.engines import diff_document, diff_of, labels_of, two_engines

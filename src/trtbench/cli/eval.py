@@ -29,9 +29,12 @@ def command(request: EvalRequest, as_json: bool) -> None:
 
     \b
     Examples:
-      trtbench eval model.onnx model.engine --task classification --data val --batch 8
-      trtbench eval depth.engine --task depth --data images --gt depths --align least-squares
-      trtbench eval yolov8n-pose.onnx --task pose --data images --annotations people.json
+      trtbench eval model.onnx model.engine --task classification --data val \\
+          --batch 8
+      trtbench eval depth.engine --task depth --data images --gt depths \\
+          --align least-squares
+      trtbench eval yolov8n-pose.onnx --task pose --data images \\
+          --annotations people.json
       trtbench eval stgcn.onnx --task classification --data skeletons.npz
     """
     from trtbench.cli._screen import Talk, say

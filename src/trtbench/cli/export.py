@@ -29,7 +29,8 @@ def command(request: ExportRequest, as_json: bool, dry_run: bool) -> None:
     Examples:
       trtbench export torchvision:resnet18 -o resnet18.onnx
       trtbench export timm:vit_tiny_patch16_224 --weights none --for tensorrt-8.6
-      trtbench export weights.pt --factory mymodels:make --input-shape -1 3 224 224
+      trtbench export weights.pt --factory mymodels:make \\
+          --input-shape -1 3 224 224
       trtbench export yolov8n-pose.pt --trust --python ~/envs/torch/bin/python
     """
     from trtbench.cli._settings import load_config

@@ -29,15 +29,17 @@ def command(context: click.Context, /, request: GateRequest, as_json: bool) -> N
     \b
     Rules:
       --max-slowdown 3%             against BASELINE, both measured in turn
-      --metric 'p99<5ms'            median, mean, min, max, p50 to p99.9; gpu.p99, host.median
+      --metric 'p99<5ms'            median, mean, min, max, p50 to p99.9; gpu.p99
       --metric 'throughput>=100/s'  batches per second; items>=... counts items
-      --metric 'count(MatMul)==0'   of layers: count, share and time of (precision=int8), (Conv)
+      --metric 'count(MatMul)==0'   of layers: also share, time; (precision=int8)
     \b
     Examples:
       trtbench gate new.onnx --against old.onnx --max-slowdown 3%
-      trtbench gate model.onnx --against tag:release --max-slowdown 3% --metric 'p99<5ms'
+      trtbench gate model.onnx --against tag:release --max-slowdown 3% \\
+          --metric 'p99<5ms'
       trtbench gate model.onnx --baseline best --max-slowdown 3%
-      trtbench gate model.onnx --batch 8 --metric 'items>=2000/s' --on-unclear pass
+      trtbench gate model.onnx --batch 8 --metric 'items>=2000/s' \\
+          --on-unclear pass
     """
     from trtbench.cli._screen import Talk
     from trtbench.cli._settings import load_config, open_store

@@ -18,10 +18,10 @@ from trtbench.workflows.request.kinds import words_from_text
 def command(request: HistoryRequest, as_json: bool) -> None:
     """Show series of runs over time: same model, runtime, precision, shape and machine.
 
-    \b
     A change of level is marked with what changed around it (library versions, driver, the
     model's bytes). It needs 2 % or more, p below 0.001 and five runs on each side, and is
     confirmed when two further runs agree.
+
     \b
     Examples:
       trtbench history resnet18 --since 30d

@@ -42,8 +42,10 @@ def command(request: LayersRequest, **flags: Any) -> None:
     Examples:
       trtbench layers last
       trtbench layers profile.json graph.json model.onnx --by precision
-      trtbench layers net.profile.json --by '/layer3/*,/layer4/*' --gpu 'NVIDIA H200'
-      trtbench layers last --expect 'share(precision=int8)>=80%' --junit layers.xml
+      trtbench layers net.profile.json --by '/layer3/*,/layer4/*' \\
+          --gpu 'NVIDIA H200'
+      trtbench layers last --expect 'share(precision=int8)>=80%' \\
+          --junit layers.xml
       trtbench layers last --all -o layers.parquet
       trtbench layers last --draw engine.svg --colour precision
     """

@@ -31,10 +31,14 @@ def command(request: QuantizeRequest, as_json: bool, dry_run: bool) -> None:
     \b
     Examples:
       trtbench quantize model.onnx --precision fp16 --keep-io
-      trtbench quantize model.onnx --precision int8 --calibration data.npz --method minmax
-      trtbench quantize model.onnx --precision int8 --calibration photos/ --task depth
-      trtbench quantize model.onnx --precision int8 --calibration photos/ --task classification
-      trtbench quantize model.onnx --precision fp8 --calibration data.npz --python PATH
+      trtbench quantize model.onnx --precision int8 --calibration data.npz \\
+          --method minmax
+      trtbench quantize model.onnx --precision int8 --calibration photos/ \\
+          --task depth
+      trtbench quantize model.onnx --precision int8 --calibration photos/ \\
+          --task classification
+      trtbench quantize model.onnx --precision fp8 --calibration data.npz \\
+          --python PATH
     """
     from trtbench.cli._settings import load_config
     from trtbench.workflows.make.quantize import data_from_request, quant_spec, run_quantize

@@ -13,7 +13,6 @@ from trtbench.workflows.request.keeping import ReportRequest
 def command(request: ReportRequest) -> None:
     """Describe one or more runs, or folders of runs, as one document.
 
-    \b
     report.html opens anywhere, offline, and carries its data; report.md shows well on GitHub.
 
     \b

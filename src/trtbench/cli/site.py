@@ -15,10 +15,10 @@ from trtbench.workflows.request.keeping import SiteRequest
 def command(request: SiteRequest) -> None:
     """Write a web site over all runs: search, filters, a page per model, any two runs compared.
 
-    \b
     It needs no server: open index.html from the disk, or copy the folder to any web server.
     What is shown is in the address, so that links can be sent. Called again, it writes only
     what is new.
+
     \b
     Examples:
       trtbench site

@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 def command(context: click.Context, /, request: SweepRequest, as_json: bool, dry_run: bool) -> None:
     """Measure every case of a matrix: MODELS, or a file of TOML or YAML that says it all.
 
-    \b
     What cases share (export, quantize, build) is done once and kept by the content of its
     inputs. A case that fails is a row with its reason. After any interruption, kill -9
     included, --resume goes on without repeating what is done. Exit status 3 when nothing
     meets --where.
+
     \b
     Examples:
       trtbench sweep resnet18.onnx --precision fp32,int8 --batch 1,8,32 --rounds 3
       trtbench sweep sweep.toml --dry-run
-      trtbench sweep model.onnx -r tensorrt --engine static,dynamic --batch 1,32,256
+      trtbench sweep model.onnx -r tensorrt --engine static,dynamic \\
+          --batch 1,32,256
       trtbench sweep model.onnx --axis threads=1,2,4 --data val.npz \\
           --where 'p99<5ms and top1>=baseline-0.5%'
       trtbench sweep --preset classification -r torch,tensorrt

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from trtbench.build.builders import BUILDERS
 from trtbench.build.builders.contract import Builder
 from trtbench.domain.spec import ModelFormat, ModelRef
-from trtbench.errors import TrtbenchError
+from trtbench.errors import TrtbenchError, UnavailableError
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
 from trtbench.trtexec.plan import flavour_of
@@ -56,6 +56,18 @@ def default_builder(config: Config, options: Mapping[str, str]) -> str:
         ranked = meant
     usable = (name for name, builder in ranked if _works(name, builder, config))
     return next(usable, ranked[0][0])
+
+
+def refuse_without_builder() -> None:
+    """Say that nothing here builds engines, and what would: one of them needs no GPU."""
+    reasons = {name: builder.available() for name, builder in BUILDERS.loaded()}
+    if all(reasons.values()):
+        raise UnavailableError(
+            "nothing that builds engines is installed here",
+            facts=reasons,
+            fix="pip install 'trtbench[rtx]', which builds without a GPU; "
+            "for TensorRT: sudo apt install libnvinfer-bin, or pip install tensorrt",
+        )
 
 
 def _for_format(model_format: ModelFormat) -> list[tuple[str, Runtime]]:
