@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trtbench.domain.result import Run, Scores
-from trtbench.report.document import Block, Cell, Document, Heading, Section, table_from_rows
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Document,
+    Heading,
+    Section,
+    Text,
+    table_from_rows,
+)
 from trtbench.report.documents.comparison import reasons, verdict_table
 from trtbench.report.documents.run import quantile_cell
 from trtbench.report.headings import (
@@ -26,6 +35,8 @@ if TYPE_CHECKING:
     from trtbench.workflows.demo import Demo
 
 SHOWN_METRICS = 2
+CONTENDED = "H09"
+"""The finding that other work held the CPU."""
 HEADINGS = (
     MODEL_HEADING,
     PRECISION_HEADING,
@@ -51,8 +62,22 @@ def document_from_demo(found: Demo) -> Document:
         )
         title = f"INT8 against FP32, batch {batch}"
         sections.append(Section(id=f"batch-{batch}", title=title, blocks=blocks))
+    if words := words_on_neighbours(found.runs):
+        busy = Text(text=words, tone="unclear")
+        sections.append(Section(id="neighbours", title="", blocks=(busy,)))
     created = max(run.record.created for run in found.runs)
     return Document(title="", created=created, sections=tuple(sections))
+
+
+def words_on_neighbours(runs: Sequence[Run]) -> str | None:
+    """Say that the machine did other work meanwhile: that, not the tool, blurs the answers."""
+    found = [each for run in runs for each in run.findings if each.code == CONTENDED]
+    if not found:
+        return None
+    return (
+        f"This machine did other work meanwhile, in {len(found)} of {len(runs)} runs: times are "
+        "longer and answers less clear than on a quiet one. Stop it, then: trtbench demo"
+    )
 
 
 def _row(run: Run, scores: dict[str, Scores]) -> tuple[Cell | str | int | None, ...]:
