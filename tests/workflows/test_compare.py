@@ -20,7 +20,7 @@ from trtbench.errors import InputError, UsageError
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import compare, comparison_from_runs, csv_name
 from trtbench.workflows.compare.duet import Duet, paired
-from trtbench.workflows.compare.gate import gate
+from trtbench.workflows.compare.gate import SAME_BYTES, gate
 from trtbench.workflows.compare.sides import Sides
 from trtbench.workflows.request.comparing import CompareRequest, GateRequest
 from trtbench.workflows.request.conduct import Conduct
@@ -309,6 +309,22 @@ def test_names_of_tables_hold_no_unsafe_characters(
     )
     run = dataclasses.replace(found.baseline, record=record)
     (tmp_path / csv_name(run, run)).touch()
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_gate_says_at_once_that_both_sides_are_the_same_bytes(
+    same: bool, models: tuple[str, str], store: Store, config: Config, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.onnx"
+    copy.write_bytes(Path(models[0] if same else models[1]).read_bytes())
+    said: list[str] = []
+    request = GateRequest(
+        candidate=copy, against=models[0], max_slowdown=9.0, batch=1, launches=2, max_launches=2,
+        pairs=10,
+    )  # fmt: skip
+    conduct = Conduct(listen=lambda event: said.append(event.text))
+    gate(request, store=store, config=config, conduct=conduct)
+    assert (SAME_BYTES in said) is same
 
 
 def test_a_gate_without_a_baseline_measures_as_often_as_it_is_told(

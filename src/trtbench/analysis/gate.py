@@ -203,7 +203,7 @@ def limit_result(
     return GateResult(
         rule=rule,
         outcome="unclear" if both else outcome,
-        message=f"{shown}, {interval.level:.0%} between {low} and {high}",
+        message=f"{shown}, {interval.level * 100:g} % between {low} and {high}",
         value=value,
         interval=interval,
     )
@@ -237,7 +237,7 @@ def slowdown_result(rule: GateRule, verdict: Verdict | None) -> GateResult:
     return GateResult(
         rule=rule,
         outcome=outcome,
-        message=f"{change}, {verdict.interval.level:.0%} between {' and '.join(ends)}",
+        message=f"{change}, {verdict.interval.level * 100:g} % between {' and '.join(ends)}",
         value=ratio - 1,
         interval=verdict.interval,
         launches_needed=needed if outcome == "unclear" else None,

@@ -23,6 +23,9 @@ TELLING = {"protocol": "Protocol", "host": "Machine"}
 """Fields that are shown where runs differ in them: medians of two machines, or of two protocols,
 mean different things; of one, its name says nothing."""
 
+MARK = "*"
+REPORTED = f"{MARK} as another tool printed it, without samples; a mean where it printed no median"
+
 
 def document_from_entries(entries: Sequence[Entry]) -> Document:
     """List runs in the order given."""
@@ -41,7 +44,8 @@ def document_from_entries(entries: Sequence[Entry]) -> Document:
         Heading(key="tags", title="Tags", rank=6, fit="wrap"),
     )
     rows = [_row(each, differing) for each in entries]
-    table = table_from_rows("runs", headings=headings, rows=rows)
+    caption = REPORTED if any(_is_reported(each) for each in entries) else None
+    table = table_from_rows("runs", headings=headings, rows=rows, caption=caption)
     created = max((each.created for each in entries), default="")
     return Document(
         title="", created=created, sections=(Section(id="runs", title="", blocks=(table,)),)
@@ -69,5 +73,8 @@ def _row(entry: Entry, differing: Sequence[str]) -> list[Cell | str]:
 def _median(entry: Entry) -> Cell:
     """Mark a median that was printed by another tool and could not be computed here."""
     text = text_from_seconds(entry.median_s)
-    reported = entry.samples == 0 and entry.median_s is not None
-    return Cell(value=entry.median_s, text=f"{text} (reported)" if reported else text)
+    return Cell(value=entry.median_s, text=f"{text}{MARK}" if _is_reported(entry) else text)
+
+
+def _is_reported(entry: Entry) -> bool:
+    return entry.samples == 0 and entry.median_s is not None

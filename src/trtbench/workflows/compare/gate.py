@@ -45,10 +45,14 @@ from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.groups import OnUnclear
 from trtbench.workflows.request.kinds import fraction, seconds
+from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import pick, side_spec
 
 ALONE_LAUNCHES = 5
 """Launches of a candidate that is only held against limits."""
+SAME_BYTES = (
+    "both sides are the same bytes in the same runtime: only this machine can tell them apart"
+)
 RULES_SUFFIX = ".gate.toml"
 """``model.gate.toml`` beside ``model.onnx`` holds the ranges expected of it."""
 
@@ -237,6 +241,9 @@ class _Trial:
                 return None
             first = msgspec.structs.replace(baseline.record.spec, warmup=WARMUP, launches=1)
         pythons = (self._python(0, first.runtime), self._python(1, second.runtime))
+        how = [(first, pythons[0]), (second, pythons[1])]
+        if len({(spec.model.sha256, spec.runtime, python) for spec, python in how}) == 1:
+            self.conduct.listen(Event(kind="note", text=SAME_BYTES))
         return Sides(baseline=first, candidate=second, pythons=pythons)
 
 
