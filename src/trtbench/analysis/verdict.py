@@ -122,21 +122,29 @@ def decide(
     gate: float = GATE,
     margin: float = MARGIN,
 ) -> tuple[Literal["same", "faster", "slower", "unclear"], str]:
-    """Decide from a log-ratio and its interval, and say why in words."""
-    ends = (text_from_fraction(_expm1(end), signed=True) for end in (low, high))
-    shown = f"{text_from_fraction(_expm1(effect), signed=True)} [{', '.join(ends)}]"
+    """Decide from a log-ratio and its interval, and say why in words; the numbers stand beside."""
     excludes_zero = low > 0 or high < 0
     if excludes_zero and abs(math.expm1(effect)) >= gate:
         slower = (effect > 0) == (better == "low")
-        return ("slower" if slower else "faster"), f"{shown}: the interval excludes no change"
+        return ("slower" if slower else "faster"), "the interval excludes no change"
     if low > -math.log1p(margin) and high < math.log1p(margin):
-        return "same", f"{shown}: within ±{100 * margin:g} %"
+        return "same", f"within ±{100 * margin:g} %"
     if excludes_zero:
         return (
             "unclear",
-            f"{shown}: below the {100 * gate:g} % that counts, but maybe beyond the margin",
+            f"below the {100 * gate:g} % that counts, but maybe beyond the margin",
         )
-    return "unclear", f"{shown}: the interval holds no change and more than ±{100 * margin:g} %"
+    return "unclear", f"the interval holds no change and more than ±{100 * margin:g} %"
+
+
+def sentence(verdict: Verdict) -> str:
+    """Say why, with the change and its interval before it where they are known."""
+    if verdict.ratio is None or verdict.interval is None:
+        return verdict.reason
+    ends = (verdict.interval.low, verdict.interval.high)
+    low, high = (text_from_fraction(end - 1, signed=True) for end in ends)
+    change = text_from_fraction(verdict.ratio - 1, signed=True)
+    return f"{change} [{low}, {high}]: {verdict.reason}"
 
 
 def ratio_interval(low: float, high: float, *, level: float = LEVEL, meaning: str) -> Interval:

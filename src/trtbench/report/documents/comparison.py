@@ -100,8 +100,7 @@ def reasons(verdicts: Sequence[Verdict]) -> Iterator[Text]:
     told: dict[str, list[str]] = {}
     for verdict in verdicts:
         if verdict.kind in ("unclear", "incomparable"):
-            words = verdict.reason.partition("]: ")[2] if verdict.interval else verdict.reason
-            words = (words or verdict.reason) + would_tell(verdict.launches_needed)
+            words = verdict.reason + would_tell(verdict.launches_needed)
             told.setdefault(words, []).append(verdict.metric)
     for words, metrics in told.items():
         yield Text(text=f"{', '.join(metrics)}: {words}", tone="unclear")

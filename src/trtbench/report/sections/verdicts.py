@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from trtbench.analysis.verdict import sentence
 from trtbench.domain.result import Comparison, Run, Verdict
 from trtbench.report.document import (
     Block,
@@ -95,7 +96,7 @@ def _card(names: tuple[str, str], comparison: Comparison, by_id: Mapping[str, Ru
     rightness = "; ".join((_rightness(candidate, baseline), *_errors(candidate, baseline)))
     title = f"{names[0]} against {names[1]}"
     if verdict.ratio is None or verdict.kind in ("unclear", "incomparable"):
-        detail = "; ".join((verdict.reason, rightness))
+        detail = "; ".join((sentence(verdict), rightness))
         return Card(title=title, value=verdict.kind, detail=detail, tone="unclear")
     change = text_from_change(verdict.ratio - 1, digits=1)
     facts = [f"{change} {verdict.metric} {_noun(verdict)}", *_sureness(comparison), rightness]
