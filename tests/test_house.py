@@ -188,3 +188,12 @@ def test_whatever_reads_from_outside_asks_the_boundary_first() -> None:
         name = str(path.relative_to(package))
         known = any(name == each or name.startswith(f"{each}/") for each in READ_THEMSELVES)
         assert known or not raw.search(path.read_text()), f"{name}: use trtbench.boundary"
+
+
+def test_no_public_class_name_stands_for_two_things() -> None:
+    places: dict[str, str] = {}
+    for path in sorted((ROOT / "src" / "trtbench").rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                assert node.name not in places, f"{node.name}: {path} and {places[node.name]}"
+                places[node.name] = str(path)

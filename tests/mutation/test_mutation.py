@@ -282,8 +282,8 @@ def test_sweep_files(tmp_path, capsys) -> None:
     from trtbench.workflows.sweep.journal import (
         JOURNAL,
         Journal,
-        Line,
-        Outline,
+        JournalLine,
+        SweepOutline,
         read_outline,
         write_outline,
     )
@@ -291,7 +291,7 @@ def test_sweep_files(tmp_path, capsys) -> None:
     from trtbench.workflows.sweep.request import check_choice
 
     (tmp_path / "s.toml").write_bytes(SWEEP)
-    outline = Outline(
+    outline = SweepOutline(
         name="s", tag="sweep:s", created="2026-01-01", store="/s",
         matrix=matrix_from_file(tmp_path / "s.toml"),
     )  # fmt: skip
@@ -299,7 +299,9 @@ def test_sweep_files(tmp_path, capsys) -> None:
     journal = Journal(tmp_path / "swept")
     for number in range(3):
         for what in ("begin", "done"):
-            journal.add(Line(what=what, case="k", round=number, at="2026-01-01", run=f"r{number}"))
+            journal.add(
+                JournalLine(what=what, case="k", round=number, at="2026-01-01", run=f"r{number}")
+            )
     whole = {
         "s.toml": SWEEP, "s.yaml": YAML,
         "sweep.json": (tmp_path / "swept" / "sweep.json").read_bytes(),

@@ -21,7 +21,7 @@ from trtbench.domain.spec import (
 )
 from trtbench.errors import ParseError, UsageError
 from trtbench.trtexec.command import (
-    Abilities,
+    TrtexecAbilities,
     abilities_from_help,
     abilities_of_version,
     bench_command,
@@ -289,4 +289,4 @@ def test_no_flag_is_given_that_a_version_lacks(version: str) -> None:
 def test_an_unknown_version_is_named() -> None:
     with pytest.raises(UsageError, match="is not a TensorRT version"):
         abilities_of_version("latest")
-    assert Abilities().name == "this version of trtexec"
+    assert TrtexecAbilities().name == "this version of trtexec"

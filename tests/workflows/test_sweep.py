@@ -40,7 +40,7 @@ from trtbench.workflows.sweep.matrix import (
 )
 from trtbench.workflows.sweep.plan import plan_sweep
 from trtbench.workflows.sweep.result import Results, results_from_sweep, write_results
-from trtbench.workflows.sweep.run import Progress, Sweep, carry_out, start_sweep
+from trtbench.workflows.sweep.run import Sweep, SweepProgress, carry_out, start_sweep
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_sweep_measures_every_case_in_every_round(
     asked = matrix(model, precision=["fp32", "int8", "fp8"], batch=[4], rounds=2, data=str(data))
     seen: list[tuple[str, int]] = []
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: SweepProgress) -> None:
         seen.append((progress.doing, progress.done))
 
     found = sweep(asked, tmp_path / "out", store, config, watch=watch)

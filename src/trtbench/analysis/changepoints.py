@@ -65,13 +65,13 @@ def change_points(
 
 
 def segments(count: int, points: Sequence[int]) -> list[tuple[int, int]]:
-    """Give the stretches of one level that change points leave, as begin and end."""
+    """List the stretches of one level that change points leave, as begin and end."""
     edges = [0, *points, count]
     return list(pairwise(edges))
 
 
 def best_split(values: Column, *, least_points: int = LEAST_POINTS) -> tuple[int, float] | None:
-    """Give the place at which two parts differ most, and how much, by energy distance."""
+    """List the place at which two parts differ most, and how much, by energy distance."""
     count = len(values)
     if count < 2 * least_points:
         return None
@@ -107,7 +107,7 @@ def _mean_within(total: NDArray[np.float64], count: NDArray[np.int64]) -> NDArra
 
 
 def welch_p(before: Column, after: Column) -> float:
-    """Give how likely a difference of means like this is where there is none."""
+    """Tell how likely a difference of means like this is where there is none."""
     n, m = len(before), len(after)
     spread = [float(part.var(ddof=1)) / len(part) for part in (before, after)]
     error = sum(spread)

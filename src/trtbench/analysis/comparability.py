@@ -147,7 +147,7 @@ def _models(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
 
 
 def _network(record: RunRecord) -> str:
-    """Give the name that a network's files share, without folder, ending, precision and batch."""
+    """Write the name that a network's files share, without folder, ending, precision and batch."""
     name = record.spec.model.name.lower()
     while (shorter := _FURTHER.sub("", name)) not in ("", name):
         name = shorter

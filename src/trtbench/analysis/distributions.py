@@ -50,7 +50,7 @@ def _t_upper(t: float, df: float) -> float:
 
 
 def normal_two_sided_p(z: float) -> float:
-    """Give the probability of a standard normal at least this far from zero."""
+    """Compute the probability of a standard normal at least this far from zero."""
     return math.erfc(abs(z) / math.sqrt(2.0))
 
 
@@ -110,7 +110,7 @@ def samples_needed(q: float, *, alpha: float = TWO_SIDED_ALPHA) -> int:
 
 @lru_cache(maxsize=1024)
 def interval_ranks(n: int, q: float, alpha: float = TWO_SIDED_ALPHA) -> tuple[int, int] | None:
-    """Give the ranks (from 1) of the order statistics that enclose a quantile, if there are any.
+    """List the ranks (from 1) of the order statistics that enclose a quantile, if there are any.
 
     l is the largest rank with P(Bin(n, q) <= l-1) <= alpha/2, u the smallest with
     P(Bin(n, q) >= u) <= alpha/2.

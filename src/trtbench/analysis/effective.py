@@ -103,7 +103,7 @@ def average_ranks(column: Column, *, order: NDArray[np.integer] | None = None) -
 
 
 def autocorrelation(series: Column, *, block: int = BLOCK) -> Column:
-    """Give the autocorrelation from lag 0 up to the block length, by FFT."""
+    """Compute the autocorrelation from lag 0 up to the block length, by FFT."""
     n = len(series)
     block = min(block, n)
     centred = series - series.mean()
@@ -124,7 +124,7 @@ def autocorrelation(series: Column, *, block: int = BLOCK) -> Column:
 
 
 def _fast_length(least: int) -> int:
-    """Give a length an FFT is fast at: a power of two times 1, 3 or 5, whichever wastes least."""
+    """Take a length an FFT is fast at: a power of two times 1, 3 or 5, whichever wastes least."""
     return min(factor << (-(-least // factor) - 1).bit_length() for factor in (1, 3, 5))
 
 

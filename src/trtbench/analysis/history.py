@@ -56,17 +56,17 @@ class Point(Value, frozen=True, kw_only=True):
     """What surrounded it: versions, driver, model bytes."""
 
 
-class Change(Value, frozen=True, kw_only=True):
+class HistoryChange(Value, frozen=True, kw_only=True):
     """A change of level, and what changed around it."""
 
     at: ChangePoint
     run: str
     """The first run of the new level."""
     created: str
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[ShiftCause, ...] = ()
 
 
-class Cause(Value, frozen=True, kw_only=True):
+class ShiftCause(Value, frozen=True, kw_only=True):
     """A fact that was another before a change; a suspect, not yet a proof."""
 
     name: str
@@ -79,7 +79,7 @@ class Series(Value, frozen=True, kw_only=True):
 
     key: SeriesKey
     points: tuple[Point, ...]
-    changes: tuple[Change, ...] = ()
+    changes: tuple[HistoryChange, ...] = ()
     reference: str | None = None
     """The model whose runs the values are ratios to."""
 
@@ -88,7 +88,7 @@ class Series(Value, frozen=True, kw_only=True):
         return [point.value for point in self.points]
 
     def levels(self) -> list[tuple[int, int]]:
-        """Give the stretches of one level, as begin and end."""
+        """List the stretches of one level, as begin and end."""
         return segments(len(self.points), [change.at.index for change in self.changes])
 
 
@@ -151,7 +151,7 @@ def series_from_points(
 
 
 def instant(created: str) -> float:
-    """Give a record's time in seconds since 1970; what cannot be read comes first."""
+    """Compute a record's time in seconds since 1970; what cannot be read comes first."""
     try:
         when = datetime.datetime.fromisoformat(created.replace("Z", "+00:00"))
     except ValueError:
@@ -160,7 +160,7 @@ def instant(created: str) -> float:
 
 
 def best_point(series: Series) -> Point:
-    """Give a run that stands for the best level that was ever held.
+    """Find a run that stands for the best level that was ever held.
 
     The luckiest run of many is no level. With too few points for levels it is the lowest median.
     """
@@ -173,29 +173,29 @@ def best_point(series: Series) -> Point:
     return min(reversed(best), key=lambda point: abs(point.value - middle))
 
 
-def causes(before: Sequence[Point], after: Sequence[Point]) -> tuple[Cause, ...]:
+def causes(before: Sequence[Point], after: Sequence[Point]) -> tuple[ShiftCause, ...]:
     """Name the facts that held on one side of a change and were others on the other."""
     names = dict.fromkeys(name for point in (*before, *after) for name in point.facts)
     found = []
     for name in names:
         old, new = _usual(before, name), _usual(after, name)
         if old is not None and new is not None and old != new:
-            found.append(Cause(name=name, before=old, after=new))
+            found.append(ShiftCause(name=name, before=old, after=new))
     return tuple(found)
 
 
-def _change(points: Sequence[Point], found: Sequence[ChangePoint], place: int) -> Change:
+def _change(points: Sequence[Point], found: Sequence[ChangePoint], place: int) -> HistoryChange:
     at = found[place]
     edges = [0, *(each.index for each in found), len(points)]
     begin, end = edges[place], edges[place + 2]
     before = points[max(begin, at.index - AROUND) : at.index]
     after = points[at.index : min(end, at.index + AROUND)]
     first = points[at.index]
-    return Change(at=at, run=first.run, created=first.created, causes=causes(before, after))
+    return HistoryChange(at=at, run=first.run, created=first.created, causes=causes(before, after))
 
 
 def _usual(points: Sequence[Point], name: str) -> str | None:
-    """Give the value most points agree on; ``None`` when they do not."""
+    """Write the value most points agree on; ``None`` when they do not."""
     counts = Counter(point.facts.get(name, "not told") for point in points)
     value, count = counts.most_common(1)[0] if counts else ("", 0)
     return value if count >= TELLING * len(points) and count else None
@@ -209,7 +209,7 @@ def _shape(record: RunRecord) -> str:
 
 
 def _told(name: str, fact: Fact | None) -> object:
-    """Give a condition where it is not the usual one: transfers are, all others are not."""
+    """Find a condition where it is not the usual one: transfers are, all others are not."""
     if fact is None or fact.source == "unknown" or fact.value in (None, "off"):
         return None
     if isinstance(fact.value, bool) and fact.value == (name == "transfers"):

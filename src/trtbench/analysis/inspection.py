@@ -18,7 +18,7 @@ from trtbench.units import text_from_bytes
 _NUMPY = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 
 
-class Table(Value, frozen=True, kw_only=True):
+class InspectionTable(Value, frozen=True, kw_only=True):
     """Rows under named columns; a name that ends in ``_bytes`` or ``_s`` says the unit."""
 
     columns: tuple[str, ...]
@@ -33,9 +33,9 @@ class Inspection(Value, frozen=True, kw_only=True):
     facts: dict[str, Scalar]
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
-    summary: Table | None = None
+    summary: InspectionTable | None = None
     """Operators or layers, counted."""
-    layers: Table | None = None
+    layers: InspectionTable | None = None
     """Every one of them."""
     notes: tuple[str, ...] = ()
 
@@ -99,7 +99,7 @@ def _unknown_notes(cost: ModelCost) -> tuple[str, ...]:
     return (f"operations not counted: {', '.join(cost.unknown)}",)
 
 
-def _operator_table(model: OnnxModel, cost: ModelCost) -> Table:
+def _operator_table(model: OnnxModel, cost: ModelCost) -> InspectionTable:
     """Count by kind and precision; the share is of the operations that could be counted."""
     flops: Counter[tuple[str, str]] = Counter()
     for node in cost.nodes:
@@ -109,10 +109,12 @@ def _operator_table(model: OnnxModel, cost: ModelCost) -> Table:
         (op, precision, count, flops[op, precision], flops[op, precision] / total)
         for (op, precision), count in model.operators().items()
     )
-    return Table(columns=("operator", "precision", "count", "flops", "flops_share"), rows=rows)
+    return InspectionTable(
+        columns=("operator", "precision", "count", "flops", "flops_share"), rows=rows
+    )
 
 
-def _node_table(cost: ModelCost) -> Table:
+def _node_table(cost: ModelCost) -> InspectionTable:
     columns = (
         "node", "operator", "precision", "output", "flops", "read_bytes", "weight_bytes",
         "written_bytes", "flops_per_byte",
@@ -124,7 +126,7 @@ def _node_table(cost: ModelCost) -> Table:
         )
         for node in cost.nodes
     )  # fmt: skip
-    return Table(columns=columns, rows=rows)
+    return InspectionTable(columns=columns, rows=rows)
 
 
 def inspection_from_graph(graph: EngineGraph, *, path: str) -> Inspection:
@@ -166,7 +168,7 @@ def _edge(tensor: TensorInfo) -> TensorSpec:
     return TensorSpec(name=tensor.name, dtype=_NUMPY.get(dtype, dtype), shape=dims)
 
 
-def layer_summary(graph: EngineGraph) -> Table:
+def layer_summary(graph: EngineGraph) -> InspectionTable:
     """Count layers by kind and by the type they give."""
     kinds = Counter((each.type or "unknown", layer_precision(each)) for each in graph.layers)
     weights: Counter[tuple[str, str]] = Counter()
@@ -176,10 +178,10 @@ def layer_summary(graph: EngineGraph) -> Table:
         (kind, precision, count, weights[kind, precision] or None)
         for (kind, precision), count in kinds.most_common()
     )
-    return Table(columns=("layer", "precision", "count", "parameters"), rows=rows)
+    return InspectionTable(columns=("layer", "precision", "count", "parameters"), rows=rows)
 
 
-def layer_table(graph: EngineGraph) -> Table:
+def layer_table(graph: EngineGraph) -> InspectionTable:
     """Every layer in the order of execution."""
     rows = tuple(
         (
@@ -189,7 +191,7 @@ def layer_table(graph: EngineGraph) -> Table:
         for each in graph.layers
     )  # fmt: skip
     columns = ("name", "layer", "precision", "output", "parameters", "tactic", "stream", "origin")
-    return Table(columns=columns, rows=rows)
+    return InspectionTable(columns=columns, rows=rows)
 
 
 def layer_precision(layer: LayerInfo) -> str:
@@ -270,9 +272,9 @@ def inspection_from_profile(profile: LayerProfile, *, path: str) -> Inspection:
             "iterations": profile.count,
             "sum_s": sum(each.average_s for each in profile.layers),
         },
-        summary=Table(
+        summary=InspectionTable(
             columns=("slowest", "average_s", "share"),
             rows=tuple((each.name, each.average_s, each.share) for each in slowest),
         ),
-        layers=Table(columns=("name", "average_s", "median_s", "share"), rows=rows),
+        layers=InspectionTable(columns=("name", "average_s", "median_s", "share"), rows=rows),
     )

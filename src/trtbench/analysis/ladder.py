@@ -105,7 +105,7 @@ def ladder_from_runs(a: Run, b: Run) -> Ladder:
 
 
 def _by_exclusion(rungs: list[Rung], total: float) -> list[Rung]:
-    """Give what is left to the only difference of unknown size, and say that this is how."""
+    """Tell what is left to the only difference of unknown size, and say that this is how."""
     unsized = [each for each in rungs if each.seconds is None and not SILENT & {each.a, each.b}]
     if len(unsized) != 1 or any(each.evidence == "at most" for each in rungs):
         return rungs

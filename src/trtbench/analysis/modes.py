@@ -50,7 +50,7 @@ def modes(column: Column) -> Modes | None:
 
 
 def _otsu(ordered: Column) -> int:
-    """Give the cut with the largest variance between the groups."""
+    """Compute the cut with the largest variance between the groups."""
     n = len(ordered)
     sums = np.cumsum(ordered - ordered.mean())[:-1]
     sizes = np.arange(1, n)
@@ -58,14 +58,14 @@ def _otsu(ordered: Column) -> int:
 
 
 def worst(column: Column, *, count: int = 5) -> list[int]:
-    """Give the positions of the largest samples, the worst first."""
+    """List the positions of the largest samples, the worst first."""
     count = min(count, len(column))
     found = np.argpartition(column, len(column) - count)[len(column) - count :]
     return [int(index) for index in found[np.argsort(-column[found], kind="stable")]]
 
 
 def quantum(column: Column) -> tuple[float | None, float]:
-    """Give the step in which values move, and the share of the commonest value."""
+    """List the step in which values move, and the share of the commonest value."""
     if len(column) < 20:
         return None, 0.0
     values, counts = np.unique(np.round(column / RESOLUTION_S), return_counts=True)

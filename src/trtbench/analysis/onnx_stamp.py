@@ -24,7 +24,7 @@ KEYS = (
 
 
 def stamp_from_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Give what a conversion wrote, without the prefix; empty for any other model."""
+    """Make what a conversion wrote, without the prefix; empty for any other model."""
     return {key: metadata[PREFIX + key] for key in KEYS if metadata.get(PREFIX + key) is not None}
 
 

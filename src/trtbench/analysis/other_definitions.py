@@ -64,7 +64,7 @@ def torch_benchmark_metrics(column_s: Column) -> dict[str, float]:
 
 
 def guide_statistics(host_s: Column) -> dict[str, float]:
-    """Give the ST-GCN guide's mean, std, min and max in milliseconds, and FPS = 1 / mean."""
+    """Collect the ST-GCN guide's mean, std, min and max in milliseconds, and FPS = 1 / mean."""
     ms = np.asarray(host_s, dtype=np.float64) * 1e3
     mean = float(ms.mean())
     return {
@@ -77,7 +77,7 @@ def guide_statistics(host_s: Column) -> dict[str, float]:
 
 
 def guide_speedup(baseline_s: Column, candidate_s: Column) -> dict[str, float]:
-    """Give its speed-up (mean over mean) and FPS improvement in per cent."""
+    """Collect its speed-up (mean over mean) and FPS improvement in per cent."""
     baseline = guide_statistics(baseline_s)
     candidate = guide_statistics(candidate_s)
     return {

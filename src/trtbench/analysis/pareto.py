@@ -11,7 +11,7 @@ Better = Literal["low", "high"]
 def pareto_front(
     points: Sequence[Mapping[str, float | None]], *, better: Mapping[str, Better]
 ) -> list[int]:
-    """Give the places of the points that no other one beats, in their order.
+    """List the places of the points that no other one beats, in their order.
 
     A point that lacks one of the quantities is not judged and not on the front.
     """

@@ -18,7 +18,7 @@ model      the network alone, synchronised: GPU time where a session tells it, e
 """
 
 
-class Part(Value, frozen=True, kw_only=True):
+class PassPart(Value, frozen=True, kw_only=True):
     """What one part of the work took per batch, in seconds."""
 
     mean_s: float
@@ -36,7 +36,7 @@ class Split(Value, frozen=True, kw_only=True):
     batches: int
     """Counted, without the warm-up."""
     warmup_batches: int
-    parts: dict[str, Part]
+    parts: dict[str, PassPart]
     item_s: float | None
     """Median inference time per item of full batches."""
     items_per_s: float | None
@@ -69,8 +69,8 @@ def warmup_batches(count: int, part: float) -> int:
     return max(0, min(max(int(count * part), 1), count - 1))
 
 
-def _part(seconds: NDArray[np.float64]) -> Part:
-    return Part(
+def _part(seconds: NDArray[np.float64]) -> PassPart:
+    return PassPart(
         mean_s=float(seconds.mean()),
         median_s=float(np.median(seconds)),
         max_s=float(seconds.max()),

@@ -19,7 +19,7 @@ TARGET = 0.01
 
 
 def half_width(medians: Sequence[float], *, level: float = LEVEL) -> float | None:
-    """Give the relative half-width of the interval over launches; ``None`` below two."""
+    """Compute the relative half-width of the interval over launches; ``None`` below two."""
     if len(medians) < 2 or min(medians) <= 0:
         return None
     logs = np.log(np.asarray(medians))

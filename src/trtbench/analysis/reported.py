@@ -27,7 +27,7 @@ class Reported(Value, frozen=True, kw_only=True):
 
 
 def reported_s(record: RunRecord, column: str, statistic: str = "median") -> float | None:
-    """Give a printed statistic of a column (``median``, ``mean``, ``p99``) in seconds."""
+    """Compute a printed statistic of a column (``median``, ``mean``, ``p99``) in seconds."""
     value = record.reported.get(f"{_NAMES.get(column, column)}_{statistic}_ms")
     return value / 1e3 if isinstance(value, (int, float)) else None
 
@@ -42,7 +42,7 @@ def reported_columns(record: RunRecord) -> tuple[str, ...]:
 
 
 def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
-    """Give all that was printed of a column, in seconds, by the name of the statistic."""
+    """Collect all that was printed of a column, in seconds, by the name of the statistic."""
     prefix = f"{_NAMES.get(column, column)}_"
     found = {
         key[len(prefix) : -len("_ms")]: value / 1e3
@@ -53,7 +53,7 @@ def reported_statistics(record: RunRecord, column: str) -> dict[str, float]:
 
 
 def reported_headline(record: RunRecord) -> Reported | None:
-    """Give the printed number that stands for a run; TensorRT 5 and 6 print means only."""
+    """Find the printed number that stands for a run; TensorRT 5 and 6 print means only."""
     for statistic in ("median", "mean"):
         columns: tuple[str, ...] = DURATIONS
         if statistic == "mean":  # the column that more was printed about was the one meant
@@ -66,7 +66,7 @@ def reported_headline(record: RunRecord) -> Reported | None:
 
 
 def reported_rate(record: RunRecord) -> float | None:
-    """Give the printed throughput in queries per second; an implicit batch was multiplied in."""
+    """Compute the printed throughput in queries per second; an implicit batch was multiplied in."""
     items = record.facts.get("items_per_s")
     if isinstance(items, (int, float)):
         return float(items) / record.items_per_query

@@ -35,7 +35,7 @@ class Trimmed:
     count: int
 
     def interval(self, *, level: float = LEVEL) -> tuple[float, float]:
-        """Give the t-interval of the mean."""
+        """Compute the t-interval of the mean."""
         half = t_quantile((1 + level) / 2, df=self.df) * self.error
         return self.mean - half, self.mean + half
 
@@ -61,7 +61,7 @@ def trimmed(values: Sequence[float], *, trim: float = TRIM) -> Trimmed | None:
 
 
 def trimmed_count(k: int, *, trim: float = TRIM) -> int:
-    """Give how many of k values are cut off at either end."""
+    """Tell how many of k values are cut off at either end."""
     return int(trim * k) if k >= FEWEST_TRIMMED else 0
 
 
@@ -78,7 +78,7 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Trimmed | Non
 
 
 def detectable_effect(effects: Sequence[float]) -> float | None:
-    """Give the smallest relative effect found in 80 % of comparisons with launches like these."""
+    """Take the smallest relative effect found in 80 % of comparisons with launches like these."""
     if len(effects) < 3:
         return None
     spread = float(np.std(np.asarray(effects), ddof=1))
@@ -86,7 +86,7 @@ def detectable_effect(effects: Sequence[float]) -> float | None:
 
 
 def detectable_factor(launches: int) -> float:
-    """Give the factor for a number of launches, between the simulated ones by square roots."""
+    """Compute the factor for a number of launches, between the simulated ones by square roots."""
     known = sorted(DETECTABLE_FACTOR)
     if launches >= known[-1]:
         return DETECTABLE_FACTOR[known[-1]] * math.sqrt(known[-1] / launches)

@@ -154,7 +154,7 @@ def _penalty(correlation: float) -> float:
 
 
 def block_medians(column: Column, *, most: int = MOST_BLOCKS) -> tuple[Column, int]:
-    """Give the medians of at most so many equal blocks, disturbances levelled, and their size."""
+    """Take the medians of at most so many equal blocks, disturbances levelled, and their size."""
     size = max(1, math.ceil(len(column) / most))
     m = len(column) // size
     blocks: Column = column[: m * size].reshape(m, size)
@@ -214,7 +214,7 @@ def _noise(blocks: Column) -> float:
 
 
 def _lag_one(blocks: Column, cuts: list[int]) -> float:
-    """Give the lag-one correlation about the segment means: a step is not correlation."""
+    """Compute the lag-one correlation about the segment means: a step is not correlation."""
     rest = np.concatenate([part - part.mean() for part in np.split(blocks, cuts)])
     power = float(rest @ rest)
     return float(rest[1:] @ rest[:-1]) / power if power > 0 else 0.0

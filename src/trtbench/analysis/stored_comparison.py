@@ -265,7 +265,7 @@ def _launch_values(run: Run, metric: str, statistic: str = "median") -> list[flo
 
 
 def _printed_values(run: Run, metric: str, statistic: str) -> list[float]:
-    """Give what another tool printed; it is one launch whatever it was made of."""
+    """Tell what another tool printed; it is one launch whatever it was made of."""
     if metric == "throughput":
         value = reported_rate(run.record)
     elif metric.startswith("p") and metric[1:].replace(".", "").isdigit():

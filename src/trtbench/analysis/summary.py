@@ -97,7 +97,7 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
         return "mean" if math.isnan(self.median) else "median"
 
     def statistic(self, name: str) -> float | None:
-        """Give a statistic by name (``median``, ``mean``, ``p99``), ``None`` when nobody knows."""
+        """Take a statistic by name (``median``, ``mean``, ``p99``), ``None`` when nobody knows."""
         value: float | None
         if name.startswith("p") and name[1:].replace(".", "", 1).isdigit():
             value = next((each.value for each in self.quantiles if each.name == name), None)
@@ -106,7 +106,7 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
         return None if value is None or math.isnan(value) else value
 
     def quantile(self, q: float) -> Quantile:
-        """Give the percentile that was asked for; one that was not computed is a ``KeyError``."""
+        """Find the percentile that was asked for; one that was not computed is a ``KeyError``."""
         for each in self.quantiles:
             if math.isclose(each.q, q):
                 return each
@@ -131,7 +131,7 @@ class Summary(Value, frozen=True, kw_only=True):
 
     @property
     def head(self) -> ColumnSummary | None:
-        """Give the column that stands for the run; ``None`` when nothing is known."""
+        """Compute the column that stands for the run; ``None`` when nothing is known."""
         found = (each for each in self.columns if each.column == self.headline)
         return next((each for each in found if each.count or each.reported), None)
 
@@ -215,7 +215,7 @@ def summary_from_samples(run: Run) -> Summary:
 
 
 def summary_from_reported(record: RunRecord) -> Summary | None:
-    """Give the statistics another tool printed, as they were printed; ``None`` without any."""
+    """Make the statistics another tool printed, as they were printed; ``None`` without any."""
     found = {name: reported_statistics(record, name) for name in DURATIONS}
     columns = tuple(
         _reported_column(name, values, record) for name, values in found.items() if values
@@ -320,14 +320,14 @@ class _Part:
         self.effective = effective_samples(column, order=order).count
 
     def at(self, q: float) -> float:
-        """Give the median as usual, and every other quantile by nearest rank."""
+        """Compute the median as usual, and every other quantile by nearest rank."""
         if q == 0.5:
             return _middle(self.ordered)
         return float(self.ordered[rank(len(self.ordered), q) - 1])
 
 
 def nearest_rank(sorted_or_raw: Column, q: float) -> float:
-    """Give the smallest observed value that at least a share ``q`` of the samples do not exceed."""
+    """Take the smallest observed value that at least a share ``q`` of the samples do not exceed."""
     column = np.asarray(sorted_or_raw, dtype=np.float64)
     index = rank(len(column), q) - 1
     if np.all(column[1:] >= column[:-1]):
@@ -336,13 +336,13 @@ def nearest_rank(sorted_or_raw: Column, q: float) -> float:
 
 
 def rank(n: int, q: float) -> int:
-    """Give the nearest rank, from 1, of a quantile among n samples."""
+    """Compute the nearest rank, from 1, of a quantile among n samples."""
     # 0.07 * 100 is 7.000000000000001 in floating point, and the rank is 7.
     return min(n, max(1, math.ceil(round(q * n, 9))))
 
 
 def launch_interval(values: Sequence[float], *, level: float = LEVEL) -> Interval | None:
-    """Give the t-interval on the logarithms of one value per launch; ``None`` below two."""
+    """Compute the t-interval on the logarithms of one value per launch; ``None`` below two."""
     if len(values) < 2 or min(values) <= 0:
         return None
     logs = np.log(np.asarray(values))

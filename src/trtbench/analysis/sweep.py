@@ -89,7 +89,7 @@ def quantities(rows: Sequence[SweepRow]) -> list[str]:
 
 
 def quantities_of(row: SweepRow) -> dict[str, Content]:
-    """Give the quantities of a row; shares as such: 0.7 is 70 %."""
+    """Collect the quantities of a row; shares as such: 0.7 is 70 %."""
     found: dict[str, Content] = {
         "model": row.model,
         "precision": row.precision,
@@ -114,7 +114,7 @@ def quantities_of(row: SweepRow) -> dict[str, Content]:
 
 
 def baseline_of(row: SweepRow, rows: Sequence[SweepRow]) -> SweepRow | None:
-    """Give the first row of the matrix with the same model and batch, else with the same model."""
+    """Find the first row of the matrix with the same model and batch, else with the same model."""
     same = [each for each in rows if each.model == row.model and each.summary is not None]
     return next((each for each in same if each.batch == row.batch), same[0] if same else None)
 
@@ -128,7 +128,7 @@ class Chosen(Value, frozen=True, kw_only=True):
 
 
 def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items") -> Chosen:
-    """Give the rows that meet a condition, best first: most items per second, or least time."""
+    """Find the rows that meet a condition, best first: most items per second, or least time."""
     unknown: dict[str, int] = {}
     met = []
     for row in (each for each in rows if each.reason is None):

@@ -31,7 +31,7 @@ Stretch = tuple[int, int]
 """A side, and how many queries it runs before the other's turn."""
 
 
-class Plan(Value, frozen=True, kw_only=True):
+class TurnPlan(Value, frozen=True, kw_only=True):
     """How many queries a launch holds: pairs in turn, and blocks of each side alone."""
 
     pairs: int
@@ -46,12 +46,12 @@ class Plan(Value, frozen=True, kw_only=True):
         return max(1, self.in_block // 5)
 
 
-def plan_from_pace(pace_s: Sequence[float], *, pairs: int | None = None) -> Plan:
+def plan_from_pace(pace_s: Sequence[float], *, pairs: int | None = None) -> TurnPlan:
     """Settle the size of a launch by what a query of each side takes, unless pairs are given."""
     both = max(sum(pace_s), 1e-9)
     wanted = pairs or _within(TURNS_S / both, FEWEST_PAIRS, MOST_PAIRS)
     in_block = _within(2 * BLOCK_S / both, FEWEST_IN_BLOCK, MOST_IN_BLOCK)
-    return Plan(
+    return TurnPlan(
         pairs=wanted,
         settle=_within(wanted / 10, 1, 10),
         blocks=_within(ALONE_S / (in_block * both), FEWEST_BLOCKS, MOST_BLOCKS),

@@ -43,7 +43,7 @@ Better = Literal["low", "high"]
 
 
 def launch_effect(baseline: Column, candidate: Column) -> float:
-    """Give the median of ln(candidate / baseline) over the pairs of one launch."""
+    """Compute the median of ln(candidate / baseline) over the pairs of one launch."""
     return float(np.median(np.log(np.asarray(candidate) / np.asarray(baseline))))
 
 
@@ -148,7 +148,7 @@ def sentence(verdict: Verdict) -> str:
 
 
 def ratio_interval(low: float, high: float, *, level: float = LEVEL, meaning: str) -> Interval:
-    """Give the interval of a ratio from that of its logarithm."""
+    """Compute the interval of a ratio from that of its logarithm."""
     return Interval(low=1 + _expm1(low), high=1 + _expm1(high), level=level, meaning=meaning)
 
 

@@ -40,7 +40,7 @@ _UNCAST = "control flow is left in FP32"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class CastPlan:
     """Which nodes of a model change type, and what each of their edges becomes."""
 
     precision: Low
@@ -96,7 +96,7 @@ def prepared(model: ModelProto) -> ModelProto:
     return model
 
 
-def make_plan(model: ModelProto, *, precision: Low, keep_io: bool, keep: Sequence[str]) -> Plan:
+def make_plan(model: ModelProto, *, precision: Low, keep_io: bool, keep: Sequence[str]) -> CastPlan:
     """Decide what becomes of every node, without touching the model."""
     types = tensor_types(model)
     held = matching_nodes(model, keep)
@@ -115,17 +115,17 @@ def make_plan(model: ModelProto, *, precision: Low, keep_io: bool, keep: Sequenc
             kept[node.name] = held.get(node.name) or reason or "unknown operator"
             continue
         edges[node.name] = found
-    return Plan(precision=precision, keep_io=keep_io, edges=edges, kept=kept)
+    return CastPlan(precision=precision, keep_io=keep_io, edges=edges, kept=kept)
 
 
-def apply(model: ModelProto, plan: Plan) -> ModelProto:
+def apply(model: ModelProto, plan: CastPlan) -> ModelProto:
     """Rewrite the model to the plan."""
     from trtbench.build.cast_rewrite import rewrite
 
     return rewrite(model, edges=plan.edges, low=plan.low, keep_io=plan.keep_io)
 
 
-def simulate(model: ModelProto, plan: Plan) -> ModelProto:
+def simulate(model: ModelProto, plan: CastPlan) -> ModelProto:
     """Make the FP32 model that rounds every tensor as the cast model would.
 
     Sums stay FP32, as they do on tensor cores. ONNX Runtime has no BF16 on a CPU, and may compute
@@ -184,14 +184,14 @@ def _overflowing(model: ModelProto, held: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _lost_weights(model: ModelProto, plan: Plan) -> int:
+def _lost_weights(model: ModelProto, plan: CastPlan) -> int:
     """Count stored values that are not zero and become zero."""
     low = {name for name, _ in low_inputs(model, plan)}
     return sum(_to_zero(each, plan) for each in model.graph.initializer if each.name in low)
 
 
-def low_inputs(model: ModelProto, plan: Plan) -> Iterator[tuple[str, NodeProto]]:
-    """Give the inputs that the plan changes, with the node they go into."""
+def low_inputs(model: ModelProto, plan: CastPlan) -> Iterator[tuple[str, NodeProto]]:
+    """List the inputs that the plan changes, with the node they go into."""
     for node in model.graph.node:
         for name, wanted in zip(
             node.input, plan.edges.get(node.name, Edges()).inputs, strict=False
@@ -200,7 +200,7 @@ def low_inputs(model: ModelProto, plan: Plan) -> Iterator[tuple[str, NodeProto]]
                 yield name, node
 
 
-def _to_zero(tensor: TensorProto, plan: Plan) -> int:
+def _to_zero(tensor: TensorProto, plan: CastPlan) -> int:
     import numpy as np
     from onnx import numpy_helper
 

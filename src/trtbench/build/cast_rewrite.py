@@ -145,7 +145,7 @@ class _Rewriting:
         return self.casts[key]
 
     def _feed(self, body: GraphProto) -> None:
-        """Give the body of a control-flow node the FP32 tensors it reads from outside."""
+        """Find the body of a control-flow node the FP32 tensors it reads from outside."""
         own = {name for node in body.node for name in node.output}
         own |= {value.name for value in body.input} | {each.name for each in body.initializer}
         for node in body.node:

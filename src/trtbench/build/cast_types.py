@@ -41,7 +41,7 @@ class Edges:
 def edges_of(
     node: NodeProto, types: dict[str, int], *, model: ModelProto, low: int
 ) -> tuple[Edges | None, str | None]:
-    """Give what a node's edges become in the low type, or why it must stay FP32.
+    """Tell what a node's edges become in the low type, or why it must stay FP32.
 
     Neither is given for a node that has no FP32 edge at all.
     """

@@ -21,7 +21,7 @@ from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape
 from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.host.versions import library_versions
-from trtbench.models.torch_sources import Source, load_source
+from trtbench.models.torch_sources import TorchSource, load_source
 
 INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
 OPEN_SIZE = 2
@@ -114,7 +114,7 @@ def _refuse_for_program(spec: ExportSpec) -> None:
         )
 
 
-def _example(spec: ExportSpec, source: Source, torch: ModuleType) -> Example:
+def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Example:
     """Settle the inputs, and draw values for one call."""
     if source.program is not None:
         return _from_program(source)
@@ -139,7 +139,7 @@ def _example(spec: ExportSpec, source: Source, torch: ModuleType) -> Example:
     return Example(inputs=inputs, open_axes=open_axes, by_name=by_name)
 
 
-def _from_program(source: Source) -> Example:
+def _from_program(source: TorchSource) -> Example:
     arguments, keywords = source.program.example_inputs
     names = [node for node in source.program.graph_signature.user_inputs if isinstance(node, str)]
     values = [*arguments, *keywords.values()]

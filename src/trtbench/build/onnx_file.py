@@ -127,7 +127,7 @@ def stored_tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
-    """Give the bodies of If, Loop and Scan."""
+    """List the bodies of If, Loop and Scan."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g

@@ -119,7 +119,7 @@ def _reason(problem: Exception, path: Path) -> str:
 
 
 def _typed(array: NDArray[np.generic], wanted: str) -> NDArray[np.generic]:
-    """Give a cast model its inputs in its own type."""
+    """Cast inputs to the type of a cast model."""
     if wanted == "tensor(float16)" and array.dtype == np.float32:
         return array.astype(np.float16)
     if wanted == "tensor(float)" and array.dtype == np.float16:

@@ -131,7 +131,7 @@ def _settled(
 
 
 def item_limit(spec: BuildSpec) -> int:
-    """Give the most items that are calibrated with."""
+    """Compute the most items that are calibrated with."""
     text = spec.options.get("calibration_items", str(ITEMS))
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"{text!r} is no number of items", fix="--opt calibration_items=256")

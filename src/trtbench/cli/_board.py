@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from trtbench.cli._screen import Drawing
+from trtbench.cli._screen import LiveDrawing
 from trtbench.units import text_from_long_time, text_from_seconds
 
 if TYPE_CHECKING:
     from trtbench.report.document import Document
-    from trtbench.workflows.sweep.run import Found, Progress
+    from trtbench.workflows.sweep.run import Found, SweepProgress
 
 MOST_ROWS = 24
 """Rows of the live table; more would scroll off the screen."""
@@ -18,7 +18,7 @@ _MARKS = {"now": "▶", "failed": "✗", "done": "✓", "waiting": "·"}
 """Of the states of cases, in the order in which they are worth a row."""
 
 
-class Board(Drawing):
+class Board(LiveDrawing):
     """The state of a sweep on stderr: a table on a terminal, a line for each case elsewhere."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Board(Drawing):
         )
         self._said: set[str] = set()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: SweepProgress) -> None:
         """Redraw between jobs only: while a child measures, this process sleeps."""
         if self._live:
             from rich.console import Group
@@ -54,7 +54,7 @@ class Board(Drawing):
             self._console.print(text, markup=False, soft_wrap=True)
 
 
-def _board(progress: Progress) -> Document:
+def _board(progress: SweepProgress) -> Document:
     from trtbench.report.document import Cell, Document, Heading, Section, table_from_rows
 
     states = progress.state
@@ -82,17 +82,17 @@ def _board(progress: Progress) -> Document:
     return Document(title=_headline(progress), created="", sections=(section,))
 
 
-def _headline(progress: Progress) -> str:
+def _headline(progress: SweepProgress) -> str:
     elapsed = text_from_long_time(time.monotonic() - progress.began)
     parts = (_count(progress), progress.doing or "finishing", f"{elapsed} so far")
     return " · ".join(parts) + _left(progress)
 
 
-def _count(progress: Progress) -> str:
+def _count(progress: SweepProgress) -> str:
     return f"[{progress.done}/{progress.total}]" if progress.total else "[prepare]"
 
 
-def _left(progress: Progress) -> str:
+def _left(progress: SweepProgress) -> str:
     left = progress.left_s
     return f" · about {text_from_long_time(left)} left" if left is not None else ""
 

@@ -25,7 +25,7 @@ ADDED = "trtbench.added"
 
 
 def flags(request: type[VerbRequest]) -> Callable[[F], F]:
-    """Give a command the flags of a request, which it is called with as ``request``."""
+    """Find a command the flags of a request, which it is called with as ``request``."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from trtbench.report.document import Block, Document
     from trtbench.workflows.request.progress import Event
 
-D = TypeVar("D", bound="Drawing")
+D = TypeVar("D", bound="LiveDrawing")
 
 PLAIN_S = 2.0
 """Seconds between lines of progress where there is no terminal."""
 
 
-class Drawing:
+class LiveDrawing:
     """Something drawn on stderr while a block runs; nothing is where there is no terminal."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Drawing:
             self._drawn.stop()
 
 
-class Talk(Drawing):
+class Talk(LiveDrawing):
     """Progress on stderr: a bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, title: str) -> None:

@@ -13,7 +13,7 @@ from trtbench.errors import UsageError
 from trtbench.workflows.request.keeping import InspectRequest
 
 if TYPE_CHECKING:
-    from trtbench.analysis.inspection import Table
+    from trtbench.analysis.inspection import InspectionTable
 
 
 @click.command("inspect", short_help="Show what a model, an engine, a file or a run holds.")
@@ -69,7 +69,7 @@ def command(
         show(document_from_inspection(shown, layers=layers or top is not None))
 
 
-def _csv(table: Table | None) -> str:
+def _csv(table: InspectionTable | None) -> str:
     """Plain numbers: seconds and bytes, as the names of the columns say."""
     from trtbench.report.csv_lines import csv_from_lines
 

@@ -101,7 +101,7 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
 @own_store_option
 @click.pass_context
 def tag(context: click.Context, name: str, tags: tuple[str, ...], remove: bool) -> None:
-    """Give a run one or more tags."""
+    """Add tags to a run, and take others off."""
     from trtbench.cli._screen import say
 
     store = _store(context.obj)

@@ -220,12 +220,12 @@ R = TypeVar("R", bound=RunRecord | FailedRun)
 
 
 def known_value(fact: Fact | None) -> Scalar:
-    """Give the value of a condition that somebody knows."""
+    """Find the value of a condition that somebody knows."""
     return fact.value if fact is not None and fact.source != "unknown" else None
 
 
 def precision_of(record: Record) -> str | None:
-    """Give the precision that ran, ``None`` when nobody knows; of what did not run, that asked."""
+    """Write the precision that ran, ``None`` when nobody knows; of what did not run, that asked."""
     if isinstance(record, FailedRun):
         return record.spec.precision
     told, asked = known_value(record.conditions.get("precision")), record.spec.precision
@@ -263,7 +263,7 @@ def gpu_number(record: Record) -> int:
 
 
 def gpu_of(record: Record) -> Gpu | None:
-    """Give the GPU a run was on; of a run on the CPU, the first of its machine."""
+    """Find the GPU a run was on; of a run on the CPU, the first of its machine."""
     gpus, number = record.environment.gpus, gpu_number(record)
     return gpus[number if number < len(gpus) else 0] if gpus else None
 
@@ -372,7 +372,7 @@ class Comparison(Value, frozen=True, kw_only=True):
     """What the times alone say of the first metric, where sides that took turns also ran alone."""
 
     def verdict(self, metric: str) -> Verdict:
-        """Give the verdict on one metric; one that was not judged is a ``KeyError``."""
+        """Find the verdict on one metric; one that was not judged is a ``KeyError``."""
         for each in self.verdicts:
             if each.metric == metric:
                 return each

@@ -54,7 +54,7 @@ class IterationTimes:
         yield from self.stamps.items()
 
     def durations(self) -> dict[str, Column]:
-        """Give the duration columns that exist, in the order tables show them."""
+        """Collect the duration columns that exist, in the order tables show them."""
         found = ((name, getattr(self, name)) for name in DURATIONS)
         return {name: column for name, column in found if column is not None}
 

@@ -36,7 +36,7 @@ class TensorSpec(Value, frozen=True, kw_only=True):
 
 
 def batch_from_shapes(shapes: Iterable[Sequence[int | str | None]]) -> int | None:
-    """Give the leading dimension all inputs of several dimensions share; ``None`` if none does."""
+    """Make the leading dimension all inputs of several dimensions share; ``None`` if none does."""
     leading = {shape[0] for shape in shapes if len(shape) > 1}
     size = leading.pop() if len(leading) == 1 else None
     return size if isinstance(size, int) and size > 0 else None

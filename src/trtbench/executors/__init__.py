@@ -6,17 +6,25 @@ in, a folder out.
 
 from __future__ import annotations
 
-from trtbench.executors._request import Executor, Needs, Partner, Request, Settings, Tell, Told
+from trtbench.executors._request import (
+    Executor,
+    ExecutorSettings,
+    Needs,
+    Partner,
+    Request,
+    Tell,
+    Told,
+)
 from trtbench.executors.contract import ExecutorModule
 from trtbench.registry import Registry
 
 __all__ = [
     "EXECUTORS",
     "Executor",
+    "ExecutorSettings",
     "Needs",
     "Partner",
     "Request",
-    "Settings",
     "Tell",
     "Told",
 ]

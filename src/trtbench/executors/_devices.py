@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trtbench.executors._node import run_node
-from trtbench.executors._request import Needs, Request, Settings, Tell
+from trtbench.executors._request import ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._slots import Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE
 from trtbench.host.machine import memory_bytes
@@ -21,7 +21,7 @@ from trtbench.host.nvml import gpus
 class LocalExecutor:
     """Measures each run in a process that sees one GPU; locks keep out everybody else's runs."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ExecutorSettings) -> None:
         self._settings = settings
         self._places = list(_places(settings.beside))
         self._slots = Slots(lambda: self._places)

@@ -74,7 +74,7 @@ def keep_blob(cache: Path, sha256: str, chunks: Iterable[bytes]) -> None:
 
 
 def place_blob(cache: Path, sha256: str, target: Path) -> None:
-    """Give a content its name in a folder, without a second copy where the disk allows."""
+    """Put a content into a folder under its name, without a second copy where the disk allows."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         try:

@@ -17,7 +17,7 @@ from trtbench.models.identity import sha256_of
 MODEL, OTHER, INPUTS = "model", "other", "inputs"
 
 
-class Part(Value, frozen=True, kw_only=True):
+class ParcelPart(Value, frozen=True, kw_only=True):
     """One file on its way: where it comes from, what it holds, and its name there."""
 
     source: str
@@ -29,7 +29,7 @@ class Parcel(Value, frozen=True, kw_only=True):
     """A request and the files it needs."""
 
     request: Request
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ParcelPart, ...] = ()
 
     @property
     def contents(self) -> dict[str, Path]:
@@ -91,7 +91,7 @@ def _check_companions(model: Path, names: tuple[str, ...]) -> None:
         boundary.inside(folder, name, what="file of weights", where=model)
 
 
-def _spec_parts(spec: RunSpec, files: tuple[str, ...], kind: str) -> list[Part]:
+def _spec_parts(spec: RunSpec, files: tuple[str, ...], kind: str) -> list[ParcelPart]:
     """The files of one spec; a model that a library has by name needs none."""
     model, inputs = Path(spec.model.path), spec.inputs.source
     parts = []
@@ -103,14 +103,14 @@ def _spec_parts(spec: RunSpec, files: tuple[str, ...], kind: str) -> list[Part]:
     return [*parts, *(_input_parts(Path(inputs)) if inputs is not None else [])]
 
 
-def _part(path: Path, name: str) -> Part:
+def _part(path: Path, name: str) -> ParcelPart:
     try:
-        return Part(source=str(path), sha256=sha256_of(path), name=name)
+        return ParcelPart(source=str(path), sha256=sha256_of(path), name=name)
     except OSError as problem:
         raise InputError(f"{path} cannot be sent", facts={"reason": problem.strerror}) from None
 
 
-def _input_parts(source: Path) -> list[Part]:
+def _input_parts(source: Path) -> list[ParcelPart]:
     if not source.is_dir():
         return [_part(source, f"{INPUTS}/{source.name}")]
     files = sorted(path for path in source.rglob("*") if path.is_file())

@@ -83,7 +83,7 @@ class Told(Value, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ExecutorSettings:
     """What the user says about an executor, as far as it concerns one."""
 
     address: str | None = None

@@ -186,7 +186,7 @@ def _packed(target: Path) -> str:
 
 @contextmanager
 def _open_pipe() -> Iterator[int]:
-    """Give the reading end of a pipe that ends when this process does, however it does."""
+    """List the reading end of a pipe that ends when this process does, however it does."""
     reading, writing = os.pipe()
     try:
         yield reading

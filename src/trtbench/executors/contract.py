@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from trtbench.executors._request import Executor, Settings
+from trtbench.executors._request import Executor, ExecutorSettings
 
 
 class ExecutorModule(Protocol):
     """The module of an executor."""
 
-    def open_executor(self, settings: Settings) -> Executor:
+    def open_executor(self, settings: ExecutorSettings) -> Executor:
         """Open it as the user says."""
         ...

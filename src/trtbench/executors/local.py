@@ -14,7 +14,7 @@ from pathlib import Path
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
 from trtbench.errors import TrtbenchError, UnavailableError, write_error
-from trtbench.executors._request import Executor, Settings
+from trtbench.executors._request import Executor, ExecutorSettings
 from trtbench.host.interpreters import environment_for, is_own
 from trtbench.host.process import Child, Exit, run_process, run_together, tail
 
@@ -51,7 +51,7 @@ sys.stdout.write('\\n%s %d.%d %s\\n' % ({word!r}, sys.version_info[0], sys.versi
 _WORD = "trtbench-probe"
 
 
-def open_executor(settings: Settings) -> Executor:
+def open_executor(settings: ExecutorSettings) -> Executor:
     """Measure several runs at once on this machine, one on each GPU."""
     from trtbench.executors._devices import LocalExecutor
 

@@ -16,7 +16,7 @@ from trtbench.executors._folders import unpack
 from trtbench.executors._node import error_from_told, interrupt_if
 from trtbench.executors._parcel import bytes_from_parcel, parcel_from_request
 from trtbench.executors._ray_task import Answer, on_node
-from trtbench.executors._request import Executor, Needs, Request, Settings, Tell
+from trtbench.executors._request import Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._slots import Slot, Slots
 
 RETRIES = 5
@@ -36,7 +36,7 @@ class _NodeLost(Exception):
     """The node a run was on is no longer part of the cluster."""
 
 
-def open_executor(settings: Settings) -> Executor:
+def open_executor(settings: ExecutorSettings) -> Executor:
     """Join a cluster; without an address, the one that ``RAY_ADDRESS`` names, or this machine."""
     return RayExecutor(settings)
 
@@ -44,7 +44,7 @@ def open_executor(settings: Settings) -> Executor:
 class RayExecutor:
     """Sends runs to nodes, one at a time to each device, and again only when a node is lost."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ExecutorSettings) -> None:
         self._ray = _ray()
         self._beside = settings.beside
         self._owns = not self._ray.is_initialized()
@@ -88,7 +88,7 @@ class RayExecutor:
         if self._owns and self._ray.is_initialized():
             self._ray.shutdown()
 
-    def _join(self, settings: Settings) -> None:
+    def _join(self, settings: ExecutorSettings) -> None:
         package = str(Path(__file__).resolve().parents[1])
         try:
             self._ray.init(

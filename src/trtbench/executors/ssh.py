@@ -13,7 +13,7 @@ from trtbench.executors._folders import unpack
 from trtbench.executors._hosts import Host, hosts_from_file, slots_of
 from trtbench.executors._node import result_of
 from trtbench.executors._parcel import Parcel, bytes_from_parcel, parcel_from_request
-from trtbench.executors._request import Executor, Needs, Request, Settings, Tell
+from trtbench.executors._request import Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._shell import Shell
 from trtbench.executors._slots import Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE
@@ -21,7 +21,7 @@ from trtbench.host.gpu_names import SLOT_VARIABLE
 GRACE_S = 60.0
 
 
-def open_executor(settings: Settings) -> Executor:
+def open_executor(settings: ExecutorSettings) -> Executor:
     """Read the list of hosts; none is reached before it is used."""
     if settings.hosts is None:
         raise UsageError("the executor ssh needs a list of hosts", fix="--hosts hosts.toml")

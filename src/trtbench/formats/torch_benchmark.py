@@ -18,7 +18,7 @@ CSV, JSON = "bench_pt_result.csv", "bench_pt_result.json"
 
 
 def torch_files(run: Run) -> dict[str, bytes]:
-    """Give the files by name; none for runs of other runtimes."""
+    """Collect the files by name; none for runs of other runtimes."""
     host = run.times.host
     if run.record.spec.model.format != "torch" or host is None or not len(host):
         return {}

@@ -82,7 +82,7 @@ class Chunks:
             yield start, self._load(path)
 
     def rows(self, start: int, stop: int) -> dict[str, Array]:
-        """Give the rows of items ``start`` to ``stop``."""
+        """Collect the rows of items ``start`` to ``stop``."""
         parts = []
         for low, high, path in self._files:
             if high > start and low < stop:

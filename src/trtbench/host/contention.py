@@ -19,7 +19,7 @@ _NO_MEMORY_LIMIT = 1 << 62
 """Version 1 control groups write "no limit" as the largest multiple of a page."""
 
 
-class Counters(Value, frozen=True, kw_only=True):
+class CpuCounters(Value, frozen=True, kw_only=True):
     """Counters that only grow, at one moment; what cannot be read is ``None``."""
 
     at_s: float
@@ -33,10 +33,10 @@ class Counters(Value, frozen=True, kw_only=True):
     """Time for which a quota stopped this control group or one above it."""
 
 
-def read_counters(*, root: Path = ROOT) -> Counters:
+def read_counters(*, root: Path = ROOT) -> CpuCounters:
     """Read the machine's counters; costs less than a millisecond."""
     ticks = cpu_ticks(root=root)
-    return Counters(
+    return CpuCounters(
         at_s=time.monotonic(),
         cpu_total_ticks=sum(ticks) if ticks else None,
         cpu_idle_ticks=ticks[3] + ticks[4] if ticks else None,
@@ -46,7 +46,7 @@ def read_counters(*, root: Path = ROOT) -> Counters:
     )
 
 
-def counters_between(before: Counters, after: Counters) -> dict[str, Scalar]:
+def counters_between(before: CpuCounters, after: CpuCounters) -> dict[str, Scalar]:
     """Return what happened between two readings; what either lacks is absent.
 
     Keys: ``elapsed_s``; of all processors' time the fractions ``cpu_busy_fraction`` and

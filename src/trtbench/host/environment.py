@@ -13,11 +13,11 @@ from types import ModuleType
 
 from trtbench.domain.result import Environment, Gpu, Scalar
 from trtbench.host import machine, nvml
-from trtbench.host.contention import Counters, contention, counters_between, read_counters
+from trtbench.host.contention import contention, counters_between, read_counters
 from trtbench.host.git import commit_of
 from trtbench.host.versions import library_versions
 
-__all__ = ["Counters", "counters_between", "read_counters", "read_environment"]
+__all__ = ["counters_between", "read_counters", "read_environment"]
 
 ROOT = Path("/")
 

@@ -24,7 +24,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def utf8_path(path: Path) -> Path:
-    """Give a path that can be written down: a name that is not UTF-8 gets a link that is.
+    """Name a path that can be written down: a name that is not UTF-8 gets a link that is.
 
     Libraries that load models, records and databases take names in UTF-8 only. The link is in the
     user's cache, so that a run can be repeated under the same name.
@@ -50,7 +50,7 @@ def utf8_path(path: Path) -> Path:
 
 
 def path_behind(path: Path) -> Path:
-    """Give the path that ``utf8_path`` was made for; any other stays as it is."""
+    """Name the path that ``utf8_path`` was made for; any other stays as it is."""
     names = cache_folder() / "names"
     return path.resolve() if path.is_relative_to(names) and path.is_symlink() else path
 

@@ -31,7 +31,7 @@ def is_own(python: str | None) -> bool:
 
 
 def environment_for(python: str | None, given: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables that a process in this interpreter should inherit."""
+    """Collect the variables that a process in this interpreter should inherit."""
     if is_own(python):
         return dict(given)
     kept = {name: value for name, value in given.items() if name != "PYTHONHOME"}

@@ -113,7 +113,7 @@ class Device:
         return None
 
     def number(self, name: str, default: int) -> int:
-        """Give a constant of NVML's by its name."""
+        """Look up a constant of NVML's by its name."""
         return int(getattr(self._door, name, default))
 
 

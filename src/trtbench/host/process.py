@@ -322,7 +322,7 @@ def _signal_name(number: int) -> str:
 
 
 def tail(path: Path, *, lines: int = 20, most_bytes: int = 65536) -> tuple[str, ...]:
-    """Give the last lines of a log, however long it is."""
+    """List the last lines of a log, however long it is."""
     try:
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)

@@ -27,7 +27,7 @@ INSTALL = "sudo apt install libnvinfer-bin, or --opt binary=PATH, or -r tensorrt
 
 
 def trtexec_binary(given: str | None) -> str:
-    """Give the trtexec to run: the one that was named, on the search path, or where NVIDIA's are.
+    """Write the trtexec to run: the one that was named, on the search path, or where NVIDIA's are.
 
     The name is kept as it was given, so that a command can be pasted.
     """
@@ -109,7 +109,7 @@ def ended_how(end: Exit) -> str:
 
 
 def status_of(end: Exit) -> int | None:
-    """Give the status as one number, as a record keeps it: below zero, a signal."""
+    """Compute the status as one number, as a record keeps it: below zero, a signal."""
     if end.signal is None:
         return end.status
     number = getattr(signal, end.signal, None) or end.signal.rpartition(" ")[2]

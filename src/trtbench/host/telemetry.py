@@ -55,7 +55,7 @@ class Growth(Value, frozen=True, kw_only=True):
     energy_j: float | None
 
 
-class Source(Protocol):
+class TelemetrySource(Protocol):
     """A device that can be looked at."""
 
     def sample(self, at_s: float) -> TelemetrySample: ...
@@ -168,7 +168,7 @@ class NvmlSource:
 class Sources:
     """Several ways to look at one device: what one does not tell, the next may."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[TelemetrySource]) -> None:
         self._sources = sources
 
     def sample(self, at_s: float) -> TelemetrySample:
@@ -199,7 +199,7 @@ class Sampler:
 
     def __init__(
         self,
-        source: Source,
+        source: TelemetrySource,
         *,
         interval_s: float = 0.1,
         clock: Callable[[], float] = time.monotonic,
@@ -234,7 +234,7 @@ class Sampler:
 
 
 @contextmanager
-def source_of(index: int, *, nvml: ModuleType | None = None) -> Iterator[Source | None]:
+def source_of(index: int, *, nvml: ModuleType | None = None) -> Iterator[TelemetrySource | None]:
     """Open what can be looked at: the GPU through NVML, a Jetson through its own programs."""
     if nvml is None and is_jetson():
         with TegraSource.opened() as lines, JtopSource.opened() as service:

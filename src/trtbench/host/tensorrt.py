@@ -145,7 +145,7 @@ def abilities_of(trt: ModuleType, *, flavour: Flavour) -> Abilities:
 
 
 def abilities_of_version(version: str, *, flavour: Flavour) -> Abilities:
-    """Give what a version can do, where its module is not at hand."""
+    """Tell what a version can do, where its module is not at hand."""
     number = version_numbers(version)
     column = 0 if flavour == "tensorrt" else 1
     names = frozenset(name for name, spans in SEEN.items() if _within(number, spans[column]))

@@ -94,7 +94,7 @@ class ScaleCache:
         return self.path.with_name(f"{self.path.name}.json")
 
     def read(self) -> bytes | None:
-        """Give the scales; none when they were made from something else, or nobody knows what."""
+        """Find the scales; none when they were made from something else, or nobody knows what."""
         if not self.path.is_file() or (self.key is not None and self.made_from() != self.key):
             return None
         self.used = True

@@ -35,7 +35,7 @@ class Node(Value, frozen=True, kw_only=True):
     outputs: tuple[str, ...]
 
 
-class Outline(Value, frozen=True, kw_only=True):
+class ModelOutline(Value, frozen=True, kw_only=True):
     """The parts of a model that matter before building."""
 
     ir_version: int
@@ -54,7 +54,7 @@ class Outline(Value, frozen=True, kw_only=True):
         return self.nodes[index] if 0 <= index < len(self.nodes) else None
 
 
-def outline_of(path: Path) -> Outline:
+def outline_of(path: Path) -> ModelOutline:
     """Read the outline of a model, and refuse one that is cut off or misses its weights."""
     try:
         with open(path, "rb") as file:
@@ -76,7 +76,7 @@ def outline_of(path: Path) -> Outline:
     return outline
 
 
-def _model(data: memoryview) -> Outline:
+def _model(data: memoryview) -> ModelOutline:
     numbers: dict[int, int] = {}
     texts: dict[int, str] = {}
     opset, graph = None, None
@@ -91,7 +91,7 @@ def _model(data: memoryview) -> Outline:
             opset = _standard_opset(value) or opset
     if graph is None or 1 not in numbers:
         raise ValueError("there is no graph in it")
-    return Outline(
+    return ModelOutline(
         ir_version=numbers[1],
         opset=opset,
         producer=" ".join(texts[key] for key in (2, 3) if texts.get(key)),

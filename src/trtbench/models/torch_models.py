@@ -12,7 +12,7 @@ from typing import Any
 from trtbench.domain.conversion import ExportSpec
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import TrtbenchError, UnavailableError
-from trtbench.models.torch_sources import ZOOS, Source, load_source
+from trtbench.models.torch_sources import ZOOS, TorchSource, load_source
 
 INSTALL = "pip install torch torchvision, or --python PATH of an interpreter that has it"
 
@@ -90,7 +90,7 @@ def _in_options(fix: str | None) -> str | None:
     return fix
 
 
-def _inputs(found: Source, module: Any) -> tuple[TensorSpec, ...]:
+def _inputs(found: TorchSource, module: Any) -> tuple[TensorSpec, ...]:
     if found.program is not None:
         return _program_inputs(found.program)
     names = _names(found, module)
@@ -121,7 +121,7 @@ def _program_inputs(program: Any) -> tuple[TensorSpec, ...]:
     )
 
 
-def _names(found: Source, module: Any) -> list[str]:
+def _names(found: TorchSource, module: Any) -> list[str]:
     """Name the arguments that a call must give."""
     if found.kind == "TorchScript":  # which numbers names that repeat: x.1 is the caller's x
         return [value.debugName().split(".")[0] for value in list(module.graph.inputs())[1:]]

@@ -66,7 +66,7 @@ def _pickles(path: Path) -> list[bytes]:
 
 
 def _packed(source: Path | io.BytesIO) -> Iterator[bytes]:
-    """Give the pickles of an archive, and of the archives in it."""
+    """List the pickles of an archive, and of the archives in it."""
     with zipfile.ZipFile(source) as archive:
         for member in archive.infolist():
             if member.file_size > _MOST_BYTES:

@@ -29,7 +29,7 @@ DOWNLOAD_WORDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class TorchSource:
     """A model that was loaded, and what is known of it."""
 
     kind: str
@@ -47,7 +47,7 @@ class Source:
         return sum(int(p.numel()) for p in parameters()) if parameters else None
 
 
-def load_source(spec: ExportSpec, *, torch: ModuleType) -> Source:
+def load_source(spec: ExportSpec, *, torch: ModuleType) -> TorchSource:
     """Load what ``spec.source`` names."""
     zoo, colon, name = spec.source.partition(":")
     if colon and zoo in ZOOS:
@@ -62,7 +62,7 @@ def load_source(spec: ExportSpec, *, torch: ModuleType) -> Source:
     return _checkpoint(Path(spec.source), spec, torch)
 
 
-def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> Source:
+def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     models = _library("torchvision.models", "torchvision")
     weights = "DEFAULT" if spec.weights == "default" else None
     try:
@@ -71,7 +71,7 @@ def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> Source:
         raise _unknown_model(name, models.list_models()) from None
     size = _crop(models, name)
     shape = InputShape(name=None, shape=(-1, 3, size, size))
-    return Source(kind="torchvision", model=_with_weights(model, spec, torch), inputs=(shape,))
+    return TorchSource(kind="torchvision", model=_with_weights(model, spec, torch), inputs=(shape,))
 
 
 def _crop(models: Any, name: str) -> int:
@@ -84,17 +84,17 @@ def _crop(models: Any, name: str) -> int:
     return int(crop[0] if isinstance(crop, (list, tuple)) else crop)
 
 
-def _timm(name: str, spec: ExportSpec, torch: ModuleType) -> Source:
+def _timm(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     timm = _library("timm", "timm")
     if not timm.is_model(name.partition(".")[0]):
         raise _unknown_model(name, timm.list_models())
     model = _downloaded(spec, lambda: timm.create_model(name, pretrained=spec.weights == "default"))
     size = tuple(getattr(model, "pretrained_cfg", {}).get("input_size") or (3, 224, 224))
     shape = InputShape(name=None, shape=(-1, *size))
-    return Source(kind="timm", model=_with_weights(model, spec, torch), inputs=(shape,))
+    return TorchSource(kind="timm", model=_with_weights(model, spec, torch), inputs=(shape,))
 
 
-def _ultralytics(name: str, spec: ExportSpec, torch: ModuleType) -> Source:
+def _ultralytics(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     if spec.weights == "none":
         name = name.removesuffix(".pt") + ".yaml"
     else:
@@ -104,7 +104,7 @@ def _ultralytics(name: str, spec: ExportSpec, torch: ModuleType) -> Source:
     return _yolo(path, spec)
 
 
-def _yolo(path: str, spec: ExportSpec) -> Source:
+def _yolo(path: str, spec: ExportSpec) -> TorchSource:
     ultralytics = _library("ultralytics", "ultralytics")
     try:
         model = _downloaded(spec, lambda: ultralytics.YOLO(path).model)
@@ -123,7 +123,7 @@ def _yolo(path: str, spec: ExportSpec) -> Source:
     )
     shape = InputShape(name="images", shape=(-1, channels, size, size))
     file = Path(path)
-    return Source(
+    return TorchSource(
         kind="ultralytics",
         model=model,
         inputs=(shape,),
@@ -136,7 +136,7 @@ def _has_args(model: Any) -> bool:
     return isinstance(getattr(model, "args", None), dict)
 
 
-ZOOS: dict[str, Callable[[str, ExportSpec, Any], Source]] = {
+ZOOS: dict[str, Callable[[str, ExportSpec, Any], TorchSource]] = {
     "torchvision": _torchvision,
     "timm": _timm,
     "ultralytics": _ultralytics,
@@ -144,7 +144,7 @@ ZOOS: dict[str, Callable[[str, ExportSpec, Any], Source]] = {
 """Sources that are written ``name:model``."""
 
 
-def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> Source:
+def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     if not path.is_file():
         raise InputError(
             f"there is no file {path}",
@@ -156,17 +156,17 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> Source:
         # torch.export.load takes constants and examples that are pickles, and runs what they name.
         _demand_trust(spec, path.name, modules_named(path), what="an exported program")
         program = torch.export.load(str(path))
-        return Source(kind=kind, model=program.module(), program=program, sha256=digest)
+        return TorchSource(kind=kind, model=program.module(), program=program, sha256=digest)
     if kind == "TorchScript":
-        return Source(kind=kind, model=torch.jit.load(str(path), "cpu"), sha256=digest)
+        return TorchSource(kind=kind, model=torch.jit.load(str(path), "cpu"), sha256=digest)
     weights = _weights_only(path, torch)
     if weights is not None:
         model = _from_factory(spec, weights, path)
-        return Source(kind="state dict", model=model, sha256=digest)
+        return TorchSource(kind="state dict", model=model, sha256=digest)
     return _pickled(path, spec, torch, digest)
 
 
-def _pickled(path: Path, spec: ExportSpec, torch: ModuleType, digest: str) -> Source:
+def _pickled(path: Path, spec: ExportSpec, torch: ModuleType, digest: str) -> TorchSource:
     """Load a whole module, which runs whatever code the file names."""
     named = modules_named(path)
     _demand_trust(spec, path.name, named)
@@ -189,7 +189,7 @@ def _pickled(path: Path, spec: ExportSpec, torch: ModuleType, digest: str) -> So
     if not isinstance(loaded, torch.nn.Module):
         raise InputError(f"{path.name} holds no module", facts={"it holds": type(loaded).__name__})
     note = f"{path.name} is a pickle and was trusted"
-    return Source(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
+    return TorchSource(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
 
 
 def _demand_trust(spec: ExportSpec, name: str, named: set[str], *, what: str = "a pickle") -> None:

@@ -64,7 +64,7 @@ def build_time_blocks(builds: Sequence[BuildTime]) -> Iterator[Block]:
 
 
 def cost_s(layer: Mapping[str, Any]) -> float:
-    """Give the time spent on a layer or, unknown, that of one call of each tactic."""
+    """Compute the time spent on a layer or, unknown, that of one call of each tactic."""
     spent = layer.get("spent_s")
     return float(spent) if spent is not None else float(layer.get("timed_ms") or 0.0) / 1e3
 

@@ -195,7 +195,7 @@ class Document(Value, frozen=True, kw_only=True):
         return [block for block in self.blocks() if isinstance(block, Drawing)]
 
     def without_drawings(self) -> Document:
-        """Give the same document for programs, which read layers in its tables."""
+        """Find the same document for programs, which read layers in its tables."""
         kept = tuple(replace(each, blocks=_undrawn(each.blocks)) for each in self.sections)
         return replace(self, sections=kept)
 
@@ -203,7 +203,7 @@ class Document(Value, frozen=True, kw_only=True):
         return [block for block in self.blocks() if isinstance(block, Table)]
 
     def with_figures(self, ids: Sequence[str]) -> Document:
-        """Give the same document with only the figures and pictures named."""
+        """Find the same document with only the figures and pictures named."""
         sections = tuple(
             replace(each, blocks=_with_figures(each.blocks, ids)) for each in self.sections
         )

@@ -86,12 +86,12 @@ def _told_by_precision(records: Sequence[RunRecord]) -> bool:
 
 
 def model_name(record: RunRecord | FailedRun) -> str:
-    """Give the model's file name on one line, whatever it holds."""
+    """Write the model's file name on one line, whatever it holds."""
     return " ".join(record.spec.model.name.split()) or record.spec.model.path or record.id
 
 
 def network_name(record: RunRecord | FailedRun) -> str:
-    """Give the name that a network's files share: ``resnet18`` of ``resnet18.fp16.engine``.
+    """Write the name that a network's files share: ``resnet18`` of ``resnet18.fp16.engine``.
 
     A model of a library goes by its name there: ``torchvision:resnet18`` is ``resnet18``, too.
     """
@@ -115,7 +115,7 @@ def file_stem(name: str, *, taken: set[str]) -> str:
 
 
 def precision_name(record: RunRecord | FailedRun) -> str | None:
-    """Give the precision as it is called: the one asked for or, failing that, the one known."""
+    """Write the precision as it is called: the one asked for or, failing that, the one known."""
     return precision_of(record)
 
 

@@ -25,18 +25,18 @@ HEADINGS = (
 
 
 @dataclass(frozen=True)
-class Name:
+class BlockName:
     """How the blocks of one run among several are called; alone it needs no name."""
 
     label: str | None
     suffix: str
 
     def of(self, joint: str) -> str:
-        """Give the run's name after a joint, or nothing."""
+        """Write the run's name after a joint, or nothing."""
         return f"{joint}{shortened(self.label)}" if self.label else ""
 
 
-def kind_blocks(found: Sequence[Share], name: Name, *, drawn: bool) -> list[Block]:
+def kind_blocks(found: Sequence[Share], name: BlockName, *, drawn: bool) -> list[Block]:
     """Show where the time goes by kind, and in which precision."""
     total = sum(each.seconds or 0.0 for each in found)
     layers = sum(each.layers for each in found)
@@ -63,7 +63,7 @@ def kind_blocks(found: Sequence[Share], name: Name, *, drawn: bool) -> list[Bloc
     return [_figure(parts, name, timed=bool(total)), table]
 
 
-def _figure(parts: dict[tuple[str, str], float], name: Name, *, timed: bool) -> Figure:
+def _figure(parts: dict[tuple[str, str], float], name: BlockName, *, timed: bool) -> Figure:
     totals: dict[str, float] = {}
     for (kind, _), part in parts.items():
         totals[kind] = totals.get(kind, 0.0) + part

@@ -87,7 +87,7 @@ def _title(key: str) -> str:
 
 
 def _measure(key: str, value: object) -> object:
-    """Give a number the unit that its key tells."""
+    """Find a number the unit that its key tells."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
     if "fraction" in key or key.endswith("_utilisation"):

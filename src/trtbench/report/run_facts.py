@@ -45,7 +45,7 @@ def joules_per_item(run: Run) -> float | None:
 
 
 def summary_of(run: Run) -> Summary:
-    """Give a run's summary; ten sections ask for it and it is computed once."""
+    """Find a run's summary; ten sections ask for it and it is computed once."""
     if run not in _SUMMARIES:
         _SUMMARIES[run] = summary_from_run(run)
     return _SUMMARIES[run]
@@ -64,7 +64,7 @@ def summarize_all(runs: Sequence[Run]) -> None:
 
 
 def headline_summary(run: Run) -> ColumnSummary | None:
-    """Give the statistics of the column that stands for the run, of samples or as printed."""
+    """Compute the statistics of the column that stands for the run, of samples or as printed."""
     return summary_of(run).head
 
 
@@ -77,7 +77,7 @@ def column_title(column: ColumnSummary) -> str:
 
 
 def headline_column(run: Run) -> Column:
-    """Give the finite samples of the column that stands for the run, in order of time."""
+    """Compute the finite samples of the column that stands for the run, in order of time."""
     column = run.times.durations().get(run.times.headline)
     if column is None:
         return np.empty(0)
@@ -85,7 +85,7 @@ def headline_column(run: Run) -> Column:
 
 
 def measured(runs: Sequence[Run]) -> list[tuple[int, Run]]:
-    """Give the runs that have samples to draw, with their place among all runs."""
+    """List the runs that have samples to draw, with their place among all runs."""
     return [(index, run) for index, run in enumerate(runs) if len(headline_column(run))]
 
 

@@ -71,7 +71,7 @@ def thin(column: Column, *, most: int = MOST_POINTS) -> NDArray[np.int64]:
 
 
 def running_median(column: Column, *, blocks: int = 60) -> tuple[Column, Column]:
-    """Give the medians of consecutive stretches and the positions of their middles."""
+    """Compute the medians of consecutive stretches and the positions of their middles."""
     count = max(1, min(blocks, len(column) // 8))
     parts = np.array_split(np.arange(len(column)), count)
     middles = np.array([float(part.mean()) for part in parts])
@@ -91,7 +91,7 @@ def ecdf(column: Column, *, most: int = 600) -> tuple[Column, Column]:
 
 
 def fences(column: Column) -> tuple[float, float]:
-    """Give the limits beyond which a sample counts as far out: three interquartile ranges."""
+    """List the limits beyond which a sample counts as far out: three interquartile ranges."""
     q1, q3 = np.quantile(column, (0.25, 0.75))
     return float(q1 - 3 * (q3 - q1)), float(q3 + 3 * (q3 - q1))
 

@@ -89,7 +89,7 @@ FONTS = (
 
 
 def colour(role: str) -> str:
-    """Give the colour of a role: a name of ``ROLES``, or ``run:3`` for the fourth run."""
+    """Write the colour of a role: a name of ``ROLES``, or ``run:3`` for the fourth run."""
     name, _, index = role.partition(":")
     if name == "run":
         return RUNS[int(index or 0) % len(RUNS)]
@@ -97,13 +97,13 @@ def colour(role: str) -> str:
 
 
 def token(role: str) -> str:
-    """Give the name of a role's colour, for pages that are light or dark."""
+    """Write the name of a role's colour, for pages that are light or dark."""
     shade = colour(role)
     return next(name for name, (light, _) in TOKENS.items() if light == shade)
 
 
 def dash(role: str) -> str:
-    """Give the dash pattern that tells runs of one colour apart."""
+    """Write the dash pattern that tells runs of one colour apart."""
     name, _, index = role.partition(":")
     if name != "run":
         return DASHES[0]

@@ -57,7 +57,7 @@ class WarmupResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PreparedSession:
     """A session that has run once and is ready to be timed."""
 
     session: Session
@@ -68,7 +68,7 @@ class Prepared:
     spans: Spans | None = None
 
 
-def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> Prepared:
+def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> PreparedSession:
     """Load a model, bind its inputs and run it once."""
     began = time.perf_counter()
     session = open_session(spec)
@@ -85,7 +85,7 @@ def close_session(session: Session) -> None:
     session.close()
 
 
-def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> Prepared:
+def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> PreparedSession:
     settled, arrays = resolve_inputs(session.inputs, spec)
     session.bind(arrays)
     first_s = _first(session.first)
@@ -98,7 +98,7 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> Prepared:
         notes=(*session.notes, *_assumed(session.inputs, settled, spec)),
         evidence={**session.evidence, **_of_inputs(arrays)},
     )
-    return Prepared(
+    return PreparedSession(
         session=session,
         step=step,
         load_s=load_s,
@@ -236,7 +236,7 @@ def _between(spans: Spans | None, pause: Callable[[], None] | None) -> Callable[
 
 
 def timed_loop(step: Callable[[], object], stop: Length) -> Stamps:
-    """Give the nanoseconds before and after each call, as the clock told them."""
+    """Find the nanoseconds before and after each call, as the clock told them."""
     clock = time.perf_counter_ns
     starts, ends = array("q"), array("q")
     push_start, push_end = starts.append, ends.append

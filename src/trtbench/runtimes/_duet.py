@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.turns import Plan, Stretch, order_of_turns, plan_from_pace, stretches
+from trtbench.analysis.turns import Stretch, TurnPlan, order_of_turns, plan_from_pace, stretches
 from trtbench.domain.job import BenchOutcome, DuetJob, Stage
 from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes
@@ -31,7 +31,7 @@ from trtbench.errors import TrtbenchError
 from trtbench.host.cores import fastest_core
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._bench import (
-    Prepared,
+    PreparedSession,
     close_session,
     prepare,
     timed_loop,
@@ -64,7 +64,7 @@ def play(job: DuetJob, stage: Stage, *, channel: int | None) -> dict[int, Result
         return _play_both(job, stage)
     if channel is None:
         raise ValueError("a side that runs alone needs a channel to the other")
-    with Partner(channel) as partner:
+    with TurnPartner(channel) as partner:
         return {job.mine: _play_side(job, stage, partner)}
 
 
@@ -74,7 +74,7 @@ def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
     return settle(spec, together) if settle is not None else TurnSpec(spec=spec)
 
 
-def _opened(spec: RunSpec) -> Prepared:
+def _opened(spec: RunSpec) -> PreparedSession:
     return prepare(session_opener(spec.runtime), spec)
 
 
@@ -107,7 +107,7 @@ def _play_both(job: DuetJob, stage: Stage) -> dict[int, Result]:
     }
 
 
-def _play_side(job: DuetJob, stage: Stage, partner: Partner) -> Result:
+def _play_side(job: DuetJob, stage: Stage, partner: TurnPartner) -> Result:
     mine = int(job.mine or 0)
     own = turn_spec(job.sides[mine], ())
     stage("load")
@@ -136,12 +136,12 @@ def _play_side(job: DuetJob, stage: Stage, partner: Partner) -> Result:
     return _result(prepared, spans, alone, plan, turns, mine, how=how)
 
 
-def _turns(plan: Plan, job: DuetJob) -> NDArray[np.int64]:
+def _turns(plan: TurnPlan, job: DuetJob) -> NDArray[np.int64]:
     return order_of_turns(plan.settle + plan.pairs, seed=job.seed, launch=job.launch)
 
 
 def _alone_in_blocks(
-    steps: Mapping[int, Step], plan: Plan, job: DuetJob, partner: Partner | None
+    steps: Mapping[int, Step], plan: TurnPlan, job: DuetJob, partner: TurnPartner | None
 ) -> dict[int, Spans]:
     """Run blocks of queries, each side's in turn: within a block it is as if it were alone."""
     order = order_of_turns(plan.blocks, seed=job.seed + 1, launch=job.launch)
@@ -150,7 +150,7 @@ def _alone_in_blocks(
     return {side: spans.reshape(shape)[:, plan.dropped :] for side, spans in found.items()}
 
 
-def _alone_apart(prepared: Prepared, job: DuetJob) -> Spans:
+def _alone_apart(prepared: PreparedSession, job: DuetJob) -> Spans:
     """Run one long block of a session that a caller would have, and close it.
 
     Its idle threads would not leave the processor to the other side, so it must be gone first.
@@ -166,7 +166,7 @@ def _alone_apart(prepared: Prepared, job: DuetJob) -> Spans:
 
 
 def run_stretches(
-    steps: Mapping[int, Step], plan: Sequence[Stretch], partner: Partner | None
+    steps: Mapping[int, Step], plan: Sequence[Stretch], partner: TurnPartner | None
 ) -> dict[int, Spans]:
     """Run every stretch of the sides that are here, and wait while another has its own."""
     clock = time.perf_counter_ns
@@ -200,10 +200,10 @@ def _pace_s(step: Step) -> float:
 
 
 def _result(
-    prepared: Prepared,
+    prepared: PreparedSession,
     spans: Spans,
     alone: Spans,
-    plan: Plan,
+    plan: TurnPlan,
     turns: NDArray[np.int64],
     side: int,
     *,
@@ -252,14 +252,14 @@ def on_one_core() -> Iterator[int | None]:
         os.sched_setaffinity(0, allowed)
 
 
-class Partner:
+class TurnPartner:
     """The other side's process, at the far end of a socket."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
         self._socket = socket.socket(fileno=descriptor)
 
-    def __enter__(self) -> Partner:
+    def __enter__(self) -> TurnPartner:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -176,7 +176,7 @@ class Pipeline:
         del self._rows[:]
 
     def columns(self) -> dict[str, Column]:
-        """Give what was kept; latency is the sum of the spans, as trtexec defines it."""
+        """Tell what was kept; latency is the sum of the spans, as trtexec defines it."""
         table = np.array(self._rows, np.float64).reshape(-1, len(self._names))
         columns = {name: table[:, index].copy() for index, name in enumerate(self._names)}
         columns["start"] -= columns["start"][0] if len(table) else 0.0

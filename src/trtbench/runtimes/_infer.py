@@ -18,7 +18,7 @@ from trtbench.runtimes._session import Arrays, Session
 def infer(
     open_session: Callable[[RunSpec], Session], spec: RunSpec, *, stage: Stage
 ) -> dict[str, NDArray[np.generic]]:
-    """Give the outputs for all items, joined along the batch."""
+    """Compute the outputs for all items, joined along the batch."""
     if spec.inputs.source is None:
         raise UsageError("there is nothing to run on", fix="--inputs data.npz")
     stage("load")

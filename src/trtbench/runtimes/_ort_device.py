@@ -16,7 +16,7 @@ _NAMED = 8
 """Nodes that are named where nodes are listed; the rest are counted."""
 
 
-class Binding:
+class IoBinding:
     """Inputs and outputs bound to a device once; what a query copies is what it must."""
 
     def __init__(self, onnxruntime: ModuleType, session: Any, *, device: str, index: int) -> None:

@@ -41,7 +41,7 @@ def short_name(word: str) -> str:
 
 
 def asked_for(spec: RunSpec) -> list[str]:
-    """Give the short names a run asks for, in order of preference.
+    """List the short names a run asks for, in order of preference.
 
     A device without providers says enough; the two together must agree.
     """

@@ -16,7 +16,7 @@ from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError
 from trtbench.runtimes._bench import (
-    Prepared,
+    PreparedSession,
     Stamps,
     WarmupResult,
     close_session,
@@ -76,7 +76,7 @@ def check_protocol(spec: RunSpec) -> None:
         )
 
 
-def _closed(prepared: Prepared, spec: RunSpec, stage: Stage) -> Result:
+def _closed(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     """The next query follows the one before, or its gap."""
     stage("warm-up")
     warm = warm_up(prepared.step, spec.warmup)
@@ -86,7 +86,7 @@ def _closed(prepared: Prepared, spec: RunSpec, stage: Stage) -> Result:
     return _outcome(prepared, facts, warm), times
 
 
-def _server(prepared: Prepared, spec: RunSpec, stage: Stage) -> Result:
+def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     """Queries arrive by a schedule; latency counts from the scheduled start."""
     stage("warm-up")
     warm = warm_up(prepared.step, spec.warmup)
@@ -118,7 +118,7 @@ def _server(prepared: Prepared, spec: RunSpec, stage: Stage) -> Result:
     return outcome, times_from_columns(table)
 
 
-def _first(prepared: Prepared, spec: RunSpec, stage: Stage) -> Result:
+def _first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     """Every query from the first on, until they are steady; nothing is left out."""
     stage("measure")
     watch = WarmupWatch(msgspec.structs.replace(spec.warmup, until_steady=True))
@@ -143,7 +143,7 @@ def _first(prepared: Prepared, spec: RunSpec, stage: Stage) -> Result:
     )
 
 
-_PROTOCOLS: dict[str, Callable[[Prepared, RunSpec, Stage], Result]] = {
+_PROTOCOLS: dict[str, Callable[[PreparedSession, RunSpec, Stage], Result]] = {
     "serve": _closed,
     "pipeline": _closed,
     "gpu": _closed,
@@ -170,7 +170,7 @@ def _pause(mean_s: float, *, seed: int) -> Callable[[], None]:
     return pause
 
 
-def _outcome(prepared: Prepared, facts: LaunchFacts, warm: WarmupResult) -> BenchOutcome:
+def _outcome(prepared: PreparedSession, facts: LaunchFacts, warm: WarmupResult) -> BenchOutcome:
     facts = msgspec.structs.replace(
         facts,
         load_s=prepared.load_s,

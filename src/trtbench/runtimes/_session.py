@@ -51,7 +51,7 @@ class Spans(Protocol):
         """Forget all queries so far."""
 
     def columns(self) -> dict[str, Column]:
-        """Give what was kept, in seconds, one row per query."""
+        """Tell what was kept, in seconds, one row per query."""
 
 
 class Session(ABC):

@@ -33,7 +33,7 @@ Outputs = dict[str, NDArray[np.generic]]
 Decode = Callable[[Arrays, Sequence[Any]], Arrays]
 
 
-class Source(Protocol):
+class ItemSource(Protocol):
     names: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -46,7 +46,7 @@ def stream(
     open_session: Callable[[RunSpec], Session],
     spec: RunSpec,
     *,
-    open_source: Callable[[tuple[TensorSpec, ...]], Source],
+    open_source: Callable[[tuple[TensorSpec, ...]], ItemSource],
     decode: Decode | None,
     folder: Path,
     stage: Stage,
@@ -83,7 +83,13 @@ class _Pass:
     """One pass over all items."""
 
     def __init__(
-        self, session: Session, source: Source, decode: Decode | None, folder: Path, *, size: int
+        self,
+        session: Session,
+        source: ItemSource,
+        decode: Decode | None,
+        folder: Path,
+        *,
+        size: int,
     ) -> None:
         self.session, self.source, self.decode, self.size = session, source, decode, size
         self.digest = hashlib.sha256()

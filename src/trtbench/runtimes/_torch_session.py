@@ -25,7 +25,7 @@ GRAPH_WARMUP = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class TorchSettings:
     """How a module is executed."""
 
     compile: str | None
@@ -45,7 +45,7 @@ class _TorchSession(Session):
         loaded: LoadedModel,
         spec: RunSpec,
         *,
-        settings: Settings,
+        settings: TorchSettings,
         inputs: tuple[TensorSpec, ...],
         device: str,
     ) -> None:
@@ -315,7 +315,7 @@ class _Events:
 
 
 def flattened(result: Any) -> list[Any]:
-    """Give the leaves of nested lists, tuples and dicts, in order."""
+    """List the leaves of nested lists, tuples and dicts, in order."""
     if isinstance(result, dict):
         return [leaf for value in result.values() for leaf in flattened(value)]
     if isinstance(result, (list, tuple)):
@@ -324,7 +324,7 @@ def flattened(result: Any) -> list[Any]:
 
 
 def as_numpy(tensor: Any) -> NDArray[np.generic]:
-    """Give a tensor as numpy can hold it: bfloat16 becomes float32."""
+    """Convert a tensor to what numpy can hold: bfloat16 becomes float32."""
     tensor = tensor.detach().cpu()
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tensor.float()

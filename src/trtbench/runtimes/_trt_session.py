@@ -152,7 +152,7 @@ class TrtSession(Session):
         )
 
     def describe(self) -> str:
-        """Give what the inspector tells about every layer, as trtexec exports it."""
+        """Tell what the inspector tells about every layer, as trtexec exports it."""
         inspector = self.engine.engine.create_engine_inspector()
         inspector.execution_context = self._units[0].context
         return str(inspector.get_engine_information(self.engine.trt.LayerInformationFormat.JSON))
@@ -202,7 +202,7 @@ class TrtSession(Session):
                 raise self._told(f"TensorRT refuses the shape of {port.name!r}")
 
     def _place(self, unit: Unit, port: Port) -> None:
-        """Give a tensor its memory; what was allocated for a larger one is used again."""
+        """Allocate the memory of a tensor; what was allocated for a larger one is used again."""
         shape = tuple(int(dim) for dim in unit.context.get_tensor_shape(port.name))
         size = port.size_bytes(shape) if min(shape, default=0) >= 0 else 0
         if not size:  # the shape depends on the data: room for the largest

@@ -151,7 +151,7 @@ def bytes_of(array: NDArray[np.generic], port: Port, size: int) -> NDArray[np.ui
 def array_from_bytes(
     raw: NDArray[np.uint8], port: Port, shape: tuple[int, ...]
 ) -> NDArray[np.generic]:
-    """Give an output as numpy can hold it: bfloat16 becomes float32, smaller types stay bytes."""
+    """Make an output as numpy can hold it: bfloat16 becomes float32, smaller types stay bytes."""
     if port.packed > 1 or port.bits < 8 or port.dtype.startswith("float8"):
         return np.array(raw)
     if port.dtype == "bfloat16":

@@ -23,7 +23,7 @@ from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
 from trtbench.host.cuda import index_of
 from trtbench.runtimes._onnx_problems import explain_load_failure
-from trtbench.runtimes._ort_device import Binding, end_trace, listed
+from trtbench.runtimes._ort_device import IoBinding, end_trace, listed
 from trtbench.runtimes._ort_providers import (
     CPU,
     demand_started,
@@ -205,7 +205,7 @@ class BoundSession(OrtSession):
     def __init__(self, onnxruntime: ModuleType, session: Any, spec: RunSpec) -> None:
         super().__init__(session, spec)
         where = device(spec)
-        self._binding = Binding(
+        self._binding = IoBinding(
             onnxruntime,
             session,
             device="cpu" if where == "cpu" else "cuda",

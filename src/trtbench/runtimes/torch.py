@@ -23,7 +23,7 @@ from trtbench.runtimes._protocols import (
     check_protocol,
 )
 from trtbench.runtimes._session import TurnSpec, refuse_if_out_of_memory
-from trtbench.runtimes._torch_session import CpuSession, CudaSession, Settings
+from trtbench.runtimes._torch_session import CpuSession, CudaSession, TorchSettings
 
 FORMATS = ("torch",)
 CHOSEN_FOR = {"torch": 1}
@@ -198,7 +198,7 @@ def _typed(tensors: list[TensorSpec], dtypes: list[str], spec: RunSpec) -> tuple
     return tuple(found)
 
 
-def _settings(spec: RunSpec) -> Settings:
+def _settings(spec: RunSpec) -> TorchSettings:
     _check(spec)
     mode = spec.options.get("compile")
     if mode is not None and mode not in _COMPILE:
@@ -210,7 +210,7 @@ def _settings(spec: RunSpec) -> Settings:
             "one of the two",
             fix="leave --precision out",
         )
-    return Settings(
+    return TorchSettings(
         compile=mode,
         half=half,
         autocast=_AUTOCAST.get(spec.precision or ""),

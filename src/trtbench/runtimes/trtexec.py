@@ -30,7 +30,7 @@ from trtbench.models.onnx_outline import UNTOLD, outline_of
 from trtbench.models.sidecar import record_of_engine
 from trtbench.runtimes._session import shapes_of_batch
 from trtbench.trtexec.command import (
-    Abilities,
+    TrtexecAbilities,
     abilities_from_help,
     bench_command,
     text_from_command,
@@ -86,7 +86,7 @@ def device(spec: RunSpec) -> str:
 
 
 def command_lines(spec: RunSpec) -> list[str]:
-    """Give what would be run, ready to paste; files go to the working folder."""
+    """Tell what would be run, ready to paste; files go to the working folder."""
     target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
     _check(spec, target.abilities)
     command = bench_command(
@@ -103,7 +103,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     _check(spec, abilities)
     command = bench_command(_passed_on(spec), binary=binary, abilities=abilities, folder=folder)
     log = folder / LOG
-    end = run_logged(command, log=log, on_text=Progress(spec, stage))
+    end = run_logged(command, log=log, on_text=TrtexecProgress(spec, stage))
     data = log.read_bytes()
     _demand_success(end, data, spec, folder)
     times, step_s = _times(spec, folder, data, end)
@@ -115,7 +115,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     return outcome, times
 
 
-class Progress:
+class TrtexecProgress:
     """Names the stages of a trtexec that runs: by its log, and by time where that is silent."""
 
     def __init__(self, spec: RunSpec, stage: Stage) -> None:
@@ -181,7 +181,7 @@ def inputs_of(model: ModelRef) -> tuple[TensorSpec, ...]:
     )
 
 
-def _check(spec: RunSpec, abilities: Abilities) -> None:
+def _check(spec: RunSpec, abilities: TrtexecAbilities) -> None:
     given, found = spec.options.get("version"), abilities.version
     if given and found and not f"{found}.".startswith(f"{given}."):
         raise UsageError(
@@ -251,7 +251,7 @@ def _unreadable(problem: ParseError, data: bytes, end: Exit) -> ProgramError:
 
 
 def _outcome(
-    spec: RunSpec, run: LogRun | None, abilities: Abilities, command: list[str], folder: Path
+    spec: RunSpec, run: LogRun | None, abilities: TrtexecAbilities, command: list[str], folder: Path
 ) -> BenchOutcome:
     text = text_from_command(command)
     reported: dict[str, Scalar] = {"command": text, "binary": command[0]}

@@ -63,7 +63,7 @@ def new_id() -> str:
 
 @contextlib.contextmanager
 def partial_directory(target: Path) -> Iterator[Path]:
-    """Give a folder to fill; it becomes ``target`` at the end, or vanishes on any error.
+    """List a folder to fill; it becomes ``target`` at the end, or vanishes on any error.
 
     A folder that holds a record when something breaks is kept: what was measured is in it.
     """

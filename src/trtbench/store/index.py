@@ -206,7 +206,7 @@ class Index:
                     raise sqlite3.DatabaseError(f"the index is malformed: {state}")
 
     def ids(self) -> set[str]:
-        """Give the ids of all entries."""
+        """List the ids of all entries."""
         with self._reading() as connection:
             return set(connection.execute(sa.select(RUNS.c.id)).scalars())
 
@@ -302,7 +302,7 @@ def _numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int | None
 
 
 def _insert(connection: Connection) -> Any:
-    """Give the statement that can replace a row; dialects are loaded when they are spoken."""
+    """Find the statement that can replace a row; dialects are loaded when they are spoken."""
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 

@@ -69,7 +69,7 @@ class RemoteRuns:
                     self._put(here / name, f"{there}/{name}")
 
     def fetch(self, run_id: str) -> Path:
-        """Give a directory here with all that is there; only what is missing is copied."""
+        """Name a directory here with all that is there; only what is missing is copied."""
         here = self.folder / run_id
         if (self._pending / run_id).is_file() and here.is_dir():
             return here

@@ -90,7 +90,7 @@ class Store:
 
     @contextlib.contextmanager
     def new_run(self, run_id: str, *, output: Path | None = None) -> Iterator[Path]:
-        """Give a folder to fill; complete and visible only when the block ends well."""
+        """List a folder to fill; complete and visible only when the block ends well."""
         target = self.directory(run_id, output=output)
         remote = self._remote if output is None else None
         if remote is not None:
@@ -106,7 +106,7 @@ class Store:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Give a folder to work in that vanishes at the end."""
+        """List a folder to work in that vanishes at the end."""
         with scratch_directory(self.runs) as folder:
             yield folder
 

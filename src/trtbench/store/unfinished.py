@@ -32,7 +32,7 @@ _SPACE = Path("/proc/self/ns/pid")
 
 @contextlib.contextmanager
 def scratch_directory(parent: Path) -> Iterator[Path]:
-    """Give a folder that no reader looks at and that vanishes at the end."""
+    """List a folder that no reader looks at and that vanishes at the end."""
     folder = partial_name(parent)
     try:
         folder.mkdir()

@@ -16,7 +16,7 @@ from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
 from trtbench.tasks._drawing import grid, save, show
 from trtbench.tasks._images import Loaded, image_input, names_below, normalized, noted
-from trtbench.tasks.contract import Arrays, DataSource, Picture, Predicted, Settings, Tensors
+from trtbench.tasks.contract import Arrays, DataSource, Predicted, Settings, TaskPicture, Tensors
 
 SIZE = 518
 WORST = 3
@@ -149,7 +149,7 @@ def draw_depth(
     results: Sequence[Results],
     rules: DepthRules,
     folder: Path,
-) -> list[Picture]:
+) -> list[TaskPicture]:
     """The first image, and those the first model is worst on."""
     good = {i: each.metrics for i, each in results[-1].items() if each.metrics}
     worst = sorted(good, key=lambda index: -good[index]["abs_rel"])[:WORST]
@@ -161,7 +161,7 @@ def draw_depth(
         figure = _sheet(images, index, models, results, rules, name=source.names[index])
         title = "Depth" if index == 0 else f"Worst image of {models[-1].label}"
         path = save(figure, folder / name)
-        pictures.append(Picture(path=path, title=f"{title}: {source.names[index]}"))
+        pictures.append(TaskPicture(path=path, title=f"{title}: {source.names[index]}"))
     return pictures
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from trtbench.analysis.pose import COCO_SIGMAS, COCO_SKELETON, People
 from trtbench.host.images import read_image
 from trtbench.tasks._drawing import draw_skeleton, grid, save, shape_of, show
-from trtbench.tasks.contract import Picture, Predicted
+from trtbench.tasks.contract import Predicted, TaskPicture
 
 WORST = 6
 SHOWN = 0.25
@@ -34,7 +34,7 @@ def draw_people(
     right: Sequence[Sequence[float]] | None = None,
     edges: Edges | None = None,
     folder: Path,
-) -> tuple[Picture, ...]:
+) -> tuple[TaskPicture, ...]:
     """One sheet per model, the images with the fewest right points first; annotations are white."""
     pictures = []
     lines = skeleton_of(everyone[0]) if edges is None else edges
@@ -53,7 +53,7 @@ def draw_people(
                 if score >= SHOWN:
                     draw_skeleton(axis, person, lines, colour="#E69F00", least=SHOWN)
         path = save(figure, folder / f"pose_worst_{number}.png")
-        pictures.append(Picture(path=path, title=f"Key points of {model.label}", model=number))
+        pictures.append(TaskPicture(path=path, title=f"Key points of {model.label}", model=number))
     return tuple(pictures)
 
 

@@ -29,10 +29,10 @@ from trtbench.tasks.contract import (
     DataSource,
     Flag,
     Judgement,
-    Picture,
     Predicted,
     Settings,
-    Table,
+    TaskPicture,
+    TaskTable,
     Tensors,
 )
 
@@ -194,7 +194,7 @@ def _own(tally: _Tally) -> tuple[Score, ...]:
     return tuple(found)
 
 
-def _pair_table(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> Table:
+def _pair_table(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> TaskTable:
     rows = []
     for model, tally in zip(models[1:], tallies[1:], strict=True):
         test = mcnemar(tallies[0].ranks <= 1, tally.ranks <= 1)
@@ -205,7 +205,7 @@ def _pair_table(models: Sequence[Predicted], tallies: Sequence[_Tally]) -> Table
                 test.interval.low, test.interval.high, test.p,
             )
         )  # fmt: skip
-    return Table(
+    return TaskTable(
         id="mcnemar",
         title=f"Against {models[0].label}: McNemar's exact test on top-1",
         headings=("model", "agreement", "only first right", "only this right",
@@ -219,7 +219,7 @@ def _class_table(
     tallies: Sequence[_Tally],
     labels: NDArray[np.int64],
     source: DataSource,
-) -> Table:
+) -> TaskTable:
     """Accuracy by class, worst class of the first model first."""
     columns = [per_class(tally.ranks, labels) for tally in tallies]
     names = source.class_names
@@ -233,7 +233,7 @@ def _class_table(
         )
         for place in order
     )
-    return Table(
+    return TaskTable(
         id="classes",
         title="Top-1 by class, the worst first",
         headings=("class", "label", "examples", *(model.label for model in models)),
@@ -248,7 +248,7 @@ def _worst(
     labels: NDArray[np.int64],
     folder: Path,
     number: int,
-) -> Picture | None:
+) -> TaskPicture | None:
     """Draw the mistakes a model is surest of."""
     wrong = np.flatnonzero(tally.ranks > 1)
     chosen = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
@@ -264,4 +264,4 @@ def _worst(
         said = f"{'no class' if tally.best[item] == NO_CLASS else said}, is {labels[item]}"
         show(axis, draw(int(item)), f"{name}\n{said}")
     path = save(figure, folder / f"classification_worst_{number}.png")
-    return Picture(path=path, title=title, model=number)
+    return TaskPicture(path=path, title=title, model=number)

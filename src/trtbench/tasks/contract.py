@@ -138,7 +138,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class TaskTable:
     """Rows to show beside the scores."""
 
     id: str
@@ -148,7 +148,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
+class TaskPicture:
     """A picture that was drawn, and which model it is about; ``None`` is all of them."""
 
     path: Path
@@ -164,8 +164,8 @@ class Judgement:
     """One row per model, in the order they were given."""
     method: str
     """How the numbers were taken, in a sentence."""
-    tables: tuple[Table, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    tables: tuple[TaskTable, ...] = ()
+    pictures: tuple[TaskPicture, ...] = ()
     notes: tuple[str, ...] = ()
     facts: dict[str, Scalar] = field(default_factory=dict)
 

@@ -30,7 +30,7 @@ from trtbench.tasks.contract import (
     Judgement,
     Predicted,
     Settings,
-    Table,
+    TaskTable,
     Tensors,
 )
 
@@ -160,7 +160,7 @@ def _score(metric: str, values: AnyArray) -> Score:
 
 def _tables(
     models: Sequence[Predicted], tallies: Sequence[_Tally], source: DataSource
-) -> list[Table]:
+) -> list[TaskTable]:
     tables = []
     rows: tuple[tuple[Scalar, ...], ...]
     if len(models) > 1:
@@ -174,7 +174,7 @@ def _tables(
             if tally.differences
         )
         tables.append(
-            Table(
+            TaskTable(
                 id="to_first",
                 title=f"Maps against {models[0].label}, in parts of its range",
                 headings=("model", *names),
@@ -189,7 +189,7 @@ def _tables(
     )  # fmt: skip
     if rows:
         heads = ("image", "model", "valid", "not finite", *METRICS, "excluded")
-        tables.append(Table(id="images", title="Every image", headings=heads, rows=rows))
+        tables.append(TaskTable(id="images", title="Every image", headings=heads, rows=rows))
     return tables
 
 

@@ -43,7 +43,7 @@ from trtbench.tasks.contract import (
     Judgement,
     Predicted,
     Settings,
-    Table,
+    TaskTable,
     Tensors,
 )
 
@@ -311,7 +311,7 @@ def _likeness(
 
 def _image_table(
     source: DataSource, models: Sequence[Predicted], tallies: Sequence[_Tally]
-) -> Table:
+) -> TaskTable:
     rows = tuple(
         (name, model.label, tally.matches[index].people, len(tally.people[index].scores),
          int((tally.matches[index].hits[0] & ~tally.matches[index].ignored[0]).sum()),
@@ -320,4 +320,4 @@ def _image_table(
         for index, name in enumerate(source.names)
     )  # fmt: skip
     heads = ("image", "model", "people", "found", "right at OKS 0.5", "PCK@0.2")
-    return Table(id="images", title="Every image", headings=heads, rows=rows)
+    return TaskTable(id="images", title="Every image", headings=heads, rows=rows)

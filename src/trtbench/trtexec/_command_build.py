@@ -16,7 +16,7 @@ from trtbench.trtexec._command_parts import (
     shapes_flag,
     with_extra,
 )
-from trtbench.trtexec.abilities import Abilities
+from trtbench.trtexec.abilities import TrtexecAbilities
 
 MIB = 1 << 20
 
@@ -25,9 +25,9 @@ BUILD_OPTIONS = {"sparsity": "--sparsity", "avg_timing": "--avgTiming", "tempdir
 
 
 def build_command(
-    spec: BuildSpec, *, binary: str, abilities: Abilities, folder: str | PurePath
+    spec: BuildSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
 ) -> list[str]:
-    """Give the command that builds an engine and writes its layers to a folder."""
+    """List the command that builds an engine and writes its layers to a folder."""
     if spec.model.format not in ("onnx", "unknown"):
         raise UsageError("trtexec builds from ONNX", facts={"model": spec.model.path})
     check_options(spec.options, known=BUILD_OPTIONS)
@@ -49,8 +49,8 @@ def build_command(
     return with_extra(arguments, spec.extra_args)
 
 
-def load_command(spec: BuildSpec, *, binary: str, abilities: Abilities) -> list[str]:
-    """Give the command that loads what was built and runs it once, to see whether it is whole."""
+def load_command(spec: BuildSpec, *, binary: str, abilities: TrtexecAbilities) -> list[str]:
+    """List the command that loads what was built and runs it once, to see whether it is whole."""
     device = [each for each in spec.extra_args if each.startswith("--device=")]
     return [
         binary,
@@ -71,7 +71,7 @@ def _shape_profiles(spec: BuildSpec) -> list[str]:
     return arguments
 
 
-def _precision(spec: BuildSpec, *, abilities: Abilities) -> list[str]:
+def _precision(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
     calibration = []
     if spec.calibration_cache:
         fix = f"trtbench quantize {shlex.quote(spec.model.path)} --precision int8"
@@ -88,7 +88,7 @@ def _precision(spec: BuildSpec, *, abilities: Abilities) -> list[str]:
     return weak + calibration
 
 
-def _limits(spec: BuildSpec, *, abilities: Abilities) -> list[str]:
+def _limits(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
     arguments = []
     if spec.workspace_bytes is not None:
         mib = f"{spec.workspace_bytes / MIB:.10g}"
@@ -105,7 +105,7 @@ def _limits(spec: BuildSpec, *, abilities: Abilities) -> list[str]:
     return arguments
 
 
-def _kind(spec: BuildSpec, *, abilities: Abilities) -> list[str]:
+def _kind(spec: BuildSpec, *, abilities: TrtexecAbilities) -> list[str]:
     wanted = (
         (spec.version_compatible, "--versionCompatible", "version compatibility"),
         (spec.hardware_compatible, "--hardwareCompatibilityLevel", "hardware compatibility"),
@@ -120,7 +120,7 @@ def _kind(spec: BuildSpec, *, abilities: Abilities) -> list[str]:
     return flags
 
 
-def _reports(spec: BuildSpec, *, abilities: Abilities, folder: PurePath) -> list[str]:
+def _reports(spec: BuildSpec, *, abilities: TrtexecAbilities, folder: PurePath) -> list[str]:
     arguments = []
     if spec.detailed_layers and abilities.has("--profilingVerbosity"):
         arguments.append("--profilingVerbosity=detailed")

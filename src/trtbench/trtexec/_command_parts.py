@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from trtbench.domain.spec import Precision
 from trtbench.errors import UsageError, near_miss
-from trtbench.trtexec.abilities import Abilities, versions_with
+from trtbench.trtexec.abilities import TrtexecAbilities, versions_with
 
 GRAPH = "graph.json"
 _SWITCHES = ("verbose", "plugins", "binary", "typing")
@@ -56,7 +56,7 @@ def check_options(options: Mapping[str, str], *, known: Mapping[str, str]) -> No
 
 
 def own_options(
-    options: Mapping[str, str], *, known: Mapping[str, str], abilities: Abilities
+    options: Mapping[str, str], *, known: Mapping[str, str], abilities: TrtexecAbilities
 ) -> list[str]:
     """Write the options of the runtime itself as flags."""
     arguments = [f"{flag}={options[name]}" for name, flag in known.items() if name in options]
@@ -100,7 +100,7 @@ def _flag(argument: str) -> str:
     return {"--streams": "--infStreams", "--buildOnly": "--skipInference"}.get(name, name)
 
 
-def precision_flags(precision: Precision, *, model: str, abilities: Abilities) -> list[str]:
+def precision_flags(precision: Precision, *, model: str, abilities: TrtexecAbilities) -> list[str]:
     """Write a precision for the weakly typed builder; TensorRT 11 has none."""
     if precision == "tf32":
         return []
@@ -117,7 +117,7 @@ def precision_flags(precision: Precision, *, model: str, abilities: Abilities) -
     return [abilities.require(flag, what=f"the precision {precision}")]
 
 
-def plugin_flags(paths: tuple[str, ...], *, abilities: Abilities) -> list[str]:
+def plugin_flags(paths: tuple[str, ...], *, abilities: TrtexecAbilities) -> list[str]:
     """Write one flag per plugin library."""
     flag = "--staticPlugins" if abilities.has("--staticPlugins") else "--plugins"
     return [f"{abilities.require(flag, what='a plugin')}={path}" for path in paths]

@@ -137,7 +137,7 @@ def _lenient(text: str, where: str) -> Iterator[object]:
 
 
 def after_space(text: str, position: int) -> int:
-    """Give the next place that is no white space."""
+    """Compute the next place that is no white space."""
     match = _SPACE.match(text, position)
     return match.end() if match else position
 

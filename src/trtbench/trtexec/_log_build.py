@@ -167,7 +167,7 @@ class TraceCollector:
             self.fusions.setdefault((match[1], match[2], match[3]))
 
     def trace(self) -> BuildTrace | None:
-        """Give all that was gathered, ``None`` when the log was not verbose."""
+        """Find all that was gathered, ``None`` when the log was not verbose."""
         if not (self.layers or self.final or self.fusions or self.phases):
             return None
         names = list(dict.fromkeys((*self.final, *self.layers)))

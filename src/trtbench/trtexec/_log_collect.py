@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trtbench.trtexec._log_lines import Line
+from trtbench.trtexec._log_lines import LogLine
 from trtbench.trtexec._log_messages import known_message
 from trtbench.trtexec._log_values import LogMessage
 
@@ -23,7 +23,7 @@ class MessageCollector:
         self.open: tuple[str, str] | None = None
         """The message that lines without a prefix, or indented ones, belong to."""
 
-    def take(self, line: Line) -> None:
+    def take(self, line: LogLine) -> None:
         """Take a warning or an error in; an indented one continues the one before."""
         text = line.text.strip()[:LONGEST_KEPT]
         before = self._opened()
@@ -53,7 +53,7 @@ class MessageCollector:
         self.open = None
 
     def messages(self) -> tuple[LogMessage, ...]:
-        """Give all of them."""
+        """List all of them."""
         return tuple(self.found.values())
 
     def _opened(self) -> LogMessage | None:
@@ -64,7 +64,7 @@ class MessageCollector:
             self.found[self.open] = msgspec.structs.replace(message, **changes)
 
 
-def _message(line: Line, text: str) -> LogMessage:
+def _message(line: LogLine, text: str) -> LogMessage:
     known = known_message(text)
     return LogMessage(
         level="W" if line.level == "W" else "F" if line.level == "F" else "E",

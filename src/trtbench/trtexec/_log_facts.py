@@ -167,7 +167,7 @@ class FactCollector:
         return match is not None
 
     def facts(self, *, codes: frozenset[str]) -> BuildFacts:
-        """Give all that was gathered; some facts are told by warnings only."""
+        """Find all that was gathered; some facts are told by warnings only."""
         return BuildFacts(
             **self.values,
             memory=tuple(self.memory),

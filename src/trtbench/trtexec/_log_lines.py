@@ -54,7 +54,7 @@ _GOES_ON = re.compile(r"(?:^|\s)[\\^`]\s*$")
 _SHELL = re.compile(r"\s(?:\d?>{1,2}&?\s?\S|\||&&|;|2>&1|&\s*$)|`|\s#\s")
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line: its level (empty without a prefix), whether TensorRT spoke, and what it said."""
 
     level: str
@@ -75,7 +75,7 @@ class Banner(NamedTuple):
 
 
 def lines_from_data(data: bytes | bytearray | memoryview | str) -> Iterator[str]:
-    """Give the lines of a text, whatever its encoding, line ends and colours."""
+    """Make the lines of a text, whatever its encoding, line ends and colours."""
     for line in text_lines(data):
         yield clean(line)
 
@@ -114,7 +114,7 @@ class Prefixes:
         self._pattern: re.Pattern[str] | None = None
         self._known: dict[str, re.Pattern[str]] = {}
 
-    def line(self, text: str) -> Line:
+    def line(self, text: str) -> LogLine:
         """Read one line."""
         match = _STAMPED.search(text, 0, _LOOK)
         if match is not None:
@@ -125,15 +125,15 @@ class Prefixes:
             rest = text[match.end() :]
             if rest.startswith("[TRT]"):
                 library, rest = True, rest[6:]
-            return Line(match[3], library, rest, True, match[1])
+            return LogLine(match[3], library, rest, True, match[1])
         text = self.without(text)
         bare = _BARE.match(text)
         if bare is None:
-            return Line("", False, text, False)
+            return LogLine("", False, text, False)
         rest = text[bare.end() :]
         if rest.startswith("[TRT]"):
-            return Line(bare[1], True, rest[6:], False)
-        return Line(bare[1], False, rest, False)
+            return LogLine(bare[1], True, rest[6:], False)
+        return LogLine(bare[1], False, rest, False)
 
     def without(self, text: str) -> str:
         """Take the prefix off a line that has no stamp of trtexec's."""

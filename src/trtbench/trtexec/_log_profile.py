@@ -64,7 +64,7 @@ class ProfileCollector:
         )
 
     def profile(self) -> LayerProfile | None:
-        """Give the table, or ``None`` when it has no rows."""
+        """Find the table, or ``None`` when it has no rows."""
         if not self.rows:
             return None
         return LayerProfile(count=self.iterations, layers=tuple(self.rows))

@@ -9,11 +9,11 @@ from trtbench.trtexec import _log_words as words
 from trtbench.trtexec._log_build import TraceCollector
 from trtbench.trtexec._log_collect import LONGEST_KEPT, MOST_KEPT, TAIL, MessageCollector
 from trtbench.trtexec._log_facts import FactCollector
-from trtbench.trtexec._log_lines import Banner, Line
+from trtbench.trtexec._log_lines import Banner, LogLine
 from trtbench.trtexec._log_numbers import number
 from trtbench.trtexec._log_profile import HEADING, ProfileCollector
 from trtbench.trtexec._log_summary import SummaryCollector
-from trtbench.trtexec._log_values import LogRun, Outcome, Section
+from trtbench.trtexec._log_values import LogRun, LogSection, Outcome
 from trtbench.trtexec.version import version_from_text
 
 _OUTCOMES: dict[str, Outcome] = {"PASSED": "passed", "FAILED": "failed", "WAIVED": "waived"}
@@ -90,7 +90,7 @@ class RunReader:
         self.banner = self.banner or banner
         self.version = self.version or banner.version
 
-    def begins_anew(self, line: Line) -> bool:
+    def begins_anew(self, line: LogLine) -> bool:
         """Say whether a line is of another run, because this one has what it tells."""
         if line.library or line.level in ("V", "W", "E", "F"):
             return False
@@ -131,7 +131,7 @@ class RunReader:
         """TensorRT 3 to 6 list options first, so options after averages are another run's."""
         return self.summary.legacy and text.partition(":")[0].strip() in words.LEGACY_FIRST
 
-    def take(self, line: Line, raw: str) -> None:
+    def take(self, line: LogLine, raw: str) -> None:
         """File one line that is not a banner."""
         self.levels[line.level] += 1
         if raw.strip():
@@ -154,7 +154,7 @@ class RunReader:
         if line.level == "I":
             self.messages.close()
 
-    def _plain(self, line: Line) -> bool:
+    def _plain(self, line: LogLine) -> bool:
         """File an informational line or one without a prefix; say whether it was understood."""
         text = line.text
         if not text.strip():
@@ -252,7 +252,7 @@ class RunReader:
         self.sections[-1][1].append((label.strip(), value.strip()))
         return True
 
-    def _unclear(self, line: Line, raw: str) -> None:
+    def _unclear(self, line: LogLine, raw: str) -> None:
         """Keep a line nobody understood; right after an error it is part of that error."""
         if not line.level and self.messages.take_detail(raw.strip()):
             return
@@ -277,7 +277,7 @@ class RunReader:
         return "crashed" if words.CRASH.search(" ".join(list(self.last)[-3:])) else "cut"
 
     def run(self) -> LogRun:
-        """Give the run as a value."""
+        """Find the run as a value."""
         banner = self.banner
         messages = self.messages.messages()
         codes = frozenset(each.code for each in messages if each.code)
@@ -296,7 +296,7 @@ class RunReader:
             last_line=self.last_line,
             first_stamp=self.stamps[0] if self.stamps else None,
             last_stamp=self.stamps[1] if self.stamps else None,
-            sections=tuple(Section(name=name, entries=tuple(e)) for name, e in self.sections),
+            sections=tuple(LogSection(name=name, entries=tuple(e)) for name, e in self.sections),
             facts=self.facts.facts(codes=codes),
             trace=self.trace.trace(),
             bindings=tuple(self.facts.bindings),

@@ -159,7 +159,7 @@ class SummaryCollector:
         return True
 
     def summary(self) -> PerformanceSummary | None:
-        """Give the summary, or ``None`` when the log has none."""
+        """Find the summary, or ``None`` when the log has none."""
         if self.printed:
             metrics = {label: _metric_from(found) for label, found in self.metrics.items()}
             # TensorRT 7 multiplies by the batch, which it takes for 0 when it is explicit.

@@ -47,14 +47,14 @@ _PATH_FLAGS = frozenset(
 _BEFORE_FLAG = re.compile(r"\s+(?=--?[A-Za-z])|\s+(?=[\"']--)")
 
 
-class Section(Value, frozen=True, kw_only=True):
+class LogSection(Value, frozen=True, kw_only=True):
     """One block of options; labels keep their order and may repeat, values are whole."""
 
     name: str
     entries: tuple[tuple[str, str], ...] = ()
 
     def get(self, label: str) -> str | None:
-        """Give the first value of a label, or ``None``."""
+        """Write the first value of a label, or ``None``."""
         return next((value for name, value in self.entries if name == label), None)
 
     def all(self, label: str) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ class LogRun(Value, frozen=True, kw_only=True):
     first_stamp: str | None = None
     """``03/04/2025-05:06:07``, in the local time of the machine."""
     last_stamp: str | None = None
-    sections: tuple[Section, ...] = ()
+    sections: tuple[LogSection, ...] = ()
     facts: BuildFacts = BuildFacts()
     trace: BuildTrace | None = None
     """How the engine came about, where the log is verbose."""
@@ -230,17 +230,17 @@ class LogRun(Value, frozen=True, kw_only=True):
         known = self.tool == "trtexec" and self.command and not self.pasted_command
         return 7 if known and self.sections else None
 
-    def section(self, name: str) -> Section | None:
+    def section(self, name: str) -> LogSection | None:
         """Give one block of options by its heading."""
         return next((each for each in self.sections if each.name == name), None)
 
     def option(self, label: str) -> str | None:
-        """Give an option's value from whichever block has it."""
+        """Write an option's value from whichever block has it."""
         found = (each.get(label) for each in self.sections)
         return next((value for value in found if value is not None), None)
 
     def message(self, code: str) -> LogMessage | None:
-        """Give the first warning or error of a known kind."""
+        """Find the first warning or error of a known kind."""
         return next((each for each in self.messages if each.code == code), None)
 
     @property

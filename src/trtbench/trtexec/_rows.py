@@ -37,7 +37,7 @@ _QUANTITY = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(ns|us|µs|microsec
 _MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "microseconds": 1e-3, "ms": 1.0, "s": 1e3}
 
 
-class Table:
+class RowTable:
     """Columns that grow by rows; a key that a row lacks is nan there."""
 
     def __init__(self, *, expected_rows: int = 1024) -> None:
@@ -68,7 +68,7 @@ class Table:
         self.add_matrix(np.array([numbers], np.float64), tuple(flat))
 
     def columns(self) -> dict[str, Column]:
-        """Give the columns, and no more memory than they need."""
+        """Compute the columns, and no more memory than they need."""
         data = self._data[:, : self.rows]
         if self.rows < self._data.shape[1] // 2:
             data = data.copy()
@@ -89,7 +89,7 @@ class Table:
 
 
 def _flattened(row: Mapping[str, object], *, depth: int = 0) -> Iterator[tuple[str, object]]:
-    """Give the numbers of a row that is nested: ``{"latency_ms": {"total": 1.5}}``."""
+    """List the numbers of a row that is nested: ``{"latency_ms": {"total": 1.5}}``."""
     for key, value in row.items():
         inner = _inside(key, value, depth) if isinstance(value, dict) and depth < 3 else []
         if any(column_of(name) for name, _ in inner):
@@ -139,18 +139,18 @@ class ArrayReader:
         self._layout: Layout | None = None
         self._differs_until = 0
         """Up to this byte of the file rows are read one by one."""
-        self.tables: list[Table] = []
+        self.tables: list[RowTable] = []
 
-    def read(self) -> list[Table]:
+    def read(self) -> list[RowTable]:
         """Read to the end of the stream; anything but arrays of objects is an error."""
         np.empty(_KEPT_BYTES, np.uint8)
         while self._next_byte():
             self._expect(b"[", "'[' (an array of rows) or the end of the file")
-            self.tables.append(Table(expected_rows=self._expected_rows()))
+            self.tables.append(RowTable(expected_rows=self._expected_rows()))
             self._read_array(self.tables[-1])
         return self.tables
 
-    def _read_array(self, table: Table) -> None:
+    def _read_array(self, table: RowTable) -> None:
         if self._next_byte() == b"]":
             self._position += 1
             return
@@ -163,7 +163,7 @@ class ArrayReader:
                 return
             self._expect(b",", "',' or ']' after a row")
 
-    def _read_rows(self, table: Table) -> None:
+    def _read_rows(self, table: RowTable) -> None:
         """Read the rows that lie complete in the buffer, or one row if they differ in layout."""
         if self._passed + self._position < self._differs_until:
             self._read_row(table)
@@ -186,7 +186,7 @@ class ArrayReader:
         self._layout = layout_from_rows(rows)
         return matrix_from_rows(rows, self._layout) if self._layout else None
 
-    def _read_row(self, table: Table) -> None:
+    def _read_row(self, table: RowTable) -> None:
         end = self._buffer.find(b"}", self._position) + 1
         row = row_from_json(self._buffer[self._position : end], strict=True) if end else None
         if row is None:

@@ -83,7 +83,7 @@ def column_of(key: str) -> str | None:
 
 
 def milliseconds_of(key: str) -> float | None:
-    """Give the milliseconds in a key's unit, ``None`` where it names none."""
+    """Compute the milliseconds in a key's unit, ``None`` where it names none."""
     return _meaning(key)[1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from trtbench.trtexec._json import parse_error
-from trtbench.trtexec._rows import Table, milliseconds
+from trtbench.trtexec._rows import RowTable, milliseconds
 from trtbench.trtexec._time_keys import duration_names
 
 _ROW_LISTS = ("times", "iterations", "runs")
@@ -15,7 +15,7 @@ _COLUMN_SETS = ("perIteration", "per_iteration", "iteration_times")
 _DEEPEST = 6
 
 
-def tables_from_document(document: object, *, where: str) -> list[Table]:
+def tables_from_document(document: object, *, where: str) -> list[RowTable]:
     """Find the rows or columns of a decoded document, wherever they are nested."""
     for rows in _candidates(document, depth=0):
         if rows.rows and duration_names(rows.keys):
@@ -30,7 +30,7 @@ def tables_from_document(document: object, *, where: str) -> list[Table]:
     )
 
 
-def _candidates(value: object, *, depth: int) -> Iterator[Table]:
+def _candidates(value: object, *, depth: int) -> Iterator[RowTable]:
     if depth > _DEEPEST:
         return
     if isinstance(value, list):
@@ -44,16 +44,16 @@ def _candidates(value: object, *, depth: int) -> Iterator[Table]:
         yield from _candidates(each, depth=depth + 1)
 
 
-def _rows(values: list[object]) -> Iterator[Table]:
+def _rows(values: list[object]) -> Iterator[RowTable]:
     rows = [row for row in values if isinstance(row, dict)]
     if rows and len(rows) == len(values):
-        table = Table(expected_rows=len(rows))
+        table = RowTable(expected_rows=len(rows))
         for row in rows:
             table.add_row({str(key): value for key, value in row.items()})
         yield table
 
 
-def _columns(value: dict[str, object]) -> Iterator[Table]:
+def _columns(value: dict[str, object]) -> Iterator[RowTable]:
     """Take ``{key: [numbers]}`` with columns of equal length as a table."""
     lists = {key: each for key, each in value.items() if isinstance(each, list) and each}
     wanted = duration_names(lists)
@@ -62,6 +62,6 @@ def _columns(value: dict[str, object]) -> Iterator[Table]:
     length = len(lists[next(iter(wanted.values()))])
     equal = {key: each for key, each in lists.items() if len(each) == length}
     matrix = np.array([[milliseconds(v) for v in each] for each in equal.values()])
-    table = Table(expected_rows=length)
+    table = RowTable(expected_rows=length)
     table.add_matrix(matrix.T, tuple(equal))
     yield table

@@ -15,7 +15,7 @@ _WRAPPINGS = 3
 """How often a file may be a string that holds the file."""
 
 
-def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> list[_rows.Table]:
+def tables_from_stream(stream: BinaryIO, *, where: str, wrappings: int = 0) -> list[_rows.RowTable]:
     """Read arrays piece by piece; other layouts, and JSON within a string, as a whole."""
     size = _size(stream)
     head = stream.read(_rows.PIECE_BYTES)

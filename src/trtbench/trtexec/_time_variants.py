@@ -31,7 +31,7 @@ def variant_of(columns: dict[str, Column], *, warmup_ms: float | None) -> Varian
 def warmup_of(
     columns: dict[str, Column], *, variant: Variant, warmup_ms: float | None
 ) -> float | None:
-    """Give the length of warm-up to look for in files that have it: as stated, else the default."""
+    """Take the length of warm-up to look for in files that have it: as stated, else the default."""
     if "startComputeMs" not in columns or variant in ("8.5", "other"):
         return None
     return DEFAULT_WARMUP_MS if warmup_ms is None else warmup_ms

@@ -79,7 +79,7 @@ SINCE: dict[str, tuple[str, str | None]] = {
 """First and last TensorRT whose trtexec obeys a flag; later ones may accept it and do nothing."""
 
 
-class Abilities(Value, frozen=True, kw_only=True):
+class TrtexecAbilities(Value, frozen=True, kw_only=True):
     """What one trtexec can be told."""
 
     version: str | None = None
@@ -107,7 +107,7 @@ class Abilities(Value, frozen=True, kw_only=True):
         return None if key is None else key >= version
 
     def require(self, flag: str, *, what: str, fix: str | None = None) -> str:
-        """Give the flag back, or say which version has what was asked for."""
+        """Write the flag back, or say which version has what was asked for."""
         if self.has(flag):
             return flag
         raise UsageError(
@@ -132,7 +132,7 @@ def versions_with(flag: str) -> str:
     return f"TensorRT {first} to {last.removesuffix('.99')}"
 
 
-def abilities_from_help(text: str | bytes, *, where: str = "trtexec --help") -> Abilities:
+def abilities_from_help(text: str | bytes, *, where: str = "trtexec --help") -> TrtexecAbilities:
     """Read the flags that a ``--help`` text lists, and the version of its banner if it has one."""
     version, flags = None, set[str]()
     for line in lines_from_data(text):
@@ -146,11 +146,11 @@ def abilities_from_help(text: str | bytes, *, where: str = "trtexec --help") -> 
             f"{where} lists no flags",
             facts={"expected": "lines such as '  --loadEngine=<file>   ...'"},
         )
-    return Abilities(version=version, flags=frozenset(flags))
+    return TrtexecAbilities(version=version, flags=frozenset(flags))
 
 
-def abilities_of_version(version: str) -> Abilities:
-    """Give what trtexec of a version can be told, where there is none to ask."""
+def abilities_of_version(version: str) -> TrtexecAbilities:
+    """Tell what trtexec of a version can be told, where there is none to ask."""
     key = version_key(version)
     if key is None:
         raise UsageError(f"{version!r} is not a TensorRT version", fix="write it like 10.9")
@@ -159,4 +159,4 @@ def abilities_of_version(version: str) -> Abilities:
         for flag, (first, last) in SINCE.items()
         if (version_key(first) or ()) <= key and (last is None or key <= (version_key(last) or ()))
     )
-    return Abilities(version=version, flags=flags)
+    return TrtexecAbilities(version=version, flags=flags)

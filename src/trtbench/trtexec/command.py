@@ -32,7 +32,7 @@ from trtbench.trtexec._command_parts import (
     with_extra,
 )
 from trtbench.trtexec.abilities import (
-    Abilities,
+    TrtexecAbilities,
     abilities_from_help,
     abilities_of_version,
     versions_with,
@@ -41,7 +41,7 @@ from trtbench.trtexec.abilities import (
 __all__ = [
     "BUILD_OPTIONS",
     "RUN_OPTIONS",
-    "Abilities",
+    "TrtexecAbilities",
     "abilities_from_help",
     "abilities_of_version",
     "bench_command",
@@ -64,9 +64,9 @@ RUN_OPTIONS = {
 
 
 def bench_command(
-    spec: RunSpec, *, binary: str, abilities: Abilities, folder: str | PurePath
+    spec: RunSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
 ) -> list[str]:
-    """Give the command that measures a spec and leaves its files in a folder."""
+    """List the command that measures a spec and leaves its files in a folder."""
     _check_protocol(spec)
     check_options(spec.options, known=RUN_OPTIONS)
     arguments = [
@@ -84,9 +84,9 @@ def bench_command(
 
 
 def profile_command(
-    spec: RunSpec, *, binary: str, abilities: Abilities, folder: str | PurePath
+    spec: RunSpec, *, binary: str, abilities: TrtexecAbilities, folder: str | PurePath
 ) -> list[str]:
-    """Give the command that also times single layers."""
+    """List the command that also times single layers."""
     profiled = msgspec.structs.replace(spec, profile=True)
     return bench_command(profiled, binary=binary, abilities=abilities, folder=folder)
 
@@ -147,7 +147,7 @@ def _ms(seconds: float) -> int:
     return -int(-seconds * 1000 // 1)
 
 
-def _exports(spec: RunSpec, *, abilities: Abilities, folder: PurePath) -> list[str]:
+def _exports(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePath) -> list[str]:
     separate = abilities.inverted or spec.separate_profile_run
     if not spec.profile:
         return [f"--exportTimes={folder / TIMES}"]
@@ -168,7 +168,7 @@ def _exports(spec: RunSpec, *, abilities: Abilities, folder: PurePath) -> list[s
     return arguments
 
 
-def _state(spec: RunSpec, *, abilities: Abilities) -> list[str]:
+def _state(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[str]:
     """Say what differs from the defaults, which TensorRT 11 turned round."""
     only_gpu = spec.protocol == "gpu"
     transfers = spec.transfers and not only_gpu
@@ -195,7 +195,7 @@ def _state(spec: RunSpec, *, abilities: Abilities) -> list[str]:
     return flags
 
 
-def _run_precision(spec: RunSpec, *, abilities: Abilities) -> list[str]:
+def _run_precision(spec: RunSpec, *, abilities: TrtexecAbilities) -> list[str]:
     if spec.precision is None or spec.options.get("typing") == "strong":
         return []
     if spec.model.format == "engine" and spec.precision in ("fp32", "tf32"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trtbench.domain.result import Fact, Scalar
-from trtbench.trtexec._log_values import LogRun, Section
+from trtbench.trtexec._log_values import LogRun, LogSection
 
 UNKNOWN = Fact(value=None, source="unknown")
 
@@ -131,8 +131,8 @@ def _tf32(run: LogRun) -> Fact:
 
 
 def _batch(run: LogRun) -> Fact:
-    """Give the items in one query: a stated implicit batch, else the inputs' leading size."""
-    section = run.section("Inference Options") or run.section("Options") or Section(name="")
+    """Find the items in one query: a stated implicit batch, else the inputs' leading size."""
+    section = run.section("Inference Options") or run.section("Options") or LogSection(name="")
     printed = section.get("Batch") or section.get("batch") or ""
     number = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
     if number is not None and number > 1:
@@ -145,7 +145,7 @@ def _batch(run: LogRun) -> Fact:
 
 
 def _precision(run: LogRun) -> Fact:
-    """Give the precisions the builder was allowed; of a loaded engine nothing is known."""
+    """Find the precisions the builder was allowed; of a loaded engine nothing is known."""
     printed = run.option("Precision")
     if printed is None or _loads(run):
         return _legacy_precision(run)

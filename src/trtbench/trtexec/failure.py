@@ -43,14 +43,14 @@ def failure(
 
 
 def last_lines(data: bytes) -> tuple[str, ...]:
-    """Give the end of a log, without what would upset a terminal."""
+    """List the end of a log, without what would upset a terminal."""
     lines = data[-_LOOK_BYTES:].decode("utf-8", "replace").split("\n")
     shown = [_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line.rstrip()) for line in lines]
     return tuple(shown[:-1] if not shown[-1] else shown)[-LAST_LINES:]
 
 
 def _cause(run: LogRun) -> LogMessage | None:
-    """Give the error that explains most: the first one known, before what only follows from it."""
+    """Find the error that explains most: the first one known, before what only follows from it."""
     errors = [each for each in run.messages if each.level in ("E", "F")]
     known = [each for each in errors if each.code is not None]
     telling = [each for each in known if each.code not in AFTERMATH]

@@ -19,11 +19,11 @@ from trtbench.trtexec._log_values import (
     BuildFacts,
     LogMessage,
     LogRun,
+    LogSection,
     MemoryLine,
     Metric,
     Outcome,
     PerformanceSummary,
-    Section,
     TraceAverage,
 )
 from trtbench.trtexec.conditions import conditions_from_log
@@ -36,12 +36,12 @@ __all__ = [
     "LayerTuning",
     "LogMessage",
     "LogRun",
+    "LogSection",
     "LogText",
     "MemoryLine",
     "Metric",
     "Outcome",
     "PerformanceSummary",
-    "Section",
     "Tactic",
     "TraceAverage",
     "conditions_from_log",
@@ -151,7 +151,7 @@ class _TextReader:
         return run.ended or run.closed or run.summary.printed
 
     def _settle(self) -> None:
-        """Give the words that stood above to the run they stand above of."""
+        """Find the words that stood above to the run they stand above of."""
         if self.current.title is None and not self.current.started:
             self.current.title = self.title
         self.above = self.title = None

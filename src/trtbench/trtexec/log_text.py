@@ -84,7 +84,7 @@ def encoding_of(head: bytes) -> str | None:
 
 
 def text_lines(source: BinaryIO | bytes | bytearray | memoryview | str) -> Iterator[str]:
-    """Give the lines of a text; those of a notebook, a web page or JSON as people see them."""
+    """List the lines of a text; those of a notebook, a web page or JSON as people see them."""
     if isinstance(source, str):
         source = source.encode("utf-8", "surrogatepass")
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -135,7 +135,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _from_json(text: str) -> str | None:
-    """Give the text inside a JSON document; ``None`` when it is none, such as JSON lines."""
+    """Make the text inside a JSON document; ``None`` when it is none, such as JSON lines."""
     try:
         value = msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trtbench.trtexec._log_values import LogMessage, LogRun, Metric, PerformanceSummary, Section
+from trtbench.trtexec._log_values import LogMessage, LogRun, LogSection, Metric, PerformanceSummary
 
 Document = dict[str, dict[str, object]]
 
@@ -30,7 +30,7 @@ _NUMBERS = (
 
 
 def build_metadata_from_log(run: LogRun) -> Document:
-    """Give what a log tells about building: options, device and the build's own facts."""
+    """Make what a log tells about building: options, device and the build's own facts."""
     document = _sections(run, BUILD_SECTIONS)
     document["build_facts"] = _facts(run)
     if run.trace is not None:
@@ -43,7 +43,7 @@ def build_metadata_from_log(run: LogRun) -> Document:
 
 
 def profile_metadata_from_log(run: LogRun) -> Document:
-    """Give what a log tells about running: the performance summary, options and device."""
+    """Make what a log tells about running: the performance summary, options and device."""
     document: Document = {}
     if run.summary is not None:
         document["performance_summary"] = _summary(run.summary)
@@ -70,7 +70,7 @@ def _sections(run: LogRun, names: tuple[str, ...]) -> Document:
     }
 
 
-def _entries(section: Section) -> dict[str, object]:
+def _entries(section: LogSection) -> dict[str, object]:
     entries: dict[str, object] = {}
     for label, _ in section.entries:
         values = section.all(label)

@@ -43,7 +43,7 @@ UNKNOWN_DTYPE = "unknown"
 
 
 def reported_from_log(run: LogRun) -> dict[str, Scalar]:
-    """Give what the performance summary printed: rates, totals, and each row in milliseconds."""
+    """Make what the performance summary printed: rates, totals, and each row in milliseconds."""
     summary = run.summary
     if summary is None:
         return {}
@@ -62,7 +62,7 @@ def reported_from_log(run: LogRun) -> dict[str, Scalar]:
 
 
 def warnings_from_log(run: LogRun) -> dict[str, Scalar]:
-    """Give the warnings that concern the numbers, with their meaning, as facts of the record."""
+    """Make the warnings that concern the numbers, with their meaning, as facts of the record."""
     found: dict[str, Scalar] = {}
     for message in run.messages:
         if message.code in CONCERNING and message.meaning is not None:
@@ -72,7 +72,7 @@ def warnings_from_log(run: LogRun) -> dict[str, Scalar]:
 
 
 def tensors_from_log(run: LogRun, *, outputs: bool) -> tuple[TensorSpec, ...]:
-    """Give the inputs or the outputs with the shapes that were run."""
+    """Make the inputs or the outputs with the shapes that were run."""
     return tuple(_tensor(each) for each in run.bindings if each.output == outputs)
 
 

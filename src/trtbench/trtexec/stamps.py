@@ -13,7 +13,7 @@ FIRST_YEAR = 2016
 
 
 def time_of_log(run: LogRun) -> datetime.datetime | None:
-    """Give the local time at which a run ended; ``None`` when nothing sensible was printed.
+    """Find the local time at which a run ended; ``None`` when nothing sensible was printed.
 
     TensorRT 6 counts months from zero.
     """

@@ -135,14 +135,14 @@ def restored(durations: NDArray[np.generic], *, starts: NDArray[np.generic]) -> 
 
 
 def printed_quantum(values: NDArray[np.generic]) -> Column:
-    """Give the value of one unit in the sixth significant digit."""
+    """Compute the value of one unit in the sixth significant digit."""
     size = np.abs(np.asarray(values, np.float64))
     exponent = np.floor(np.log10(np.where(size > 0, size, 1.0)))
     return np.where(size > 0, 10.0 ** (exponent - 5), 0.0)
 
 
 def percentile_index(percent: float, *, count: int) -> int:
-    """Give the place of a percentile in sorted values, cut off in single precision."""
+    """Compute the place of a percentile in sorted values, cut off in single precision."""
     excluded = int((_1 - np.float32(percent) / _100) * np.float32(count))
     return max(count - 1 - excluded, 0)
 
@@ -211,7 +211,7 @@ def _enqueue(kept: Mapping[str, Column]) -> tuple[Single, float] | None:
 
 
 def _wall(kept: Mapping[str, Column]) -> tuple[np.float32, float]:
-    """Give the span from the first copy in to the last copy out, in device time."""
+    """List the span from the first copy in to the last copy out, in device time."""
     first = kept[_stamp(kept, "startInMs" if "startInMs" in kept else "startH2dMs")][:1]
     last = kept["endOutMs" if "endOutMs" in kept else "endD2hMs"][-1:]
     quantum = float((printed_quantum(first) + printed_quantum(last))[0]) / 2

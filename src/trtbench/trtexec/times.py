@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from trtbench.domain.samples import Column, IterationTimes, join_launches, times_from_columns
 from trtbench.errors import ParseError
 from trtbench.trtexec._json import parse_error
-from trtbench.trtexec._rows import Table
+from trtbench.trtexec._rows import RowTable
 from trtbench.trtexec._time_keys import KNOWN_KEYS, column_of, duration_names, in_milliseconds
 from trtbench.trtexec._time_source import EXPECTED, tables_from_stream
 from trtbench.trtexec._time_variants import Variant, count_warmup_rows, variant_of, warmup_of
@@ -187,7 +187,7 @@ def read_times(
 
 
 def times_from_file(file: TimesFile, *, array: int | None = None) -> IterationTimes:
-    """Give the measured times in seconds, every array as a launch of its own, or one array.
+    """Make the measured times in seconds, every array as a launch of its own, or one array.
 
     Arrays of one file are separate processes, so they are launches; where they measured
     different things (a batch sweep), take them one by one. Phases that were not run (h2d and
@@ -210,7 +210,7 @@ def without_warmup(array: TimesArray, warmup_ms: float | None) -> TimesArray:
     return _cut(array.columns, warmup_ms, unknown_keys=array.unknown_keys)
 
 
-def _array(table: Table, warmup_ms: float | None, *, where: str) -> TimesArray:
+def _array(table: RowTable, warmup_ms: float | None, *, where: str) -> TimesArray:
     columns = in_milliseconds(table.columns())
     if table.rows and not duration_names(columns):
         raise _not_times(columns, where=where)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from trtbench.errors import UnavailableError
-from trtbench.trtexec.abilities import Abilities, abilities_from_help, abilities_of_version
+from trtbench.trtexec.abilities import TrtexecAbilities, abilities_from_help, abilities_of_version
 
 ASSUMED = "10.9"
 """Version to write a command for when there is nobody to ask."""
@@ -15,7 +15,7 @@ ASSUMED = "10.9"
 class Target(NamedTuple):
     """What can be told, to which program, and what a reader of the command should know."""
 
-    abilities: Abilities
+    abilities: TrtexecAbilities
     binary: str
     note: str | None = None
 

@@ -167,29 +167,29 @@ class Evidence:
         return comparison is not None and comparison.design == "duet"
 
     def median(self, column: str) -> float | None:
-        """Give the median of a column, if it was measured."""
+        """Compute the median of a column, if it was measured."""
         if self.summary is None:
             return None
         found = (each.median for each in self.summary.columns if each.column == column)
         return next(found, None)
 
     def condition(self, key: str) -> object:
-        """Give a recorded condition; ``None`` when nobody knows it."""
+        """Find a recorded condition; ``None`` when nobody knows it."""
         fact = self.record.conditions.get(key) if self.record else None
         return None if fact is None or fact.source == "unknown" else fact.value
 
     def fact(self, key: str) -> float | None:
-        """Give a number among the recorded facts or what the machine told."""
+        """Compute a number among the recorded facts or what the machine told."""
         value = self._told(key)
         return float(value) if isinstance(value, (int, float)) else None
 
     def flag(self, key: str) -> bool | None:
-        """Give a yes or no among the recorded facts or what the machine told."""
+        """Find a yes or no among the recorded facts or what the machine told."""
         value = self._told(key)
         return value if isinstance(value, bool) else None
 
     def text(self, key: str) -> str | None:
-        """Give a word among the recorded facts or what the machine told."""
+        """Write a word among the recorded facts or what the machine told."""
         value = self._told(key)
         return value if isinstance(value, str) else None
 

@@ -193,7 +193,7 @@ def _is_region(indices: Sequence[int], table: LayerTable) -> bool:
 
 
 def _stretches(sides: _Sides, side: int) -> Iterator[tuple[tuple[int, int], list[int]]]:
-    """Give the runs of layers left over, by the pairs before and behind them."""
+    """List the runs of layers left over, by the pairs before and behind them."""
     last, run = -1, list[int]()
     for layer in sides.tables[side].layers:
         if layer.role != "compute":

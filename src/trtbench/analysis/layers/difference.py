@@ -115,7 +115,7 @@ def _change(pair: Pair, a: LayerTable, b: LayerTable) -> Change:
 
 
 def _role(layers: Sequence[Layer]) -> Role:
-    """Give the role of the work: compute, where any layer of it computes."""
+    """Find the role of the work: compute, where any layer of it computes."""
     roles = [layer.role for layer in layers]
     return "compute" if "compute" in roles else max(layers, key=lambda each: each.seconds).role
 
@@ -145,7 +145,7 @@ def _changed(a: Sequence[Layer], b: Sequence[Layer]) -> Iterable[str]:
 
 
 def _content(layers: Sequence[Layer]) -> list[tuple[str, ...]]:
-    """Give what each layer is made of: its nodes, or the operators where nodes only count."""
+    """Tell what each layer is made of: its nodes, or the operators where nodes only count."""
     found = []
     for layer in layers:
         nodes = tuple(sorted(node for node in layer.nodes if "QuantizeLinear" not in node))

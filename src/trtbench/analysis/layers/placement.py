@@ -26,7 +26,7 @@ HIDDEN = ("constant", "nothing")
 """Roles that run no kernel: left out, their neighbours joined."""
 
 
-class Box(Value, frozen=True, kw_only=True):
+class NodeBox(Value, frozen=True, kw_only=True):
     """The place of one layer: its upper left corner."""
 
     layer: int
@@ -37,7 +37,7 @@ class Box(Value, frozen=True, kw_only=True):
 class Placement(Value, frozen=True, kw_only=True):
     """The places of all layers that are drawn, and who feeds whom among them."""
 
-    boxes: tuple[Box, ...]
+    boxes: tuple[NodeBox, ...]
     edges: tuple[tuple[int, int], ...]
     width: float
     height: float
@@ -126,7 +126,7 @@ def _placed(rows: list[list[int]], edges: Sequence[tuple[int, int]]) -> Placemen
     typical = sum(len(row) for row in rows) / max(1, len(rows))
     column_w = step_x * max(1.0, min(widest, 2 * typical)) + COLUMN_GAP
     high = max(8, math.ceil(math.sqrt(len(rows) * column_w / (SHAPE * step_y))))
-    boxes: list[Box] = []
+    boxes: list[NodeBox] = []
     left = 0.0
     for begin in range(0, len(rows), high):
         column = rows[begin : begin + high]
@@ -134,7 +134,7 @@ def _placed(rows: list[list[int]], edges: Sequence[tuple[int, int]]) -> Placemen
         for place_, row in enumerate(column):
             start = left + (width - (len(row) * step_x - GAP_X)) / 2
             boxes += [
-                Box(layer=index, x=start + number * step_x, y=place_ * step_y)
+                NodeBox(layer=index, x=start + number * step_x, y=place_ * step_y)
                 for number, index in enumerate(row)
             ]
         left += width + COLUMN_GAP
@@ -160,7 +160,7 @@ def placement_from_plain(text: str, table: LayerTable) -> Placement | None:
     if set(places) != set(shown):
         return None
     return Placement(
-        boxes=tuple(Box(layer=index, x=x, y=y) for index, (x, y) in places.items()),
+        boxes=tuple(NodeBox(layer=index, x=x, y=y) for index, (x, y) in places.items()),
         edges=tuple(edges),
         width=max(x for x, _ in places.values()) + BOX_W,
         height=max(y for _, y in places.values()) + BOX_H,

@@ -23,7 +23,7 @@ def family_of(layer: Layer) -> str | None:
 
 
 def signature_of(layer: Layer) -> tuple[object, ...]:
-    """Give what two layers must agree in: family and output without batch, else their names."""
+    """Tell what two layers must agree in: family and output without batch, else their names."""
     if layer.shape_out is None:
         return (re.sub(r"\d+", "#", layer.name),)
     dims = tuple(dim for dim in layer.shape_out.split("x")[1:] if dim != "1")

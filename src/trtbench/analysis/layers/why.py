@@ -135,7 +135,7 @@ def _narrowed(change: Change, a: LayerTable, b: LayerTable, asked: str | None) -
 
 
 def _main(indices: Sequence[int], table: LayerTable) -> str | None:
-    """Give the type of the layer that takes most of the time."""
+    """Write the type of the layer that takes most of the time."""
     layers = [table.layers[index] for index in indices if table.layers[index].precision]
     return max(layers, key=lambda layer: layer.seconds).precision if layers else None
 

@@ -22,13 +22,13 @@ from trtbench.host.tensorrt_network import inputs_of
 from trtbench.models.identity import model_ref
 
 if TYPE_CHECKING:
-    from trtbench.build.builders._python_api import Work
+    from trtbench.build.builders._python_api import BuildWork
 
 
 class Calibration:
     """A calibrator at work; what it did is told when the build is over."""
 
-    def __init__(self, work: Work, calibrator: Any, cache: ScaleCache, *, items: int) -> None:
+    def __init__(self, work: BuildWork, calibrator: Any, cache: ScaleCache, *, items: int) -> None:
         self._work = work
         self._calibrator = calibrator
         self._cache = cache
@@ -50,7 +50,7 @@ class Calibration:
 
 
 def attach_calibrator(
-    work: Work, builder: Any, config: Any, network: Any, profiles: list[Ranges]
+    work: BuildWork, builder: Any, config: Any, network: Any, profiles: list[Ranges]
 ) -> Calibration | None:
     """Attach a calibrator where the plan needs one."""
     if not work.plan.calibrate:
@@ -74,7 +74,7 @@ def attach_calibrator(
 
 
 def _data(
-    work: Work, inputs: tuple[TensorSpec, ...], profiles: list[Ranges]
+    work: BuildWork, inputs: tuple[TensorSpec, ...], profiles: list[Ranges]
 ) -> CalibrationData | None:
     if work.spec.calibration is None:
         return None
@@ -89,8 +89,8 @@ def _data(
     return CalibrationData(items.rows, constant=items.constant, shapes=shapes)
 
 
-def _cache(work: Work, data: CalibrationData | None) -> ScaleCache:
-    """Give the cache of this very calibration; one that was named without data is taken as is."""
+def _cache(work: BuildWork, data: CalibrationData | None) -> ScaleCache:
+    """Find the cache of this very calibration; one that was named without data is taken as is."""
     spec = work.spec
     given = spec.calibration_cache
     if data is None:

@@ -11,7 +11,7 @@ from trtbench.errors import InputError, JobError, TrtbenchError, UsageError, nea
 from trtbench.host.tensorrt import Abilities
 from trtbench.host.tensorrt_listen import Heard
 from trtbench.host.tensorrt_network import ParserProblem
-from trtbench.models.onnx_outline import Outline
+from trtbench.models.onnx_outline import ModelOutline
 
 PARSER_HINTS = (
     (
@@ -58,7 +58,7 @@ def parser_error(
     problems: Sequence[ParserProblem],
     *,
     spec: BuildSpec,
-    outline: Outline,
+    outline: ModelOutline,
     abilities: Abilities,
     warnings: Sequence[str],
 ) -> InputError:
@@ -90,7 +90,7 @@ def parser_error(
     )
 
 
-def too_new(outline: Outline, *, abilities: Abilities) -> tuple[str, ...]:
+def too_new(outline: ModelOutline, *, abilities: Abilities) -> tuple[str, ...]:
     """Say before building what is newer in the model than the parser documents."""
     said = []
     opset, limit = outline.opset, abilities.max_opset

@@ -6,12 +6,17 @@ import shlex
 from pathlib import Path
 
 from trtbench.build.builders._failures import too_new
-from trtbench.build.builders._precision import PrecisionWish, Step, precision_plan, step_ahead
+from trtbench.build.builders._precision import (
+    PrecisionStep,
+    PrecisionWish,
+    precision_plan,
+    step_ahead,
+)
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import UsageError, near_miss
 from trtbench.host.tensorrt import TITLES, Abilities, Flavour, abilities_of_version
 from trtbench.host.versions import distribution_versions
-from trtbench.models.onnx_outline import Outline, outline_of
+from trtbench.models.onnx_outline import ModelOutline, outline_of
 
 OPTIONS = {
     "typing": "strong: hold the builder to the types of the model (TensorRT 10)",
@@ -24,7 +29,7 @@ OPTIONS = {
 ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
 
 
-def asked_from_spec(spec: BuildSpec, outline: Outline) -> PrecisionWish:
+def asked_from_spec(spec: BuildSpec, outline: ModelOutline) -> PrecisionWish:
     """Gather what the precision plan depends on; the outline is that of the model itself."""
     for name in spec.options:
         if name not in OPTIONS:
@@ -46,8 +51,8 @@ def asked_from_spec(spec: BuildSpec, outline: Outline) -> PrecisionWish:
     )
 
 
-def ahead_of(spec: BuildSpec) -> Step | None:
-    """Give what is done to the model before the builder is started, if anything."""
+def ahead_of(spec: BuildSpec) -> PrecisionStep | None:
+    """Tell what is done to the model before the builder is started, if anything."""
     return step_ahead(asked_from_spec(spec, outline_of(Path(spec.model.path))))
 
 

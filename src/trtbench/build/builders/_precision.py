@@ -26,7 +26,7 @@ HALF = ("fp16", "bf16")
 QUANTIZED = ("int8", "fp8")
 
 
-class Step(Value, frozen=True, kw_only=True):
+class PrecisionStep(Value, frozen=True, kw_only=True):
     """Something to do to the model before it is built."""
 
     verb: Literal["cast", "quantize"]
@@ -53,7 +53,7 @@ class PrecisionPlan(Value, frozen=True, kw_only=True):
     tf32: bool
     flags: tuple[str, ...] = ()
     """Members of ``BuilderFlag`` to set."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PrecisionStep, ...] = ()
     calibrate: bool = False
     """Whether INT8 scales come from a calibrator."""
 
@@ -105,8 +105,8 @@ def precision_plan(asked: PrecisionWish, *, abilities: Abilities) -> PrecisionPl
     return plan
 
 
-def step_ahead(asked: PrecisionWish) -> Step | None:
-    """Give what NVIDIA ModelOpt does to the model before the builder is started, if anything.
+def step_ahead(asked: PrecisionWish) -> PrecisionStep | None:
+    """Tell what NVIDIA ModelOpt does to the model before the builder is started, if anything.
 
     It lives in an interpreter of its own, and what it makes is the same for every version.
     """
@@ -133,7 +133,7 @@ def step_ahead(asked: PrecisionWish) -> Step | None:
             facts={"setting": "runtimes.modelopt.python in trtbench.toml, or --opt modelopt=PATH"},
             fix=f"{MAKE_MODELOPT}, then set it to modelopt/bin/python",
         )
-    return Step(verb="quantize", precision=wanted, reason=reason, by="modelopt")
+    return PrecisionStep(verb="quantize", precision=wanted, reason=reason, by="modelopt")
 
 
 def quantized_ahead(asked: PrecisionWish) -> PrecisionWish:
@@ -175,19 +175,19 @@ def _strong(asked: PrecisionWish, abilities: Abilities) -> PrecisionPlan:
 
 def _steps(
     asked: PrecisionWish, wanted: Precision | None, abilities: Abilities
-) -> tuple[Step, ...]:
+) -> tuple[PrecisionStep, ...]:
     if wanted is None or wanted in asked.carried:
         return ()
     reason = f"{abilities.title} builds the types that the model carries"
     if wanted in HALF:
-        return (Step(verb="cast", precision=wanted, reason=reason),)
+        return (PrecisionStep(verb="cast", precision=wanted, reason=reason),)
     if not asked.calibration:
         raise UsageError(
             f"{wanted} needs data to quantize the model with",
             facts={"model": asked.model, "because": reason},
             fix=f"--calibration DATA.npz, or first: {asked.fix(wanted)}",
         )
-    return (Step(verb="quantize", precision=wanted, reason=reason, by="onnxruntime"),)
+    return (PrecisionStep(verb="quantize", precision=wanted, reason=reason, by="onnxruntime"),)
 
 
 def _weak(asked: PrecisionWish, abilities: Abilities) -> PrecisionPlan:

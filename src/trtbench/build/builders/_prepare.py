@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from trtbench.build.builders._precision import PrecisionPlan, Step
+from trtbench.build.builders._precision import PrecisionPlan, PrecisionStep
 from trtbench.domain.conversion import CalibrationRef, QuantOutcome, QuantSpec
 from trtbench.domain.spec import BuildSpec, Value
 from trtbench.errors import UnavailableError
@@ -14,7 +14,7 @@ from trtbench.errors import UnavailableError
 TYPED, FEEDS = "typed.onnx", "calibration.npz"
 
 
-class Prepared(Value, frozen=True, kw_only=True):
+class PreparedModel(Value, frozen=True, kw_only=True):
     """The model that is built, and what was done to get it."""
 
     path: Path
@@ -25,17 +25,17 @@ class Prepared(Value, frozen=True, kw_only=True):
 
 def prepare_model(
     spec: BuildSpec, plan: PrecisionPlan, *, folder: Path, stage: Callable[[str], None]
-) -> Prepared:
+) -> PreparedModel:
     """Do the steps of a plan; without any, the model is built as it is, or as it was made ahead."""
     ahead = made_ahead(folder)
     if ahead is not None:
-        return Prepared(path=ahead, files=_kept(spec, folder))
+        return PreparedModel(path=ahead, files=_kept(spec, folder))
     if not plan.steps:
-        return Prepared(path=Path(spec.model.path))
+        return PreparedModel(path=Path(spec.model.path))
     step = plan.steps[0]
     stage(step.verb)
     outcome = _convert(spec, step, folder=folder)
-    return Prepared(
+    return PreparedModel(
         path=folder / TYPED, files=_kept(spec, folder), notes=notes_of(spec, step, outcome)
     )
 
@@ -45,7 +45,7 @@ def made_ahead(folder: Path) -> Path | None:
     return folder / TYPED if (folder / TYPED).is_file() else None
 
 
-def notes_of(spec: BuildSpec, step: Step, outcome: QuantOutcome) -> tuple[str, ...]:
+def notes_of(spec: BuildSpec, step: PrecisionStep, outcome: QuantOutcome) -> tuple[str, ...]:
     """What a reader of the engine's record must know of a step."""
     changed = sum(outcome.changed.values())
     done = f"{step.text}; {changed} nodes changed"
@@ -60,7 +60,7 @@ def _kept(spec: BuildSpec, folder: Path) -> dict[str, str]:
     return {f".{spec.precision}.onnx": TYPED} if alone else {}
 
 
-def step_spec(spec: BuildSpec, step: Step, folder: Path) -> QuantSpec:
+def step_spec(spec: BuildSpec, step: PrecisionStep, folder: Path) -> QuantSpec:
     """Write a step as the conversion it is; data for it are put into the folder."""
     cast = step.verb == "cast"
     return QuantSpec(
@@ -101,7 +101,7 @@ def _calibration_ref(spec: BuildSpec, folder: Path) -> CalibrationRef:
     )
 
 
-def _convert(spec: BuildSpec, step: Step, *, folder: Path) -> QuantOutcome:
+def _convert(spec: BuildSpec, step: PrecisionStep, *, folder: Path) -> QuantOutcome:
     try:
         from trtbench.build.quantize import quantize
 

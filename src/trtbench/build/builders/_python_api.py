@@ -20,7 +20,7 @@ from trtbench.build.builders._calibration import attach_calibrator
 from trtbench.build.builders._failures import build_error, parser_error, too_new
 from trtbench.build.builders._plan import asked_from_spec, refuse_other_version
 from trtbench.build.builders._precision import PrecisionPlan, precision_plan, quantized_ahead
-from trtbench.build.builders._prepare import Prepared, made_ahead, prepare_model
+from trtbench.build.builders._prepare import PreparedModel, made_ahead, prepare_model
 from trtbench.build.builders._report import LOG, describe, outcome
 from trtbench.build.builders._shapes import profiles_of
 from trtbench.domain.job import BuildOutcome, Stage
@@ -43,20 +43,20 @@ from trtbench.host.tensorrt_network import (
     parse_onnx,
 )
 from trtbench.host.tensorrt_timing import TimingCache
-from trtbench.models.onnx_outline import Outline, outline_of
+from trtbench.models.onnx_outline import ModelOutline, outline_of
 
 NEEDS_GPU = "TensorRT needs a GPU to build; TensorRT-RTX does not"
 
 
 @dataclass
-class Work:
+class BuildWork:
     """One build under way."""
 
     spec: BuildSpec
     trt: ModuleType
     abilities: Abilities
     plan: PrecisionPlan
-    outline: Outline
+    outline: ModelOutline
     folder: Path
     stage: Stage
     gpu: bool
@@ -90,7 +90,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> B
     asked = asked_from_spec(spec, outline)
     plan = precision_plan(quantized_ahead(asked) if ahead else asked, abilities=abilities)
     gpu = _demand_gpu(spec, abilities)
-    work = Work(
+    work = BuildWork(
         spec=spec, trt=trt, abilities=abilities, plan=plan, outline=outline, folder=folder,
         stage=stage, gpu=gpu,
     )  # fmt: skip
@@ -120,7 +120,7 @@ def _demand_gpu(spec: BuildSpec, abilities: Abilities) -> bool:
     return False
 
 
-def _build(work: Work, prepared: Prepared) -> BuildOutcome:
+def _build(work: BuildWork, prepared: PreparedModel) -> BuildOutcome:
     trt, spec = work.trt, work.spec
     by_log = LogProgress(work.tell)
     logger = make_logger(
@@ -161,7 +161,7 @@ def _build(work: Work, prepared: Prepared) -> BuildOutcome:
     return outcome(work, prepared)
 
 
-def _demand_platform(work: Work, builder: Any) -> None:
+def _demand_platform(work: BuildWork, builder: Any) -> None:
     """Refuse a precision that this GPU would have to emulate or silently replace."""
     for flag, name in (("FP16", "platform_has_fast_fp16"), ("INT8", "platform_has_fast_int8")):
         if flag not in work.plan.flags or not work.abilities.has(f"Builder.{name}"):
@@ -173,7 +173,7 @@ def _demand_platform(work: Work, builder: Any) -> None:
             )
 
 
-def _parse(work: Work, parser: Any, prepared: Prepared) -> None:
+def _parse(work: BuildWork, parser: Any, prepared: PreparedModel) -> None:
     started = time.perf_counter()
     problems = parse_onnx(parser, path=prepared.path)
     if problems:
@@ -187,13 +187,13 @@ def _parse(work: Work, parser: Any, prepared: Prepared) -> None:
     work.facts["parse_s"] = time.perf_counter() - started
 
 
-def _timing_cache(work: Work, config: Any) -> TimingCache | None:
+def _timing_cache(work: BuildWork, config: Any) -> TimingCache | None:
     if work.spec.timing_cache is None:
         return None
     return TimingCache(config, path=Path(work.spec.timing_cache), abilities=work.abilities)
 
 
-def _tell_cache(work: Work, cache: TimingCache) -> None:
+def _tell_cache(work: BuildWork, cache: TimingCache) -> None:
     used = cache.save()
     work.notes.append(used.text)
     work.facts["timing_cache"] = used.use
@@ -205,7 +205,7 @@ def _tell_cache(work: Work, cache: TimingCache) -> None:
         work.facts["timing_cache_entries"] = used.entries
 
 
-def _serialize(work: Work, builder: Any, network: Any, config: Any) -> Any:
+def _serialize(work: BuildWork, builder: Any, network: Any, config: Any) -> Any:
     work.stage("build")
     if work.monitored:
         monitor = make_monitor(work.trt, tell=work.tell, cancelled=work.cancelled.is_set)

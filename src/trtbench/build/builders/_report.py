@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtbench.build.builders._plan import reproduce_line
 from trtbench.build.builders._precision import FLAGS
-from trtbench.build.builders._prepare import Prepared
+from trtbench.build.builders._prepare import PreparedModel
 from trtbench.build.builders._shapes import Ranges
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BuildOutcome
@@ -21,14 +21,14 @@ from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.log import log_from_text
 
 if TYPE_CHECKING:
-    from trtbench.build.builders._python_api import Work
+    from trtbench.build.builders._python_api import BuildWork
 
 LOG, GRAPH = "build.log", "graph.json"
 BANNER = "&&&& RUNNING TensorRT.trtbench # trtbench build"
 """What the reader of trtexec's logs begins with; the lines that follow are the same."""
 
 
-def describe(work: Work, logger: Any, network: Any, data: Any, profiles: list[Ranges]) -> None:
+def describe(work: BuildWork, logger: Any, network: Any, data: Any, profiles: list[Ranges]) -> None:
     """Write the layers: the engine's own where it can be loaded, else those of the network."""
     work.facts["network_layers"] = int(network.num_layers)
     for name, tensors in (("inputs", inputs_of(network)), ("outputs", outputs_of(network))):
@@ -56,7 +56,7 @@ def describe(work: Work, logger: Any, network: Any, data: Any, profiles: list[Ra
     _check_precision(work, text)
 
 
-def _check_precision(work: Work, text: str) -> None:
+def _check_precision(work: BuildWork, text: str) -> None:
     """Tell what precision was really built: a weakly typed builder is free to choose FP32."""
     try:
         graph = graph_from_json(text, where=GRAPH)
@@ -74,7 +74,7 @@ def _check_precision(work: Work, text: str) -> None:
         )
 
 
-def outcome(work: Work, prepared: Prepared) -> BuildOutcome:
+def outcome(work: BuildWork, prepared: PreparedModel) -> BuildOutcome:
     plan, spec = work.plan, work.spec
     endings = {".build.log": LOG, ".graph.json": GRAPH, **prepared.files, **work.files}
     facts = {**_logged(work.folder / LOG), **work.facts}

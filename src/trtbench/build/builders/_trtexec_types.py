@@ -11,30 +11,30 @@ from trtbench.build.builders._precision import (
     FLAGS,
     QUANTIZED,
     PrecisionPlan,
+    PrecisionStep,
     PrecisionWish,
-    Step,
     precision_plan,
     quantized_ahead,
     step_ahead,
 )
-from trtbench.build.builders._prepare import Prepared, made_ahead, prepare_model
+from trtbench.build.builders._prepare import PreparedModel, made_ahead, prepare_model
 from trtbench.domain.spec import BuildSpec
 from trtbench.host.tensorrt import abilities_of_version
 from trtbench.models.onnx_outline import outline_of
-from trtbench.trtexec.abilities import Abilities
+from trtbench.trtexec.abilities import TrtexecAbilities
 
 STEP_OPTIONS = ("quantizer", "modelopt", "calibration_items")
 """Options of a quantization, which trtexec itself must not see."""
 
 
-def ahead_of(spec: BuildSpec) -> Step | None:
-    """Give what NVIDIA ModelOpt does to the model before trtexec is started, if anything."""
+def ahead_of(spec: BuildSpec) -> PrecisionStep | None:
+    """Tell what NVIDIA ModelOpt does to the model before trtexec is started, if anything."""
     wanted = spec.precision == "fp8" or "quantizer" in spec.options
     return step_ahead(_asked(spec, strong=False)) if wanted else None
 
 
 def types_plan(
-    spec: BuildSpec, *, abilities: Abilities, ahead: bool = False
+    spec: BuildSpec, *, abilities: TrtexecAbilities, ahead: bool = False
 ) -> PrecisionPlan | None:
     """Plan a precision that the types of the model must carry; ``None`` where a flag says it."""
     typed = abilities.inverted or spec.options.get("typing") == "strong"
@@ -60,13 +60,13 @@ def _asked(spec: BuildSpec, *, strong: bool) -> PrecisionWish:
 
 
 def typed_spec(
-    spec: BuildSpec, *, abilities: Abilities, folder: Path, stage: Callable[[str], None]
-) -> tuple[BuildSpec, Prepared]:
+    spec: BuildSpec, *, abilities: TrtexecAbilities, folder: Path, stage: Callable[[str], None]
+) -> tuple[BuildSpec, PreparedModel]:
     """Do the steps, and give the spec that trtexec is to be told."""
     ahead = made_ahead(folder)
     plan = types_plan(spec, abilities=abilities, ahead=ahead is not None)
     if plan is None:
-        return spec, Prepared(path=Path(spec.model.path))
+        return spec, PreparedModel(path=Path(spec.model.path))
     prepared = prepare_model(spec, plan, folder=folder, stage=stage)
     return told_spec(spec, plan, model=prepared.path), prepared
 

@@ -10,7 +10,7 @@ from trtbench.domain.job import BuildOutcome, Stage
 from trtbench.domain.spec import BuildSpec
 
 if TYPE_CHECKING:
-    from trtbench.build.builders._precision import Step
+    from trtbench.build.builders._precision import PrecisionStep
 
 
 class Builder(Protocol):
@@ -24,7 +24,7 @@ class Builder(Protocol):
     """Where it stands when nobody names a builder: the usable one of the lowest number."""
     needs_types: Callable[[Mapping[str, str]], bool] | None = None
     """Tell, by its options, whether it only builds the types that are in the file."""
-    step_ahead: Callable[[BuildSpec], Step | None] | None = None
+    step_ahead: Callable[[BuildSpec], PrecisionStep | None] | None = None
     """Plan what is done to the model in another interpreter, before this one is started."""
     command_lines: Callable[[BuildSpec], list[str]] | None = None
     """Write the steps and commands of a build, for ``--dry-run``."""

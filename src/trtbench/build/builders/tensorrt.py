@@ -14,7 +14,7 @@ from trtbench.host.tensorrt_device import driver_problem
 from trtbench.host.versions import library_versions
 
 if TYPE_CHECKING:
-    from trtbench.build.builders._precision import Step
+    from trtbench.build.builders._precision import PrecisionStep
 
 
 CHOSEN = 2
@@ -45,8 +45,8 @@ def command_lines(spec: BuildSpec) -> list[str]:
     return plan_lines(spec, flavour="tensorrt")
 
 
-def step_ahead(spec: BuildSpec) -> Step | None:
-    """Give what is done to the model in another interpreter, before this one is started."""
+def step_ahead(spec: BuildSpec) -> PrecisionStep | None:
+    """Tell what is done to the model in another interpreter, before this one is started."""
     from trtbench.build.builders._plan import ahead_of
 
     return ahead_of(spec)

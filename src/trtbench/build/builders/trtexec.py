@@ -12,8 +12,8 @@ import msgspec
 from trtbench.analysis.findings import Evidence, findings_from_evidence
 from trtbench.analysis.onnx_stamp import RANDOM_DATA
 from trtbench.build.builders._failures import too_new
-from trtbench.build.builders._precision import Step
-from trtbench.build.builders._prepare import Prepared
+from trtbench.build.builders._precision import PrecisionStep
+from trtbench.build.builders._prepare import PreparedModel
 from trtbench.build.builders._trtexec_types import ahead_of, told_spec, typed_spec, types_plan
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BuildOutcome, Stage
@@ -33,7 +33,7 @@ from trtbench.host.programs import (
 from trtbench.host.tensorrt import abilities_of_version
 from trtbench.models.onnx_outline import outline_of
 from trtbench.trtexec.command import (
-    Abilities,
+    TrtexecAbilities,
     abilities_from_help,
     build_command,
     load_command,
@@ -104,7 +104,7 @@ def device(spec: BuildSpec) -> str:
 
 
 def command_lines(spec: BuildSpec) -> list[str]:
-    """Give what would be run, ready to paste; layer information goes beside the engine."""
+    """Tell what would be run, ready to paste; layer information goes beside the engine."""
     target = target_from_options(spec.options, find=trtexec_binary, ask=help_text)
     folder = Path(spec.output).parent
     plan = types_plan(spec, abilities=target.abilities)
@@ -122,8 +122,8 @@ def command_lines(spec: BuildSpec) -> list[str]:
     return [*notes, text_from_command(named)]
 
 
-def step_ahead(spec: BuildSpec) -> Step | None:
-    """Give what is done to the model in another interpreter, before trtexec is started."""
+def step_ahead(spec: BuildSpec) -> PrecisionStep | None:
+    """Tell what is done to the model in another interpreter, before trtexec is started."""
     return ahead_of(spec)
 
 
@@ -159,7 +159,7 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     )
 
 
-def _with_kept(command: str | None, spec: BuildSpec, prepared: Prepared) -> str | None:
+def _with_kept(command: str | None, spec: BuildSpec, prepared: PreparedModel) -> str | None:
     """Have the command name the typed model as it is kept beside the engine."""
     if command is None or not prepared.files:
         return command
@@ -254,7 +254,7 @@ def _demand_success(end: Exit, data: bytes, engine: Path, *, tolerant: bool = Fa
 
 
 def _outcome(
-    run: LogRun | None, abilities: Abilities, command: list[str], folder: Path
+    run: LogRun | None, abilities: TrtexecAbilities, command: list[str], folder: Path
 ) -> BuildOutcome:
     names = {".build.log": LOG, ".build.metadata.json": METADATA, ".graph.json": GRAPH}
     files = {ending: name for ending, name in names.items() if (folder / name).is_file()}

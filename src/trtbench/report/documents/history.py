@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from trtbench.analysis.history import Change, Series, instant
+from trtbench.analysis.history import HistoryChange, Series, instant
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import (
     Block,
@@ -57,7 +57,7 @@ def document_from_series(series: Sequence[Series]) -> Document:
     return Document(title="History", created=newest, sections=sections, data=data)
 
 
-def causes_text(change: Change) -> str:
+def causes_text(change: HistoryChange) -> str:
     """Put what changed into one line."""
     told = (f"{each.name}: {each.before} → {each.after}" for each in change.causes)
     return "; ".join(told) or "nothing that was recorded"
@@ -95,7 +95,7 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(BARS[min(int((v - low) / (high - low) * len(BARS)), 7)] for v in shown)
 
 
-def _row(change: Change, series: Series) -> tuple[Cell | str, ...]:
+def _row(change: HistoryChange, series: Series) -> tuple[Cell | str, ...]:
     at = change.at
     return (
         Cell(value=change.created, text=change.created[:16].replace("T", " ")),
@@ -135,7 +135,7 @@ def figure_from_series(series: Series, name: str) -> Figure:
     return Figure(id=f"history_{name}", title=series.key.name, chart=chart)
 
 
-def _step(change: Change, at: float, scale: float) -> Line:
+def _step(change: HistoryChange, at: float, scale: float) -> Line:
     """Draw a change as an upright from the old level to the new one, with its size beside it."""
     size = text_from_fraction(change.at.change, digits=1, signed=True)
     middle = (change.at.before + change.at.after) / 2

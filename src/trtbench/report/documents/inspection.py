@@ -47,7 +47,7 @@ def _facts(found: Inspection) -> Iterator[tuple[str, str]]:
             yield title, f"{each.name}  {each.dtype}  {text_from_shape(each.shape)}"
 
 
-def _table(id: str, table: inspection.Table) -> Table:
+def _table(id: str, table: inspection.InspectionTable) -> Table:
     headings = []
     for place, name in enumerate(table.columns):
         words = any(isinstance(row[place], str) for row in table.rows)

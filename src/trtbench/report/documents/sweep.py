@@ -34,7 +34,7 @@ from trtbench.units import text_from_bytes, text_from_long_time, text_from_rate
 
 if TYPE_CHECKING:
     from trtbench.workflows.sweep.estimate import KindEstimate
-    from trtbench.workflows.sweep.plan import Plan
+    from trtbench.workflows.sweep.plan import SweepPlan
 
 Column = tuple[Heading, Callable[[SweepRow], "Cell | Scalar"]]
 
@@ -82,7 +82,7 @@ def document_from_sweep(
     return Document(title=title, created="", sections=tuple(sections))
 
 
-def document_from_plan(plan: Plan, kinds: Sequence[KindEstimate]) -> Document:
+def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Document:
     """Describe what a sweep would do: how much of each kind, what is kept, how long it takes."""
     work = [(each.kind, each.count, each.cached, each.count - each.cached, _estimate(each))
             for each in kinds]  # fmt: skip

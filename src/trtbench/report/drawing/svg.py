@@ -177,7 +177,7 @@ def change_colour(part: float) -> str:
 
 
 def precision_colour(precision: str | None) -> str:
-    """Give the colour that a type has in every figure."""
+    """Write the colour that a type has in every figure."""
     return style.colour(precision) if precision in style.ROLES else style.OTHER
 
 

@@ -34,14 +34,14 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class TableLayout:
     """The columns of a table that are shown, and the titles of those that are not."""
 
     columns: tuple[Column, ...]
     left_out: tuple[str, ...] = ()
 
 
-def layout_from_table(table: Table, width: int | None) -> Layout | None:
+def layout_from_table(table: Table, width: int | None) -> TableLayout | None:
     """Fit a table into a width; ``None`` if even the columns that must stay do not fit.
 
     Without a width, as in a pipe, every column is as wide as it wants to be. A column in which
@@ -51,7 +51,7 @@ def layout_from_table(table: Table, width: int | None) -> Layout | None:
     wanted = [_wanted(h.title, column) for h, column in zip(table.headings, texts, strict=True)]
     places = [place for place, column in enumerate(texts) if any(column) or not column]
     if width is None:
-        return Layout(columns=tuple(Column(place=p, width=wanted[p]) for p in places))
+        return TableLayout(columns=tuple(Column(place=p, width=wanted[p]) for p in places))
     least = [
         min(want, _least(heading, column))
         for heading, column, want in zip(table.headings, texts, wanted, strict=True)
@@ -64,7 +64,7 @@ def layout_from_table(table: Table, width: int | None) -> Layout | None:
             places.append(place)
     places.sort()
     widths = _shared(wanted, least, places, width)
-    return Layout(
+    return TableLayout(
         columns=tuple(Column(place=p, width=w) for p, w in zip(places, widths, strict=True)),
         left_out=tuple(table.headings[place].title for place in filled if place not in places),
     )

@@ -163,7 +163,7 @@ def _more_rows(document: Document) -> Iterator[tuple[str, list[list[list[object]
 
 
 def _sortable(cell: Cell) -> float | int | str | None:
-    """Give the value to sort by, where it is not the text itself."""
+    """Compute the value to sort by, where it is not the text itself."""
     if isinstance(cell.value, bool) or cell.text is None:
         return None if isinstance(cell.value, (str, bool)) else cell.value
     return cell.value if isinstance(cell.value, (int, float)) else None

@@ -26,7 +26,7 @@ def json_bytes(document: Document) -> bytes:
 
 
 def plain_value(document: Document) -> dict[str, object]:
-    """Give what is encoded: the facts for programs, and beside them the document."""
+    """Collect what is encoded: the facts for programs, and beside them the document."""
     bare = msgspec.structs.replace(document.without_drawings(), data={}, attachments=())
     return {**document.data, "document": bare}
 

@@ -36,7 +36,7 @@ from trtbench.report.document import (
 )
 from trtbench.report.renderers._columns import (
     GAP,
-    Layout,
+    TableLayout,
     layout_from_table,
     lines_in_cell,
     wrapped,
@@ -148,7 +148,7 @@ def _cleaned(table: Table) -> Table:
     return replace(table, rows=rows)
 
 
-def _grid(table: Table, layout: Layout) -> Iterator[Line]:
+def _grid(table: Table, layout: TableLayout) -> Iterator[Line]:
     heads = [table.headings[column.place] for column in layout.columns]
     if any(head.title for head in heads):
         cells = [[head.title] for head in heads]
@@ -163,7 +163,7 @@ def _grid(table: Table, layout: Layout) -> Iterator[Line]:
 
 
 def _row(
-    table: Table, layout: Layout, cells: Sequence[Sequence[str]], styles: Sequence[str]
+    table: Table, layout: TableLayout, cells: Sequence[Sequence[str]], styles: Sequence[str]
 ) -> Iterator[Line]:
     for number in range(max(map(len, cells))):
         line = Line()

@@ -30,7 +30,7 @@ from trtbench.report.drawing.engine import svg_from_engine
 from trtbench.report.headings import MEDIAN_HEADING
 from trtbench.report.labels import labels_from_runs, shortened
 from trtbench.report.layer_diff_blocks import diff_blocks
-from trtbench.report.layer_kind_blocks import Name, kind_blocks
+from trtbench.report.layer_kind_blocks import BlockName, kind_blocks
 from trtbench.report.layer_kinds import shares
 from trtbench.report.numbers import (
     Unit,
@@ -66,13 +66,13 @@ def make(runs: Sequence[Run]) -> Section | None:
     tables = [(label, run, join_layers(run.layers, run.graph)) for _, label, run in named]
     for place, (number, label, run) in enumerate(named):
         alone = len(runs) == 1
-        name = Name(label=None if alone else label, suffix="" if alone else f"_{number}")
+        name = BlockName(label=None if alone else label, suffix="" if alone else f"_{number}")
         blocks += _blocks(run, name, tables[place][2], drawn=place < MOST_FIGURES)
     blocks += diff_blocks(tables)
     return Section(id="layers", title="Layers", blocks=tuple(blocks)) if blocks else None
 
 
-def _blocks(run: Run, name: Name, table: LayerTable, *, drawn: bool) -> list[Block]:
+def _blocks(run: Run, name: BlockName, table: LayerTable, *, drawn: bool) -> list[Block]:
     blocks: list[Block] = []
     profile = run.layers if run.layers and run.layers.layers else None
     if profile:
@@ -89,7 +89,7 @@ def _blocks(run: Run, name: Name, table: LayerTable, *, drawn: bool) -> list[Blo
     return blocks
 
 
-def _engine_blocks(run: Run, name: Name, table: LayerTable) -> list[Block]:
+def _engine_blocks(run: Run, name: BlockName, table: LayerTable) -> list[Block]:
     """Say what computes and what adds up, and draw the engine, folded away."""
     facts = facts_from_run(run)
     rated = with_rates(table, peak_of(facts.gpu, sm_count=facts.sm_count))
@@ -167,7 +167,7 @@ def _words(profile: LayerProfile, label: str | None) -> str:
     )
 
 
-def _all_layers(profile: LayerProfile, name: Name) -> Details:
+def _all_layers(profile: LayerProfile, name: BlockName) -> Details:
     ordered = by_time(profile)
     total = sum(layer.average_s for layer in ordered)
     unit = unit_for_seconds(ordered[0].average_s)

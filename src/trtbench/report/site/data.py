@@ -118,7 +118,7 @@ def failed_data(record: FailedRun) -> dict[str, Any]:
 
 
 def basis(record: RunRecord) -> dict[str, Any]:
-    """Give the conditions two runs must share for a ratio to mean something."""
+    """Collect the conditions two runs must share for a ratio to mean something."""
     spec, where = record.spec, record.environment
     shapes = ", ".join(f"{'x'.join(map(str, each.shape))} {each.dtype}" for each in record.inputs)
     known = {name: fact.value for name, fact in record.conditions.items() if _is_known(fact)}

@@ -76,7 +76,7 @@ def pages_from_networks(networks: Mapping[str, str], facts: SiteFacts) -> dict[s
 
 
 def assets() -> dict[str, bytes]:
-    """Give the style and the scripts by the names pages know them by."""
+    """Collect the style and the scripts by the names pages know them by."""
     folder = resources.files(__name__.rpartition(".")[0]) / "assets"
     files = {f"assets/{name}": (folder / name).read_bytes() for name in ASSETS}
     shared = {f"assets/{name}": asset(name).encode() for name in SHARED}

@@ -17,14 +17,14 @@ from trtbench.errors import UsageError, write_error
 from trtbench.host.process import run_process
 from trtbench.report.drawing.engine import Colour, svg_from_engine
 from trtbench.report.drawing.engines import svg_from_diff
-from trtbench.workflows.explain.source import Engine
+from trtbench.workflows.explain.source import EngineSource
 
 DOT_S = 20.0
 MOST_FOR_DOT = 600
 """Layers up to which Graphviz places them: beyond, its picture is a ribbon metres long."""
 
 
-def draw_engine(engine: Engine, path: Path, *, colour: Colour = "time") -> Path:
+def draw_engine(engine: EngineSource, path: Path, *, colour: Colour = "time") -> Path:
     """Write an engine as SVG."""
     placement = placed_by_dot(engine.table)
     svg = svg_from_engine(engine.table, title=engine.label, colour=colour, placement=placement)
@@ -32,7 +32,7 @@ def draw_engine(engine: Engine, path: Path, *, colour: Colour = "time") -> Path:
 
 
 def draw_diff(
-    diff: EngineDiff, a: Engine, b: Engine, path: Path, *, labels: tuple[str, str]
+    diff: EngineDiff, a: EngineSource, b: EngineSource, path: Path, *, labels: tuple[str, str]
 ) -> Path:
     """Write two engines as one SVG."""
     return _written(svg_from_diff(diff, a.table, b.table, labels=labels), path)

@@ -13,7 +13,7 @@ from trtbench.report.document import Document
 from trtbench.report.documents.engine_diff import document_from_diff
 from trtbench.report.documents.why import document_from_why
 from trtbench.store.store import Store
-from trtbench.workflows.explain.source import Engine, engine_from_words
+from trtbench.workflows.explain.source import EngineSource, engine_from_words
 
 
 def two_engines(
@@ -23,7 +23,7 @@ def two_engines(
     store: Store | None,
     onnx: Path | None = None,
     gpu: str | None = None,
-) -> tuple[Engine, Engine]:
+) -> tuple[EngineSource, EngineSource]:
     """Read both sides; several files of one side are joined by commas."""
     sides = [engine_from_words(words_of(each), store=store, onnx=onnx, gpu=gpu) for each in (a, b)]
     return sides[0], sides[1]
@@ -36,13 +36,13 @@ def words_of(side: str) -> Sequence[str]:
     return [part for part in side.split(",") if part]
 
 
-def diff_of(a: Engine, b: Engine) -> EngineDiff:
+def diff_of(a: EngineSource, b: EngineSource) -> EngineDiff:
     """Align two engines."""
     return difference(a.table, b.table)
 
 
 def diff_document(
-    a: Engine, b: Engine, diff: EngineDiff, *, top: int | None, labels: tuple[str, str]
+    a: EngineSource, b: EngineSource, diff: EngineDiff, *, top: int | None, labels: tuple[str, str]
 ) -> Document:
     """Describe the difference of two engines."""
     return document_from_diff(
@@ -54,7 +54,7 @@ def diff_document(
     )
 
 
-def why_of(a: Engine, b: Engine) -> Why:
+def why_of(a: EngineSource, b: EngineSource) -> Why:
     """Find causes; both sides must have been profiled."""
     found = why(a.table, b.table, baseline=a.facts, candidate=b.facts)
     if found is None:
@@ -67,7 +67,7 @@ def why_of(a: Engine, b: Engine) -> Why:
 
 
 def why_document(
-    a: Engine, b: Engine, found: Why, *, show_all: bool, labels: tuple[str, str]
+    a: EngineSource, b: EngineSource, found: Why, *, show_all: bool, labels: tuple[str, str]
 ) -> Document:
     """Describe causes."""
     notes = (*_notes(labels[0], a), *_notes(labels[1], b), *found.diff.notes, *_other_machine(a, b))
@@ -85,11 +85,11 @@ def labels_of(a: str, b: str) -> tuple[str, str]:
     return shlex.quote(a), shlex.quote(b)
 
 
-def _notes(name: str, engine: Engine) -> list[str]:
+def _notes(name: str, engine: EngineSource) -> list[str]:
     return [f"{name}: {note}" for note in engine.notes]
 
 
-def _other_machine(a: Engine, b: Engine) -> list[str]:
+def _other_machine(a: EngineSource, b: EngineSource) -> list[str]:
     """Say when the sides ran on different GPUs: then times differ for that reason alone."""
     if a.facts.gpu and b.facts.gpu and a.facts.gpu != b.facts.gpu:
         return [f"the sides ran on different GPUs: {a.facts.gpu} and {b.facts.gpu}"]

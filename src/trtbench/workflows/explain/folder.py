@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trtbench.errors import InputError, UsageError
-from trtbench.workflows.importing.find import Found, found_from_path, plain
+from trtbench.workflows.importing.find import FoundFile, found_from_path, plain
 
 USED = ("profile", "layers", "log", "times", "metadata", "device", "toolkit-layers")
 """Kinds of files that tell something of layers or of the whole around them."""
@@ -13,7 +13,7 @@ _TIMED = ("profile", "toolkit-layers")
 MOST_NAMED = 4
 
 
-def files_of_engine(folder: Path) -> list[Found]:
+def files_of_engine(folder: Path) -> list[FoundFile]:
     """Find the layer times, the layer information and what bears their name, of one engine."""
     found = list(_readable(folder))
     timed = [each for each in found if each.kind in _TIMED]
@@ -37,7 +37,7 @@ def files_of_engine(folder: Path) -> list[Found]:
     return [each for each in found if each.key == keys[0] or each in alone]
 
 
-def _readable(folder: Path) -> list[Found]:
+def _readable(folder: Path) -> list[FoundFile]:
     found = []
     for path in sorted(folder.iterdir()):
         if not path.is_file():

@@ -35,7 +35,7 @@ LAUNCHES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class LadderStep:
     """One measured run of a ladder."""
 
     key: str
@@ -54,7 +54,7 @@ class Explanation:
     b: Run
     ladder: Ladder
     measured: bool = False
-    steps: tuple[Step, ...] = ()
+    steps: tuple[LadderStep, ...] = ()
 
 
 def named_run(name: str, store: Store | None) -> Run:
@@ -85,7 +85,7 @@ def explain_measured(
     spec = _measurable(a)
     target = _aimed(b, spec)
     wanted = [("again", spec), *steps_between(spec, target)]
-    steps: list[Step] = []
+    steps: list[LadderStep] = []
     for number, (key, each) in enumerate(wanted):
         words = f"step {number + 1} of {len(wanted)}: {TITLES.get(key, key)}"
         conduct.listen(Event(kind="note", text=words))
@@ -99,7 +99,7 @@ def explain_measured(
 
 
 def _measurable(run: Run) -> RunSpec:
-    """Give the run as it can be measured again: its model must be the same file."""
+    """Find the run as it can be measured again: its model must be the same file."""
     spec = run.record.spec
     path = Path(spec.model.path)
     if not path.is_file():
@@ -117,7 +117,7 @@ def _measurable(run: Run) -> RunSpec:
 
 
 def _aimed(b: Run, spec: RunSpec) -> RunSpec:
-    """Give what the ladder leads to: the other run's conditions on the first run's model."""
+    """Tell what the ladder leads to: the other run's conditions on the first run's model."""
     other = b.record.spec
     return with_fields(
         other, model=spec.model, shapes=spec.shapes, inputs=spec.inputs, device=spec.device,
@@ -125,14 +125,14 @@ def _aimed(b: Run, spec: RunSpec) -> RunSpec:
     )  # fmt: skip
 
 
-def _step(key: str, run: Run) -> Step:
+def _step(key: str, run: Run) -> LadderStep:
     metric, seconds = headline_of(facts_from_run(run))
     interval = summary_from_run(run).interval
     spread = (interval.high - interval.low) / 2 if interval else None
-    return Step(key=key, run=run, metric=metric, seconds=seconds, spread_s=spread)
+    return LadderStep(key=key, run=run, metric=metric, seconds=seconds, spread_s=spread)
 
 
-def _ladder(a: Run, b: Run, steps: list[Step]) -> Ladder:
+def _ladder(a: Run, b: Run, steps: list[LadderStep]) -> Ladder:
     """Make rungs of measured steps; before the first and behind the last stand the runs' own."""
     metric_b, b_s = headline_of(facts_from_run(b))
     metric_a, a_s = headline_of(facts_from_run(a))
@@ -149,7 +149,7 @@ def _ladder(a: Run, b: Run, steps: list[Step]) -> Ladder:
     )
 
 
-def _again(a_s: float | None, step: Step) -> Rung:
+def _again(a_s: float | None, step: LadderStep) -> Rung:
     seconds = None if a_s is None or step.seconds is None else step.seconds - a_s
     return Rung(
         key="again",
@@ -162,7 +162,7 @@ def _again(a_s: float | None, step: Step) -> Rung:
     )
 
 
-def _measured(before: Step, after: Step) -> Rung:
+def _measured(before: LadderStep, after: LadderStep) -> Rung:
     known = before.seconds is not None and after.seconds is not None
     seconds = (after.seconds or 0.0) - (before.seconds or 0.0) if known else None
     left, right = (getattr(each.run.record.spec, after.key) for each in (before, after))
@@ -183,7 +183,7 @@ def _word(value: object) -> str:
     )
 
 
-def _sure(seconds: float | None, before: Step, after: Step) -> str:
+def _sure(seconds: float | None, before: LadderStep, after: LadderStep) -> str:
     metric = f"{before.metric} to {after.metric}" if before.metric != after.metric else after.metric
     spreads = [each.spread_s for each in (before, after) if each.spread_s is not None]
     if seconds is None or not spreads:

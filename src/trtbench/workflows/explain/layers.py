@@ -15,7 +15,7 @@ from trtbench.errors import UsageError, write_error
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.document import Document
 from trtbench.report.documents.layers import document_from_layers
-from trtbench.workflows.explain.source import Engine
+from trtbench.workflows.explain.source import EngineSource
 from trtbench.workflows.request.libraries import optional_library
 
 TOP = 20
@@ -24,7 +24,7 @@ FORMATS = (".csv", ".json", ".parquet")
 
 
 def chosen_layers(
-    engine: Engine, *, pattern: str | None = None, sort: str = "time", top: int | None = TOP
+    engine: EngineSource, *, pattern: str | None = None, sort: str = "time", top: int | None = TOP
 ) -> tuple[Layer, ...]:
     """Choose layers by pattern, put them in order and keep the first so many."""
     layers = matching(engine.table.layers, pattern) if pattern else engine.table.layers
@@ -41,7 +41,7 @@ def chosen_layers(
 
 
 def layers_document(
-    engine: Engine,
+    engine: EngineSource,
     *,
     by: str | None = None,
     pattern: str | None = None,
@@ -67,7 +67,7 @@ def layers_document(
 
 
 def layer_rows(
-    engine: Engine, *, by: str | None = None, pattern: str | None = None, sort: str = "order"
+    engine: EngineSource, *, by: str | None = None, pattern: str | None = None, sort: str = "order"
 ) -> list[Row]:
     """List all layers, or groups of them, as plain rows."""
     if by is not None:

@@ -24,7 +24,7 @@ from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.workflows.explain.folder import USED, files_of_engine
-from trtbench.workflows.importing.find import Found, found_from_path, plain
+from trtbench.workflows.importing.find import FoundFile, found_from_path, plain
 from trtbench.workflows.importing.look import TimesShelf, data_of, parts_from_file
 from trtbench.workflows.importing.make import run_from_draft
 from trtbench.workflows.importing.match import Draft, drafts_from_parts
@@ -36,7 +36,7 @@ NOT_KEPT = "(files)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class EngineSource:
     """The layers of one engine, and the run they were timed in where there is one."""
 
     label: str
@@ -53,7 +53,7 @@ def engine_from_words(
     store: Store | None,
     onnx: Path | None = None,
     gpu: str | None = None,
-) -> Engine:
+) -> EngineSource:
     """Read an engine from a run, a folder, or files; an ONNX file may be among them."""
     if not words:
         raise UsageError("nothing was named", fix="trtbench layers RUN, or files of trtexec")
@@ -92,7 +92,7 @@ def run_from_files(names: Sequence[str]) -> Run:
     return run_from_draft(drafts[0], Stated(), run_id=NOT_KEPT)
 
 
-def engine_from_run(run: Run, *, onnx: Path | None = None, gpu: str | None = None) -> Engine:
+def engine_from_run(run: Run, *, onnx: Path | None = None, gpu: str | None = None) -> EngineSource:
     """Read an engine from a run at hand."""
     return _engine(run.id, run, run.graph, onnx or _model_of(run), gpu, notes=())
 
@@ -119,7 +119,7 @@ def _stored(name: str, store: Store | None) -> Run:
     return run
 
 
-def _from_files(found: Sequence[Found], model: Path | None, gpu: str | None) -> Engine:
+def _from_files(found: Sequence[FoundFile], model: Path | None, gpu: str | None) -> EngineSource:
     if not found:
         raise UsageError(
             "an ONNX file alone has no layers of an engine", fix=f"trtbench inspect {model}"
@@ -147,7 +147,7 @@ def _from_files(found: Sequence[Found], model: Path | None, gpu: str | None) -> 
     return _engine(plain(found[0].path.name), run, graph, model, gpu, notes=notes)
 
 
-def _drafts(found: Sequence[Found]) -> list[Draft]:
+def _drafts(found: Sequence[FoundFile]) -> list[Draft]:
     shelf = TimesShelf()
     parts = [part for each in found for part in parts_from_file(each, shelf)]
     drafts = [draft for draft in drafts_from_parts(parts, shelf) if draft.parts]
@@ -155,17 +155,17 @@ def _drafts(found: Sequence[Found]) -> list[Draft]:
     return drafts
 
 
-def _ends(found: Found, beside: Sequence[Found]) -> str:
+def _ends(found: FoundFile, beside: Sequence[FoundFile]) -> str:
     """Name files by what follows the name they share with the one that was named."""
     names = [plain(each.path.name) for each in beside]
     return ", ".join(name.removeprefix(f"{found.key}.") for name in names)
 
 
-def _first(draft: Draft) -> Found:
+def _first(draft: Draft) -> FoundFile:
     return next(iter(draft.parts.values())).file
 
 
-def _refuse_engine(found: Sequence[Found]) -> None:
+def _refuse_engine(found: Sequence[FoundFile]) -> None:
     engine = next((each for each in found if each.kind == "plan"), None)
     if engine is not None and len(found) == 1:
         raise UsageError(
@@ -174,7 +174,7 @@ def _refuse_engine(found: Sequence[Found]) -> None:
         )
 
 
-def _beside(found: Found) -> list[Found]:
+def _beside(found: FoundFile) -> list[FoundFile]:
     """Find the files in the same folder that bear the same name."""
     siblings = []
     for path in sorted(found.folder.iterdir()):
@@ -216,7 +216,7 @@ def _engine(
     gpu: str | None,
     *,
     notes: tuple[str, ...],
-) -> Engine:
+) -> EngineSource:
     facts = facts_from_run(run) if run else EngineFacts()
     costs = _costs(model, run, graph)
     table = join_layers(run.layers if run else None, graph, costs=costs)
@@ -226,7 +226,9 @@ def _engine(
             f"{gpu!r} is not in the table of GPUs", fix="write it as nvidia-smi does: 'NVIDIA H200'"
         )
     peak = peak or peak_of(facts.gpu, sm_count=facts.sm_count)
-    return Engine(label=label, table=with_rates(table, peak), facts=facts, run=run, notes=notes)
+    return EngineSource(
+        label=label, table=with_rates(table, peak), facts=facts, run=run, notes=notes
+    )
 
 
 def _costs(model: Path | None, run: Run | None, graph: EngineGraph | None) -> NodeCosts | None:

@@ -10,7 +10,7 @@ from typing import Literal
 from trtbench.errors import TrtbenchError
 from trtbench.trtexec.log import LogRun, Metric
 from trtbench.trtexec.statistics import TrtexecMetric
-from trtbench.workflows.importing.look import Part, TimesShelf
+from trtbench.workflows.importing.look import FilePart, TimesShelf
 
 Agreement = Literal["reproduces", "disagrees", "silent"]
 
@@ -25,7 +25,7 @@ _STATISTICS = ("min_ms", "max_ms", "mean_ms", "median_ms")
 
 
 def warmup_ms_of(run: LogRun) -> float | None:
-    """Give the warm-up a run asked for, from its options or its command."""
+    """Compute the warm-up a run asked for, from its options or its command."""
     match = _WARMUP.search(run.option("Duration") or "")
     if match:
         return float(match[1])
@@ -36,7 +36,7 @@ def warmup_ms_of(run: LogRun) -> float | None:
     return None
 
 
-def agreement(times: Part, run: LogRun, shelf: TimesShelf) -> Agreement:
+def agreement(times: FilePart, run: LogRun, shelf: TimesShelf) -> Agreement:
     """Say whether a times array reproduces the numbers that a log printed."""
     if run.summary is None:
         # trtexec exports times only after it has printed a summary, so these are another run's.

@@ -78,7 +78,7 @@ def model_of(draft: Draft, told: LogRun) -> ModelRef:
 
 
 def engine_path(told: LogRun) -> str | None:
-    """Give the engine that a log names, loaded or saved; a run of an ONNX file has one too."""
+    """Write the engine that a log names, loaded or saved; a run of an ONNX file has one too."""
     given = dict(word.split("=", 1) for word in told.arguments if "=" in word)
     words = [given.get(flag) for flag in ("--loadEngine", "--saveEngine")]
     words += [told.option(label) for label in ("Load engine", "Save engine")]
@@ -104,7 +104,7 @@ def batch_of(
 
 
 def recorded_batch(draft: Draft) -> int | None:
-    """Give the batch that the trtexec evaluation toolkit recorded, in any of its files."""
+    """Compute the batch that the trtexec evaluation toolkit recorded, in any of its files."""
     for slot in ("run_config", "summary", "report", "torch"):
         part = draft.parts.get(slot)
         value = number(first(part.value, "batch", "batch_size")) if part else None
@@ -162,7 +162,7 @@ def _duration(told: LogRun) -> float | None:
 
 
 def _protocol(conditions: Mapping[str, Fact]) -> Protocol:
-    """Give what is known; trtexec keeps two queries in flight unless something says otherwise."""
+    """Tell what is known; trtexec keeps two queries in flight unless something says otherwise."""
     value = conditions["protocol"].value
     return cast(Protocol, value) if value in ("serve", "gpu") else "pipeline"
 

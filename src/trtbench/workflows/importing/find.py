@@ -59,7 +59,7 @@ class Unused(Value, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundFile:
     """One file that was asked about."""
 
     path: Path
@@ -112,7 +112,7 @@ def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], lis
     return list(found.values()), left
 
 
-def found_from_path(path: Path, *, named: bool) -> Found:
+def found_from_path(path: Path, *, named: bool) -> FoundFile:
     """Tell what kind of file it is by its first bytes, then by its name."""
     if not path.is_file():
         raise InputError(f"{plain(path)} is no regular file", fix="write it to a file first")
@@ -127,7 +127,7 @@ def found_from_path(path: Path, *, named: bool) -> Found:
     if kind == "unknown":
         found = _KINDS_BY_NAME.get(path.name.lower(), kind)
         found = "device" if _DEVICE.match(head) else found
-    return Found(path=path, kind=found if head.strip() else "empty", named=named)
+    return FoundFile(path=path, kind=found if head.strip() else "empty", named=named)
 
 
 def _given(text: str) -> Iterator[tuple[Path, bool]]:

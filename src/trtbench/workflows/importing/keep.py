@@ -26,7 +26,7 @@ from trtbench.trtexec.log_text import HARD_BREAK, encoding_of, is_document, text
 from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
 from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.workflows.importing.find import plain
-from trtbench.workflows.importing.look import Part, data_of
+from trtbench.workflows.importing.look import FilePart, data_of
 from trtbench.workflows.importing.match import Draft
 from trtbench.workflows.request.cached import cached_from_run
 
@@ -62,7 +62,7 @@ def identity_of(draft: Draft) -> str:
 
 
 def identities_in(store: Store) -> dict[str, str]:
-    """Give the ids of the imported runs of a store, by what they were made of."""
+    """Collect the ids of the imported runs of a store, by what they were made of."""
     found = {}
     for entry in store.index.find():
         if entry.provenance != "imported" and entry.kind != "failed":
@@ -161,13 +161,13 @@ def _copy_originals(draft: Draft, folder: Path) -> None:
             (folder / LOG).write_bytes(_lines_of(part))
 
 
-def _wrapped(part: Part) -> bool:
+def _wrapped(part: FilePart) -> bool:
     """Say whether a log is the text of a notebook or a page, so that its file is not the log."""
     with open(part.file.path, "rb") as stream:
         return is_document(stream.read(HEAD_BYTES))
 
 
-def _lines_of(part: Part) -> bytes:
+def _lines_of(part: FilePart) -> bytes:
     """Cut the lines of one run out of a text of several."""
     run: LogRun = part.value
     begin, end = run.line - 1, run.last_line or run.line
@@ -188,7 +188,7 @@ def _lines_of(part: Part) -> bytes:
 def _derived(
     run: Run, draft: Draft, folder: Path, *, pictures: bool
 ) -> Iterator[tuple[str, bytes]]:
-    """Give the files that are made anew, where there is no original to copy."""
+    """List the files that are made anew, where there is no original to copy."""
     yield from data_files(run).items()
     short = 0 < len(run.times) <= SERIES_ROWS
     if short and run.times.stamps and not (folder / "times.json").exists():

@@ -22,7 +22,7 @@ from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.trtexec.profile import profiles_from_json
 from trtbench.trtexec.statistics import TrtexecMetric, trtexec_statistics
 from trtbench.trtexec.times import TimesArray, TimesFile, read_times
-from trtbench.workflows.importing.find import Found, plain
+from trtbench.workflows.importing.find import FoundFile, plain
 from trtbench.workflows.importing.metadata import log_from_metadata
 
 MOST_TEXT_BYTES = 512 * 2**20
@@ -30,10 +30,10 @@ MOST_TEXT_BYTES = 512 * 2**20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
+class FilePart:
     """One thing a file tells; a file of several exports has several parts."""
 
-    file: Found
+    file: FoundFile
     slot: str
     """The place it takes in a run: ``log``, ``times``, ``profile``, ``graph``, ..."""
     index: int = 0
@@ -47,7 +47,7 @@ class Part:
     """Where the rows of times lie, or are fetched again."""
 
     def times(self) -> TimesArray:
-        """Give the rows of a times array, warm-up and all."""
+        """Find the rows of a times array, warm-up and all."""
         assert self.shelf is not None
         return self.shelf.read(self.file).arrays[self.index]
 
@@ -68,16 +68,16 @@ class TimesShelf:
         self._files: dict[object, TimesFile] = {}
         self._statistics: dict[object, dict[str, TrtexecMetric]] = {}
 
-    def metrics(self, times: Part, *, warmup_ms: float) -> dict[str, TrtexecMetric]:
-        """Give what trtexec would have printed of an array; many logs may ask about the same."""
+    def metrics(self, times: FilePart, *, warmup_ms: float) -> dict[str, TrtexecMetric]:
+        """Collect what trtexec would have printed of an array; many logs may ask about the same."""
         key = (times.file.path, times.index, warmup_ms)
         if key not in self._statistics:
             columns = self.read(times.file).arrays[times.index].columns
             self._statistics[key] = trtexec_statistics(columns, warmup_ms=warmup_ms).metrics
         return self._statistics[key]
 
-    def read(self, found: Found) -> TimesFile:
-        """Give the file with warm-up rows in place, for the question whose numbers they are."""
+    def read(self, found: FoundFile) -> TimesFile:
+        """Find the file with warm-up rows in place, for the question whose numbers they are."""
         known = self._files.pop(found.path, None)
         if known is None:
             size = found.path.stat().st_size
@@ -97,18 +97,18 @@ class TimesShelf:
         self._files.clear()
 
 
-def parts_from_file(found: Found, shelf: TimesShelf) -> list[Part]:
+def parts_from_file(found: FoundFile, shelf: TimesShelf) -> list[FilePart]:
     """Look into a file; one that is damaged is a ``ParseError``."""
     if found.kind == "times":
         count = len(shelf.read(found).arrays)
         return [
-            Part(file=found, slot="times", index=i, of=count, shelf=shelf) for i in range(count)
+            FilePart(file=found, slot="times", index=i, of=count, shelf=shelf) for i in range(count)
         ]
     reader = _READERS.get(found.kind)
     return reader(found) if reader else []
 
 
-def data_of(found: Found) -> bytes:
+def data_of(found: FoundFile) -> bytes:
     """Read a file that is taken as a whole."""
     try:
         if found.path.stat().st_size > MOST_TEXT_BYTES:
@@ -118,11 +118,11 @@ def data_of(found: Found) -> bytes:
         raise _broken(found, "a file that can be read", problem.strerror) from None
 
 
-def _log(found: Found) -> list[Part]:
+def _log(found: FoundFile) -> list[FilePart]:
     with open(found.path, "rb") as stream:
         text = read_log(stream, where=plain(found.path))
     return [
-        Part(file=found, slot=_log_slot(run), index=i, of=len(text.runs), value=run, text=text)
+        FilePart(file=found, slot=_log_slot(run), index=i, of=len(text.runs), value=run, text=text)
         for i, run in enumerate(text.runs)
     ]
 
@@ -139,52 +139,52 @@ def _log_slot(run: LogRun) -> str:
     return "build_log" if built or run.outcome != "cut" else "excerpt"
 
 
-def _profile(found: Found) -> list[Part]:
+def _profile(found: FoundFile) -> list[FilePart]:
     profiles = profiles_from_json(data_of(found), where=plain(found.path))
     return [
-        Part(file=found, slot="profile", index=index, of=len(profiles), value=names)
+        FilePart(file=found, slot="profile", index=index, of=len(profiles), value=names)
         for index, names in enumerate(tuple(x.name for x in p.layers) for p in profiles)
     ]
 
 
-def _graph(found: Found) -> list[Part]:
+def _graph(found: FoundFile) -> list[FilePart]:
     graph = graph_from_json(data_of(found), where=plain(found.path))
     names = tuple(layer.name for layer in graph.layers)
-    return [Part(file=found, slot="graph", value=names)]
+    return [FilePart(file=found, slot="graph", value=names)]
 
 
-def _outputs(found: Found) -> list[Part]:
+def _outputs(found: FoundFile) -> list[FilePart]:
     sets = outputs_from_json(data_of(found), where=plain(found.path))
-    return [Part(file=found, slot="output", index=i, of=len(sets)) for i in range(len(sets))]
+    return [FilePart(file=found, slot="output", index=i, of=len(sets)) for i in range(len(sets))]
 
 
-def _metadata(found: Found) -> list[Part]:
+def _metadata(found: FoundFile) -> list[FilePart]:
     document = document_of(found)
     runs = "performance_summary" in document or "inference_options" in document
     if not runs:
-        return [Part(file=found, slot="build_metadata", value=document)]
+        return [FilePart(file=found, slot="build_metadata", value=document)]
     log = log_from_metadata(document, where=plain(found.path))
-    return [Part(file=found, slot="profile_metadata", value=log)]
+    return [FilePart(file=found, slot="profile_metadata", value=log)]
 
 
-def _calibration(found: Found) -> list[Part]:
+def _calibration(found: FoundFile) -> list[FilePart]:
     cache = calibration_from_text(data_of(found), where=plain(found.path))
     told = f"{cache.header}, {len(cache.scales)} tensors"
-    return [Part(file=found, slot="calibration", value=told)]
+    return [FilePart(file=found, slot="calibration", value=told)]
 
 
-def _plan(found: Found) -> list[Part]:
+def _plan(found: FoundFile) -> list[FilePart]:
     with open(found.path, "rb") as file:
         header = plan_from_bytes(file.read(HEADER_BYTES), where=plain(found.path))
-    return [Part(file=found, slot="plan", value=header)]
+    return [FilePart(file=found, slot="plan", value=header)]
 
 
-def _series(found: Found) -> list[Part]:
+def _series(found: FoundFile) -> list[FilePart]:
     name, column = series_of(found)
-    return [Part(file=found, slot=f"{name}_series", value=len(column))]
+    return [FilePart(file=found, slot=f"{name}_series", value=len(column))]
 
 
-def series_of(found: Found) -> tuple[str, Column]:
+def series_of(found: FoundFile) -> tuple[str, Column]:
     """Read a ``*_series.csv`` of the trtexec evaluation toolkit: one column of milliseconds."""
     lines = data_of(found).decode("utf-8", "replace").split()
     try:
@@ -196,18 +196,18 @@ def series_of(found: Found) -> tuple[str, Column]:
     return lines[0].strip('"').lower().removesuffix("_ms"), column
 
 
-def _summary(found: Found) -> list[Part]:
+def _summary(found: FoundFile) -> list[FilePart]:
     if found.path.suffix.lower() == ".csv":
-        return [Part(file=found, slot="summary_csv")]
+        return [FilePart(file=found, slot="summary_csv")]
     document = document_of(found)
     if isinstance(document.get("summary"), Mapping):  # report.json holds the summary
-        return [Part(file=found, slot="report", value=dict(document["summary"]))]
-    return [Part(file=found, slot="summary", value=document)]
+        return [FilePart(file=found, slot="report", value=dict(document["summary"]))]
+    return [FilePart(file=found, slot="summary", value=document)]
 
 
-def _torch(found: Found) -> list[Part]:
+def _torch(found: FoundFile) -> list[FilePart]:
     if found.path.suffix.lower() != ".csv":
-        return [Part(file=found, slot="torch", value=document_of(found))]
+        return [FilePart(file=found, slot="torch", value=document_of(found))]
     text = data_of(found).decode("utf-8", "replace")
     rows = csv.DictReader(io.StringIO(text))
     try:
@@ -217,10 +217,10 @@ def _torch(found: Found) -> list[Part]:
         }
     except (TypeError, ValueError, KeyError, AttributeError):
         raise _broken(found, "rows of metric, min, max, mean, ...") from None
-    return [Part(file=found, slot="torch_csv", value={"metrics": metrics})]
+    return [FilePart(file=found, slot="torch_csv", value={"metrics": metrics})]
 
 
-def document_of(found: Found) -> dict[str, Any]:
+def document_of(found: FoundFile) -> dict[str, Any]:
     """Read a JSON object."""
     try:
         value = msgspec.json.decode(data_of(found))
@@ -231,31 +231,31 @@ def document_of(found: Found) -> dict[str, Any]:
     return value
 
 
-def _document(slot: str) -> Callable[[Found], list[Part]]:
-    return lambda found: [Part(file=found, slot=slot, value=document_of(found))]
+def _document(slot: str) -> Callable[[FoundFile], list[FilePart]]:
+    return lambda found: [FilePart(file=found, slot=slot, value=document_of(found))]
 
 
-def _device(found: Found) -> list[Part]:
+def _device(found: FoundFile) -> list[FilePart]:
     try:
         value = msgspec.json.decode(data_of(found))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise _broken(found, "a list of devices", str(problem)) from None
     devices = [each for each in value if isinstance(each, Mapping)]
-    return [Part(file=found, slot="device", value=devices)]
+    return [FilePart(file=found, slot="device", value=devices)]
 
 
-def _bare(slot: str) -> Callable[[Found], list[Part]]:
-    return lambda found: [Part(file=found, slot=slot)]
+def _bare(slot: str) -> Callable[[FoundFile], list[FilePart]]:
+    return lambda found: [FilePart(file=found, slot=slot)]
 
 
-def _broken(found: Found, expected: str, reason: str | None = None) -> ParseError:
+def _broken(found: FoundFile, expected: str, reason: str | None = None) -> ParseError:
     facts = {"expected": expected, **({"found": reason} if reason else {})}
     return ParseError(
         f"{plain(found.path)} is not what it was taken for ({found.kind})", facts=facts
     )
 
 
-_READERS: dict[str, Callable[[Found], list[Part]]] = {
+_READERS: dict[str, Callable[[FoundFile], list[FilePart]]] = {
     "log": _log,
     "profile": _profile,
     "layers": _graph,

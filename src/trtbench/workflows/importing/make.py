@@ -141,7 +141,7 @@ def failure_from_draft(draft: Draft, stated: Stated, *, run_id: str) -> FailedRu
 
 
 def failure_reason(run: LogRun) -> str:
-    """Give the error that explains most: the first one known, before what only follows from it."""
+    """Write the error that explains most: the first one known, before what only follows from it."""
     errors = [each for each in run.messages if each.level in ("E", "F")]
     telling = [each for each in errors if each.code is not None and each.code not in AFTERMATH]
     error = next(iter(telling or errors), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trtbench.trtexec.log import LogRun
 from trtbench.workflows.importing.agree import agreement, layers_fit, same_layers
-from trtbench.workflows.importing.look import Part, TimesShelf
+from trtbench.workflows.importing.look import FilePart, TimesShelf
 
 SHARED = ("plan", "onnx", "calibration", "timing_cache", "device", "graph", "build_log")
 """Parts that several runs may have in common, such as the engine they loaded."""
@@ -35,7 +35,7 @@ class Draft:
 
     folder: Path
     key: str
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: dict[str, FilePart] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -65,7 +65,7 @@ class Draft:
         told = log is not None and (log.value.facts.build_s or log.value.facts.generate_s)
         return bool(told) and not self.measured and not self.failed
 
-    def take(self, part: Part) -> bool:
+    def take(self, part: FilePart) -> bool:
         """Take a part in if its place is free and nothing speaks against it."""
         if part.slot in self.parts or not self._fits(part):
             return False
@@ -76,7 +76,7 @@ class Draft:
         """Whether every part of another draft could be taken in."""
         return all(p.slot not in self.parts and self._fits(p) for p in other.parts.values())
 
-    def _fits(self, part: Part) -> bool:
+    def _fits(self, part: FilePart) -> bool:
         if part.slot == "graph" and "profile" in self.parts:
             return same_layers(part.value, self.parts["profile"].value)
         if part.slot == "profile":
@@ -87,9 +87,9 @@ class Draft:
         return True
 
 
-def drafts_from_parts(parts: Iterable[Part], shelf: TimesShelf) -> list[Draft]:
+def drafts_from_parts(parts: Iterable[FilePart], shelf: TimesShelf) -> list[Draft]:
     """Group parts into runs."""
-    bags: dict[tuple[Path, str], list[Part]] = {}
+    bags: dict[tuple[Path, str], list[FilePart]] = {}
     for part in parts:
         bags.setdefault((part.file.folder, part.file.key), []).append(part)
     drafts = [
@@ -106,7 +106,7 @@ def drafts_from_parts(parts: Iterable[Part], shelf: TimesShelf) -> list[Draft]:
     return [draft for draft in drafts if draft.parts]
 
 
-def _from_bag(folder: Path, key: str, bag: list[Part], shelf: TimesShelf) -> list[Draft]:
+def _from_bag(folder: Path, key: str, bag: list[FilePart], shelf: TimesShelf) -> list[Draft]:
     """Make runs of the parts that bear one name."""
     bag = _with_metadata_as_log(bag)
     heads = next((h for s in ("log", "times", "profile") if (h := _of(bag, s))), [])
@@ -125,17 +125,17 @@ def _from_bag(folder: Path, key: str, bag: list[Part], shelf: TimesShelf) -> lis
     return _gathered(drafts)
 
 
-def _with_metadata_as_log(bag: list[Part]) -> list[Part]:
+def _with_metadata_as_log(bag: list[FilePart]) -> list[FilePart]:
     """Let metadata made of a log speak for it where the log itself is not there."""
     if _of(bag, "log"):
         return bag
     return [
-        Part(file=p.file, slot="log", value=p.value) if p.slot == "profile_metadata" else p
+        FilePart(file=p.file, slot="log", value=p.value) if p.slot == "profile_metadata" else p
         for p in bag
     ]
 
 
-def _place_times(rest: list[Part], logs: list[Draft], shelf: TimesShelf) -> list[Part]:
+def _place_times(rest: list[FilePart], logs: list[Draft], shelf: TimesShelf) -> list[FilePart]:
     """Give each times array to the run whose printed numbers it reproduces, else by order."""
     left = []
     times = _of(rest, "times")
@@ -154,7 +154,7 @@ def _place_times(rest: list[Part], logs: list[Draft], shelf: TimesShelf) -> list
     return [part for part in rest if part.slot != "times"] + left
 
 
-def _place(part: Part, drafts: list[Draft]) -> bool:
+def _place(part: FilePart, drafts: list[Draft]) -> bool:
     """Place a part beside the only run of its name, or in order when the counts agree."""
     if part.slot == "times" and any("log" in draft.parts for draft in drafts):
         return False  # its numbers are those of no log here
@@ -168,11 +168,11 @@ def _place(part: Part, drafts: list[Draft]) -> bool:
     return any(taken)
 
 
-def _of(parts: Iterable[Part], slot: str) -> list[Part]:
+def _of(parts: Iterable[FilePart], slot: str) -> list[FilePart]:
     return [part for part in parts if part.slot == slot]
 
 
-def _has_layers(draft: Draft, graph: Part) -> bool:
+def _has_layers(draft: Draft, graph: FilePart) -> bool:
     profile = draft.parts.get("profile")
     return profile is not None and same_layers(profile.value, graph.value)
 
@@ -188,7 +188,7 @@ def _gathered(drafts: list[Draft]) -> list[Draft]:
 
 
 def _join_named(drafts: list[Draft], shelf: TimesShelf) -> None:
-    """Give a run the files that its command names."""
+    """Find a run the files that its command names."""
     for draft in drafts:
         log = draft.log
         if log is None:
@@ -209,7 +209,7 @@ def _named_files(log: LogRun) -> Iterator[tuple[str, str]]:
 
 def _lying_at(
     named: str, slot: str, draft: Draft, drafts: list[Draft]
-) -> Iterator[tuple[Draft, Part]]:
+) -> Iterator[tuple[Draft, FilePart]]:
     """Find a part at the place a command names, or under that name beside the log."""
     name = named.replace("\\", "/").rsplit("/", 1)[-1]
     for owner in drafts:
@@ -221,7 +221,7 @@ def _lying_at(
             yield owner, part
 
 
-def _move(part: Part, owner: Draft, target: Draft) -> None:
+def _move(part: FilePart, owner: Draft, target: Draft) -> None:
     """Move a part, and with it what lay beside it; what runs may share is left for others too."""
     if not target.take(part):
         return

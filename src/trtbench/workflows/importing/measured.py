@@ -58,7 +58,7 @@ def layers_of(draft: Draft) -> LayerProfile | None:
 
 
 def graph_of(draft: Draft) -> EngineGraph | None:
-    """Give what the engine's inspector told."""
+    """Tell what the engine's inspector told."""
     part = draft.parts.get("graph")
     return graph_from_json(data_of(part.file), where=plain(part.file.path)) if part else None
 

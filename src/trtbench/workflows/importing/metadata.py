@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from trtbench.domain.result import Gpu
-from trtbench.trtexec.log import LogRun, Metric, PerformanceSummary, Section
+from trtbench.trtexec.log import LogRun, LogSection, Metric, PerformanceSummary
 
 _SECTIONS = {
     "model_options": "Model Options",
@@ -68,7 +68,7 @@ def log_from_config(config: Mapping[str, Any], *, where: str) -> LogRun:
         outcome="passed",
         command=_text(first(config, "command", "cmd")),
         tool="run_config",
-        sections=(Section(name="Inference Options", entries=tuple(entries)),),
+        sections=(LogSection(name="Inference Options", entries=tuple(entries)),),
     )
 
 
@@ -139,7 +139,7 @@ def quantity(text: object) -> float | None:
 
 
 def number(value: object) -> float | None:
-    """Give a number, whatever it was written as; anything else is ``None``."""
+    """Compute a number, whatever it was written as; anything else is ``None``."""
     if isinstance(value, bool) or value is None:
         return None
     try:
@@ -149,16 +149,16 @@ def number(value: object) -> float | None:
 
 
 def first(document: Mapping[str, Any], *names: str) -> Any:
-    """Give the first of several names that a document knows."""
+    """Find the first of several names that a document knows."""
     return next((document[name] for name in names if document.get(name) is not None), None)
 
 
-def _sections(document: Mapping[str, Any]) -> Iterable[Section]:
+def _sections(document: Mapping[str, Any]) -> Iterable[LogSection]:
     for key, name in _SECTIONS.items():
         printed = document.get(f"{key}_printed", document.get(key))
         if isinstance(printed, Mapping):
             entries = [(str(k), x) for k, v in printed.items() for x in _texts(v)]
-            yield Section(name=name, entries=tuple(entries))
+            yield LogSection(name=name, entries=tuple(entries))
 
 
 def _summary(document: Mapping[str, Any]) -> PerformanceSummary | None:

@@ -27,7 +27,7 @@ _STATISTICS = ("min", "max", "mean", "median")
 
 
 def numbers_of(draft: Draft) -> dict[str, Scalar]:
-    """Give what was printed: ``latency_median_ms``, ``throughput_qps`` and so on."""
+    """Collect what was printed: ``latency_median_ms``, ``throughput_qps`` and so on."""
     log = draft.log
     if log is not None and log.summary is not None:
         numbers = reported_from_log(log)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trtbench.trtexec.log import LogRun
 from trtbench.units import text_from_seconds
-from trtbench.workflows.importing.look import Part
+from trtbench.workflows.importing.look import FilePart
 from trtbench.workflows.importing.match import Draft
 
 _REASONS = {
@@ -32,7 +32,7 @@ KINDS = {
 }
 
 
-def reason_of(part: Part, draft: Draft, ready: Sequence[Draft]) -> str:
+def reason_of(part: FilePart, draft: Draft, ready: Sequence[Draft]) -> str:
     """Say why a part was left over."""
     rivals = [d for d in ready if d.folder == draft.folder and d.key == draft.key]
     if len(rivals) > 1 and part.slot not in ("help", "build_log"):

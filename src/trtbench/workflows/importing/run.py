@@ -16,7 +16,7 @@ from trtbench.models.identity import model_ref
 from trtbench.store.store import Store
 from trtbench.workflows.importing.asked import recorded_batch
 from trtbench.workflows.importing.find import (
-    Found,
+    FoundFile,
     Unused,
     files_from_paths,
     found_from_path,
@@ -30,7 +30,7 @@ from trtbench.workflows.importing.keep import (
     keep_run,
     write_toolkit_folder,
 )
-from trtbench.workflows.importing.look import Part, TimesShelf, parts_from_file
+from trtbench.workflows.importing.look import FilePart, TimesShelf, parts_from_file
 from trtbench.workflows.importing.make import failure_from_draft, run_from_draft, told_of
 from trtbench.workflows.importing.match import Draft, drafts_from_parts
 from trtbench.workflows.importing.metadata import gpu_from_log
@@ -162,7 +162,7 @@ def _drafts(paths: list[str], work: _Work) -> list[Draft]:
     files, left = files_from_paths(paths)
     work.unused += left
     shelf = TimesShelf()
-    parts: list[Part] = []
+    parts: list[FilePart] = []
     for number, (path, named) in enumerate(files):
         done = LOOKING * number / len(files)
         work.listen(Event(kind="stage", text=f"looking at {plain(path.name)}", done=done))
@@ -311,6 +311,6 @@ def _broken(path: Path, kind: str, problem: InputError | OSError, *, named: bool
     return Unused(path=plain(path), kind=kind, reason=said, named=named, broken=True)
 
 
-def _unrecognised(found: Found) -> Unused:
+def _unrecognised(found: FoundFile) -> Unused:
     reason = KINDS.get(found.kind, KINDS["unknown"])
     return Unused(path=plain(found.path), kind=found.kind, reason=reason, named=found.named)

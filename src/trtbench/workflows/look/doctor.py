@@ -48,7 +48,7 @@ class Check(Value, frozen=True, kw_only=True):
     """Where a setting came from; ``None`` for everything else."""
 
 
-class Group(Value, frozen=True, kw_only=True):
+class CheckGroup(Value, frozen=True, kw_only=True):
     """Checks that belong together."""
 
     name: str
@@ -58,9 +58,9 @@ class Group(Value, frozen=True, kw_only=True):
 class Diagnosis(Value, frozen=True, kw_only=True):
     """All that was looked at, in groups."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[CheckGroup, ...]
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> CheckGroup:
         """Return one group by its name."""
         return next(group for group in self.groups if group.name == name)
 
@@ -96,7 +96,7 @@ def diagnose(*, config: Configured | None = None) -> Diagnosis:
         "store": _store(settings),
         "configuration": [problem] if problem else _settings(config),
     }
-    return Diagnosis(groups=tuple(Group(name=n, checks=tuple(c)) for n, c in named.items()))
+    return Diagnosis(groups=tuple(CheckGroup(name=n, checks=tuple(c)) for n, c in named.items()))
 
 
 def _loaded_config() -> tuple[Configured | None, Check | None]:

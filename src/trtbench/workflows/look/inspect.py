@@ -11,7 +11,7 @@ import msgspec
 from trtbench.analysis.flops import cost_from_model
 from trtbench.analysis.inspection import (
     Inspection,
-    Table,
+    InspectionTable,
     inspection_from_graph,
     inspection_from_onnx,
     inspection_from_profile,
@@ -154,7 +154,9 @@ def _times(path: Path, onnx: Path | None) -> Inspection:
             "rows": len(times),
             "warmup_rows_removed": sum(array.warmup_rows for array in times.arrays),
         },
-        summary=Table(columns=("column", "count", "min_s", "median_s", "max_s"), rows=rows),
+        summary=InspectionTable(
+            columns=("column", "count", "min_s", "median_s", "max_s"), rows=rows
+        ),
     )
 
 
@@ -172,7 +174,7 @@ def _calibration(path: Path, onnx: Path | None) -> Inspection:
             "algorithm": cache.algorithm,
             "tensors": len(cache.scales),
         },
-        layers=Table(
+        layers=InspectionTable(
             columns=("tensor", "scale", "dynamic_range"),
             rows=tuple((each.name, each.scale, each.dynamic_range) for each in cache.scales),
         ),
@@ -261,7 +263,9 @@ def _run(run: Run | FailedRun, path: Path) -> Inspection:
         facts={**facts, "launches": summary.launches, "items_per_s": summary.items_per_s},
         inputs=run.record.inputs,
         outputs=run.record.outputs,
-        summary=Table(columns=("column", "count", "median_s", "min_s", "max_s"), rows=rows),
+        summary=InspectionTable(
+            columns=("column", "count", "median_s", "min_s", "max_s"), rows=rows
+        ),
         layers=graph,
         notes=(*run.record.notes, *findings),
     )

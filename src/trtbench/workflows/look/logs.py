@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from trtbench.analysis.inspection import Inspection, Table
+from trtbench.analysis.inspection import Inspection, InspectionTable
 from trtbench.domain.result import Scalar
 from trtbench.errors import ParseError
 from trtbench.trtexec.log import LogRun, read_log
@@ -66,14 +66,14 @@ def _facts(run: LogRun) -> dict[str, Scalar]:
     }
 
 
-def _phases(run: LogRun) -> Table | None:
+def _phases(run: LogRun) -> InspectionTable | None:
     if run.trace is None or not run.trace.phases_s:
         return None
     rows = tuple((name, seconds) for name, seconds in run.trace.phases_s.items())
-    return Table(columns=("phase", "seconds_s"), rows=rows)
+    return InspectionTable(columns=("phase", "seconds_s"), rows=rows)
 
 
-def _numbers(runs: tuple[LogRun, ...]) -> Table:
+def _numbers(runs: tuple[LogRun, ...]) -> InspectionTable:
     """List what every run printed: its rate and the middle of its latency."""
     rows = []
     for number, run in enumerate((each for each in runs if each.summary), start=1):
@@ -90,10 +90,10 @@ def _numbers(runs: tuple[LogRun, ...]) -> Table:
         seconds = middle / 1e3 if isinstance(middle, (int, float)) else None
         rows.append((number, run.line, seconds, printed.get("throughput_qps"), run.title))
     columns = ("run", "line", "latency_s", "queries_per_s", "above it")
-    return Table(columns=columns, rows=tuple(rows))
+    return InspectionTable(columns=columns, rows=tuple(rows))
 
 
-def _layers(run: LogRun) -> Table | None:
+def _layers(run: LogRun) -> InspectionTable | None:
     """List the layers of a verbose build with the tactics that were tried and chosen."""
     if run.trace is None or not run.trace.layers:
         return None
@@ -110,7 +110,7 @@ def _layers(run: LogRun) -> Table | None:
         )
         for each in run.trace.layers
     )
-    return Table(columns=columns, rows=rows)
+    return InspectionTable(columns=columns, rows=rows)
 
 
 def _seconds(milliseconds: float | None) -> float | None:

@@ -32,7 +32,7 @@ answer(sys.argv[1], events=int(sys.argv[2]))
 """Another interpreter is lent this very package, as it is for a measurement."""
 
 
-class Answer(Value, frozen=True, kw_only=True):
+class ProbeAnswer(Value, frozen=True, kw_only=True):
     """What a runtime said of itself, or how it failed to."""
 
     reason: str | None = None
@@ -42,7 +42,7 @@ class Answer(Value, frozen=True, kw_only=True):
     fix: str | None = None
 
 
-def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> Answer:
+def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> ProbeAnswer:
     """Ask one runtime in a fresh process of the interpreter that would measure with it."""
     heard: dict[str, Any] = {}
     # A file in the working folder must not shadow the library that is asked about.
@@ -58,9 +58,11 @@ def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT
                 on_line=lambda line: heard.update(msgspec.json.decode(line)),
             )
         except OSError as problem:
-            return Answer(problem=f"the interpreter {python} does not start: {problem.strerror}")
+            return ProbeAnswer(
+                problem=f"the interpreter {python} does not start: {problem.strerror}"
+            )
         if "reason" in heard or "problem" in heard:
-            return msgspec.convert(heard, type=Answer)
+            return msgspec.convert(heard, type=ProbeAnswer)
         return _answer_from_silence(end, tail(log), fix=heard.get("fix"), python=python)
 
 
@@ -94,13 +96,13 @@ def _child_code() -> str:
 
 def _answer_from_silence(
     end: Exit, log: tuple[str, ...], *, fix: str | None, python: str
-) -> Answer:
+) -> ProbeAnswer:
     """Say how a child ended that told nothing."""
     if end.timed_out:
-        return Answer(problem=f"it did not answer within {end.seconds:.0f} s", fix=fix)
+        return ProbeAnswer(problem=f"it did not answer within {end.seconds:.0f} s", fix=fix)
     if end.signal:
-        return Answer(problem=f"its process crashed ({end.signal})", fix=fix)
+        return ProbeAnswer(problem=f"its process crashed ({end.signal})", fix=fix)
     last = log[-1] if log else "no output"
     if last.startswith("ModuleNotFoundError"):
         fix = f"{python} -m pip install {' '.join(WORKER_NEEDS)}"
-    return Answer(problem=f"its process ended with status {end.status}: {last}", fix=fix)
+    return ProbeAnswer(problem=f"its process ended with status {end.status}: {last}", fix=fix)

@@ -30,7 +30,7 @@ STREAM_PATIENCE_S = 24 * 3600.0
 def infer(
     spec: RunSpec, *, store: Store, conduct: Conduct | None = None
 ) -> dict[str, NDArray[np.generic]]:
-    """Give a model's outputs for every item of its inputs file."""
+    """Compute a model's outputs for every item of its inputs file."""
     conduct = conduct or Conduct()
     demand_unchanged(spec.model)
     with hold_device(spec, conduct), store.scratch() as folder:

@@ -14,7 +14,7 @@ import msgspec
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UnavailableError
-from trtbench.executors import EXECUTORS, Executor, Needs, Request, Settings
+from trtbench.executors import EXECUTORS, Executor, ExecutorSettings, Needs, Request
 from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, read_record, read_run, write_record
@@ -28,7 +28,7 @@ from trtbench.workflows.request.progress import Event
 T = TypeVar("T")
 
 
-def open_executor(name: str, settings: Settings) -> Executor:
+def open_executor(name: str, settings: ExecutorSettings) -> Executor:
     """Open an executor by the name a user types."""
     executor: Executor = EXECUTORS.load(name).open_executor(settings)
     return executor
@@ -41,7 +41,7 @@ def executor_for(request: ExecutorFields) -> Iterator[Executor | None]:
         yield None
         return
     hosts = Path(request.hosts) if request.hosts else None
-    settings = Settings(address=request.address, hosts=hosts, beside=request.beside)
+    settings = ExecutorSettings(address=request.address, hosts=hosts, beside=request.beside)
     executor = open_executor(request.executor, settings)
     try:
         yield executor

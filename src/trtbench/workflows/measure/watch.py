@@ -28,7 +28,7 @@ from trtbench.host.telemetry import (
     Growth,
     NvmlSource,
     Sampler,
-    Source,
+    TelemetrySource,
     growth,
     integrated_j,
     source_of,
@@ -124,7 +124,7 @@ class Watch:
 class Pass:
     """One launch that is looked at from the beginning of its measured part to its end."""
 
-    def __init__(self, source: Source, *, interval_s: float) -> None:
+    def __init__(self, source: TelemetrySource, *, interval_s: float) -> None:
         self._source = source
         self._idle_w = _idle_power(source, interval_s)
         self._sampler = Sampler(source, interval_s=interval_s)
@@ -161,7 +161,7 @@ class Pass:
 
 
 def _energy_facts(
-    source: Source,
+    source: TelemetrySource,
     grown: Growth,
     used_j: float,
     integral_j: float | None,
@@ -179,7 +179,7 @@ def _energy_facts(
     }
 
 
-def _idle_power(source: Source, interval_s: float) -> float | None:
+def _idle_power(source: TelemetrySource, interval_s: float) -> float | None:
     time.sleep(SETTLE_S)
     sampler = Sampler(source, interval_s=interval_s)
     sampler.start()

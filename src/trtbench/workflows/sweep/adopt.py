@@ -9,10 +9,10 @@ from trtbench.domain.result import FailedRun, Run
 from trtbench.store.directory import RECORD, now, run_directories
 from trtbench.store.store import Store
 from trtbench.workflows.request.cached import cached_from_run
-from trtbench.workflows.sweep.journal import Journal, Line, Outline
+from trtbench.workflows.sweep.journal import Journal, JournalLine, SweepOutline
 
 
-def adopt_runs(outline: Outline, journal: Journal, store: Store) -> None:
+def adopt_runs(outline: SweepOutline, journal: Journal, store: Store) -> None:
     """Take over runs that were stored before their process could say so."""
     for line in journal.unfinished():
         assert line.run is not None
@@ -28,7 +28,7 @@ def adopt_runs(outline: Outline, journal: Journal, store: Store) -> None:
         _adopt_by_tag(last, outline, journal, store)
 
 
-def _adopt_by_tag(line: Line, outline: Outline, journal: Journal, store: Store) -> None:
+def _adopt_by_tag(line: JournalLine, outline: SweepOutline, journal: Journal, store: Store) -> None:
     """Find the run of a journal that did not note ids, by the tag of the sweep and its time."""
     first = line.at[:19].replace("-", "").replace(":", "").replace("T", "-")
     known = {entry.id for entry in store.index.find()}
@@ -44,14 +44,14 @@ def _adopt_by_tag(line: Line, outline: Outline, journal: Journal, store: Store) 
             return
 
 
-def _end(line: Line, run_id: str, store: Store) -> Line:
+def _end(line: JournalLine, run_id: str, store: Store) -> JournalLine:
     loaded = store.load(run_id)
     if isinstance(loaded, FailedRun):
-        return Line(
+        return JournalLine(
             what="failed", case=line.case, round=line.round, at=now(), run=run_id,
             reason=loaded.reason,
         )  # fmt: skip
-    return Line(what="done", case=line.case, round=line.round, at=now(), run=run_id)
+    return JournalLine(what="done", case=line.case, round=line.round, at=now(), run=run_id)
 
 
 def _index(path: Path, store: Store) -> None:

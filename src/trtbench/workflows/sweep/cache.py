@@ -13,7 +13,7 @@ from trtbench.models.identity import identity_of
 from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import now
 from trtbench.store.store import Store
-from trtbench.workflows.sweep.plan import Step
+from trtbench.workflows.sweep.plan import SweepStep
 
 FOLDER = "steps"
 MADE = "made.json"
@@ -43,11 +43,11 @@ class Cache:
     def __init__(self, store: Store) -> None:
         self._root = store.root / FOLDER
 
-    def folder(self, step: Step) -> Path:
+    def folder(self, step: SweepStep) -> Path:
         return self._root / f"{step.kind}-{step.key[:20]}"
 
-    def find(self, step: Step) -> Made | None:
-        """Give what a step made, if it is whole and still the same bytes."""
+    def find(self, step: SweepStep) -> Made | None:
+        """Tell what a step made, if it is whole and still the same bytes."""
         made = kept_value(self.folder(step) / MADE, Made)
         if made is None or made.key != step.key:
             return None
@@ -56,7 +56,7 @@ class Cache:
         file = self.folder(step) / made.file
         return made if file.is_file() and identity_of(file) == made.sha256 else None
 
-    def keep(self, step: Step, made: Made) -> Made:
+    def keep(self, step: SweepStep, made: Made) -> Made:
         """Say that a step is done; what it made is in its folder by now."""
         folder = self.folder(step)
         temporary = folder / f".{MADE}"
@@ -69,14 +69,16 @@ class Cache:
         return made
 
     def history(self) -> Iterator[Made]:
-        """Give all that was ever made here, for estimates of time."""
+        """List all that was ever made here, for estimates of time."""
         if self._root.is_dir():
             for path in sorted(self._root.glob(f"*/{MADE}")):
                 if (made := kept_value(path, Made)) is not None:
                     yield made
 
 
-def made_from_file(step: Step, file: Path, *, seconds: float, notes: tuple[str, ...] = ()) -> Made:
+def made_from_file(
+    step: SweepStep, file: Path, *, seconds: float, notes: tuple[str, ...] = ()
+) -> Made:
     """Describe a step that made a model."""
     return Made(
         kind=step.kind,

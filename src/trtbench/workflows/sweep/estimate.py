@@ -16,7 +16,7 @@ from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.kinds import seconds
 from trtbench.workflows.sweep.cache import Cache, Made
 from trtbench.workflows.sweep.matrix import Case
-from trtbench.workflows.sweep.plan import ORDER, Plan, Step
+from trtbench.workflows.sweep.plan import ORDER, SweepPlan, SweepStep
 
 START_S = 1.0
 """Starting a worker and importing its libraries, where no run tells better."""
@@ -35,7 +35,7 @@ class KindEstimate(Value, frozen=True, kw_only=True):
     """Jobs whose length comes from the settings, because nothing like them was done before."""
 
 
-def estimate(plan: Plan, *, store: Store, config: Config) -> tuple[KindEstimate, ...]:
+def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEstimate, ...]:
     """Estimate every kind of work in the order in which it is done; benches are last but one."""
     cache = Cache(store)
     before = list(cache.history())
@@ -44,7 +44,7 @@ def estimate(plan: Plan, *, store: Store, config: Config) -> tuple[KindEstimate,
     return tuple(each for each in kinds if each.count)
 
 
-def _steps(plan: Plan, kind: str, cache: Cache, before: list[Made]) -> KindEstimate:
+def _steps(plan: SweepPlan, kind: str, cache: Cache, before: list[Made]) -> KindEstimate:
     steps = [step for step in plan.steps.values() if step.kind == kind]
     left = [step for step in steps if cache.find(step) is None]
     told = [_step_s(step, before) for step in left]
@@ -57,7 +57,7 @@ def _steps(plan: Plan, kind: str, cache: Cache, before: list[Made]) -> KindEstim
     )
 
 
-def _step_s(step: Step, before: list[Made]) -> float | None:
+def _step_s(step: SweepStep, before: list[Made]) -> float | None:
     """Take the nearest thing that was ever done: same network and precision, network, kind."""
     same = [made for made in before if made.kind == step.kind]
     network = [made for made in same if made.network == step.network]
@@ -66,7 +66,7 @@ def _step_s(step: Step, before: list[Made]) -> float | None:
     return median(made.seconds for made in nearest) if nearest else None
 
 
-def _benches(plan: Plan, store: Store, config: Config) -> KindEstimate:
+def _benches(plan: SweepPlan, store: Store, config: Config) -> KindEstimate:
     places = [k for k in range(len(plan.cases)) if k not in plan.refused]
     rounds = plan.matrix.rounds
     entries = store.index.find(kind="run")

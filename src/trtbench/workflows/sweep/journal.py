@@ -22,7 +22,7 @@ SWEEP = "sweep.json"
 JOURNAL = "journal.jsonl"
 
 
-class Outline(Value, frozen=True, kw_only=True):
+class SweepOutline(Value, frozen=True, kw_only=True):
     """The content of ``sweep.json``: all that is needed to go on."""
 
     name: str
@@ -37,7 +37,7 @@ class Outline(Value, frozen=True, kw_only=True):
     lenient: bool = False
 
 
-class Line(Value, frozen=True, kw_only=True, omit_defaults=True):
+class JournalLine(Value, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened to a case in a round."""
 
     what: Literal["begin", "done", "failed"]
@@ -59,7 +59,7 @@ class Journal:
         self._adding = threading.Lock()
         self.notes: list[str] = []
         """What was lost, and is measured again."""
-        self.lines: list[Line] = self._read()
+        self.lines: list[JournalLine] = self._read()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -79,7 +79,7 @@ class Journal:
                 )
             yield
 
-    def add(self, line: Line) -> None:
+    def add(self, line: JournalLine) -> None:
         """Write a line and have it on the disk."""
         try:
             with self._adding, open(self._path, "ab") as file:
@@ -90,18 +90,18 @@ class Journal:
             raise write_error(self._path, problem) from None
         self.lines.append(line)
 
-    def ends(self) -> dict[tuple[str, int], Line]:
-        """Give the last word on every case and round that came to an end."""
+    def ends(self) -> dict[tuple[str, int], JournalLine]:
+        """Collect the last word on every case and round that came to an end."""
         return {(line.case, line.round): line for line in self.lines if line.what != "begin"}
 
-    def unfinished(self) -> list[Line]:
-        """Give the measurements that were begun, with the id of their run, and never ended."""
+    def unfinished(self) -> list[JournalLine]:
+        """List the measurements that were begun, with the id of their run, and never ended."""
         ends = self.ends()
         begun = {(line.case, line.round): line for line in self.lines if line.what == "begin"}
         return [line for key, line in begun.items() if key not in ends and line.run is not None]
 
-    def interrupted(self) -> Line | None:
-        """Give the last measurement, if it never ended and nobody noted the id of its run."""
+    def interrupted(self) -> JournalLine | None:
+        """Find the last measurement, if it never ended and nobody noted the id of its run."""
         last = self.lines[-1] if self.lines else None
         is_open = last is not None and last.what == "begin" and last.run is None
         return last if is_open else None
@@ -119,7 +119,7 @@ class Journal:
         """Have what failed tried again; the old lines stay in the file."""
         self.lines = [line for line in self.lines if line.what != "failed"]
 
-    def _read(self) -> list[Line]:
+    def _read(self) -> list[JournalLine]:
         try:
             data = read_bytes(self._path)
         except FileNotFoundError:
@@ -131,14 +131,14 @@ class Journal:
         lines = []
         for number, text in enumerate(whole.split(b"\n"), 1):
             try:
-                lines.append(value_from_json(text, Line, where=f"line {number}"))
+                lines.append(value_from_json(text, JournalLine, where=f"line {number}"))
             except InputError as problem:
                 if text:
                     self.notes.append(f"{self._path.name}: {problem.message.splitlines()[0]}")
         return lines
 
 
-def write_outline(folder: Path, outline: Outline) -> None:
+def write_outline(folder: Path, outline: SweepOutline) -> None:
     """Begin a sweep's folder; one that holds a sweep already is refused."""
     if (folder / SWEEP).exists():
         raise UsageError(
@@ -154,7 +154,7 @@ def write_outline(folder: Path, outline: Outline) -> None:
         raise write_error(folder, problem) from None
 
 
-def read_outline(folder: Path) -> Outline:
+def read_outline(folder: Path) -> SweepOutline:
     """Read what a sweep was asked for."""
     path = folder / SWEEP
     try:
@@ -163,4 +163,4 @@ def read_outline(folder: Path) -> Outline:
         raise UsageError(
             f"{folder} holds no sweep", facts={"missing": SWEEP}, fix="trtbench sweep --help"
         ) from None
-    return value_from_json(data, Outline, where=str(path))
+    return value_from_json(data, SweepOutline, where=str(path))

@@ -44,7 +44,7 @@ SMALL_DATA_BYTES = 256 << 20
 """A folder of data up to this size is read whole: it costs less than a step done for nothing."""
 
 
-class Step(Value, frozen=True, kw_only=True):
+class SweepStep(Value, frozen=True, kw_only=True):
     """Work that is shared by cases: what it makes depends on nothing but what is in here."""
 
     key: str
@@ -57,14 +57,14 @@ class Step(Value, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SweepPlan:
     """Cases, the steps they share, and what each case needs in order."""
 
     matrix: Matrix
     cases: tuple[Case, ...]
     keys: tuple[str, ...]
     """One for each case, by content: of the model's bytes too."""
-    steps: dict[str, Step]
+    steps: dict[str, SweepStep]
     chains: tuple[tuple[str, ...], ...]
     """For each case, the keys of the steps that make what is measured."""
     evals: tuple[str | None, ...]
@@ -81,7 +81,7 @@ class Plan:
         return [place for place, chain in enumerate(self.chains) if key in chain]
 
 
-def plan_sweep(matrix: Matrix, *, config: Config, lenient: bool = False) -> Plan:
+def plan_sweep(matrix: Matrix, *, config: Config, lenient: bool = False) -> SweepPlan:
     """Settle the cases and the graph; ``lenient`` makes an unknown runtime a row, not an error."""
     if not matrix.models:
         raise UsageError(
@@ -93,7 +93,7 @@ def plan_sweep(matrix: Matrix, *, config: Config, lenient: bool = False) -> Plan
     planner = _Planner(matrix, config, lenient=lenient)
     for place, case in enumerate(cases):
         planner.add(place, case)
-    return Plan(
+    return SweepPlan(
         matrix=matrix,
         cases=cases,
         keys=tuple(planner.keys),
@@ -109,7 +109,7 @@ class _Planner:
 
     def __init__(self, matrix: Matrix, config: Config, *, lenient: bool) -> None:
         self._matrix, self._config, self._lenient = matrix, config, lenient
-        self.steps: dict[str, Step] = {}
+        self.steps: dict[str, SweepStep] = {}
         self.chains: list[tuple[str, ...]] = []
         self.keys: list[str] = []
         self.evals: list[str | None] = []
@@ -174,7 +174,7 @@ class _Planner:
         }
 
     def _built(self, case: Case, source: str) -> list[str]:
-        """Give the steps to an engine; a builder that only takes types gets a typed file first."""
+        """List the steps to an engine; a builder that only takes types gets a typed file first."""
         steps: list[str] = []
         typed = case.precision in CAST and needs_types(case)
         if typed:
@@ -227,7 +227,7 @@ class _Planner:
         key = digest({"recipe": RECIPE, "kind": kind, "source": content, "settings": settings})
         self.steps.setdefault(
             key,
-            Step(
+            SweepStep(
                 key=key,
                 kind=kind,
                 title=title,

@@ -31,9 +31,15 @@ from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.sweep.adopt import adopt_runs
 from trtbench.workflows.sweep.cache import Cache, Made
-from trtbench.workflows.sweep.journal import Journal, Line, Outline, read_outline, write_outline
+from trtbench.workflows.sweep.journal import (
+    Journal,
+    JournalLine,
+    SweepOutline,
+    read_outline,
+    write_outline,
+)
 from trtbench.workflows.sweep.matrix import Case, Matrix
-from trtbench.workflows.sweep.plan import ORDER, Plan, Step, plan_sweep, reason_of
+from trtbench.workflows.sweep.plan import ORDER, SweepPlan, SweepStep, plan_sweep, reason_of
 from trtbench.workflows.sweep.steps import Workshop, do_step
 
 
@@ -46,10 +52,10 @@ class Found:
 
 
 @dataclass(kw_only=True)
-class Progress:
+class SweepProgress:
     """How far a sweep is; the command line draws it between jobs."""
 
-    plan: Plan
+    plan: SweepPlan
     state: dict[int, Literal["waiting", "now", "done", "failed"]]
     found: dict[int, Found] = field(default_factory=dict)
     """The newest run of each case; its samples are on the disk, and not kept here."""
@@ -70,7 +76,7 @@ class Progress:
         return self.spent["seconds"] / count * (self.total - self.done)
 
 
-Watch = Callable[[Progress], None]
+Watch = Callable[[SweepProgress], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +84,8 @@ class Sweep:
     """A sweep that came to its end."""
 
     folder: Path
-    outline: Outline
-    plan: Plan
+    outline: SweepOutline
+    plan: SweepPlan
     journal: Journal
     failures: dict[int, str]
     """Why a case has no numbers, or no accuracy."""
@@ -91,10 +97,12 @@ class Sweep:
         return self.journal.notes
 
 
-def start_sweep(matrix: Matrix, folder: Path, *, store: Store, lenient: bool = False) -> Outline:
+def start_sweep(
+    matrix: Matrix, folder: Path, *, store: Store, lenient: bool = False
+) -> SweepOutline:
     """Write down what is asked for, before anything is done."""
     folder = folder.absolute()
-    outline = Outline(
+    outline = SweepOutline(
         name=folder.name,
         tag=f"sweep:{file_name_from_text(folder.name)}-{secrets.token_hex(3)}",
         created=now(),
@@ -152,8 +160,8 @@ class _Work:
 
     def __init__(
         self,
-        outline: Outline,
-        plan: Plan,
+        outline: SweepOutline,
+        plan: SweepPlan,
         journal: Journal,
         store: Store,
         config: Config,
@@ -175,7 +183,7 @@ class _Work:
         self._broken: dict[str, str] = {}
         self.failures: dict[int, str] = dict(plan.refused)
         self.remarks: dict[int, str] = {}
-        self._progress = Progress(
+        self._progress = SweepProgress(
             plan=plan,
             state={k: "failed" if k in plan.refused else "waiting" for k in range(len(plan.cases))},
             reasons=dict(plan.refused),
@@ -188,7 +196,7 @@ class _Work:
             for key in (k for k, s in self._plan.steps.items() if s.kind == kind and k in wanted):
                 self._prepare_one(self._plan.steps[key])
 
-    def _prepare_one(self, step: Step) -> None:
+    def _prepare_one(self, step: SweepStep) -> None:
         if step.source in self._broken:
             self._break(step, self._broken[step.source])
             return
@@ -203,7 +211,7 @@ class _Work:
         except TrtbenchError as problem:
             self._break(step, f"{step.kind}: {reason_of(problem)}")
 
-    def _break(self, step: Step, reason: str) -> None:
+    def _break(self, step: SweepStep, reason: str) -> None:
         self._broken[step.key] = reason
         for place in self._plan.dependants(step.key):
             self._fail(place, reason)
@@ -236,7 +244,7 @@ class _Work:
                 each_at_once(todo, work, executor=executor, needs=self._conduct.needs)
         self._tell("")
 
-    def _recalled(self, place: int, number: int, ends: dict[tuple[str, int], Line]) -> bool:
+    def _recalled(self, place: int, number: int, ends: dict[tuple[str, int], JournalLine]) -> bool:
         """Take a result from the journal, if there is one."""
         end = ends.get((self._plan.keys[place], number))
         if end is None:
@@ -245,7 +253,7 @@ class _Work:
         self._progress.done += 1
         return True
 
-    def _recall(self, place: int, end: Line) -> None:
+    def _recall(self, place: int, end: JournalLine) -> None:
         if end.what == "failed":
             self._fail(place, end.reason or "failed")
         elif end.run is not None and self._progress.state[place] != "failed":
@@ -267,7 +275,7 @@ class _Work:
         rounds = self._outline.matrix.rounds
         self._tell(f"round {number + 1}/{rounds}: {case.name}" if rounds > 1 else case.name)
         run_id = new_id()
-        self._journal.add(Line(what="begin", case=key, round=number, at=now(), run=run_id))
+        self._journal.add(JournalLine(what="begin", case=key, round=number, at=now(), run=run_id))
         began = time.monotonic()
         try:
             run = self._bench(case, place, run_id)
@@ -318,7 +326,7 @@ class _Work:
                 self._judge_one(self._plan.steps[key], measured)
         self._tell("")
 
-    def _judge_one(self, step: Step, places: list[int]) -> None:
+    def _judge_one(self, step: SweepStep, places: list[int]) -> None:
         self._tell(step.title)
         try:
             made = do_step(step, self._input(step.source), self._shop)
@@ -349,7 +357,7 @@ class _Work:
         *,
         seconds: float | None = None,
     ) -> None:
-        line = Line(
+        line = JournalLine(
             what=what, case=key, round=number, at=now(), run=run, reason=reason, seconds=seconds
         )
         self._journal.add(line)

@@ -26,7 +26,7 @@ from trtbench.workflows.request.judging import EvalRequest
 from trtbench.workflows.request.making import BuildRequest, ExportRequest, QuantizeRequest
 from trtbench.workflows.sweep.cache import Cache, Made, made_from_file
 from trtbench.workflows.sweep.matrix import Matrix
-from trtbench.workflows.sweep.plan import Step, prepares, preparing_of
+from trtbench.workflows.sweep.plan import SweepStep, prepares, preparing_of
 
 EVAL_BATCH = 32
 """Items at a time when accuracy is taken of a model that takes any number."""
@@ -43,7 +43,7 @@ class Workshop:
     conduct: Conduct
 
 
-def do_step(step: Step, source: Path | str, shop: Workshop) -> Made:
+def do_step(step: SweepStep, source: Path | str, shop: Workshop) -> Made:
     """Do a step, or take what was made before; whatever goes wrong is raised."""
     found = shop.cache.find(step)
     if found is not None:
@@ -61,7 +61,7 @@ def do_step(step: Step, source: Path | str, shop: Workshop) -> Made:
 Product = tuple[Path, tuple[str, ...]]
 
 
-def _export(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
+def _export(step: SweepStep, source: Path | str, folder: Path, shop: Workshop) -> Product:
     request = ExportRequest(
         source=source,
         output=folder / f"{step.network}.onnx",
@@ -72,7 +72,7 @@ def _export(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Pro
     return Path(spec.output), sidecar.notes
 
 
-def _quantize(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
+def _quantize(step: SweepStep, source: Path | str, folder: Path, shop: Workshop) -> Product:
     precision = step.settings["precision"]
     request = QuantizeRequest(
         model=source,
@@ -91,7 +91,7 @@ def _quantize(step: Step, source: Path | str, folder: Path, shop: Workshop) -> P
     return Path(spec.output), sidecar.notes
 
 
-def _build(step: Step, source: Path | str, folder: Path, shop: Workshop) -> Product:
+def _build(step: SweepStep, source: Path | str, folder: Path, shop: Workshop) -> Product:
     settings = step.settings
     kind = ".dynamic" if settings["engine"] == "dynamic" else ""
     precision = f".{settings['precision']}" if settings["precision"] else ""
@@ -156,7 +156,7 @@ def _refuse_fixed(tensor: TensorSpec, batches: tuple[int, int, int]) -> None:
         )
 
 
-def _evaluate(step: Step, source: Path, shop: Workshop) -> Made:
+def _evaluate(step: SweepStep, source: Path, shop: Workshop) -> Made:
     """Take the accuracy of the very bytes that are measured, as ``trtbench eval`` does."""
     began = time.monotonic()
     runtime = step.settings["runtime"]
