@@ -10,6 +10,7 @@ import pytest
 from imports import bring, only, record, stored
 
 from trtbench.report.compose import document_from_runs
+from trtbench.report.document import Text
 from trtbench.store.store import Store
 from trtbench.workflows.look.inspect import inspect
 from trtbench.workflows.stored.report import with_files
@@ -47,6 +48,11 @@ def test_the_log_of_a_build_alone_is_a_build(tmp_path: Path, store: Store) -> No
     assert engine["built_from"] == "a/net.onnx"
     report = document_from_runs([with_files(run, store=store)], title="A build")
     assert {"build_phases", "build_layers"} <= {figure.id for figure in report.figures()}
+    section = report.section("build")
+    assert section is not None
+    said = section.blocks[0]
+    assert isinstance(said, Text)
+    assert "built in 8.25 s, most of it on" in said.text
 
 
 def test_a_build_beside_its_run_is_part_of_that_run(tmp_path: Path, store: Store) -> None:

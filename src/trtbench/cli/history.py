@@ -45,9 +45,10 @@ def command(request: HistoryRequest, as_json: bool) -> None:
     elif found.series:
         show(replace(document_from_series(found.series), title="").with_figures(()))
     for why, count in found.left_out.items():
-        say(f"{count} runs left out: {why}")
+        say(f"{count} run{'s' * (count != 1)} left out: {why}")
     if not found.series:
-        say("no series; see: trtbench runs")
+        what = "that changed" if request.changes else f"of {request.least} or more runs alike"
+        say(f"no series {what}; all runs: trtbench runs")
     elif request.output is not None:
         formats = words_from_text(request.format)
         paths = write_history(found, Path(request.output), formats=formats)

@@ -7,9 +7,14 @@ from typing import Any
 
 from trtbench.domain.spec import Value
 from trtbench.report.charts import Axis, BarGroup, Bars
-from trtbench.report.document import Block, Cell, Figure, Heading, table_from_rows
+from trtbench.report.document import Block, Cell, Figure, Heading, Text, table_from_rows
 from trtbench.report.labels import shortened
-from trtbench.report.numbers import text_from_count, text_from_duration, unit_for_seconds
+from trtbench.report.numbers import (
+    text_from_count,
+    text_from_duration,
+    text_from_share,
+    unit_for_seconds,
+)
 
 MOST_LAYERS = 24
 NAME_LENGTH = 48
@@ -48,7 +53,8 @@ def build_time_from_metadata(name: str, document: Mapping[str, Any]) -> BuildTim
 
 
 def build_time_blocks(builds: Sequence[BuildTime]) -> Iterator[Block]:
-    """Draw the phases of all builds, and the layers of the first that tells any."""
+    """Tell what each build spent, draw its phases, and the layers of the first that tells any."""
+    yield from (Text(text=_sentence(each)) for each in builds if each.phases_s)
     if any(each.phases_s for each in builds):
         yield _phase_figure([each for each in builds if each.phases_s])
     tuned = [each for each in builds if each.layers]
@@ -61,6 +67,18 @@ def build_time_blocks(builds: Sequence[BuildTime]) -> Iterator[Block]:
             "that was, one call of every tactic is counted."
         )
         yield table_from_rows("build_tactics", headings=HEADINGS, rows=rows, caption=caption)
+
+
+def _sentence(build: BuildTime) -> str:
+    whole = sum(build.phases_s.values())
+    phase, longest = max(build.phases_s.items(), key=lambda each: each[1])
+    said = f"{build.name}: built in {text_from_duration(whole)}"
+    if len(build.phases_s) == 1:
+        return f"{said}."
+    part = f"{text_from_duration(longest)} ({text_from_share(longest / whole)})"
+    tried = sum(int(each["tried"]) for each in build.layers)
+    tactics = f"; {text_from_count(tried)} tactics were tried" if tried else ""
+    return f"{said}, most of it on {phase}: {part}{tactics}."
 
 
 def cost_s(layer: Mapping[str, Any]) -> float:

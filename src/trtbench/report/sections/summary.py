@@ -144,8 +144,11 @@ def _times(head: ColumnSummary | None, unit: Unit, *, several: bool) -> tuple[Ce
     p99 = text_from_duration(tail.value, bounds=tail.interval, unit=unit)
     if tail.value is None and tail.needed:
         p99 = f"{MISSING} (needs {text_from_count(tail.needed)})"
+    typical = text_from_duration(head.typical, bounds=interval, unit=unit)
+    if head.typical_of != "median":  # all that another tool printed
+        typical = f"{typical} ({head.typical_of})"
     return (
-        Cell(value=head.typical, text=text_from_duration(head.typical, bounds=interval, unit=unit)),
+        Cell(value=head.typical, text=typical),
         Cell(value=width, text=MISSING if width is None else f"{width * 100:.2g} %"),
         Cell(value=tail.value, text=p99),
     )
