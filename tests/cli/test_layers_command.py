@@ -49,6 +49,7 @@ def test_layers_as_json_csv_and_files(tmp_path: Path, capsys: pytest.CaptureFixt
     assert ".parquet" in capsys.readouterr().err
 
 
+@pytest.mark.real("pyarrow")
 def test_layers_as_parquet(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     target = tmp_path / "layers.parquet"

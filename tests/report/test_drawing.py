@@ -128,6 +128,7 @@ def test_places_of_graphviz_are_read() -> None:
     assert "L0 -> L1;" in dot_from_layers(engine)
 
 
+@pytest.mark.real("Graphviz")
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
 def test_graphviz_places_the_same_layers() -> None:
     engine = branches(5)

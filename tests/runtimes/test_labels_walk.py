@@ -6,7 +6,9 @@ the stand-in GPU's calls, and the command line that the stand-in for trtexec und
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -225,8 +227,19 @@ def test_trtexec(kind: str, trtexec: Any, tmp_path: Path) -> None:
     assert {"precision": "int8", "batch": 1} in done
 
 
-def test_torch(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+def test_torch(torch_python: str, tmp_path: Path) -> None:
+    """Walked in the interpreter that has PyTorch."""
+    here = Path(__file__).resolve()
+    path = os.pathsep.join((str(here.parents[2] / "src"), str(here.parents[1]), str(here.parent)))
+    done = subprocess.run(
+        [torch_python, str(here), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def walk_torch(tmp_path: Path) -> None:
+    import torch
 
     class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -247,3 +260,7 @@ def test_torch(tmp_path: Path) -> None:
     done = walk(spec, of_session("torch", look), {"images": (2, 3, 16, 16)}, tmp_path)
     assert {"batch": 7} in done
     assert {"precision": "bf16", "batch": 1} in done
+
+
+if __name__ == "__main__":
+    walk_torch(Path(sys.argv[1]))
