@@ -19,7 +19,16 @@ from trtbench.domain.result import LaunchFacts
 from trtbench.domain.samples import IterationTimes, TelemetrySample
 from trtbench.errors import UsageError
 from trtbench.report.compose import SECTIONS, document_from_runs
-from trtbench.report.document import Cell, Document, FindingList, Heading, Table
+from trtbench.report.document import (
+    Cell,
+    Document,
+    FindingList,
+    Heading,
+    Picture,
+    Section,
+    Table,
+    Text,
+)
 from trtbench.report.labels import labels_from_runs, shortened
 
 
@@ -172,3 +181,16 @@ def test_figures_of_ten_thousand_layers_and_samples_stay_small() -> None:
 def test_a_table_with_a_row_too_short_is_refused() -> None:
     with pytest.raises(ValueError, match="headings"):
         Table(id="t", headings=(Heading(key="a", title="A"),), rows=((Cell(), Cell()),))
+
+
+def test_a_section_of_pictures_alone_goes_with_them() -> None:
+    picture = Picture(id="worst", title="Worst", path="worst.png")
+    document = Document(
+        title="",
+        created="",
+        sections=(
+            Section(id="words", title="Words", blocks=(Text(text="a"),)),
+            Section(id="pictures", title="Worst cases", blocks=(picture,)),
+        ),
+    )
+    assert ids(document.with_figures(())) == ["words"]

@@ -261,3 +261,9 @@ def test_a_side_that_changes_ends_a_comparison(
     with pytest.raises(JobError, match=r"b\.onnx changed while"):
         duet.play(3)
     assert duet.launches == 1
+
+
+def test_arrays_of_numpy_are_no_model_of_pytorch(tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    np.savez(path, x=np.zeros(3))
+    assert model_ref(path).format == "unknown"

@@ -178,7 +178,7 @@ def format_of(path: Path) -> ModelFormat:
         head = file.read(4)
     if head in _PLAN_MAGICS:
         return "engine"
-    if head == _ZIP_MAGIC:
+    if head == _ZIP_MAGIC and path.suffix.lower() != ".npz":  # numpy's arrays are an archive too
         return "torch"
     return SUFFIXES.get(path.suffix.lower(), "unknown")
 

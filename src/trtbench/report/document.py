@@ -203,11 +203,12 @@ class Document(Value, frozen=True, kw_only=True):
         return [block for block in self.blocks() if isinstance(block, Table)]
 
     def with_figures(self, ids: Sequence[str]) -> Document:
-        """Find the same document with only the figures and pictures named."""
-        sections = tuple(
-            replace(each, blocks=_with_figures(each.blocks, ids)) for each in self.sections
+        """Keep only the figures and pictures named; a section of others alone is left out."""
+        kept = ((each, _with_figures(each.blocks, ids)) for each in self.sections)
+        sections = (
+            replace(each, blocks=blocks) for each, blocks in kept if blocks or not each.blocks
         )
-        return replace(self, sections=sections)
+        return replace(self, sections=tuple(sections))
 
     def section(self, id: str) -> Section | None:
         return next((section for section in self.sections if section.id == id), None)
