@@ -1,6 +1,8 @@
-"""Help fits the narrowest terminal people use, prose and examples alike."""
+"""Help fits the narrowest terminal people use; an empty answer is a sentence."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -16,3 +18,10 @@ def test_help_fits_80_columns(verb: str) -> None:
     assert result.exit_code == 0, result.output
     wide = [line for line in result.output.splitlines() if len(line) > WIDTH]
     assert wide == []
+
+
+def test_an_empty_list_of_what_is_trusted_says_so(tmp_path: Path) -> None:
+    where = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    result = CliRunner().invoke(group, ["trust"], env=where)
+    assert result.exit_code == 0
+    assert "nothing" in result.stderr

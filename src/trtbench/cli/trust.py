@@ -32,8 +32,11 @@ def command(path: Path | None, *, remove: bool) -> None:
     if path is None:
         if remove:
             raise UsageError("--remove needs a path", fix="trtbench trust --remove PATH")
-        for name in trusted_settings():
+        names = trusted_settings()
+        for name in names:
             click.echo(name)
+        if not names:
+            click.echo("nothing of other users is trusted", err=True)
         return
     if remove:
         found = distrust_settings(path)
