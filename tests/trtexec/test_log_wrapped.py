@@ -401,3 +401,21 @@ def test_no_rate_is_unknown_and_a_huge_one_is_read() -> None:
     (run,) = read_log(logs.text(logs.lines("Throughput: 1.24304e+08 qps")), where="x").runs
     assert run.summary is not None
     assert run.summary.throughput_qps == 124304000.0
+
+
+@settings(max_examples=25)
+@given(summaries(), summaries(), st.randoms(use_true_random=False))
+def test_containers_that_spoke_side_by_side_are_never_blended(
+    first: tuple[list[str], Numbers], second: tuple[list[str], Numbers], shuffle: random.Random
+) -> None:
+    sides = [[f"{name:<12}| {line}" for line in lines]
+             for name, (lines, _) in (("trtexec-1", first), ("trtexec-2", second))]  # fmt: skip
+    mixed: list[str] = []
+    while any(sides):
+        side = shuffle.choice([each for each in sides if each])
+        mixed.append(side.pop(0))
+    found = read_log("\n".join(mixed), where="compose.log")
+    told = [reported_from_log(run) for run in found.runs if run.summary is not None]
+    assert len(told) == 2
+    for _, numbers in (first, second):
+        assert any(all(each.get(k) == v for k, v in numbers.items()) for each in told)

@@ -40,7 +40,7 @@ from trtbench.trtexec.failure import failure, last_run
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.profile import profile_from_json
-from trtbench.trtexec.reported import reported_from_log, tensors_from_log
+from trtbench.trtexec.reported import reported_from_log, tensors_from_log, warnings_from_log
 from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.trtexec.written_for import target_from_options
 
@@ -269,6 +269,7 @@ def _outcome(
         versions={"tensorrt": version} if version else {},
         notes=_notes(spec, run, folder),
         reported={**reported_from_log(run), **reported},
+        evidence=warnings_from_log(run),
     )
 
 

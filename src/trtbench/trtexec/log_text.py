@@ -25,6 +25,13 @@ LARGEST_DOCUMENT = 256 << 20
 HARD_BREAK = "\f\f"
 """Stands between texts that cannot be of one run, such as two cells of a notebook."""
 
+MOST_SORTED = 64 << 20
+"""Largest text whose lines are sorted by container; a larger one is read as it stands."""
+LONGEST_PREFIX = 300
+
+_LANE = re.compile(r"([\w.-]{1,80})\s*\| ")
+"""What ``docker compose`` puts before a line: the container's name, padded."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CHUNK = 1 << 20
 _OVERLAP = 512
 _EVIDENCE = re.compile(
@@ -99,7 +106,31 @@ def text_lines(source: BinaryIO | bytes | bytearray | memoryview | str) -> Itera
         found = _from_html(text) if _HTML.match(begin) else _from_json(text)
         yield from _split(text if found is None else found)
         return
+    if _LANE.match(begin.lstrip("\x1b[0123456789;m")):
+        whole = head + stream.read(MOST_SORTED)
+        following = stream.read(1)
+        if not following:
+            yield from _by_lane(_split(whole.decode(encoding, "replace").lstrip("\ufeff")))
+            return
+        head = whole + following
     yield from _decoded(head, stream, encoding)
+
+
+def _by_lane(lines: Iterable[str]) -> Iterator[str]:
+    """Sort lines of several containers, which ran side by side, into one log after the other.
+
+    A line without a name belongs to the container that spoke last.
+    """
+    lanes: dict[str, list[str]] = {}
+    name = ""
+    for line in lines:
+        match = _LANE.match(_COLOUR.sub("", line[:LONGEST_PREFIX]))
+        name = match[1] if match else name
+        lanes.setdefault(name, []).append(line)
+    for place, lane in enumerate(lanes.values()):
+        if place:
+            yield HARD_BREAK
+        yield from lane
 
 
 def is_document(head: bytes) -> bool:
