@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from trtbench import boundary
 from trtbench.domain.words import Arrivals, CudaGraph, Precision, Protocol
 from trtbench.errors import UsageError
 from trtbench.workflows.request.fields import Option, VerbRequest
@@ -251,6 +252,11 @@ class TagFields(VerbRequest):
     tags: Annotated[
         Collection[str], Option("Name to find the runs by.", ("--tag",), metavar="NAME")
     ] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for tag in self.tags:
+            boundary.check_tag(tag)
 
 
 @dataclass(frozen=True, kw_only=True)
