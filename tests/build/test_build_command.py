@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import TensorProto
 
 import models
 from bindings.rtx import Rtx
@@ -112,7 +113,9 @@ def test_errors_of_a_build_are_one_line_facts_and_a_fix(
     rtx: Rtx, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     python = ("--python", rtx.python) if rtx.python else ()
-    told = printed(capsys, "net.onnx", "-r", "tensorrt-rtx", *python, status=2).err
+    open_in_odd_places = ("x", TensorProto.FLOAT, ["N", "foo", 7, "bar"])
+    models.identity(model.with_name("odd.onnx"), open_in_odd_places)
+    told = printed(capsys, "odd.onnx", "-r", "tensorrt-rtx", *python, status=2).err
     assert "error: the model has dynamic inputs, and no shapes to build them for" in told
     assert "fix: --shape-min" in told
     assert "Traceback" not in told

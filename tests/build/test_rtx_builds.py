@@ -314,11 +314,18 @@ def test_weights_beside_the_model_are_found_from_any_folder(
     assert "net.onnx.data" in error.facts["missing"]
 
 
-def test_a_dynamic_model_needs_shapes(rtx: Rtx, tmp_path: Path) -> None:
-    error = refused(conv(tmp_path), rtx)
+def test_an_open_batch_is_one_and_said_so(rtx: Rtx, tmp_path: Path) -> None:
+    spec = spec_for(conv(tmp_path))
+    assert spec.shapes["image"].opt == (1, 3, 16, 16)
+    assert "batch 1" in (spec.assumed or "")
+
+
+def test_a_model_open_in_odd_places_needs_shapes(rtx: Rtx, tmp_path: Path) -> None:
+    odd = ("x", TensorProto.FLOAT, ["N", "foo", 7, "bar"])
+    error = refused(models.identity(tmp_path / "odd.onnx", odd), rtx)
     assert isinstance(error, UsageError)
-    assert error.facts["image"] == "? x 3 x 16 x 16"
-    assert "--shape-opt image:8x3x16x16" in (error.fix or "")
+    assert error.facts["x"] == "? x ? x 7 x ?"
+    assert "--shape-opt x:" in (error.fix or "")
 
 
 def test_shapes_that_do_not_fit_are_refused(rtx: Rtx, tmp_path: Path) -> None:
