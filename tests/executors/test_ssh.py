@@ -146,11 +146,11 @@ def test_a_run_ends_with_whoever_asked_for_it(tmp_path, sshd, clocked):
     code = (
         "import sys; sys.path[:0] = sys.argv[3:]\n"
         "from pathlib import Path; import runs\n"
-        "from trtbench.executors import Settings\n"
+        "from trtbench.executors import ExecutorSettings\n"
         "from trtbench.executors.ssh import open_executor\n"
         "folder = Path(sys.argv[1])\n"
         "spec = runs.quick_spec(folder, runtime='clocked', options={'sleep': '3600'})\n"
-        "executor = open_executor(Settings(hosts=Path(sys.argv[2])))\n"
+        "executor = open_executor(ExecutorSettings(hosts=Path(sys.argv[2])))\n"
         "runs.measure_all([spec], store=runs.Store(folder / 'store'), executor=executor)\n"
     )
     places = [str(Path(__file__).parent), str(Path(__file__).parents[1])]

@@ -13,12 +13,8 @@ import pytest
 from nvml_standin import Refusing, StandIn
 
 from trtbench.domain.result import Environment
-from trtbench.host.environment import (
-    CpuCounters,
-    counters_between,
-    read_counters,
-    read_environment,
-)
+from trtbench.host.contention import CpuCounters, counters_between, read_counters
+from trtbench.host.environment import read_environment
 from trtbench.host.git import commit_of
 
 X86_CORE = """\
