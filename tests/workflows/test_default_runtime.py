@@ -9,14 +9,17 @@ import pytest
 
 from models import tiny_model
 from trtbench.build.builders import BUILDERS
+from trtbench.cli import run
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import UnavailableError
 from trtbench.registry import Registry
 from trtbench.runtimes import RUNTIMES
-from trtbench.workflows.make.build import build_spec, run_build
-from trtbench.workflows.request.choice import default_builder, default_runtime
+from trtbench.workflows.request.choice import (
+    default_builder,
+    default_runtime,
+    refuse_without_builder,
+)
 from trtbench.workflows.request.config import Config, RuntimeSettings
-from trtbench.workflows.request.making import BuildRequest
 
 
 def engine(path: Path, head: bytes = b"ftrt") -> ModelRef:
@@ -89,16 +92,16 @@ def test_without_the_others_tensorrt_rtx_builds(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_without_any_builder_a_build_says_what_would_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here(monkeypatch, BUILDERS, tensorrt="not installed", trtexec="not found")
     here(monkeypatch, BUILDERS, **{"tensorrt-rtx": "not installed"})
-    request = BuildRequest(model=tiny_model(tmp_path / "tiny.onnx", batch=1))
-    spec = build_spec(request, Config(store="x"))
     with pytest.raises(UnavailableError, match="nothing that builds engines") as caught:
-        run_build(spec)
+        refuse_without_builder(Config(store="x"), {})
     assert "trtbench[rtx]" in str(caught.value.fix)
     assert {"trtexec", "tensorrt", "tensorrt-rtx"} <= set(caught.value.facts)
+    assert run(["build", str(tiny_model(tmp_path / "tiny.onnx", batch=1))]) == 4
+    assert "trtbench[rtx]" in capsys.readouterr().err
 
 
 def test_outputs_come_from_a_runtime_that_hands_them_out(

@@ -54,7 +54,10 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
         _show_plan(spec, as_json=as_json)
         return
     from trtbench.cli._screen import Talk, say
+    from trtbench.workflows.request.choice import refuse_without_builder
 
+    if request.runtime is None and request.python is None:
+        refuse_without_builder(config, request.options)
     with Talk(Path(spec.output).name) as talk:
         conduct = conduct_from_request(
             request, config, runtime=spec.runtime, command=command_line(), listen=talk

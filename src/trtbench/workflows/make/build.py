@@ -51,7 +51,7 @@ from trtbench.workflows.make.conversion import refuse_folder
 from trtbench.workflows.make.modelopt import modelopt_option, quantize_ahead
 from trtbench.workflows.measure.failure import CHANGED, end_with_same_bytes, reason_from_end
 from trtbench.workflows.measure.model_notes import preparation_of_onnx, stamps_of_onnx
-from trtbench.workflows.request.choice import default_builder, refuse_without_builder
+from trtbench.workflows.request.choice import default_builder
 from trtbench.workflows.request.conduct import TICK_S, Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import fields_of
@@ -157,8 +157,6 @@ def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:
     conduct = conduct or Conduct()
     if conduct.python is not None:
         check_interpreter(conduct.python)
-    elif not spec.options:  # an option may say where a builder is
-        refuse_without_builder()
     engine = Path(spec.output)
     device = BUILDERS.load(spec.runtime).device(spec)
     environment = read_environment(command=conduct.command, folder=Path.cwd())

@@ -58,8 +58,13 @@ def default_builder(config: Config, options: Mapping[str, str]) -> str:
     return next(usable, ranked[0][0])
 
 
-def refuse_without_builder() -> None:
-    """Say that nothing here builds engines, and what would: one of them needs no GPU."""
+def refuse_without_builder(config: Config, options: Mapping[str, str]) -> None:
+    """Say that nothing here builds engines, and what would: one of them needs no GPU.
+
+    Settings, or an option, may say where a builder is that is not found by itself.
+    """
+    if options or any(config.python_for(name) for name in BUILDERS.names()):
+        return
     reasons = {name: builder.available() for name, builder in BUILDERS.loaded()}
     if all(reasons.values()):
         raise UnavailableError(
