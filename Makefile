@@ -10,6 +10,7 @@ TORCH_VENV := .venv-torch
 TORCH ?= torch==2.13.0
 TORCH_PYTHON ?= $(firstword $(shell python3.11 -c 'print("python3.11")' 2>/dev/null) $(PYTHON))
 PIP := -m pip install --quiet --disable-pip-version-check
+MUTATIONS ?= 20000
 PYTEST := -m pytest -q -n 2 --dist loadgroup
 
 .PHONY: help demo schemas reference test test-all test-torch lint format clean
@@ -36,7 +37,7 @@ test: $(TEST_STAMP) lint
 test-all: test $(ALL)/.installed $(TORCH_VENV)/.installed
 	tools/install_parts
 	$(ALL)/bin/python $(PYTEST) -m real
-	TRTBENCH_MUTATIONS=20000 $(BIN)/python -m pytest -q --timeout 7200 tests/mutation
+	TRTBENCH_MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -q --timeout 7200 tests/mutation
 
 test-torch: $(TEST_STAMP) $(TORCH_VENV)/.installed
 	$(BIN)/python -m pytest -q tests/build/test_export.py tests/runtimes/test_torch_runtime.py tests/tasks/test_torchmetrics.py
