@@ -20,6 +20,7 @@ import numpy as np
 
 from trtbench.build.builders import BUILDERS
 from trtbench.domain.codec import job_from_json, json_from_value
+from trtbench.domain.conversion import ExportOutcome, QuantOutcome, VerifyOutcome
 from trtbench.domain.feed import Feed
 from trtbench.domain.job import (
     PROGRESS_MARK,
@@ -32,6 +33,7 @@ from trtbench.domain.job import (
     InferJob,
     LayersJob,
     QuantizeJob,
+    Stage,
     VerifyJob,
     WorkerError,
 )
@@ -182,11 +184,26 @@ def _build(job: BuildJob, *, folder: Path, events: Events) -> None:
 
 
 def _convert(job: ConversionJob, *, folder: Path, events: Events) -> None:
-    from trtbench.build.onnx_jobs import convert
-
-    outcome = convert(job, folder=folder, stage=events)
+    outcome = _converted(job, folder=folder, stage=events)
     events("save")
     (folder / "outcome.json").write_bytes(json_from_value(outcome))
+
+
+def _converted(
+    job: ConversionJob, *, folder: Path, stage: Stage
+) -> ExportOutcome | QuantOutcome | VerifyOutcome:
+    """Import what one conversion needs alone: PyTorch may be there without ONNX Runtime."""
+    if isinstance(job, ExportJob):
+        from trtbench.build.export import export
+
+        return export(job.spec, folder=folder, stage=stage)
+    if isinstance(job, QuantizeJob):
+        from trtbench.build.quantize import quantize
+
+        return quantize(job.spec, folder=folder, stage=stage)
+    from trtbench.build.onnx_verify import verify
+
+    return verify(job.spec, folder=folder, stage=stage)
 
 
 def _save(outcome: BenchOutcome, times: IterationTimes, folder: Path, *, launch: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trtbench.analysis.conditions import condition_from_text, holds, unknown_names
-from trtbench.analysis.pareto import pareto_front
+from trtbench.analysis.sweep import pareto_front
 from trtbench.errors import UsageError
 
 NAMES = ("p99", "p99.9", "top1", "items", "size", "precision", "batch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trtbench.host.cores import fastest_core
+from trtbench.host.machine import fastest_core
 
 
 def test_a_large_core_is_taken_before_a_small_one(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from trtbench.report.attachments import BUDGET_BYTES, csv_from_columns, samples_
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Document
 from trtbench.report.renderers import html
-from trtbench.report.renderers._plots import spec_from_figure
+from trtbench.report.renderers.html import spec_from_figure
 
 ALLOWED_SCRIPTS = {"application/json", "text/plain", None}
 

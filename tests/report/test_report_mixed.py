@@ -16,7 +16,7 @@ from trtbench.report.labels import labels_from_runs, network_name, shortened_apa
 from trtbench.report.machine import facts_from_environment
 from trtbench.report.renderers._drawing import _height
 from trtbench.report.renderers._plot_parts import axis_spec
-from trtbench.report.renderers._plots import spec_from_figure
+from trtbench.report.renderers.html import spec_from_figure
 from trtbench.report.sections.against import pairs_from_runs
 
 

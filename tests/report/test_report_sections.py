@@ -20,7 +20,6 @@ from made_runs import (
 from trtbench.domain.result import Comparison, Interval, Run, Verdict
 from trtbench.domain.samples import LayerInfo, times_from_columns
 from trtbench.formats.evaluation_toolkit import report_keys
-from trtbench.report.build_words import sentence_from_build
 from trtbench.report.charts import Bars, Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import (
@@ -38,6 +37,7 @@ from trtbench.report.document import (
 from trtbench.report.finding_list import TITLES, gather
 from trtbench.report.labels import file_stem, labels_from_runs, network_name
 from trtbench.report.layer_kinds import shares
+from trtbench.report.sections.build import sentence_from_build
 from trtbench.report.sections.pareto import front
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import models
-from trtbench.analysis.contradictions import contradictions
+from trtbench.analysis.findings.rules_labels import contradictions
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value

@@ -19,7 +19,7 @@ import pytest
 
 import models
 from gpu_standin import Trt, plan_bytes
-from trtbench.analysis.contradictions import contradictions
+from trtbench.analysis.findings.rules_labels import contradictions
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import Environment, RunRecord, known_value, precision_of
 from trtbench.domain.spec import Length, RunSpec, Warmup

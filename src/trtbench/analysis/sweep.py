@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from trtbench.analysis.conditions import Condition, Content, holds, unknown_names
-from trtbench.analysis.pareto import Better, pareto_front
 from trtbench.analysis.scores import is_share, less_is_better
 from trtbench.analysis.summary import ColumnSummary, Summary
 from trtbench.domain.result import Interval, Scalar, Score
 from trtbench.domain.spec import Value
 
+Better = Literal["low", "high"]
 ACCURACY = "top1"
 QUANTITIES = (
     "median", "mean", "min", "max", "std", "cov", "gpu", "gpu_mean", "gpu_max", "throughput",
@@ -25,6 +26,34 @@ TIMES = (
 """Quantities that are times, and are compared with nothing but times."""
 SHARES = ("top1", "top5", "cov")
 """Quantities that are shares wherever there are any."""
+
+
+def pareto_front(
+    points: Sequence[Mapping[str, float | None]], *, better: Mapping[str, Better]
+) -> list[int]:
+    """List the places of the points that no other one beats, in their order.
+
+    A point that lacks one of the quantities is not judged and not on the front.
+    """
+    known = {
+        place: tuple(_cost(point.get(name), way) for name, way in better.items())
+        for place, point in enumerate(points)
+        if all(point.get(name) is not None for name in better)
+    }
+    return [
+        place
+        for place, mine in known.items()
+        if not any(_beats(other, mine) for other in known.values())
+    ]
+
+
+def _cost(value: float | None, way: Better) -> float:
+    assert value is not None
+    return value if way == "low" else -value
+
+
+def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
 class SweepRow(Value, frozen=True, kw_only=True):

@@ -1,12 +1,14 @@
-"""Runs a job in a child process on this machine, in this interpreter or another one."""
+"""Runs jobs in child processes on this machine, in this interpreter or another; one on each GPU."""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,8 +16,13 @@ from pathlib import Path
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
 from trtbench.errors import TrtbenchError, UnavailableError, write_error
-from trtbench.executors._request import Executor, ExecutorSettings
+from trtbench.executors._node import run_node
+from trtbench.executors._request import Executor, ExecutorSettings, Needs, Request, Tell
+from trtbench.executors._slots import Slot, Slots
+from trtbench.host.gpu_names import SLOT_VARIABLE
 from trtbench.host.interpreters import environment_for, is_own
+from trtbench.host.machine import memory_bytes
+from trtbench.host.nvml import gpus
 from trtbench.host.process import Child, Exit, run_process, run_together, tail
 
 WORKER_NEEDS = ("msgspec", "numpy")
@@ -53,8 +60,6 @@ _WORD = "trtbench-probe"
 
 def open_executor(settings: ExecutorSettings) -> Executor:
     """Measure several runs at once on this machine, one on each GPU."""
-    from trtbench.executors._devices import LocalExecutor
-
     return LocalExecutor(settings)
 
 
@@ -261,3 +266,61 @@ def _told(path: Path) -> WorkerError | None:
 
 def _left_result(folder: Path) -> bool:
     return any(True for pattern in _RESULTS for _ in folder.glob(pattern))
+
+
+class LocalExecutor:
+    """Measures each run in a process that sees one GPU; locks keep out everybody else's runs."""
+
+    def __init__(self, settings: ExecutorSettings) -> None:
+        self._settings = settings
+        self._places = list(_places(settings.beside))
+        self._slots = Slots(lambda: self._places)
+        self._closed = threading.Event()
+
+    def width(self, needs: Needs) -> int:
+        return len(self._slots.fitting(needs))
+
+    def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
+        """Measure on a free device of this machine."""
+        with (
+            self._slots.taken(request.needs, tell=tell) as slot,
+            tempfile.TemporaryDirectory(prefix="trtbench-node-") as work,
+        ):
+            environment = {**(self._settings.environment or {}), **_view(slot)}
+            made = run_node(
+                request,
+                folder=Path(work),
+                tell=tell,
+                environment=environment,
+                closed=self._closed,
+            )
+            shutil.copytree(made, folder, dirs_exist_ok=True)
+
+    def close(self) -> None:
+        """End what is being measured."""
+        self._closed.set()
+
+
+def _view(slot: Slot) -> dict[str, str]:
+    """Let a process see its own GPU, counted as the driver counts them, or none."""
+    if slot.gpu is None:
+        return {"CUDA_VISIBLE_DEVICES": "", SLOT_VARIABLE: str(slot.number)}
+    return {"CUDA_VISIBLE_DEVICES": str(slot.gpu), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _places(beside: int) -> Iterator[Slot]:
+    host, memory = platform.node() or "here", memory_bytes("MemTotal", root=Path("/"))
+    for number in range(beside):
+        yield Slot(machine=host, title=host, number=number, memory_bytes=memory)
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    for index, gpu in enumerate(gpus()):
+        if allowed is not None and str(index) not in allowed.replace(" ", "").split(","):
+            continue
+        yield Slot(
+            machine=host,
+            title=f"{host}, {gpu.name}",
+            gpu=index,
+            gpu_type=gpu.name,
+            memory_bytes=memory,
+            gpu_memory_bytes=gpu.memory_bytes,
+        )

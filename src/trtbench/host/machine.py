@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from trtbench.domain.result import Scalar
@@ -34,6 +35,7 @@ _VIRTUAL = re.compile(
 )
 _CONTAINER = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 _PLAIN_FIRST_PROCESSES = {"systemd", "init", "launchd"}
+CPUS = Path("/sys/devices/system/cpu")
 
 
 def os_name(*, root: Path) -> str:
@@ -172,3 +174,18 @@ def _per_cpu(root: Path, name: str) -> list[str]:
 def _field(block: str, name: str) -> str | None:
     match = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", block, re.MULTILINE)
     return match.group(1) if match else None
+
+
+def fastest_core(allowed: Collection[int], *, root: Path = CPUS) -> int:
+    """Choose a core as fast as any, the first of several; where nobody tells, the first."""
+    return min(allowed, key=lambda core: (-_speed(root / f"cpu{core}"), core))
+
+
+def _speed(folder: Path) -> int:
+    """Read a core's capacity, which small and large cores of one chip have, else its clock."""
+    for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
+        try:
+            return int((folder / name).read_text())
+        except (OSError, ValueError):
+            continue
+    return 0

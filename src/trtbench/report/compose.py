@@ -11,9 +11,17 @@ from pathlib import Path
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.errors import UsageError
 from trtbench.registry import Registry
-from trtbench.report.document import Document, Section
-from trtbench.report.failures import section_from_failures
-from trtbench.report.labels import model_name
+from trtbench.report.document import (
+    Block,
+    Code,
+    Details,
+    Document,
+    Heading,
+    Section,
+    table_from_rows,
+)
+from trtbench.report.headings import BATCH_HEADING, ID_HEADING, PRECISION_HEADING, RUNTIME_HEADING
+from trtbench.report.labels import model_name, precision_name
 from trtbench.report.renderers.contract import Renderer
 from trtbench.report.run_facts import summarize_all
 from trtbench.report.sections.contract import SectionModule
@@ -22,6 +30,16 @@ SECTIONS = Registry("trtbench.report.sections", noun="section", contract=Section
 RENDERERS = Registry("trtbench.report.renderers", noun="report format", contract=Renderer)
 
 FAILURES_ORDER = 25
+HEADINGS = (
+    Heading(key="model", title="Model"),
+    RUNTIME_HEADING,
+    PRECISION_HEADING,
+    BATCH_HEADING,
+    Heading(key="stage", title="Failed while"),
+    Heading(key="reason", title="Reason"),
+    Heading(key="ended_by", title="Ended by"),
+    ID_HEADING,
+)
 
 
 def document_from_runs(
@@ -81,3 +99,38 @@ def _title(names: list[str]) -> str:
     if len(names) <= 3:
         return "Benchmark of " + ", ".join(names)
     return f"Benchmark of {len(names)} models"
+
+
+def section_from_failures(failed: Sequence[FailedRun]) -> Section | None:
+    """List failures with their stage and reason, and fold the ends of their logs away."""
+    if not failed:
+        return None
+    rows = [
+        (
+            model_name(each),
+            each.spec.runtime,
+            precision_name(each),
+            each.spec.batch,
+            each.stage,
+            each.reason,
+            _ending(each),
+            each.id,
+        )
+        for each in failed
+    ]
+    blocks: list[Block] = [table_from_rows("failed_runs", headings=HEADINGS, rows=rows)]
+    blocks += [
+        Details(
+            summary=f"Last lines of the log of {each.id}",
+            blocks=(Code(text="\n".join(each.log_tail), language="text"),),
+        )
+        for each in failed
+        if each.log_tail
+    ]
+    return Section(id="failures", title="Runs that failed", blocks=tuple(blocks))
+
+
+def _ending(failure: FailedRun) -> str | None:
+    if failure.signal:
+        return failure.signal
+    return None if failure.exit_status is None else f"exit status {failure.exit_status}"

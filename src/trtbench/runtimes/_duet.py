@@ -28,7 +28,7 @@ from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, RunSpec
 from trtbench.errors import TrtbenchError
-from trtbench.host.cores import fastest_core
+from trtbench.host.machine import fastest_core
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._bench import (
     PreparedSession,

@@ -7,6 +7,7 @@ were taken, and how each condition is known.
 
 from __future__ import annotations
 
+import datetime
 import re
 from typing import BinaryIO, NamedTuple
 
@@ -56,6 +57,9 @@ _HEADING = re.compile(r"=== Performance summary ===\s*$")
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _LONGEST_TITLE = 100
+_STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
+FIRST_YEAR = 2016
+"""TensorRT is from 2016; a board whose clock lost its battery shows 1970."""
 
 
 class LogText(NamedTuple):
@@ -207,3 +211,23 @@ def _not_a_log(where: str, *, lines: int) -> ParseError:
             "'[mm/dd/yyyy-hh:mm:ss] [I]', or 'Average over N runs is ...'",
         },
     )
+
+
+def time_of_log(run: LogRun) -> datetime.datetime | None:
+    """Find the local time at which a run ended; ``None`` when nothing sensible was printed.
+
+    TensorRT 6 counts months from zero.
+    """
+    if run.last_stamp is None:
+        return None
+    from_zero = run.last_stamp.startswith("00/") or (run.major is not None and run.major <= 6)
+    match = _STAMP.fullmatch(run.last_stamp)
+    if match is None:
+        return None
+    month, day, year, hour, minute, second = (int(part) for part in match.groups())
+    try:
+        found = datetime.datetime(year, month + from_zero, day, hour, minute, second)
+    except ValueError:
+        return None
+    latest = datetime.datetime.now() + datetime.timedelta(days=2)
+    return found if year >= FIRST_YEAR and found < latest else None

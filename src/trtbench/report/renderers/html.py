@@ -22,10 +22,10 @@ import msgspec
 
 from trtbench.analysis.findings import SEVERITIES
 from trtbench.report import style
-from trtbench.report.document import Cell, Document, FindingList, Picture
+from trtbench.report.charts import Bars, Boxes, Histogram, Lines
+from trtbench.report.document import Cell, Document, Figure, FindingList, Picture
 from trtbench.report.numbers import text_from_count, text_from_number
-from trtbench.report.renderers import json
-from trtbench.report.renderers._plots import spec_from_figure as spec_from_figure
+from trtbench.report.renderers import _plot_bars, _plot_curves, json
 from trtbench.version import __version__
 
 FILE = "report.html"
@@ -38,6 +38,8 @@ LONG_CELL = 40
 MOST_FINDINGS = 12
 PICTURE_PX = 1400
 LEVEL = 6
+Spec = dict[str, Any]
+NAME_LENGTH = 48
 
 
 def render(document: Document, folder: Path) -> list[Path]:
@@ -171,3 +173,16 @@ def _sortable(cell: Cell) -> float | int | str | None:
 
 def _evidence(value: object) -> str:
     return text_from_number(value) if isinstance(value, float) else str(value)
+
+
+def spec_from_figure(figure: Figure) -> Spec:
+    """Describe traces, layout and height of one figure."""
+    chart = figure.chart
+    if isinstance(chart, Lines):
+        return _plot_curves.lines(chart)
+    if isinstance(chart, Histogram):
+        return _plot_curves.histogram(chart)
+    if isinstance(chart, Bars):
+        return _plot_bars.bars(chart)
+    assert isinstance(chart, Boxes)
+    return _plot_bars.boxes(chart)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trtbench.analysis.layers.difference import difference
 from trtbench.analysis.layers.facts import facts_from_run
 from trtbench.analysis.layers.gpus import peak_of
 from trtbench.analysis.layers.join import join_layers
@@ -11,6 +12,7 @@ from trtbench.analysis.layers.layer import LayerTable
 from trtbench.analysis.layers.precision import precision_truth
 from trtbench.analysis.layers.reconcile import reconcile
 from trtbench.analysis.layers.roofline import with_rates
+from trtbench.analysis.layers.why import why
 from trtbench.domain.result import Run
 from trtbench.domain.samples import LayerProfile, LayerTime
 from trtbench.report.charts import Axis, BarGroup, Bars
@@ -25,11 +27,13 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
+from trtbench.report.documents.engine_diff import changes_table, totals, waterfall
 from trtbench.report.documents.layers import precision_blocks, sums_blocks
+from trtbench.report.documents.why import causes_table
 from trtbench.report.drawing.engine import svg_from_engine
+from trtbench.report.drawing.engines import svg_from_diff
 from trtbench.report.headings import MEDIAN_HEADING
 from trtbench.report.labels import labels_from_runs, shortened
-from trtbench.report.layer_diff_blocks import diff_blocks
 from trtbench.report.layer_kind_blocks import BlockName, kind_blocks
 from trtbench.report.layer_kinds import shares
 from trtbench.report.numbers import (
@@ -53,6 +57,9 @@ HEADINGS = (
     MEDIAN_HEADING,
     Heading(key="share", title="Share", align="right"),
 )
+MOST_PAIRS = 3
+"""Runs that are set against the first; a report of many runs has tables enough."""
+MOST_DRAWN_PAIRS = 800
 
 
 def make(runs: Sequence[Run]) -> Section | None:
@@ -187,3 +194,47 @@ def _all_layers(profile: LayerProfile, name: BlockName) -> Details:
 
 def _share(value: float | None) -> Cell:
     return Cell(value=value, text=text_from_share(value))
+
+
+def diff_blocks(
+    named: Sequence[tuple[str, Run, LayerTable]],
+) -> list[Block]:
+    """Set each profiled run against the first one, where both know their layers."""
+    timed = [each for each in named if each[2].timed]
+    blocks: list[Block] = []
+    for number, other in enumerate(timed[1 : 1 + MOST_PAIRS], 2):
+        blocks += _pair(timed[0], other, suffix="" if len(timed) == 2 else f"_{number}")
+    return blocks
+
+
+def _pair(
+    one: tuple[str, Run, LayerTable], other: tuple[str, Run, LayerTable], *, suffix: str
+) -> list[Block]:
+    (label_a, run_a, a), (label_b, run_b, b) = one, other
+    facts = facts_from_run(run_a), facts_from_run(run_b)
+    diff = difference(a, b)
+    if not any(each.by != "none" for each in diff.changes):
+        return []  # another network: nothing stands beside anything
+    labels = label_a, label_b
+    found = why(a, b, baseline=facts[0], candidate=facts[1])
+    figure = waterfall(diff, labels, id=f"layers_waterfall{suffix}")
+    blocks: list[Block] = [
+        Text(text=f"A is {label_a}, B is {label_b}. Layers are aligned by the ONNX nodes they came "
+             "from, then by name, then by their place."),
+        *totals(diff, (facts[0].gpu_s, facts[1].gpu_s)),
+        *((figure,) if figure else ()),
+    ]  # fmt: skip
+    if found is not None and found.causes:
+        blocks.append(causes_table(found, id=f"layers_why{suffix}"))
+    blocks.append(
+        Details(
+            summary=f"All layers of {label_a} and {label_b} side by side",
+            blocks=(changes_table(diff, top=None, id=f"layers_diff{suffix}"),),
+        )
+    )
+    if len(diff.changes) <= MOST_DRAWN_PAIRS:
+        svg = svg_from_diff(diff, a, b, labels=labels, in_page=True)
+        title = f"{label_a} and {label_b}, layer beside layer"
+        drawing = Drawing(id=f"layers_both{suffix}", title=title, svg=svg)
+        blocks.append(Details(summary="Both engines in one drawing", blocks=(drawing,)))
+    return blocks

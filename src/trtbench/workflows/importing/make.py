@@ -25,9 +25,8 @@ from trtbench.domain.spec import TensorSpec
 from trtbench.report.run_facts import remember_summary
 from trtbench.store.directory import now
 from trtbench.trtexec.failure import AFTERMATH
-from trtbench.trtexec.log import LogRun, conditions_from_log
+from trtbench.trtexec.log import LogRun, conditions_from_log, time_of_log
 from trtbench.trtexec.reported import tensors_from_log, warnings_from_log
-from trtbench.trtexec.stamps import time_of_log
 from trtbench.trtexec.times import TimesArray
 from trtbench.units import text_from_seconds
 from trtbench.workflows.importing.asked import batch_of, engine_path, spec_from_told

@@ -20,11 +20,13 @@ from trtbench.analysis.inspection import (
 from trtbench.analysis.summary import summary_from_run
 from trtbench.boundary import read_bytes
 from trtbench.build.onnx_read import read_onnx
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.conversion import Sidecar
 from trtbench.domain.result import FailedRun, Run, RunRecord, Scalar, precision_of
 from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.host.tensorrt import OPSETS
 from trtbench.models.identity import format_of, model_ref
-from trtbench.models.sidecar import read_sidecar
+from trtbench.models.sidecar import kept_value, read_sidecar
 from trtbench.models.torch_pickle import archive_kind, modules_named
 from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
@@ -35,7 +37,6 @@ from trtbench.trtexec.sniff import kind_of_stream
 from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.workflows.look.engine import inspect_engine
 from trtbench.workflows.look.logs import inspect_log
-from trtbench.workflows.look.records import described_file, inspect_record
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -268,4 +269,52 @@ def _run(run: Run | FailedRun, path: Path) -> Inspection:
         ),
         layers=graph,
         notes=(*run.record.notes, *findings),
+    )
+
+
+def described_file(path: Path) -> Path | None:
+    """The engine or model that a record is about, if it lies where the record does."""
+    record = kept_value(path, Artefact) or kept_value(path, Sidecar)
+    if record is None:
+        return None
+    name = record.filename if isinstance(record, Artefact) else record.file
+    return path.with_name(name) if path.with_name(name).is_file() else None
+
+
+def inspect_record(path: Path) -> Inspection | None:
+    """Describe a record whose file is gone; ``None`` when it is no record of trtbench."""
+    made = kept_value(path, Artefact)
+    if made is not None:
+        return Inspection(
+            kind="record of an engine",
+            path=str(path),
+            facts={
+                "engine": made.path,
+                "size_bytes": made.size_bytes,
+                "sha256": made.sha256,
+                "built": made.created,
+                "tensorrt": made.tensorrt,
+                "precision": made.spec.precision,
+                **made.facts,
+                "command": made.command,
+            },
+            notes=(f"{made.filename} is not beside it", *made.notes),
+        )
+    sidecar = kept_value(path, Sidecar)
+    if sidecar is None:
+        return None
+    return Inspection(
+        kind="record of a conversion",
+        path=str(path),
+        facts={
+            "file": sidecar.file,
+            "step": sidecar.step,
+            "precision": sidecar.precision,
+            "method": sidecar.method,
+            "source": sidecar.source,
+            "created": sidecar.created,
+            **sidecar.facts,
+            "command": sidecar.command,
+        },
+        notes=(f"{sidecar.file} is not beside it", *sidecar.notes),
     )
