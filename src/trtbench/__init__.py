@@ -40,15 +40,8 @@ if TYPE_CHECKING:
         sweep,
         why,
     )
-    from trtbench.domain.result import (
-        Comparison,
-        Environment,
-        FailedRun,
-        Finding,
-        GateResult,
-        Run,
-        Verdict,
-    )
+    from trtbench.domain.comparison import Comparison, GateResult, Verdict
+    from trtbench.domain.result import Environment, FailedRun, Finding, Run
     from trtbench.domain.samples import IterationTimes
     from trtbench.domain.spec import ModelRef, RunSpec
     from trtbench.errors import TrtbenchError

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from trtbench.analysis.layers.why import Why
     from trtbench.analysis.summary import Summary
     from trtbench.domain.artefact import Artefact
+    from trtbench.domain.comparison import Comparison
     from trtbench.domain.conversion import Sidecar
-    from trtbench.domain.result import Comparison, FailedRun, Run
+    from trtbench.domain.result import FailedRun, Run
     from trtbench.domain.words import Arrivals, CudaGraph, Mode, Precision, Protocol, Scalar
     from trtbench.workflows.check.evaluate import Evaluation
     from trtbench.workflows.check.values import Checked

@@ -1,17 +1,18 @@
 """What each verb does with its request, for Python: settings, store and workflow put together.
 
 ``api.py`` offers these with typed arguments and is made from the requests by ``tools/make_api.py``.
-Knows no screens; libraries are imported when a verb is used.
+Knows no screens; a verb's workflow, and the libraries it needs, are imported when it is used.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.comparing import CompareRequest, GateRequest
+from trtbench.workflows.request.conduct import Conduct, conduct_from_request
+from trtbench.workflows.request.config import Config, load_config, open_store
 from trtbench.workflows.request.explaining import (
     DiffRequest,
     ExplainRequest,
@@ -31,6 +32,7 @@ from trtbench.workflows.request.keeping import (
     RunsRequest,
     SiteRequest,
 )
+from trtbench.workflows.request.kinds import File, words_from_text
 from trtbench.workflows.request.making import BuildRequest, ExportRequest, QuantizeRequest
 from trtbench.workflows.request.measuring import BenchRequest, ProfileRequest
 from trtbench.workflows.request.sweeping import SweepRequest
@@ -41,16 +43,17 @@ if TYPE_CHECKING:
     from trtbench.analysis.inspection import Inspection
     from trtbench.analysis.layers.why import Why
     from trtbench.domain.artefact import Artefact
+    from trtbench.domain.comparison import Comparison
     from trtbench.domain.conversion import Sidecar
-    from trtbench.domain.result import Comparison, Run
+    from trtbench.domain.result import Run
     from trtbench.store.store import Store
     from trtbench.workflows.check.evaluate import Evaluation
     from trtbench.workflows.check.values import Checked
     from trtbench.workflows.compare.gate import Gate
     from trtbench.workflows.explain.ladder import Explanation
+    from trtbench.workflows.explain.source import EngineSource
     from trtbench.workflows.importing.run import ImportResult
     from trtbench.workflows.look.doctor import Diagnosis
-    from trtbench.workflows.request.config import Config
     from trtbench.workflows.stored.export import Exported
     from trtbench.workflows.stored.history import History
     from trtbench.workflows.stored.listing import Entries
@@ -70,14 +73,12 @@ def bench(request: BenchRequest) -> Run:
     """
     from trtbench.workflows.measure.bench import run_bench
     from trtbench.workflows.measure.remote import executor_for
-    from trtbench.workflows.request.conduct import conduct_from_request, needs_from_request
     from trtbench.workflows.request.spec import run_spec
 
     store, config = _open(request)
     spec = run_spec(request, config)
     conduct = conduct_from_request(request, config, runtime=spec.runtime)
-    with executor_for(request) as executor:
-        conduct = replace(conduct, executor=executor, needs=needs_from_request(request))
+    with executor_for(request, conduct) as conduct:
         return run_bench(spec, store=store, conduct=conduct)
 
 
@@ -87,7 +88,6 @@ def profile(request: ProfileRequest) -> Run:
     >>> trtbench.profile("model.engine").layers.layers[0].average_s
     """
     from trtbench.workflows.measure.profile import is_model_file, profile_model, stored_profile
-    from trtbench.workflows.request.conduct import conduct_from_request
     from trtbench.workflows.request.spec import run_spec
 
     store, config = _open(request)
@@ -105,12 +105,10 @@ def compare(request: CompareRequest) -> Comparison:
     """
     from trtbench.workflows.compare.compare import compare as compare_sides
     from trtbench.workflows.measure.remote import executor_for
-    from trtbench.workflows.request.conduct import conduct_from_request, needs_from_request
 
     store, config = _open(request)
     conduct = conduct_from_request(request, config)
-    with executor_for(request) as executor:
-        conduct = replace(conduct, executor=executor, needs=needs_from_request(request))
+    with executor_for(request, conduct) as conduct:
         return compare_sides(request, store=store, config=config, conduct=conduct)[0].comparison
 
 
@@ -120,7 +118,6 @@ def gate(request: GateRequest) -> Gate:
     >>> trtbench.gate("new.onnx", against="old.onnx", max_slowdown="3%").open
     """
     from trtbench.workflows.compare.gate import gate as hold_to_rules
-    from trtbench.workflows.request.conduct import conduct_from_request
     from trtbench.workflows.stored.history import baseline_run
 
     store, config = _open(request)
@@ -140,7 +137,6 @@ def check(request: CheckRequest) -> Checked:
     """
     from trtbench.workflows.check.check import run_check
     from trtbench.workflows.check.check_files import join_checks, write_check
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     store, config = _open(request)
     conduct = conduct_from_request(request, config)
@@ -160,7 +156,6 @@ def evaluate(request: EvalRequest) -> Evaluation:
     """
     from trtbench.workflows.check.evaluate import run_evaluation
     from trtbench.workflows.check.evaluate_files import join, write_evaluation
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     store, config = _open(request)
     conduct = conduct_from_request(request, config)
@@ -176,8 +171,6 @@ def build(request: BuildRequest) -> Artefact:
     >>> trtbench.build("model.onnx", precision="fp16", workspace="4GiB").path
     """
     from trtbench.workflows.make.build import build_spec, run_build
-    from trtbench.workflows.request.conduct import conduct_from_request
-    from trtbench.workflows.request.config import load_config
 
     config = load_config()
     spec = build_spec(request, config)
@@ -190,8 +183,6 @@ def export(request: ExportRequest) -> Sidecar:
     >>> trtbench.export("torchvision:resnet18", output="resnet18.onnx").difference
     """
     from trtbench.workflows.make.export import export_spec, run_export
-    from trtbench.workflows.request.conduct import conduct_from_request
-    from trtbench.workflows.request.config import load_config
 
     conduct = conduct_from_request(request, load_config(), runtime=first_choice("torch"))
     return run_export(export_spec(request), target=request.target, conduct=conduct)
@@ -203,8 +194,6 @@ def quantize(request: QuantizeRequest) -> Sidecar:
     >>> trtbench.quantize("model.onnx", precision="int8", calibration="data.npz").difference
     """
     from trtbench.workflows.make.quantize import data_from_request, quant_spec, run_quantize
-    from trtbench.workflows.request.conduct import conduct_from_request
-    from trtbench.workflows.request.config import load_config
 
     spec = quant_spec(request)
     conduct = conduct_from_request(request, load_config(), runtime=spec.via)
@@ -219,7 +208,6 @@ def sweep(request: SweepRequest) -> Results:
     >>> trtbench.sweep("model.onnx", batch=[1, 8], output="sweep").rows
     """
     from trtbench.workflows.measure.remote import executor_for
-    from trtbench.workflows.request.conduct import conduct_from_request, needs_from_request
     from trtbench.workflows.sweep.journal import SWEEP
     from trtbench.workflows.sweep.plan import plan_sweep
     from trtbench.workflows.sweep.request import matrix_from_request, sweep_folder
@@ -235,8 +223,7 @@ def sweep(request: SweepRequest) -> Results:
         folder = sweep_folder(request, matrix)
         start_sweep(matrix, folder, store=store)
     conduct = conduct_from_request(request, config)
-    with executor_for(request) as executor:
-        conduct = replace(conduct, executor=executor, needs=needs_from_request(request))
+    with executor_for(request, conduct) as conduct:
         done = carry_out(
             folder, store=store, config=config, conduct=conduct, retry_failed=request.retry_failed
         )
@@ -297,7 +284,6 @@ def history(request: HistoryRequest) -> History:
 
     >>> trtbench.history("resnet18", since="30d").series
     """
-    from trtbench.workflows.request.kinds import words_from_text
     from trtbench.workflows.stored.history import history_from_request, write_history
 
     found = history_from_request(request, store=_open(request)[0])
@@ -357,13 +343,10 @@ def diff(request: DiffRequest) -> DataFrame:
     >>> trtbench.diff("tag:fp16", "tag:int8")
     """
     from trtbench.analysis.layers.columns import rows_from_diff
-    from trtbench.workflows.explain.engines import diff_of, two_engines
+    from trtbench.workflows.explain.engines import diff_of
     from trtbench.workflows.explain.layers import frame_of
 
-    store = _open(request)[0]
-    onnx = Path(request.onnx) if request.onnx is not None else None
-    engines = two_engines(str(request.a), str(request.b), store=store, onnx=onnx, gpu=request.gpu)
-    return frame_of(rows_from_diff(diff_of(*engines)))
+    return frame_of(rows_from_diff(diff_of(*_engines(request, request.a, request.b))))
 
 
 def why(request: WhyRequest) -> Why:
@@ -371,12 +354,9 @@ def why(request: WhyRequest) -> Why:
 
     >>> trtbench.why("tag:fp16", "tag:int8").causes
     """
-    from trtbench.workflows.explain.engines import two_engines, why_of
+    from trtbench.workflows.explain.engines import why_of
 
-    store = _open(request)[0]
-    onnx = Path(request.onnx) if request.onnx is not None else None
-    sides = (str(request.baseline), str(request.candidate))
-    return why_of(*two_engines(*sides, store=store, onnx=onnx, gpu=request.gpu))
+    return why_of(*_engines(request, request.baseline, request.candidate))
 
 
 def explain(request: ExplainRequest) -> Explanation:
@@ -385,7 +365,6 @@ def explain(request: ExplainRequest) -> Explanation:
     >>> trtbench.explain("last", against="tag:trtexec").ladder
     """
     from trtbench.workflows.explain.ladder import explain_measured, explain_stated, named_run
-    from trtbench.workflows.request.conduct import Conduct
 
     store, config = _open(request)
     a, b = (named_run(str(name), store) for name in (request.run, request.against))
@@ -406,7 +385,14 @@ def doctor(request: DoctorRequest) -> Diagnosis:
 
 
 def _open(request: StoreFields) -> tuple[Store, Config]:
-    from trtbench.workflows.request.config import load_config, open_store
-
     config = load_config(store=request.store)
     return open_store(config), config
+
+
+def _engines(
+    request: DiffRequest | WhyRequest, a: File, b: File
+) -> tuple[EngineSource, EngineSource]:
+    from trtbench.workflows.explain.engines import two_engines
+
+    onnx = Path(request.onnx) if request.onnx is not None else None
+    return two_engines(str(a), str(b), store=_open(request)[0], onnx=onnx, gpu=request.gpu)

@@ -32,7 +32,8 @@ from trtbench.analysis.findings.evidence import (
 )
 from trtbench.analysis.modes import modes, worst
 from trtbench.analysis.summary import summarize
-from trtbench.domain.result import Comparison, Fact, LaunchFacts, RunRecord, Verdict
+from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.result import Fact, LaunchFacts, RunRecord
 from trtbench.domain.samples import (
     Column,
     EngineGraph,

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from trtbench.analysis.column_summary import launch_interval
 from trtbench.analysis.plan import half_width, launches_needed
-from trtbench.analysis.summary import launch_interval
 
 
 def test_half_width_is_that_of_the_interval_over_launches() -> None:

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from analysis_values import ar1, launches_of, run, spec
+from trtbench.analysis.column_summary import launch_interval, nearest_rank, order_interval
 from trtbench.analysis.distributions import (
     binomial_cdf,
     interval_ranks,
@@ -23,14 +24,7 @@ from trtbench.analysis.effective import (
     effective_samples_at,
 )
 from trtbench.analysis.stored_comparison import too_coarse
-from trtbench.analysis.summary import (
-    ONE_LAUNCH,
-    launch_interval,
-    nearest_rank,
-    order_interval,
-    summarize,
-    summary_from_run,
-)
+from trtbench.analysis.summary import ONE_LAUNCH, summarize, summary_from_run
 from trtbench.domain.result import LaunchFacts
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import TensorSpec

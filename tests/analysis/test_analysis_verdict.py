@@ -36,7 +36,8 @@ from trtbench.analysis.verdict import (
     verdict_from_effects,
     would_tell,
 )
-from trtbench.domain.result import Fact, Run, Verdict
+from trtbench.domain.comparison import Verdict
+from trtbench.domain.result import Fact, Run
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import UsageError

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from analysis_values import run
-from trtbench.domain.result import Comparison, Run
+from trtbench.domain.comparison import Comparison
+from trtbench.domain.result import Run
 from trtbench.domain.samples import IterationTimes
 from trtbench.workflows.compare.compare import comparison_from_runs
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from trtbench.analysis.column_summary import ColumnSummary, summarize_column
 from trtbench.analysis.effective import effective_samples_at
-from trtbench.analysis.summary import ColumnSummary, summarize_column
 
 UPPER = (0.75, 0.9, 0.95, 0.99, 0.999)
 LOWER = (0.25, 0.1, 0.05, 0.01)

@@ -8,7 +8,7 @@ from analysis_values import record
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import Evidence, PairFacts
 from trtbench.analysis.verdict import verdict_from_effects
-from trtbench.domain.result import Comparison
+from trtbench.domain.comparison import Comparison
 
 CLEAR = verdict_from_effects([0.1 + 0.001 * (-1) ** k for k in range(10)])
 NOISY = verdict_from_effects([0.5 * (-1) ** k for k in range(10)])

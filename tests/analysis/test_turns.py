@@ -17,7 +17,8 @@ from trtbench.analysis.turns import (
     stretches,
 )
 from trtbench.analysis.verdict import duet_comparison, verdict_from_effects
-from trtbench.domain.result import Comparison, LaunchFacts
+from trtbench.domain.comparison import Comparison
+from trtbench.domain.result import LaunchFacts
 
 
 def comparison(effect: float, *, noise: float = 0.002, launches: int = 10) -> Comparison:

@@ -18,7 +18,7 @@ from commands import trtbench, typed
 import models
 from trtbench.analysis.gate import rule_from_text
 from trtbench.analysis.gate_report import junit_from_results
-from trtbench.domain.result import GateResult
+from trtbench.domain.comparison import GateResult
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.host.arrays import read_archive, read_arrays

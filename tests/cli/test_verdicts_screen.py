@@ -6,16 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from trtbench.domain.result import (
-    Comparison,
-    Environment,
-    Finding,
-    Interval,
-    LaunchFacts,
-    Run,
-    RunRecord,
-    Verdict,
-)
+from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.result import Environment, Finding, Interval, LaunchFacts, Run, RunRecord
 from trtbench.domain.samples import times_from_columns
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.report.document import Cards, Table

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from made_runs import made_run, phased_times
 
-from trtbench.domain.result import Comparison, Environment, Fact, Finding, Run, Verdict
+from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.result import Environment, Fact, Finding, Run
 from trtbench.report.charts import Axis, Bars, Boxes, Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Cards, Document, Figure, Text

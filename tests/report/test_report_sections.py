@@ -17,7 +17,8 @@ from made_runs import (
     phased_times,
 )
 
-from trtbench.domain.result import Comparison, Interval, Run, Verdict
+from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.result import Interval, Run
 from trtbench.domain.samples import LayerInfo, times_from_columns
 from trtbench.formats.evaluation_toolkit import report_keys
 from trtbench.report.charts import Bars, Lines

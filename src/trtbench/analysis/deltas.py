@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
+from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.comparability import Difference, blocking_reasons, differences
 from trtbench.analysis.other_definitions import COMPARED_STATISTICS, torch_benchmark_metrics
 from trtbench.analysis.reported import reported_statistics
-from trtbench.analysis.summary import ColumnSummary, Summary, summary_from_run
+from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.result import Run, precision_of
 from trtbench.domain.samples import Column
 from trtbench.domain.spec import Value

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from trtbench.analysis.column_summary import QUANTILES, ColumnSummary
 from trtbench.analysis.conditions import parts_of_relation
 from trtbench.analysis.layers.expect import (
     expectation_from_text,
@@ -17,9 +18,10 @@ from trtbench.analysis.layers.expect import (
 )
 from trtbench.analysis.layers.facts import facts_from_run
 from trtbench.analysis.layers.join import join_layers
-from trtbench.analysis.summary import QUANTILES, ColumnSummary, Summary
+from trtbench.analysis.summary import Summary
 from trtbench.analysis.verdict import launches_to_reach
-from trtbench.domain.result import GateResult, GateRule, Interval, Run, Verdict
+from trtbench.domain.comparison import GateResult, GateRule, Verdict
+from trtbench.domain.result import Interval, Run
 from trtbench.domain.samples import DURATIONS
 from trtbench.errors import UsageError, near_miss
 from trtbench.units import (

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from trtbench.analysis.verdict import would_tell
 from trtbench.boundary import xml_text
-from trtbench.domain.result import GateResult
+from trtbench.domain.comparison import GateResult
 
 
 def junit_from_results(

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trtbench.analysis.column_summary import LEVEL
 from trtbench.analysis.distributions import t_quantile
-from trtbench.analysis.summary import LEVEL
 
 TARGET = 0.01
 """Half-width of the interval over launches to aim at: 1 %."""

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from trtbench.analysis.comparability import Difference, blocking_reasons
 from trtbench.analysis.verdict import incomparable
-from trtbench.domain.result import Design, Verdict
+from trtbench.domain.comparison import Design, Verdict
 from trtbench.domain.samples import IterationTimes
 
 GPU = "gpu"

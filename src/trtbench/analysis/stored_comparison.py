@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 import numpy as np
 
+from trtbench.analysis.column_summary import nearest_rank
 from trtbench.analysis.comparability import (
     DEVICE_KEYS,
     Difference,
@@ -26,7 +27,7 @@ from trtbench.analysis.reported import reported_columns, reported_rate, reported
 from trtbench.analysis.robust import LEVEL
 from trtbench.analysis.robust import difference as trimmed_difference
 from trtbench.analysis.shared_metrics import metric_of_both
-from trtbench.analysis.summary import COARSE, nearest_rank, summary_from_run
+from trtbench.analysis.summary import COARSE, summary_from_run
 from trtbench.analysis.verdict import (
     GATE,
     MARGIN,
@@ -36,7 +37,8 @@ from trtbench.analysis.verdict import (
     judge,
     ratio_interval,
 )
-from trtbench.domain.result import Comparison, Run, RunRecord, Verdict
+from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.result import Run, RunRecord
 from trtbench.domain.spec import Value
 from trtbench.units import text_from_fraction
 

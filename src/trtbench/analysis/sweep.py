@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.conditions import Condition, Content, holds, unknown_names
 from trtbench.analysis.scores import is_share, less_is_better
-from trtbench.analysis.summary import ColumnSummary, Summary
+from trtbench.analysis.summary import Summary
 from trtbench.domain.result import Interval, Scalar, Score
 from trtbench.domain.spec import Value
 

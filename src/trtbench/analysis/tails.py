@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trtbench.analysis.column_summary import rank
 from trtbench.analysis.distributions import normal_quantile, normal_two_sided_p
 from trtbench.analysis.robust import LEVEL, holm
-from trtbench.analysis.summary import rank
-from trtbench.domain.result import Interval, ShiftPoint
+from trtbench.domain.comparison import ShiftPoint
+from trtbench.domain.result import Interval
 from trtbench.domain.samples import Column
 
 REPEATS = 2000

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.verdict import MARGIN, verdict_from_effects
-from trtbench.domain.result import Comparison, LaunchFacts, Run, Verdict
+from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.result import LaunchFacts, Run
 from trtbench.domain.spec import Value
 from trtbench.units import text_from_fraction
 

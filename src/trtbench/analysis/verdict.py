@@ -24,7 +24,8 @@ from trtbench.analysis.tails import (
     faster_share,
     shift_function,
 )
-from trtbench.domain.result import Comparison, Design, Interval, Verdict, VerdictKind
+from trtbench.domain.comparison import Comparison, Design, Verdict, VerdictKind
+from trtbench.domain.result import Interval
 from trtbench.domain.samples import Column
 from trtbench.units import text_from_fraction
 

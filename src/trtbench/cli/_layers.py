@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trtbench.analysis.layers.columns import Row
-    from trtbench.domain.result import GateResult
+    from trtbench.domain.comparison import GateResult
     from trtbench.report.document import Document
 
 top_options = stack(

@@ -16,17 +16,9 @@ from trtbench.analysis.layers.precision import PrecisionTruth
 from trtbench.analysis.layers.reconcile import Reconciliation
 from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.artefact import Artefact
+from trtbench.domain.comparison import Comparison, GateResult
 from trtbench.domain.conversion import Sidecar
-from trtbench.domain.result import (
-    Comparison,
-    FailedRun,
-    GateResult,
-    Record,
-    Run,
-    RunRecord,
-    Score,
-    Scores,
-)
+from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Score, Scores
 from trtbench.domain.spec import Value
 from trtbench.store.health import Checkup
 from trtbench.store.index import Entry

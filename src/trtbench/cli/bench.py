@@ -68,7 +68,7 @@ def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bo
     from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.measure.bench import run_bench
     from trtbench.workflows.measure.remote import executor_for
-    from trtbench.workflows.request.conduct import conduct_from_request, needs_from_request
+    from trtbench.workflows.request.conduct import conduct_from_request
 
     config = load_config(store=request.store)
     spec = spec_from_request(request, config)
@@ -78,13 +78,9 @@ def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bo
     from trtbench.cli._screen import Talk, say
 
     store = open_store(config)
-    with executor_for(request) as executor, Talk(spec.model.name) as talk:
-        conduct = conduct_from_request(
-            request, config, runtime=spec.runtime, command=command_line(), listen=talk
-        )
-        if executor is not None:
-            conduct = replace(conduct, executor=executor, needs=needs_from_request(request))
-        run = run_bench(spec, store=store, conduct=conduct)
+    conduct = conduct_from_request(request, config, runtime=spec.runtime, command=command_line())
+    with executor_for(request, conduct) as conduct, Talk(spec.model.name) as talk:
+        run = run_bench(spec, store=store, conduct=replace(conduct, listen=talk))
     _show(run, explain=explain, as_json=as_json)
     for note in run.record.notes:
         say(f"note: {note}")

@@ -38,14 +38,14 @@ def command(request: CompareRequest, as_json: bool) -> None:
     from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.compare.compare import compare
     from trtbench.workflows.measure.remote import executor_for
-    from trtbench.workflows.request.conduct import conduct_from_request, needs_from_request
+    from trtbench.workflows.request.conduct import conduct_from_request
 
     config = load_config(store=request.store)
     store = open_store(config)
     refuse_unwritable(Path(request.output_dir), flag="--output-dir")
-    with executor_for(request) as executor, Talk("compare") as talk:
-        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
-        conduct = replace(conduct, executor=executor, needs=needs_from_request(request))
+    conduct = conduct_from_request(request, config, command=command_line())
+    with executor_for(request, conduct) as conduct, Talk("compare") as talk:
+        conduct = replace(conduct, listen=talk)
         found = compare(request, store=store, config=config, conduct=conduct)
     _show(found, request, as_json=as_json)
     _write(found, request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,18 +97,16 @@ def _carry_out(
     from trtbench.cli._screen import say, show
     from trtbench.report.documents.sweep import document_from_sweep
     from trtbench.workflows.measure.remote import executor_for
-    from trtbench.workflows.request.conduct import conduct_from_request, needs_from_request
+    from trtbench.workflows.request.conduct import conduct_from_request
     from trtbench.workflows.request.kinds import words_from_text
     from trtbench.workflows.sweep.result import results_from_sweep, write_results
     from trtbench.workflows.sweep.run import carry_out
 
     conduct = conduct_from_request(request, config, command=command_line())
     try:
-        with executor_for(request) as executor, Board() as board:
-            needs = needs_from_request(request)
+        with executor_for(request, conduct) as conduct, Board() as board:
             sweep = carry_out(
-                folder, store=store, config=config,
-                conduct=replace(conduct, executor=executor, needs=needs),
+                folder, store=store, config=config, conduct=conduct,
                 retry_failed=request.retry_failed, watch=board,
             )  # fmt: skip
     except KeyboardInterrupt:

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.comparability import DEVICE_KEYS, differences
 from trtbench.analysis.reported import reported_s
-from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, table_from_rows
 from trtbench.report.headings import ID_HEADING, MODEL_HEADING

@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from trtbench.analysis.summary import ColumnSummary, Summary, summary_from_run
+from trtbench.analysis.column_summary import ColumnSummary
+from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.result import Run
 from trtbench.domain.samples import Column
 

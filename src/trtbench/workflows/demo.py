@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.classification import agreement, top_k
 from trtbench.data import demo_file
-from trtbench.domain.result import Comparison, Run, Score, Scores
+from trtbench.domain.comparison import Comparison
+from trtbench.domain.result import Run, Score, Scores
 from trtbench.domain.spec import RunSpec
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import Compared, compare

@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from trtbench.analysis.layers.gpus import peak_of
 from trtbench.analysis.steady import Segmentation, segment_launches
 from trtbench.analysis.summary import Summary, summary_from_samples
-from trtbench.domain.result import (
-    Comparison,
-    Gpu,
-    LaunchFacts,
-    Run,
-    RunRecord,
-    Scalar,
-    VerdictKind,
-    gpu_of,
-)
+from trtbench.domain.comparison import Comparison, VerdictKind
+from trtbench.domain.result import Gpu, LaunchFacts, Run, RunRecord, Scalar, gpu_of
 from trtbench.domain.samples import EngineGraph, IterationTimes, LayerProfile, TelemetrySample
 from trtbench.domain.spec import Value
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.findings.evidence import Evidence, known
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
 from trtbench.analysis.modes import Modes, modes, worst
-from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.samples import Column
 from trtbench.units import text_from_seconds
 

@@ -24,7 +24,7 @@ from trtbench.analysis.conditions import (
 from trtbench.analysis.layers.facts import EngineFacts
 from trtbench.analysis.layers.grouping import fits
 from trtbench.analysis.layers.layer import Layer, LayerTable, total_s
-from trtbench.domain.result import GateResult, GateRule
+from trtbench.domain.comparison import GateResult, GateRule
 from trtbench.domain.spec import Value
 from trtbench.errors import UsageError, near_miss
 from trtbench.units import text_from_fraction, text_from_seconds

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from trtbench.analysis.other_definitions import guide_speedup
 from trtbench.analysis.verdict import would_tell
-from trtbench.domain.result import Finding, Verdict
+from trtbench.domain.comparison import Verdict
+from trtbench.domain.result import Finding
 from trtbench.report.device_table import device_blocks, device_names
 from trtbench.report.document import (
     Block,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trtbench.analysis.verdict import would_tell
-from trtbench.domain.result import GateResult
+from trtbench.domain.comparison import GateResult
 from trtbench.report.document import (
     Block,
     Cell,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
+from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.reported import reported_statistics
-from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.result import FailedRun, Finding, Run, Scalar
 from trtbench.report.document import (
     Block,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.scores import is_share
-from trtbench.analysis.summary import ColumnSummary
 from trtbench.analysis.sweep import Chosen, SweepRow
 from trtbench.domain.result import Scalar
 from trtbench.report.document import (

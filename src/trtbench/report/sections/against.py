@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.analysis.deltas import CompareRow, comparison_rows
-from trtbench.domain.result import Comparison, Run
+from trtbench.domain.comparison import Comparison
+from trtbench.domain.result import Run
 from trtbench.report.document import (
     Block,
     Cell,

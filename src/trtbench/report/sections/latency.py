@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtbench.analysis.summary import ColumnSummary
+from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.domain.result import Run
 from trtbench.report.box_plots import MOST_BOXES, speed_blocks
 from trtbench.report.charts import (

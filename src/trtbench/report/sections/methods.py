@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtbench.analysis.summary import LEVEL
+from trtbench.analysis.column_summary import LEVEL
 from trtbench.domain.result import Run, RunRecord
 from trtbench.domain.spec import Length
 from trtbench.report.document import Section, Text

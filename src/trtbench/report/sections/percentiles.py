@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.summary import QUANTILES, ColumnSummary, Quantile
+from trtbench.analysis.column_summary import QUANTILES, ColumnSummary, Quantile
 from trtbench.domain.result import Run
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from trtbench.analysis.summary import ColumnSummary
+from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.domain.result import Run
 from trtbench.report.document import Card, Cards, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.finding_list import gather, short_title

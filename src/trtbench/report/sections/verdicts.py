@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trtbench.analysis.verdict import sentence
-from trtbench.domain.result import Comparison, Run, Verdict
+from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.result import Run
 from trtbench.report.document import (
     Block,
     Card,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.comparability import BLOCKING_CONDITIONS
 from trtbench.analysis.history import Series
-from trtbench.analysis.summary import ColumnSummary
 from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scalar, gpu_of
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Figure

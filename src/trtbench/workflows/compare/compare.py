@@ -28,7 +28,8 @@ from trtbench.analysis.verdict import (
     verdict_from_effects,
 )
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.result import Comparison, FailedRun, Run, Verdict
+from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.result import FailedRun, Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError, write_error
 from trtbench.models.torch_models import is_named

@@ -14,7 +14,8 @@ from trtbench.analysis.findings.evidence import AccuracyFacts, Evidence, PairFac
 from trtbench.analysis.scores import less_is_better
 from trtbench.analysis.turns import interference
 from trtbench.analysis.verdict import confirm_in_cycles, kind_in_cycles
-from trtbench.domain.result import Comparison, Run, RunRecord, Score, VerdictKind
+from trtbench.domain.comparison import Comparison, VerdictKind
+from trtbench.domain.result import Run, RunRecord, Score
 from trtbench.store.judged import known_scores
 from trtbench.store.store import Store
 

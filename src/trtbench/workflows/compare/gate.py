@@ -22,7 +22,8 @@ from trtbench.analysis.gate_report import junit_from_results
 from trtbench.analysis.summary import summary_from_run
 from trtbench.boundary import read_text
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.result import GateResult, GateRule, Run, Verdict
+from trtbench.domain.comparison import GateResult, GateRule, Verdict
+from trtbench.domain.result import Run
 from trtbench.errors import UsageError, write_error
 from trtbench.models.identity import identity_of
 from trtbench.report.documents.gate import document_from_gate

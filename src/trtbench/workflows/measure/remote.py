@@ -35,16 +35,16 @@ def open_executor(name: str, settings: ExecutorSettings) -> Executor:
 
 
 @contextlib.contextmanager
-def executor_for(request: ExecutorFields) -> Iterator[Executor | None]:
-    """Open the executor a request names for the length of the block; ``None`` without one."""
+def executor_for(request: ExecutorFields, conduct: Conduct) -> Iterator[Conduct]:
+    """Open the executor a request names, if any, for the length of the block."""
     if request.executor is None:
-        yield None
+        yield conduct
         return
     hosts = Path(request.hosts) if request.hosts else None
     settings = ExecutorSettings(address=request.address, hosts=hosts, beside=request.beside)
     executor = open_executor(request.executor, settings)
     try:
-        yield executor
+        yield replace(conduct, executor=executor)
     finally:
         executor.close()
 

@@ -95,6 +95,7 @@ def conduct_from_request(
         command=command,
         tags=tuple(asked.tags) if isinstance(asked, TagFields) else (),
         output=Path(output) if output else None,
+        needs=needs_from_request(asked) if isinstance(asked, ExecutorFields) else None,
         listen=listen,
     )
 

@@ -11,7 +11,8 @@ import msgspec
 
 from trtbench import boundary
 from trtbench.analysis.findings import findings_over_batches
-from trtbench.domain.result import Comparison, FailedRun, Finding, Run
+from trtbench.domain.comparison import Comparison
+from trtbench.domain.result import FailedRun, Finding, Run
 from trtbench.errors import InputError, TrtbenchError, UsageError, write_error
 from trtbench.formats.evaluation_toolkit import report_keys
 from trtbench.report.attachments import samples_from_runs
