@@ -13,7 +13,7 @@ import pytest
 
 from many_runs import START, add_series, record
 from models import tiny_model
-from trtbench.analysis.changepoints import best_split, change_points, segments
+from trtbench.analysis.changepoints import change_points, level_cuts, segments
 from trtbench.cli import run as cli
 from trtbench.domain.samples import Column
 from trtbench.errors import UsageError
@@ -81,8 +81,27 @@ def test_constant_series_and_a_clean_step() -> None:
     assert not change_points([2.0] * 40)
     (found,) = change_points([1.0] * 20 + [2.0] * 20)
     assert (found.index, found.change, found.p) == (20, 1.0, 0.0)
-    assert best_split(np.arange(9.0)) is None
+    assert level_cuts(np.arange(9.0), least=5, resolution=0.0) == ([], 0.0)
     assert segments(10, [4]) == [(0, 4), (4, 10)]
+
+
+def remembering(count: int, *, seed: int) -> Column:
+    """Runs that remember one another: 0.6 from run to run, 2 % scatter."""
+    rng = np.random.default_rng(seed)
+    logs = [rng.normal(0, 0.02)]
+    for noise in rng.normal(0, 0.016, count - 1):
+        logs.append(0.6 * logs[-1] + noise)
+    return np.exp(logs)
+
+
+def test_runs_that_remember_one_another_seldom_raise_an_alarm() -> None:
+    alarms = sum(bool(change_points(remembering(100, seed=seed))) for seed in range(60))
+    assert alarms <= 12  # 36 when a cut cost the same however runs were correlated
+
+
+def test_a_long_quiet_past_hides_no_recent_change() -> None:
+    (found,) = change_points(steps((400, 1.0), (8, 1.06)))
+    assert abs(found.index - 400) <= 1
 
 
 # Series from a store.

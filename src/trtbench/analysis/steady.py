@@ -10,8 +10,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trtbench.analysis.changepoints import (
+    LEAST_POINTS,
+    RESOLUTION,
+    level_cuts,
+    without_disturbances,
+)
 from trtbench.domain.samples import Column, IterationTimes
 from trtbench.domain.spec import Value, Warmup
 
@@ -23,22 +28,10 @@ QUARTILE_TOLERANCE = 0.05
 
 MOST_BLOCKS = 500
 LEAST_BLOCKS = 20
-PENALTY = 4.0
-PENALTY_COARSE = 10.0
-PENALTY_MOST = 40.0
-"""A cut costs c sigma² ln m, c = 4 (1 + r) / (1 - r) at lag-one correlation r.
-
-r is what remains about the cuts of a coarse search, because a fine one explains correlation away.
-Calibrated on AR(1) series: at most 2 % false up to a correlation of 0.3; a step of 3 % is found in
-99 % of series of 300 and more, and of 100 if the noise is 1 % (88 % at 2 %).
-"""
 CORRELATED = 0.3
 """Above it blocks are enlarged first, as long as enough of them remain."""
 EQUAL_SHARE = 0.01
 """Segment means closer than 1 % are the same."""
-CLEAN_WINDOW = 200
-CLEAN_WIDTH = 3.0
-"""Blocks further from the local median than 3 (p90 - p10) are disturbances, not segments."""
 
 SteadyKind = Literal["flat", "warm-up", "slowdown", "no steady state"]
 
@@ -136,21 +129,21 @@ def segment_launches(times: IterationTimes, *, column: str | None = None) -> lis
 def segment(column: Column) -> Segmentation:
     """Cut a series into segments of equal level and classify it."""
     column = np.asarray(column, dtype=np.float64)
-    count = len(column)
     most = MOST_BLOCKS
     while True:
         blocks, size = block_medians(column, most=most)
-        coarse = _search(blocks, penalty=PENALTY_COARSE)
-        correlation = _lag_one(blocks, coarse) if len(blocks) >= LEAST_BLOCKS else 0.0
+        found, correlation = _cuts(blocks)
         if correlation <= CORRELATED or len(blocks) < 10 * LEAST_BLOCKS:
-            break
+            return _classified(blocks, found, size=size, count=len(column))
         most = len(blocks) // 2
-    found = _search(blocks, penalty=_penalty(max(0.0, correlation)))
-    return _classified(blocks, found, size=size, count=count)
 
 
-def _penalty(correlation: float) -> float:
-    return min(PENALTY_MOST, PENALTY * (1 + correlation) / (1 - min(correlation, 0.99)))
+def _cuts(blocks: Column) -> tuple[list[int], float]:
+    if len(blocks) < LEAST_BLOCKS:
+        return [], 0.0
+    least = max(LEAST_POINTS, len(blocks) // 50)
+    resolution = RESOLUTION * abs(float(np.median(blocks)))
+    return level_cuts(blocks, least=least, resolution=resolution)
 
 
 def block_medians(column: Column, *, most: int = MOST_BLOCKS) -> tuple[Column, int]:
@@ -159,65 +152,7 @@ def block_medians(column: Column, *, most: int = MOST_BLOCKS) -> tuple[Column, i
     m = len(column) // size
     blocks: Column = column[: m * size].reshape(m, size)
     blocks = np.asarray(np.median(blocks, axis=1) if size > 1 else blocks[:, 0])
-    return _without_disturbances(blocks), size
-
-
-def _without_disturbances(blocks: Column) -> Column:
-    clean: Column = np.array(blocks)
-    for begin in range(0, len(blocks), CLEAN_WINDOW):
-        part = blocks[begin : begin + CLEAN_WINDOW]
-        p10, median, p90 = np.percentile(part, (10, 50, 90))
-        far = np.abs(part - median) > CLEAN_WIDTH * (p90 - p10)
-        if p90 > p10:
-            clean[begin : begin + CLEAN_WINDOW][far] = median
-    return clean
-
-
-def _search(blocks: Column, *, penalty: float) -> list[int]:
-    """Find the cuts with the least squared error plus a penalty for each (optimal partition)."""
-    m = len(blocks)
-    least = max(5, m // 50)
-    if m < 2 * least or m < LEAST_BLOCKS:
-        return []
-    beta = penalty * _noise(blocks) ** 2 * math.log(m)
-    centred = blocks - blocks.mean()
-    total = np.concatenate(([0.0], np.cumsum(centred)))
-    squares = np.concatenate(([0.0], np.cumsum(centred**2)))
-    best = np.full(m + 1, np.inf)
-    best[0] = -beta
-    came_from = np.zeros(m + 1, dtype=np.int64)
-    index = np.arange(m + 1)
-    for end in range(least, m + 1):
-        begins = slice(0, end - least + 1)
-        within = squares[begins] + (total[end] - total[begins]) ** 2 / (end - index[begins])
-        candidates = best[begins] - within
-        choice = int(np.argmin(candidates))
-        best[end] = candidates[choice] + squares[end] + beta
-        came_from[end] = choice
-    return _walk_back(came_from, m)
-
-
-def _walk_back(came_from: NDArray[np.integer], end: int) -> list[int]:
-    cuts: list[int] = []
-    while end > 0:
-        end = int(came_from[end])
-        if end > 0:
-            cuts.append(end)
-    return cuts[::-1]
-
-
-def _noise(blocks: Column) -> float:
-    steps = np.diff(blocks)
-    sigma = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2)
-    # A coarse clock makes most steps zero; changes far below the 1 % that count may be ignored.
-    return max(sigma, 5e-4 * abs(float(np.median(blocks))))
-
-
-def _lag_one(blocks: Column, cuts: list[int]) -> float:
-    """Compute the lag-one correlation about the segment means: a step is not correlation."""
-    rest = np.concatenate([part - part.mean() for part in np.split(blocks, cuts)])
-    power = float(rest @ rest)
-    return float(rest[1:] @ rest[:-1]) / power if power > 0 else 0.0
+    return without_disturbances(blocks), size
 
 
 def _classified(blocks: Column, cuts: list[int], *, size: int, count: int) -> Segmentation:

@@ -39,9 +39,9 @@ HEADINGS = (
     Heading(key="run", title="First run", rank=3),
 )
 CAPTION = (
-    "A change is a suspicion with a place, found by energy distances and Welch's t (p below 0.001, "
-    "2 % or more, five runs on each side); confirmed once two further runs agree. What changed "
-    "around it is a suspect, not a proof."
+    "A change is a suspicion with a place, found by levels that fit best and Welch's t (p below "
+    "0.001, 2 % or more, five runs on each side); confirmed once two further runs agree. What "
+    "changed around it is a suspect, not a proof."
 )
 
 
