@@ -132,8 +132,8 @@ def test_truths_belong_to_images_in_folders_of_the_same_name(tmp_path: Path) -> 
     np.save(flat / "1.npy", np.ones((10, 20)))
     with pytest.raises(InputError, match="a name is there twice"):
         depth_source(tmp_path / "images", flat)
-    assert depth_source(tmp_path / "images" / "a", flat).truths.keys() == {0}
-    assert depth_source(tmp_path / "images" / "a", tmp_path / "truth" / "b").truths.keys() == {0}
+    assert depth_source(tmp_path / "images" / "a", flat).truth(0) is not None
+    assert depth_source(tmp_path / "images" / "a", tmp_path / "truth" / "b").truth(0) is not None
 
 
 def test_truth_beside_the_images(tmp_path: Path) -> None:

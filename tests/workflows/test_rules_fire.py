@@ -377,6 +377,7 @@ ELSEWHERE = {
     "H47": "tests/workflows/test_import_reported.py",
     "H48": "tests/workflows/test_one_preparation.py",
     "H49": "tests/workflows/test_build_trtexec.py",
+    "H50": "tests/workflows/test_unreadable.py",
 }
 """Rules whose own tests go through the workflow."""
 

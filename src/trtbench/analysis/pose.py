@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trtbench.analysis.average_precision import (
+    AT_75,
+    Bools,
+    Floats,
+    match_detections,
+    precision_and_recall,
+)
 from trtbench.domain.arrays import AnyArray
-
-Floats = NDArray[np.float64]
 
 COCO_SIGMAS = tuple(
     part / 10
@@ -26,8 +30,6 @@ COCO_SKELETON = (
     (15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8),
     (7, 9), (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6),
 )  # fmt: skip
-THRESHOLDS = np.linspace(0.5, 0.95, 10)
-RECALLS = np.linspace(0.0, 1.0, 101)
 MOST_DETECTIONS = 20
 
 
@@ -41,9 +43,9 @@ class People:
     """[people, 4]: x, y, width, height."""
     areas: Floats
     scores: Floats
-    ignored: NDArray[np.bool_]
+    ignored: Bools
     """Annotated crowds, and people without a labelled point."""
-    crowd: NDArray[np.bool_]
+    crowd: Bools
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +53,9 @@ class Matches:
     """What matching one image gave, for every threshold."""
 
     scores: Floats
-    hits: NDArray[np.bool_]
+    hits: Bools
     """[thresholds, detections]"""
-    ignored: NDArray[np.bool_]
+    ignored: Bools
     people: int
     """Annotated and not ignored."""
 
@@ -82,22 +84,13 @@ def oks_matrix(found: People, truth: People, sigmas: Sequence[float]) -> Floats:
 def match(found: People, truth: People, sigmas: Sequence[float]) -> Matches:
     """Match the detections of one image with its people, at every threshold."""
     order = np.argsort(-found.scores, kind="stable")[:MOST_DETECTIONS]
-    people = np.argsort(truth.ignored, kind="stable")
-    oks = oks_matrix(found, truth, sigmas)[np.ix_(order, people)]
-    ignored, crowd = truth.ignored[people], truth.crowd[people]
-    hits = np.zeros((len(THRESHOLDS), len(order)), bool)
-    passed = np.zeros_like(hits)
-    for row, threshold in enumerate(THRESHOLDS):
-        taken = np.zeros(len(people), bool)
-        for place in range(len(order)):
-            best = _best(oks[place], taken, ignored, crowd, threshold=threshold)
-            if best is None:
-                continue
-            taken[best] = True
-            hits[row, place] = True
-            passed[row, place] = ignored[best]
+    oks = oks_matrix(found, truth, sigmas)[order]
+    hits, passed = match_detections(oks, ignored=truth.ignored[None], crowd=truth.crowd)
     return Matches(
-        scores=found.scores[order], hits=hits, ignored=passed, people=int((~ignored).sum())
+        scores=found.scores[order],
+        hits=hits[0],
+        ignored=passed[0],
+        people=int((~truth.ignored).sum()),
     )
 
 
@@ -114,18 +107,14 @@ def average_precision(
     weight = np.repeat(counts, [len(each.scores) for each in matches])[order]
     hits = np.concatenate([each.hits for each in matches], axis=1)[:, order]
     ignored = np.concatenate([each.ignored for each in matches], axis=1)[:, order]
-    precision, recall = zip(
-        *(
-            _curve(weight * (h & ~i), weight * (~h & ~i), people)
-            for h, i in zip(hits, ignored, strict=True)
-        ),
-        strict=True,
+    precision, recall = precision_and_recall(
+        weight * (hits & ~ignored), weight * (~hits & ~ignored), people
     )
     return {
-        "AP": float(np.mean(precision)),
-        "AP50": float(precision[0]),
-        "AP75": float(precision[5]),
-        "AR": float(np.mean(recall)),
+        "AP": float(precision.mean()),
+        "AP50": float(precision[0].mean()),
+        "AP75": float(precision[AT_75].mean()),
+        "AR": float(recall.mean()),
     }
 
 
@@ -160,38 +149,3 @@ def _outside(keypoints: Floats, box: Floats) -> tuple[Floats, Floats]:
     dx = np.maximum(0, x0 - x) + np.maximum(0, x - x1)
     dy = np.maximum(0, y0 - y) + np.maximum(0, y - y1)
     return dx, dy
-
-
-def _best(
-    similar: Floats,
-    taken: NDArray[np.bool_],
-    ignored: NDArray[np.bool_],
-    crowd: NDArray[np.bool_],
-    *,
-    threshold: float,
-) -> int | None:
-    """The person a detection is given to; real people come before those to be ignored."""
-    least = min(threshold, 1 - 1e-10)
-    chosen: int | None = None
-    for place, value in enumerate(similar):
-        if taken[place] and not crowd[place]:
-            continue
-        if chosen is not None and not ignored[chosen] and ignored[place]:
-            break
-        if value < least:
-            continue
-        least, chosen = value, place
-    return chosen
-
-
-def _curve(right: Floats, wrong: Floats, people: float) -> tuple[float, float]:
-    """Average precision over 101 recalls, and the largest recall."""
-    hits, misses = np.cumsum(right), np.cumsum(wrong)
-    recall = hits / people
-    precision = hits / (hits + misses + np.spacing(1))
-    envelope = np.maximum.accumulate(precision[::-1])[::-1]
-    places = np.searchsorted(recall, RECALLS, side="left")
-    values = np.zeros(len(RECALLS))
-    inside = places < len(envelope)
-    values[inside] = envelope[places[inside]]
-    return float(values.mean()), float(recall[-1]) if len(recall) else 0.0

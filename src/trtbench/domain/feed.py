@@ -32,10 +32,21 @@ class Feed(Value, frozen=True, kw_only=True):
     """Batch for models that leave theirs open, where nobody asked for one."""
 
 
+class Unreadable(Value, frozen=True, kw_only=True):
+    """An item that could not be read, and was left out of a pass."""
+
+    place: int
+    """Among all items, from 0."""
+    name: str
+    reason: str
+
+
 class InferOutcome(Value, frozen=True, kw_only=True):
     """What a pass over all items left beside its chunks of outputs: ``outcome.json``."""
 
     items: int
+    """That were run."""
+    unreadable: tuple[Unreadable, ...] = ()
     batch: int
     load_s: float
     """Loading the model."""

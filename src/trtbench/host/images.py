@@ -16,6 +16,9 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 GREY = 114
 """What letterboxing fills up with, as YOLO networks are trained."""
 
+_DAMAGE = (OSError, SyntaxError, ValueError, EOFError, MemoryError)
+"""What Pillow raises on files that are no images, or no longer."""
+
 Pixels = NDArray[np.uint8]
 """[height, width, channels]"""
 
@@ -39,7 +42,7 @@ def read_image(path: Path, *, channels: int) -> Pixels:
         with image.open(path) as opened:
             upright = ImageOps.exif_transpose(opened)
             picture = _in_bytes(upright, image).convert("L" if channels == 1 else "RGB")
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as problem:
+    except (*_DAMAGE, UnidentifiedImageError, image.DecompressionBombError) as problem:
         raise InputError(
             f"{path} cannot be read as an image",
             facts={"reason": problem},

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.analysis.pass_times import PARTS
 from trtbench.domain.arrays import AnyArray
-from trtbench.domain.feed import InferOutcome
+from trtbench.domain.feed import InferOutcome, Unreadable
 from trtbench.domain.job import Stage
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError
@@ -66,7 +66,8 @@ def stream(
         work = _Pass(session, source, decode, folder, size=size)
         work.run(getattr(stage, "progress", None))
         return InferOutcome(
-            items=len(source.names),
+            items=len(source.names) - len(work.unreadable),
+            unreadable=tuple(work.unreadable),
             batch=work.size,
             load_s=load_s,
             inputs=session.inputs,
@@ -94,6 +95,7 @@ class _Pass:
         self.session, self.source, self.decode, self.size = session, source, decode, size
         self.digest = hashlib.sha256()
         self.left_out: dict[str, str] = {}
+        self.unreadable: list[Unreadable] = []
         self._folder = folder
         self._rows = {tensor.name for tensor in session.inputs if has_rows(tensor, session.inputs)}
         self._columns = {name: array("d") for name in ("items", *PARTS)}
@@ -103,30 +105,47 @@ class _Pass:
         count = len(self.source.names)
         for start in range(0, count, self.size):
             stop = min(start + self.size, count)
-            writer.add(self._batch(start, stop), items=stop - start)
+            begun = time.perf_counter()
+            if loaded := self._loaded(start, stop):
+                decoded = self._batch(loaded, time.perf_counter() - begun)
+                writer.add(decoded, items=len(loaded))
             if progress is not None:
                 progress(stop / count, f"{stop} of {count} items")
         writer.flush()
+        if len(self.unreadable) == count:
+            first = self.unreadable[0]
+            raise InputError(
+                "no item can be read", facts={"items": count, first.name: first.reason}
+            )
         columns = {name: np.array(column) for name, column in self._columns.items()}
         np.savez(self._folder / TIMES, **columns)  # type: ignore[arg-type]
 
-    def _batch(self, start: int, stop: int) -> Arrays:
-        marks = [time.perf_counter()]
-        loaded = [self.source.load(index) for index in range(start, stop)]
-        marks.append(time.perf_counter())
+    def _loaded(self, start: int, stop: int) -> list[Any]:
+        """Read the items of one batch; what cannot be read is written down and left out."""
+        found = []
+        for place in range(start, stop):
+            try:
+                found.append(self.source.load(place))
+            except InputError as problem:
+                reason = problem.facts.get("reason") or problem.message
+                name = self.source.names[place]
+                self.unreadable.append(Unreadable(place=place, name=name, reason=str(reason)))
+        return found
+
+    def _batch(self, loaded: list[Any], load: float) -> Arrays:
+        count, begun = len(loaded), time.perf_counter()
         items = [self.source.prepare(each) for each in loaded]
         feed = {tensor.name: self._joined(tensor, items) for tensor in self.session.inputs}
-        marks.append(time.perf_counter())
+        preprocess = time.perf_counter() - begun
         self._hash(items)
         begun = time.perf_counter()
-        outputs, padded, model_s = self._infer(feed, stop - start)
+        outputs, padded, model_s = self._infer(feed, count)
         inference = time.perf_counter() - begun
-        kept = self._kept(outputs, stop - start, padded)
+        kept = self._kept(outputs, count, padded)
         begun = time.perf_counter()
         decoded = self.decode(kept, loaded) if self.decode else kept
         post = time.perf_counter() - begun
-        load, preprocess = marks[1] - marks[0], marks[2] - marks[1]
-        row = (stop - start, load, preprocess, inference, model_s, post)
+        row = (count, load, preprocess, inference, model_s, post)
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
         return decoded

@@ -15,7 +15,7 @@ from trtbench.domain.arrays import AnyArray
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
 from trtbench.tasks._drawing import grid, save, show
-from trtbench.tasks._images import Loaded, image_input, names_below, normalized, noted
+from trtbench.tasks._images import ImageFiles, Loaded, image_input, names_below, normalized, noted
 from trtbench.tasks.contract import Arrays, DataSource, Predicted, Settings, TaskPicture, Tensors
 
 SIZE = 518
@@ -26,7 +26,7 @@ Results = Mapping[int, DepthResult]
 """Of one model, by image."""
 
 
-class DepthImages(DataSource):
+class DepthImages(ImageFiles):
     """Images with the file of their ground truth, where there is one."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
@@ -48,11 +48,8 @@ class DepthImages(DataSource):
         self.names = names_below(path, self.paths)
         self.notes: tuple[str, ...] = ()
         truth = settings.get("gt")
-        self.truths: dict[int, Path] = self._match(Path(str(truth))) if truth else {}
-
-    def load(self, index: int) -> Loaded:
-        pixels = read_image(self.paths[index], channels=self._takes.channels)
-        return Loaded(index=index, pixels=pixels)
+        matched = self._match(Path(str(truth))) if truth else {}
+        self.truths = {self.paths[index]: file for index, file in matched.items()}
 
     def prepare(self, loaded: Loaded) -> Arrays:
         assert self._takes.size is not None
@@ -61,11 +58,18 @@ class DepthImages(DataSource):
 
     def truth(self, index: int) -> NDArray[np.float64] | None:
         """Read the ground truth of one image."""
-        path = self.truths.get(index)
+        path = self.truths.get(self.paths[index])
         if path is None:
             return None
         values = read_truth(path) / float(self._settings.get("gt_scale") or 1.0)
         return np.asarray(values, np.float64)
+
+    def truth_or_reason(self, index: int) -> tuple[NDArray[np.float64] | None, str | None]:
+        """Read a ground truth, or say why it cannot be."""
+        try:
+            return self.truth(index), None
+        except InputError as problem:
+            return None, f"ground truth: {problem.facts.get('reason') or problem.message}"
 
     def _match(self, path: Path) -> dict[int, Path]:
         """Pair images and truths by their names without endings; the rest is named.
@@ -174,7 +178,7 @@ def _sheet(
     *,
     name: str,
 ) -> Any:
-    truth = images.truth(index)
+    truth, _ = images.truth_or_reason(index)
     figure, axes = grid(1, 1 + (truth is not None) + len(models), title=name)
     places = iter(axes[0])
     show(next(places), read_image(images.paths[index], channels=3), "image")

@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import has_rows, random_inputs
 from trtbench.analysis.open_shapes import with_assumed_shapes
-from trtbench.domain.feed import Feed
+from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, InputTypeError, UsageError
 from trtbench.host.arrays import read_arrays
@@ -33,12 +32,21 @@ def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     if feed.kind == "task":
         assert feed.task is not None
         source: DataSource = TASKS.load(feed.task).open_source(feed.settings, settled)
-        return _Limited(source, feed.count) if feed.count else source
+        return source.part(range(min(feed.count, len(source.names)))) if feed.count else source
     known = _names(feed, settled)
     if feed.kind == "random":
         return RandomItems(feed, settled, known)
     assert spec.inputs.source is not None
     return ArrayItems(Path(spec.inputs.source), settled, known, limit=feed.count)
+
+
+def open_feed_of_pass(feed: Feed, outcome: InferOutcome, *, spec: RunSpec) -> DataSource:
+    """Open the items that a pass ran: those that could be read."""
+    source = open_feed(feed, outcome.inputs, spec=spec)
+    lost = {each.place for each in outcome.unreadable}
+    if not lost:
+        return source
+    return source.part([place for place in range(len(source.names)) if place not in lost])
 
 
 class RandomItems(DataSource):
@@ -115,29 +123,6 @@ class ArrayItems(DataSource):
             name: array[loaded] if name in self._rows else array
             for name, array in self._arrays.items()
         }
-
-
-class _Limited(DataSource):
-    """The first items of another source."""
-
-    def __init__(self, source: DataSource, count: int) -> None:
-        self._source = source
-        self.labels, self.class_names = source.labels, source.class_names
-        self.names = source.names[:count]
-        self.notes = source.notes
-
-    @property
-    def whole(self) -> DataSource:
-        return self._source.whole
-
-    def picture(self, index: int) -> NDArray[np.uint8] | None:
-        return self._source.picture(index)
-
-    def load(self, index: int) -> Any:
-        return self._source.load(index)
-
-    def prepare(self, loaded: Any) -> Arrays:
-        return self._source.prepare(loaded)
 
 
 def _read(path: Path, asked: list[TensorSpec]) -> dict[str, Array]:

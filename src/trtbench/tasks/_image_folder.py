@@ -13,8 +13,9 @@ from trtbench.boundary import read_text
 from trtbench.boundary.files import MOST_BYTES
 from trtbench.domain.result import Scalar
 from trtbench.errors import InputError, UsageError
-from trtbench.host.images import find_images, read_image
+from trtbench.host.images import find_images
 from trtbench.tasks._images import (
+    ImageFiles,
     Loaded,
     image_input,
     names_below,
@@ -22,14 +23,14 @@ from trtbench.tasks._images import (
     noted,
     resize_and_crop,
 )
-from trtbench.tasks.contract import Arrays, DataSource, Settings, Tensors
+from trtbench.tasks.contract import Arrays, Settings, Tensors
 
 SIZE = 224
 MARGIN = 256 / 224
 """Images are scaled to this much more than is cut out of their centre."""
 
 
-class ImageFolder(DataSource):
+class ImageFolder(ImageFiles):
     """Images with the class their folder stands for."""
 
     def __init__(self, root: Path, settings: Settings, tensors: Tensors) -> None:
@@ -56,16 +57,9 @@ class ImageFolder(DataSource):
         self.class_names: dict[int, str] = {}
         self.labels = None if settings.get("unlabelled") else self._labels(root)
 
-    def load(self, index: int) -> Loaded:
-        pixels = read_image(self.paths[index], channels=self._takes.channels)
-        return Loaded(index=index, pixels=pixels)
-
     def prepare(self, loaded: Loaded) -> Arrays:
         part = resize_and_crop(loaded.pixels, resize=self._resize, crop=self._crop, how=self._how)
         return {self._takes.name: normalized(part, self._normalize, self._takes)}
-
-    def picture(self, index: int) -> NDArray[np.uint8] | None:
-        return read_image(self.paths[index], channels=3)
 
     def _labels(self, root: Path) -> NDArray[np.int64]:
         own = [Path(name).parts[0] if len(Path(name).parts) > 1 else None for name in self.names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,8 @@ from trtbench.analysis.detection import Letterbox, letterbox_of
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar
 from trtbench.errors import UsageError
-from trtbench.host.images import GREY, IMAGENET, Pixels, scaled
-from trtbench.tasks.contract import Flag, Tensors
+from trtbench.host.images import GREY, IMAGENET, Pixels, read_image, scaled
+from trtbench.tasks.contract import DataSource, Flag, Tensors
 from trtbench.units import text_from_shape
 
 NORMALIZE = "imagenet, none, or MEAN/STD such as 0.5/0.5 or 0.4,0.4,0.4/0.2,0.2,0.2"
@@ -47,6 +48,27 @@ class ImageInput:
     def laid_out(self, image: AnyArray) -> AnyArray:
         """[height, width, channels] in the order of the input."""
         return np.ascontiguousarray(image if self.channels_last else image.transpose(2, 0, 1))
+
+
+class ImageFiles(DataSource):
+    """Images in files, one item each."""
+
+    paths: list[Path]
+    _takes: ImageInput
+
+    def load(self, index: int) -> Loaded:
+        pixels = read_image(self.paths[index], channels=self._takes.channels)
+        return Loaded(index=index, pixels=pixels)
+
+    def picture(self, index: int) -> NDArray[np.uint8] | None:
+        return read_image(self.paths[index], channels=3)
+
+    def part(self, places: Sequence[int]) -> DataSource:
+        chosen = copy.copy(self)
+        chosen.paths = [self.paths[place] for place in places]
+        chosen.names = tuple(self.names[place] for place in places)
+        chosen.labels = None if self.labels is None else self.labels[list(places)]
+        return chosen
 
 
 def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:

@@ -104,7 +104,6 @@ def judge(
     """Top-1 and top-5 of every model, agreement with the first, and the worst mistakes."""
     labels = source.labels
     assert labels is not None
-    labels = labels[: len(source.names)]
     tallies = [_tally(model, labels, source) for model in models]
     first = tallies[0]
     scores = tuple(

@@ -103,11 +103,6 @@ class DataSource(ABC):
     preparation: Mapping[str, Scalar] = MappingProxyType({})
     """What is done to an item before the network sees it, with every size and default filled in."""
 
-    @property
-    def whole(self) -> DataSource:
-        """The source itself, or the one that this is a part of."""
-        return self
-
     @abstractmethod
     def load(self, index: int) -> Any:
         """Read one item."""
@@ -120,10 +115,37 @@ class DataSource(ABC):
         """Draw one item, where it is something to look at."""
         return None
 
+    def part(self, places: Sequence[int]) -> DataSource:
+        """Leave these items only, numbered anew."""
+        return _Part(self, places)
+
+
+class _Part(DataSource):
+    """Some items of another source, whose own members stay in sight."""
+
+    def __init__(self, source: DataSource, places: Sequence[int]) -> None:
+        self._source, self._places = source, list(places)
+        self.names = tuple(source.names[place] for place in self._places)
+        self.labels = None if source.labels is None else source.labels[self._places]
+        self.notes, self.class_names = source.notes, source.class_names
+        self.preparation = source.preparation
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_source"], name)
+
+    def load(self, index: int) -> Any:
+        return self._source.load(self._places[index])
+
+    def prepare(self, loaded: Any) -> Arrays:
+        return self._source.prepare(loaded)
+
+    def picture(self, index: int) -> NDArray[np.uint8] | None:
+        return self._source.picture(self._places[index])
+
 
 def preparation_from_source(task: str, source: DataSource) -> dict[str, Scalar]:
     """Write down how a task prepares its items; arrays come as they are, and tell nothing."""
-    told = source.whole.preparation
+    told = source.preparation
     return {"task": task, **told} if told else {}
 
 

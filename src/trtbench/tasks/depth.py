@@ -116,11 +116,13 @@ def judge(
     tallies = [_Tally() for _ in models]
     for index in range(len(source.names)):
         maps = [model.chunks.rows(index, index + 1)["depth"][0] for model in models]
-        truth = images.truth(index)
+        truth, reason = images.truth_or_reason(index)
         for tally, own in zip(tallies, maps, strict=True):
             if truth is not None:
                 shape = (truth.shape[0], truth.shape[1])
                 tally.results[index] = judge_map(resize_map(own, shape), truth, rules)
+            elif reason is not None:
+                tally.results[index] = DepthResult(metrics=None, reason=reason)
             if tally is not tallies[0]:
                 shape = (own.shape[0], own.shape[1])
                 if difference := map_differences(resize_map(maps[0], shape), own):
@@ -137,9 +139,8 @@ def judge(
 
 
 def _images(source: DataSource) -> DepthImages:
-    inner = source.whole
-    assert isinstance(inner, DepthImages)
-    return inner
+    assert isinstance(source, DepthImages)
+    return source
 
 
 def _scores(tally: _Tally) -> tuple[Score, ...]:

@@ -23,9 +23,10 @@ from trtbench.analysis.resample import statistic_interval
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Score
 from trtbench.errors import InputError, UsageError
-from trtbench.host.images import find_images, read_image
+from trtbench.host.images import find_images
 from trtbench.tasks._coco import Annotations, coco_metrics
 from trtbench.tasks._images import (
+    ImageFiles,
     Loaded,
     image_input,
     letterboxed,
@@ -65,7 +66,7 @@ FLAGS = (
 )  # fmt: skip
 
 
-class PoseImages(DataSource):
+class PoseImages(ImageFiles):
     """Images, and the people annotated in them."""
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
@@ -88,10 +89,6 @@ class PoseImages(DataSource):
         self._root = path
         self.paths = self._known(paths)
         self.names = names_below(path, self.paths)
-
-    def load(self, index: int) -> Loaded:
-        pixels = read_image(self.paths[index], channels=self._takes.channels)
-        return Loaded(index=index, pixels=pixels)
 
     def prepare(self, loaded: Loaded) -> Arrays:
         assert self._takes.size is not None
@@ -215,9 +212,8 @@ def _refuse_other_points(
 
 
 def _images(source: DataSource) -> PoseImages:
-    inner = source.whole
-    assert isinstance(inner, PoseImages)
-    return inner
+    assert isinstance(source, PoseImages)
+    return source
 
 
 def _sigmas(settings: Settings, points: int) -> tuple[float, ...]:

@@ -85,6 +85,17 @@ class PreparationFacts(Value, frozen=True, kw_only=True):
     judged: dict[str, Scalar]
 
 
+class UnreadableFacts(Value, frozen=True, kw_only=True):
+    """Items of a data set that could not be read, and are not in a model's scores."""
+
+    model: str
+    count: int
+    items: int
+    """In all, those that could not be read among them."""
+    example: str
+    reason: str
+
+
 class PairFacts(Value, frozen=True, kw_only=True):
     """What is known of a comparison beside its two records."""
 
@@ -129,6 +140,7 @@ class Evidence:
     """Whether the memory that was seen is that of the whole device."""
     accuracy: AccuracyFacts | None = None
     preparation: PreparationFacts | None = None
+    unreadable: UnreadableFacts | None = None
     crashed: str | None = None
     """How a builder ended that had said that all was well."""
     pair: PairFacts | None = None

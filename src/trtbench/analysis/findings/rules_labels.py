@@ -1,4 +1,4 @@
-"""Rules on labels: what was asked for against what ran: H46, H48, H49."""
+"""Rules on labels: what was asked for against what ran: H46, H48 to H50."""
 
 from __future__ import annotations
 
@@ -130,4 +130,24 @@ def crashed_builder(e: Evidence, at: Limits) -> Iterator[Hit]:
         )
 
 
-RULES: tuple[Rule, ...] = (asked_and_ran, prepared_alike, crashed_builder)
+@rule(
+    "H50",
+    "scores without some items",
+    severity="warning",
+    when="files of a data set could not be read and were left out: scores are about the rest",
+    source="Pillow's own error on each file",
+)
+def items_left_out(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when a model was not judged on all items of its data."""
+    told = e.unreadable
+    if told is not None and told.count:
+        yield Hit(
+            message=f"{told.count} of {told.items} items could not be read and are not in the "
+            f"scores: {told.example} ({told.reason})",
+            evidence={"unreadable": told.count, "items": told.items},
+            remedy="repair them, or take them out of the folder",
+            concerns=told.model,
+        )
+
+
+RULES: tuple[Rule, ...] = (asked_and_ran, prepared_alike, crashed_builder, items_left_out)

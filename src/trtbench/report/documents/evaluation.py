@@ -41,6 +41,8 @@ def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) 
         *(Text(text=f"note: {note}") for note in evaluation.all_notes),
     ]
     sections = [Section(id="scores", title="", blocks=tuple(blocks))]
+    if evaluation.unreadable:
+        sections.append(_unreadable(evaluation, rows))
     sections += [_section(table, rows) for table in evaluation.tables]
     if pictures := tuple(_pictures(evaluation)):
         sections.append(Section(id="pictures", title="Worst cases", blocks=pictures))
@@ -127,6 +129,18 @@ def _split(evaluation: Evaluation) -> Table:
             *(Cell(value=each, text=text_from_rate(each)) for each in rates),
         ])  # fmt: skip
     return table_from_rows("split", headings=headings, rows=rows)
+
+
+def _unreadable(evaluation: Evaluation, most: int) -> Section:
+    headings = (
+        Heading(key="item", title="Item", fit="shorten"),
+        Heading(key="reason", title="Reason", fit="wrap"),
+    )
+    lost = evaluation.unreadable
+    more = f"{most} of {len(lost)}; all are in eval.json." if len(lost) > most else None
+    rows = [(each.name, each.reason) for each in lost[:most]]
+    table = table_from_rows("unreadable", headings=headings, rows=rows, caption=more)
+    return Section(id="unreadable", title="Items that could not be read", blocks=(table,))
 
 
 def _section(table: TableValue, most: int) -> Section:

@@ -20,9 +20,9 @@ from trtbench.host.chunks import Chunks
 from trtbench.models.identity import model_ref
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
-from trtbench.tasks._feed import open_feed
+from trtbench.tasks._feed import open_feed, open_feed_of_pass
 from trtbench.tasks.contract import completed, preparation_from_source
-from trtbench.workflows.check.preparation import preparation_findings
+from trtbench.workflows.check.preparation import preparation_findings, unreadable_findings
 from trtbench.workflows.check.values import Candidate, Checked, Ran, Side
 from trtbench.workflows.measure.failure import Failures
 from trtbench.workflows.measure.infer import stream
@@ -197,6 +197,9 @@ def _floor(
 
 def _compare(first: Ran, other: Ran, request: CheckRequest) -> Candidate:
     found = preparation_findings([(other.side.model.name, other.side.model)], prepared_by(first))
+    found += unreadable_findings([
+        (ran.side.model.name, ran.outcome) for ran in (first, other)
+    ])[1:]  # fmt: skip
     notes = [f"{each.severity} {each.code}: {each.message}" for each in found]
     notes += other.outcome.notes
     same = first.outcome.inputs_sha256 == other.outcome.inputs_sha256
@@ -251,7 +254,7 @@ def prepared_by(ran: Ran) -> dict[str, Scalar]:
 
 def item_names(ran: Ran) -> tuple[str, ...]:
     """The names of the items: files, rows, or numbers of random draws."""
-    return open_feed(ran.feed, ran.outcome.inputs, spec=ran.spec).names
+    return open_feed_of_pass(ran.feed, ran.outcome, spec=ran.spec).names
 
 
 def _words(request: CheckRequest, outcome: InferOutcome) -> str:

@@ -16,7 +16,7 @@ from trtbench.report.documents.check import document_from_check
 from trtbench.report.renderers.md import markdown
 from trtbench.store.judged import judged_folder
 from trtbench.store.store import Store
-from trtbench.tasks._feed import open_feed
+from trtbench.tasks._feed import open_feed_of_pass
 
 if TYPE_CHECKING:
     from trtbench.workflows.check.values import Candidate, Checked, Ran
@@ -41,7 +41,7 @@ def write_worst(
         items |= {worst.item: worst.name for worst in check.worst}
     if not items:
         return []
-    source = open_feed(first.feed, first.outcome.inputs, spec=first.spec)
+    source = open_feed_of_pass(first.feed, first.outcome, spec=first.spec)
     paths = []
     stem = _UNSAFE.sub("_", Path(candidate.side.model.name).stem)
     target = folder / "worst"

@@ -11,7 +11,7 @@ import numpy as np
 
 from trtbench.analysis.pass_times import Split, split_from_columns
 from trtbench.boundary import read_bytes
-from trtbench.domain.feed import Feed, InferOutcome
+from trtbench.domain.feed import Feed, InferOutcome, Unreadable
 from trtbench.domain.result import FailedRun, Finding, Scalar, Score, Scores
 from trtbench.domain.spec import ModelRef, RunSpec, Value
 from trtbench.errors import InputError, UsageError
@@ -20,10 +20,10 @@ from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
-from trtbench.tasks._feed import open_feed
+from trtbench.tasks._feed import open_feed_of_pass
 from trtbench.tasks.contract import Judgement, Predicted, completed, preparation_from_source
 from trtbench.workflows.check.check import sides_of
-from trtbench.workflows.check.preparation import preparation_findings
+from trtbench.workflows.check.preparation import preparation_findings, unreadable_findings
 from trtbench.workflows.measure.failure import Failed, Failures
 from trtbench.workflows.measure.infer import stream
 from trtbench.workflows.measure.model_notes import stamps_of_engine
@@ -88,6 +88,8 @@ class Evaluation(Value, frozen=True, kw_only=True):
     preparation: dict[str, Scalar] = {}
     """How the task prepared every item before a network saw it."""
     findings: tuple[Finding, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    """Items that could not be read; no score is about them."""
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -149,7 +151,8 @@ def run_evaluation(
                 work = folder / f"model-{number}"
                 passes.append(_pass(side, feed, work, store=store, conduct=part, warmup=warmup))
         passes = _labelled(passes)
-        source = open_feed(feed, passes[0].outcome.inputs, spec=passes[0].spec)
+        lost = unreadable_findings([(each.label, each.outcome) for each in passes])
+        source = open_feed_of_pass(feed, passes[0].outcome, spec=passes[0].spec)
         models = [
             Predicted(label=each.label, chunks=each.chunks, latency_s=each.split.item_s)
             for each in passes
@@ -161,7 +164,10 @@ def run_evaluation(
         evaluation,
         failed=tuple(failed.told),
         preparation=prepared,
-        findings=preparation_findings([(p.label, p.spec.model) for p in passes], prepared),
+        findings=(
+            *lost,
+            *preparation_findings([(p.label, p.spec.model) for p in passes], prepared),
+        ),
     )
 
 
@@ -267,6 +273,7 @@ def _evaluation(passes: Sequence[Passed], judgement: Judgement, request: EvalReq
             _evaluated(each, scores) for each, scores in zip(passes, judgement.scores, strict=True)
         ),
         inputs_sha256=passes[0].outcome.inputs_sha256,
+        unreadable=passes[0].outcome.unreadable,
         tables=tuple(
             TableValue(id=each.id, title=each.title, headings=each.headings, rows=each.rows)
             for each in judgement.tables

@@ -1,13 +1,15 @@
-"""Whether models were calibrated with images prepared as those they are judged on."""
+"""What is wrong with the items models are judged on: prepared otherwise, or not to be read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from trtbench.analysis.findings import Evidence, findings_from_evidence
-from trtbench.analysis.findings.evidence import PreparationFacts
+from trtbench.analysis.findings.evidence import PreparationFacts, UnreadableFacts
+from trtbench.domain.feed import InferOutcome
 from trtbench.domain.result import Finding, Scalar
 from trtbench.domain.spec import ModelRef
+from trtbench.errors import InputError
 from trtbench.workflows.measure.model_notes import preparation_of_model
 
 
@@ -21,4 +23,27 @@ def preparation_findings(
             model=label, calibrated=preparation_of_model(model), judged=dict(judged)
         )
         found += findings_from_evidence(Evidence(preparation=facts))
+    return tuple(found)
+
+
+def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Finding, ...]:
+    """Find models that were not judged on all items; all must have been judged on the same."""
+    places = {tuple(each.place for each in outcome.unreadable) for _, outcome in passes}
+    if len(places) > 1:
+        raise InputError(
+            "the models could not all read the same items",
+            facts={
+                label: ", ".join(each.name for each in outcome.unreadable[:3]) or "read all"
+                for label, outcome in passes
+            },
+            fix="repair these items, or take them out of the folder",
+        )
+    found: list[Finding] = []
+    for label, outcome in passes:
+        if lost := outcome.unreadable:
+            facts = UnreadableFacts(
+                model=label, count=len(lost), items=outcome.items + len(lost),
+                example=lost[0].name, reason=lost[0].reason,
+            )  # fmt: skip
+            found += findings_from_evidence(Evidence(unreadable=facts))
     return tuple(found)

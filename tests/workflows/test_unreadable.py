@@ -1,0 +1,137 @@
+"""Images that cannot be read: a row with its reason, in every task, and never the end of it all."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
+
+from made_data import (
+    annotations,
+    colour_folder,
+    colour_network,
+    depth_data,
+    depth_network,
+    person,
+    pose_network,
+    pose_row,
+)
+
+from trtbench.cli import run
+
+POINTS = [(12.0, 20.0), (30.0, 22.0), (24.0, 40.0)]
+
+
+def cut(path: Path) -> Path:
+    """Leave a part of a file, as a download that broke off does."""
+    path.write_bytes(path.read_bytes()[:45])
+    return path
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: object) -> dict:
+        status = run(["eval", *map(str, words), "--threads", "1", "--json"])
+        assert status == 0, capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def lost(found: dict) -> list[str]:
+    assert all(each["reason"] for each in found["unreadable"])
+    return [each["name"] for each in found["unreadable"]]
+
+
+def test_classification_goes_on(tmp_path: Path, evaluate, capsys) -> None:
+    data = colour_folder(tmp_path / "val")
+    cut(data / "n01443537" / "n01443537_0.png")
+    cut(data / "n01484850" / "n01484850_3.png")
+    models = [colour_network(tmp_path / "a.onnx"), colour_network(tmp_path / "b.onnx", swap=True)]
+    words = [*models, "--task", "classification", "--data", data, "--normalize", "none"]
+    found = evaluate(*words, "--batch", 5)
+    assert lost(found) == ["n01443537/n01443537_0.png", "n01484850/n01484850_3.png"]
+    first, second = found["models"]
+    assert first["items"] == 10
+    scores = {each["metric"]: each for each in first["scores"]}
+    assert scores["top1"]["value"] == 1.0, "labels stay beside their own images"
+    assert scores["top1"]["count"] == 10
+    assert {each["metric"]: each["value"] for each in second["scores"]}["top1"] == 0.3
+    assert [each["code"] for each in found["findings"]] == ["H50", "H50"]
+    assert run(["eval", *map(str, words), "--threads", "1"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 of 12 items could not be read" in told
+    assert "Items that could not be read" in told
+
+
+def test_depth_goes_on_without_an_image_and_without_a_truth(tmp_path: Path, evaluate) -> None:
+    root = depth_data(tmp_path / "depth", count=4)
+    cut(root / "images" / "1.png")
+    (root / "truth" / "2.npy").write_bytes(b"no array")
+    network = depth_network(tmp_path / "net.onnx")
+    found = evaluate(
+        network, "--task", "depth", "--data", root / "images", "--gt", root / "truth",
+        "--normalize", "none", "--interpolation", "bilinear",
+    )  # fmt: skip
+    assert lost(found) == ["1.png"]
+    [abs_rel] = [s for s in found["models"][0]["scores"] if s["metric"] == "abs_rel"]
+    assert abs_rel["count"] == 2, "of four images, one has no pixels and one no truth"
+    assert abs_rel["value"] == pytest.approx(0.0, abs=1e-5), "truths stay beside their images"
+    [table] = [each for each in found["tables"] if each["id"] == "images"]
+    [reason] = [row[-1] for row in table["rows"] if row[0] == "2.png"]
+    assert reason.startswith("ground truth:")
+
+
+def test_pose_goes_on(tmp_path: Path, evaluate) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    for name in ("a", "b"):
+        Image.new("RGB", (64, 64)).save(images / f"{name}.png")
+    cut(images / "a.png")
+    model = pose_network(tmp_path / "p.onnx", [pose_row((21, 30), (20, 24), 0.9, POINTS)])
+    told = annotations(
+        tmp_path / "people.json", {"a.png": 1, "b.png": 2},
+        [person(POINTS, [11, 18, 20, 24], image=2, id=1)],
+    )  # fmt: skip
+    found = evaluate(model, "--task", "pose", "--data", images, "--annotations", told)
+    assert lost(found) == ["a.png"]
+    assert found["models"][0]["scores"][0]["value"] == pytest.approx(1.0)
+
+
+def test_nothing_that_can_be_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    data = colour_folder(tmp_path / "val", per_class=1)
+    for path in data.rglob("*.png"):
+        cut(path)
+    words = ["eval", str(colour_network(tmp_path / "a.onnx")), "--task", "classification"]
+    assert run([*words, "--data", str(data), "--threads", "1"]) != 0
+    assert "no item can be read" in capsys.readouterr().err
+
+
+def test_a_check_on_images_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    data = colour_folder(tmp_path / "val", per_class=2)
+    cut(data / "n01440764" / "n01440764_0.png")
+    models = [colour_network(tmp_path / "a.onnx"), colour_network(tmp_path / "b.onnx", swap=True)]
+    words = ["check", *map(str, models), "--images", str(data), "--threads", "1", "--json"]
+    assert run(words) == 0
+    found = json.loads(capsys.readouterr().out)["check"]
+    assert found["items"] == 5
+    [candidate] = found["candidates"]
+    assert any("1 of 6 items could not be read" in note for note in candidate["notes"])
+    worst = candidate["checks"][0]["worst"][0]["name"]
+    assert worst != "n01440764/n01440764_0.png"
