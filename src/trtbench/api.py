@@ -1165,7 +1165,7 @@ def import_runs(
     *paths: File,
     output: File | None = None,
     again: bool = False,
-    pictures: bool = True,
+    pictures: bool | None = None,
     dry_run: bool = False,
     batch: int | None = None,
     engine: File | None = None,
@@ -1182,7 +1182,7 @@ def import_runs(
     paths: Files, folders or patterns.
     output: Also write the trtexec evaluation toolkit's files of the one run here.
     again: Import files that were imported before.
-    pictures: Draw the layers (about 1 s a run).
+    pictures: Draw the layers, 0.4 s a run (default: where 8 runs or fewer come).
     dry_run: Print what would be done, and do nothing.
     batch: Items in one query, whatever is on record.
     engine: The engine that was run; it is hashed.

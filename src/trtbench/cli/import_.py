@@ -52,6 +52,8 @@ def command(context: click.Context, /, request: ImportRequest, as_json: bool) ->
     _show(result, as_json=as_json)
     if result.written:
         say(f"{len(result.written)} files in {request.output}")
+    if result.undrawn:
+        say(f"layers of {result.undrawn} runs not drawn; --pictures draws them")
     for line in _summaries(result):
         say(line)
     say(_counts(result, dry_run=request.dry_run))

@@ -12,7 +12,6 @@ import msgspec
 
 from trtbench import boundary
 from trtbench.errors import InputError, StoreError
-from trtbench.host.files import write_whole
 from trtbench.store.unfinished import partial_name
 
 LIST = "files.json"
@@ -33,7 +32,7 @@ def list_contents(folder: Path) -> None:
     """Write the list of all that is in a folder which is about to become a run's."""
     names = sorted(_names(folder))
     with contextlib.suppress(OSError):  # a full disk: the run counts more than its list
-        write_whole(folder / LIST, msgspec.json.encode(names))
+        (folder / LIST).write_bytes(msgspec.json.encode(names))
 
 
 def remove_contents(folder: Path) -> tuple[str, ...]:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 LAST = "last"
 TAG = "tag:"
+MOST_WAITING = 100
+"""Runs on disk that may wait for the index; where one is killed, so many are adopted."""
 
 
 class Store:
@@ -71,6 +73,7 @@ class Store:
         self.news: list[str] = []
         """What was found and mended when the store was opened."""
         self._is_shared = found.is_shared
+        self._waiting: list[Entry] | None = None
         try:
             for folder in (self.runs, found.index_folder or self.runs):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -117,8 +120,32 @@ class Store:
     def add(self, record: Record, *, path: Path, cached: Cached | None = None) -> Entry:
         """Put a complete run directory into the index."""
         entry = entry_from_record(record, path=self._stored(path), cached=cached)
-        self.index.put(entry)
+        if self._waiting is None:
+            self.index.put(entry)
+            return entry
+        self._waiting.append(entry)
+        if len(self._waiting) >= MOST_WAITING:
+            self._put_waiting()
         return entry
+
+    @contextlib.contextmanager
+    def adding_many(self) -> Iterator[None]:
+        """Let the runs that are added meanwhile enter the index many at a time.
+
+        Each is complete on disk before it waits, so that the next one to open the store adopts
+        what a killed process left. Far storage is not looked through on opening: nothing waits.
+        """
+        self._waiting = [] if self._remote is None else None
+        try:
+            yield
+        finally:
+            self._put_waiting()
+            self._waiting = None
+
+    def _put_waiting(self) -> None:
+        if self._waiting:
+            self.index.put_all(self._waiting)
+            self._waiting.clear()
 
     def publish(self, folder: Path) -> None:
         """Have everybody see what was changed in a run directory; nothing to do for a folder."""

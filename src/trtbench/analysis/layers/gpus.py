@@ -8,6 +8,7 @@ kernels may; that higher rate stands here, so that a share is never flattered.
 from __future__ import annotations
 
 import re
+from functools import cache, lru_cache
 
 from trtbench.domain.spec import Value
 
@@ -113,11 +114,13 @@ _MODULES = {
 """Jetsons by their multiprocessors; Orin NX and Nano have the same count and stay unknown."""
 
 
+@cache
 def gpu_peaks() -> tuple[GpuPeak, ...]:
     """List every GPU of the table."""
     return tuple(_peak(line) for line in _TABLE.strip().splitlines())
 
 
+@lru_cache(maxsize=256)
 def peak_of(name: str | None, *, sm_count: int | None = None) -> GpuPeak | None:
     """Find a GPU by the name its driver gives: the longest name of the table that is in it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +44,9 @@ from trtbench.workflows.request.progress import Event, Listener, silent
 LOOKING = 0.4
 """Part of the work that looking into files is, as against making runs."""
 
+MOST_DRAWN = 8
+"""Runs whose layers are drawn without being asked for: a picture takes as long as fifty runs."""
+
 NOT_KEPT = "(not kept)"
 """Stands for the id of a run that a dry run would make."""
 
@@ -76,6 +80,8 @@ class ImportResult:
     warnings: tuple[str, ...] = ()
     written: tuple[Path, ...] = ()
     """Files of the trtexec evaluation toolkit, where they were asked for."""
+    undrawn: int = 0
+    """Runs whose layers could be drawn and were not, because there are so many."""
     summaries: int = 0
     """Performance summaries that the logs show, counted apart from what became of them."""
     summary_runs: int = 0
@@ -96,7 +102,9 @@ class _Work:
     store: Store | None
     stated: Stated
     again: bool
-    pictures: bool
+    pictures: bool | None
+    """Whether layers are drawn; ``None`` until it is known how many runs there are."""
+    undrawn: int = 0
     output: Path | None
     listen: Listener
     known: dict[str, str] = field(default_factory=dict)
@@ -143,7 +151,10 @@ def import_artefacts(
     # The log of a build may belong to several runs; where it belongs to none, it is a build.
     ready += [d for d in drafts if d.built and id(d.parts["build_log"]) not in taken]
     _check_single(len(ready), engine=ref is not None, output=output is not None)
-    made = tuple(_made(ready, work))
+    if request.pictures is None:
+        work.pictures = len(ready) <= MOST_DRAWN
+    with work.store.adding_many() if work.store is not None else nullcontext():
+        made = tuple(_made(ready, work))
     _account_for_rest(drafts, ready, work)
     seen, became, lost = _summaries(drafts, made)
     return ImportResult(
@@ -154,6 +165,7 @@ def import_artefacts(
         unused=tuple(sorted(work.unused, key=lambda each: each.path)),
         warnings=tuple(dict.fromkeys(work.warnings)),
         written=tuple(work.written),
+        undrawn=work.undrawn if request.pictures is None else 0,
     )
 
 
@@ -210,7 +222,8 @@ def _make(draft: Draft, work: _Work) -> Imported:
     else:
         run = run_from_draft(draft, work.stated, run_id=run_id)
         if work.store is not None and keep:
-            run = keep_run(run, draft, store=work.store, pictures=work.pictures)
+            run = keep_run(run, draft, store=work.store, pictures=bool(work.pictures))
+            work.undrawn += run.layers is not None and not work.pictures
         if work.output is not None:
             work.written += write_toolkit_folder(run, draft, work.output)
         found = _imported(run, draft, known)

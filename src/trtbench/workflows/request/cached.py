@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from trtbench.analysis.summary import headline_from_run, summary_from_run
+from trtbench.analysis.summary import headline_from_run
 from trtbench.domain.result import Run
+from trtbench.report.run_facts import summary_of
 from trtbench.store.index import Cached
 
 
@@ -16,7 +17,7 @@ def cached_from_run(run: Run) -> Cached | None:
 
 
 def _reported(run: Run) -> Cached | None:
-    summary = summary_from_run(run)
+    summary = summary_of(run)
     if summary.head is None:
         return None
     return Cached(samples=0, median_s=summary.head.typical, items_per_s=summary.items_per_s)

@@ -1,0 +1,98 @@
+"""Many files at once: how often the index is written, what a kill leaves, what is drawn."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from imports import bring
+
+import logs
+from trtbench.store.store import Store
+from trtbench.workflows.importing.run import MOST_DRAWN, import_artefacts
+from trtbench.workflows.request.keeping import ImportRequest
+from trtbench.workflows.request.progress import Event
+
+PRINTED_PROFILE = logs.log_10().replace(
+    "&&&& PASSED", logs.text(logs.NAME_LAST).rstrip("\n") + "\n&&&& PASSED", 1
+)
+
+
+def write(folder: Path, count: int, *, text: str = logs.log_82()) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number in range(count):
+        (folder / f"net{number}.log").write_text(text.replace("40 qps", f"{40 + number} qps"))
+    return folder
+
+
+def test_runs_enter_the_index_together_and_in_order(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    put_all = store.index.put_all
+
+    def counting(entries) -> None:  # type: ignore[no-untyped-def]
+        found = list(entries)
+        written.append(len(found))
+        put_all(found)
+
+    monkeypatch.setattr(store.index, "put_all", counting)
+    result = bring(write(tmp_path / "logs", 12), store=store)
+    assert written == [12]
+    made = [each.record.id for each in result.runs]
+    assert [entry.id for entry in reversed(store.index.find(as_made=True))] == made
+    assert store.entry("last").id == made[-1]
+
+
+def test_what_was_done_before_an_interrupt_is_in_the_index(tmp_path: Path, store: Store) -> None:
+    def interrupt(event: Event) -> None:
+        if event.text == "importing net2.log":
+            raise KeyboardInterrupt
+
+    request = ImportRequest(paths=(write(tmp_path / "logs", 4),))
+    with pytest.raises(KeyboardInterrupt):
+        import_artefacts(request, store=store, listen=interrupt)
+    assert len(store.index.ids()) == 2
+
+
+@pytest.mark.process
+def test_an_import_that_is_killed_leaves_runs_that_the_next_command_takes_in(
+    tmp_path: Path,
+) -> None:
+    place = write(tmp_path / "logs", 40)
+    command = [sys.executable, "-m", "trtbench", "import", str(place), "--store"]
+    with subprocess.Popen(
+        [*command, str(tmp_path / "store")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as doomed:
+        while len(list((tmp_path / "store" / "runs").glob("2*/run.json"))) < 5:
+            assert doomed.poll() is None
+        os.kill(doomed.pid, signal.SIGKILL)
+    found = Store(tmp_path / "store")
+    kept = {folder.name for folder in found.runs.iterdir() if not folder.name.startswith(".")}
+    assert found.index.ids() == kept
+    assert len(kept) >= 5
+    result = bring(place, store=found)  # each is known again by what it was made of
+    assert sum(each.known_as is not None for each in result.runs) == len(kept)
+    assert len(found.index.ids()) == 40
+
+
+@pytest.mark.parametrize(
+    ("count", "asked", "drawn", "undrawn"),
+    [
+        (2, None, 2, 0),
+        (2, False, 0, 0),
+        (MOST_DRAWN + 1, None, 0, MOST_DRAWN + 1),
+    ],
+)
+def test_layers_are_drawn_where_runs_are_few(
+    count: int, asked: bool | None, drawn: int, undrawn: int, tmp_path: Path, store: Store
+) -> None:
+    pytest.importorskip("matplotlib")
+    place = write(tmp_path / "logs", count, text=PRINTED_PROFILE.replace("1234.5", "40"))
+    result = bring(place, store=store, pictures=asked)
+    assert len(list(store.runs.glob("*/per_layer_time.png"))) == drawn
+    assert result.undrawn == undrawn
