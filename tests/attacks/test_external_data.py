@@ -16,7 +16,7 @@ from evil_models import model_with_weights_at
 
 from trtbench.build.onnx_file import external_files, load_onnx
 from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import InputError
+from trtbench.errors import InputError, StoreError
 from trtbench.executors import Request
 from trtbench.executors._folders import blob, keep_blob, unpack
 from trtbench.executors._parcel import (
@@ -88,6 +88,30 @@ def test_a_secret_is_not_read_as_weights(home: Path, location: str) -> None:
 
         with pytest.raises(InputError):
             external_files(onnx.load(str(model), load_external_data=False))
+
+
+def _varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low]) if not rest else bytes([low | 0x80]) + _varint(rest)
+
+
+def _disguised(data: bytes, how: str) -> bytes:
+    """Write the same model so that only a careless reader overlooks where its weights are."""
+    group = _varint(1000 << 3 | 3) + _varint(5 << 3) + b"\1" + _varint(1000 << 3 | 4)
+    if how == "group":
+        return group + data
+    if how == "not UTF-8":
+        return data.replace(b"offset", b"off\xffet")
+    at = data.index(b"\x3a")  # the tag of the graph, with a bit that readers drop
+    return data[:at] + _varint(0x3A | 1 << 33) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("how", ["group", "not UTF-8", "large tag"])
+def test_a_name_that_is_hidden_from_a_careless_reader_is_found(home: Path, how: str) -> None:
+    model = evil(home, "../secret/id_rsa")
+    model.write_bytes(_disguised(model.read_bytes(), how))
+    with pytest.raises(InputError, match="leads out"):
+        parcel_of(model)
 
 
 def test_weights_beside_the_model_still_travel(home: Path) -> None:
@@ -163,6 +187,35 @@ def test_what_comes_back_writes_nothing_outside_its_folder(tmp_path: Path, name:
         unpack(tmp_path / "left.tar", folder)
     assert _files(tmp_path) == before
     assert not Path(f"/tmp/evil-{os.getpid()}").exists()
+
+
+def _sparse(path: Path) -> None:
+    """Write an archive of one kilobyte whose only file is said to have a terabyte."""
+    member = tarfile.TarInfo("run.json")
+    member.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    header[386:410] = b"00000000000\x0000000000000\x00"[:24]
+    header[483:495] = b"\x80" + (1 << 40).to_bytes(11, "big")
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header[:512])
+    path.write_bytes(bytes(header) + bytes(1024))
+
+
+def test_what_comes_back_damaged_or_swollen_is_refused_in_words(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "cut.tar", "w") as archive:
+        member = tarfile.TarInfo("run.json")
+        member.size = 10_000
+        archive.addfile(member, io.BytesIO(bytes(10_000)))
+    (tmp_path / "cut.tar").write_bytes((tmp_path / "cut.tar").read_bytes()[:3000])
+    (tmp_path / "empty.tar").write_bytes(b"")
+    (tmp_path / "noise.tar").write_bytes(os.urandom(5000))
+    with tarfile.open(tmp_path / "packed.tar", "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("run.json"))
+    _sparse(tmp_path / "sparse.tar")
+    for path in tmp_path.glob("*.tar"):
+        with pytest.raises(StoreError, match="what came back"):
+            unpack(path, tmp_path / "left")
+    assert sum(each.stat().st_size for each in (tmp_path / "left").rglob("*")) < 10**6
 
 
 def test_a_content_is_named_by_a_hash_only(tmp_path: Path) -> None:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
+
 import models
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "attacks"))
+
+from evil_models import model_with_weights_at
+
 from trtbench.domain.result import Run
-from trtbench.domain.spec import RunSpec
-from trtbench.executors import Executor, Needs
+from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.executors import Executor, Needs, Request
+from trtbench.executors._parcel import Parcel, parcel_from_request
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.measure.remote import needs_of
@@ -19,6 +29,8 @@ from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
+
+SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 
 
 def quick_spec(folder: Path, **flags: object) -> RunSpec:
@@ -53,3 +65,26 @@ def spans(log: Path) -> list[tuple[str, float, float]]:
     """What a node's measuring processes noted: device, begin and end, on one clock."""
     lines = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
     return sorted((each["device"], each["begin"], each["end"]) for each in lines)
+
+
+def evil_spec(folder: Path) -> RunSpec:
+    """A model whose weights are said to be a secret beside its folder."""
+    (folder / "secret").mkdir()
+    (folder / "secret" / "id_rsa").write_bytes(SECRET)
+    model = model_with_weights_at(folder / "evil" / "m.onnx", "../secret/id_rsa")
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    reference = ModelRef(path=str(model), format="onnx", sha256=digest)
+    return msgspec.structs.replace(quick_spec(folder), model=reference)
+
+
+def evil_parcel(request: Request) -> Parcel:
+    """Pack as a careless sender would: a file of the request is named outside its folder."""
+    parcel = parcel_from_request(request)
+    part = msgspec.structs.replace(parcel.parts[0], name="model/../../../../.bash_profile")
+    return msgspec.structs.replace(parcel, parts=(*parcel.parts, part))
+
+
+def files_with_secret(folder: Path) -> list[str]:
+    """Files of a machine that hold the secret, or were written where a shell would run them."""
+    found = [each for each in folder.rglob("*") if each.is_file()]
+    return [str(p) for p in found if p.name == ".bash_profile" or SECRET in p.read_bytes()]

@@ -160,3 +160,18 @@ def test_what_no_node_can_ever_do_is_refused_at_once(nodes, tmp_path):
     conduct = Conduct(executor=executor, needs=Needs(resources={"camera": 1.0}))
     assert run_bench(spec, store=store, conduct=conduct).id
     executor.close()
+
+
+def test_neither_here_nor_there_a_name_leads_out(nodes, tmp_path, monkeypatch):
+    nodes.add("a")
+    executor, store = join(nodes), Store(tmp_path / "store")
+    conduct = Conduct(executor=executor)
+    with pytest.raises(InputError, match="leads out"):
+        run_bench(runs.evil_spec(tmp_path), store=store, conduct=conduct)
+    assert runs.files_with_secret(tmp_path / "a") == []
+    monkeypatch.setattr("trtbench.executors.ray.parcel_from_request", runs.evil_parcel)
+    with pytest.raises(InputError, match="leads out"):
+        run_bench(runs.quick_spec(tmp_path), store=store, conduct=conduct)
+    assert list((tmp_path / "a" / "cache" / "blobs").iterdir())  # it came as far as that
+    assert list(tmp_path.rglob(".bash_profile")) == []
+    executor.close()

@@ -141,6 +141,31 @@ def test_what_goes_wrong_there_is_said_here(tmp_path, sshd, clocked):
     assert caught.value.fix.startswith("ssh ")
 
 
+def test_a_secret_beside_a_model_is_not_sent(tmp_path, sshd, clocked):
+    executor = open_executor(ExecutorSettings(hosts=hosts_file(tmp_path, sshd, clocked, "a")))
+    with pytest.raises(InputError, match="leads out"):
+        run_bench(
+            runs.evil_spec(tmp_path),
+            store=Store(tmp_path / "store"),
+            conduct=Conduct(executor=executor),
+        )
+    assert runs.files_with_secret(tmp_path / "a") == []
+
+
+def test_a_careless_sender_writes_nothing_into_the_home_there(tmp_path, sshd, clocked, monkeypatch):
+    executor = open_executor(ExecutorSettings(hosts=hosts_file(tmp_path, sshd, clocked, "a")))
+    monkeypatch.setattr("trtbench.executors.ssh.parcel_from_request", runs.evil_parcel)
+    with pytest.raises(UnavailableError, match="cannot be used by ssh") as caught:
+        run_bench(
+            runs.quick_spec(tmp_path),
+            store=Store(tmp_path / "store"),
+            conduct=Conduct(executor=executor),
+        )
+    assert "leads out of its folder" in str(caught.value.facts)
+    assert (tmp_path / "a" / "kept" / "blobs").is_dir()  # it came as far as that
+    assert runs.files_with_secret(tmp_path) == []
+
+
 def test_a_run_ends_with_whoever_asked_for_it(tmp_path, sshd, clocked):
     path = hosts_file(tmp_path, sshd, clocked, "a")
     code = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -84,7 +85,7 @@ def _value(data: bytes, rng: random.Random) -> bytes:
             other, place = _place(root, rng)
             holder[key] = json.loads(json.dumps(other[place])) if other else None
         else:
-            holder[key] = rng.choice(ODD)
+            holder[key] = copy.deepcopy(rng.choice(ODD))  # later damage goes into it
     return json.dumps(root).encode("utf-8", "surrogatepass")
 
 

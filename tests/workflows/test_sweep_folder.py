@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from sweeps import matrix
 
 from models import tiny_model
 from trtbench.errors import UsageError
+from trtbench.models import folder_hashes
 from trtbench.store.store import Store
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
@@ -139,6 +142,37 @@ def test_data_with_the_same_names_and_sizes_is_other_data(tmp_path: Path) -> Non
     before = data_digest(str(tmp_path))
     (tmp_path / "a.png").write_bytes(b"two")
     assert data_digest(str(tmp_path)) != before
+
+
+def test_large_data_is_read_once_and_known_by_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(folder_hashes, "KEPT_FROM_BYTES", 0)
+    monkeypatch.setattr(folder_hashes, "TICK_NS", -1)
+    read: list[str] = []
+
+    def counted(path: Path) -> str:
+        read.append(path.name)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    monkeypatch.setattr(folder_hashes, "sha256_of", counted)
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("a.png", "b.png"):
+        (data / name).write_bytes(b"one")
+    before = data_digest(str(data))
+    assert data_digest(str(data)) == before
+    assert read == ["a.png", "b.png"]
+    times = (data / "a.png").stat()
+    (data / "a.png").write_bytes(b"two")
+    os.utime(data / "a.png", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert data_digest(str(data)) != before  # the same size, and the old date given back
+    assert read == ["a.png", "b.png", "a.png"]
+    for each in (tmp_path / "cache").rglob("*.json"):
+        each.write_bytes(b"damaged")
+    (data / "a.png").write_bytes(b"one")
+    assert data_digest(str(data)) == before
 
 
 def test_engines_are_known_by_the_interpreter_that_builds_them(tmp_path: Path) -> None:

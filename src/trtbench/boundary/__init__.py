@@ -22,6 +22,7 @@ from trtbench.boundary.names import (
     file_name_from_text,
     inside,
     is_inside,
+    tag_from_text,
 )
 from trtbench.boundary.owners import stranger, user_name
 from trtbench.boundary.secrets import mask, mask_values, mask_words
@@ -49,6 +50,7 @@ __all__ = [
     "read_text",
     "shown",
     "stranger",
+    "tag_from_text",
     "user_name",
     "xml_text",
 ]

@@ -38,6 +38,13 @@ def check_tag(text: str, *, where: object = None) -> str:
     )
 
 
+def tag_from_text(text: str) -> str:
+    """Make a tag of what a record says is one; one that is a tag stays as it is."""
+    if _TAG.fullmatch(text):
+        return text
+    return re.sub(r"^[\W_]+", "", re.sub(r"[^\w .:@/+=#%~,-]", "_", text))[:200] or "unnamed"
+
+
 def check_title(text: str, *, where: object = None) -> str:
     """Refuse a title that is not one line of printable text."""
     if text.strip() and len(text) <= _TITLE_CHARACTERS and clean_line(text) == text:

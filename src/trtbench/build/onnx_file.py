@@ -50,13 +50,29 @@ def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
 
 def _refuse_other_text(model: ModelProto, path: Path) -> None:
     """Refuse names that are not UTF-8, which protobuf hands out as bytes."""
-    for node in model.graph.node:
-        texts = (node.op_type, node.name, node.domain, *node.input, *node.output)
-        if not all(isinstance(each, str) for each in texts):
-            raise InputError(
-                f"{path.name} is not an ONNX file, or it is damaged",
-                facts={"reason": "a name in it is not UTF-8"},
-            )
+    if not all(isinstance(each, str) for each in _texts(model)):
+        raise InputError(
+            f"{path.name} is not an ONNX file, or it is damaged",
+            facts={"reason": "a name in it is not UTF-8"},
+        )
+
+
+def _texts(model: ModelProto) -> Iterator[object]:
+    graph = model.graph
+    yield from (model.producer_name, model.producer_version, model.domain, graph.name)
+    for entry in (*model.metadata_props, *graph.metadata_props):
+        yield from (entry.key, entry.value)
+    for opset in model.opset_import:
+        yield opset.domain
+    for node in graph.node:
+        yield from (node.op_type, node.name, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for tensor in graph.initializer:
+        yield tensor.name
+        yield from (each for entry in tensor.external_data for each in (entry.key, entry.value))
 
 
 def external_files(model: ModelProto) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from trtbench.boundary import check_id, clean_text
+from trtbench.boundary import check_id, clean_text, tag_from_text
 from trtbench.domain.job import Job
 from trtbench.domain.result import SCHEMA, Record
 from trtbench.errors import InputError
@@ -94,4 +94,5 @@ def record_from_json(data: bytes | str, *, where: str) -> Record:
     except _NOT_JSON as problem:
         raise InputError(f"{where} is not a valid run record: {problem}") from None
     check_id(record.id, where=where)
-    return record
+    tags = tuple(map(tag_from_text, record.tags))
+    return record if tags == record.tags else msgspec.structs.replace(record, tags=tags)

@@ -27,19 +27,27 @@ def pack(folder: Path, target: Path) -> None:
 
 
 def unpack(source: Path, folder: Path) -> None:
-    """Write out the files of ``pack``; anything that points elsewhere is refused."""
-    with tarfile.open(source) as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isreg() else None
-            if content is None:
-                raise StoreError(
-                    "what came back is no run directory",
-                    facts={"member": boundary.shown(member.name)},
-                )
-            target = boundary.inside(folder, member.name, what="file", where="what came back")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with content, open(target, "wb") as file:
-                shutil.copyfileobj(content, file)
+    """Write out the files of ``pack``; what points elsewhere, or is more than came, is refused."""
+    try:
+        with tarfile.open(source, "r:") as archive:  # packed as it is: nothing swells
+            for member in archive:
+                _unpack_one(archive, member, folder)
+    except tarfile.TarError as problem:
+        raise StoreError("what came back is damaged", facts={"reason": problem}) from None
+
+
+def _unpack_one(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    # A sparse member says that it is large, and brings nothing.
+    plain = member.isreg() and not member.issparse()
+    content = archive.extractfile(member) if plain else None
+    if content is None:
+        raise StoreError(
+            "what came back is no run directory", facts={"member": boundary.shown(member.name)}
+        )
+    target = boundary.inside(folder, member.name, what="file", where="what came back")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with content, open(target, "wb") as file:
+        shutil.copyfileobj(content, file)
 
 
 def cache_folder() -> Path:

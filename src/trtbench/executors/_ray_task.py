@@ -42,8 +42,8 @@ def on_node(parcel: bytes, contents: Mapping[str, Sequence[Any]], slot: int) -> 
     fetched = sum(_fetch(cache, sha256, chunks) for sha256, chunks in contents.items())
     with tempfile.TemporaryDirectory(prefix="trtbench-node-") as name:
         folder = Path(name)
-        request = place_parcel(found, cache=cache, folder=folder)
         try:
+            request = place_parcel(found, cache=cache, folder=folder)
             environment = {"TRTBENCH_CPU_SLOT": str(slot)}
             run = run_node(request, folder=folder / "work", environment=environment)
         except TrtbenchError as problem:

@@ -7,6 +7,7 @@ import hashlib
 import mmap
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from trtbench.boundary import inside
 from trtbench.domain.spec import ModelFile, ModelFormat, ModelRef
@@ -27,11 +28,21 @@ SUFFIXES: dict[str, ModelFormat] = {
 _PLAN_MAGICS = (b"ftrt", b"vtrt")
 _ZIP_MAGIC = b"PK\x03\x04"
 _CHUNK = 1 << 20
-_TICK_NS = 50_000_000
+TICK_NS = 50_000_000
 """A file that changed less than this ago may change again under the same time of change."""
 
-_Signature = tuple[int, int, int, int, int]
-_hashes: dict[str, tuple[_Signature, str]] = {}
+
+class Signature(NamedTuple):
+    """The state of a file, by which a change of its bytes shows."""
+
+    device: int
+    number: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+
+_hashes: dict[str, tuple[Signature, str]] = {}
 """Hashes by path, each with the state of the file it is of: unchanged files are not read again."""
 
 
@@ -185,7 +196,7 @@ def format_of(path: Path) -> ModelFormat:
 
 def sha256_of(path: Path) -> str:
     """Hash a file of any size in bounded memory; one that is as it was is not read again."""
-    before, name = _signature(path), str(path.absolute())
+    before, name = signature_of(path), str(path.absolute())
     known = _hashes.get(name)
     if known is not None and known[0] == before:
         return known[1]
@@ -194,14 +205,16 @@ def sha256_of(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     found = digest.hexdigest()
-    if _signature(path) == before and time.time_ns() - max(before[-2:]) > _TICK_NS:
+    if signature_of(path) == before and time.time_ns() - max(before[-2:]) > TICK_NS:
         _hashes[name] = (before, found)
     return found
 
 
-def _signature(path: Path) -> _Signature:
+def signature_of(path: Path) -> Signature:
+    """Look at a file without reading it."""
     facts = path.stat()
-    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    times = (facts.st_mtime_ns, facts.st_ctime_ns)
+    return Signature(facts.st_dev, facts.st_ino, facts.st_size, *times)
 
 
 def _exists(path: Path) -> bool:

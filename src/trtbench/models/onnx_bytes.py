@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
+_VARINT, _EIGHT, _BYTES, _GROUP, _GROUP_END, _FOUR = 0, 1, 2, 3, 4, 5
 _LONGEST_VARINT = 70
+_TAG_BITS = 0xFFFFFFFF
+"""Readers of protobuf drop what a tag has beyond these; whoever hides a field there is found."""
+_MOST_DEPTH = 300
+"""Messages within messages; protobuf's own readers give up at 100."""
 
 _LOCATION = "location"
 _WAYS: Mapping[str, Mapping[int, str]] = {
@@ -24,16 +28,20 @@ _WAYS: Mapping[str, Mapping[int, str]] = {
 
 
 def external_names(data: memoryview) -> tuple[str, ...]:
-    """List the files in which a model keeps tensors; damage is a ValueError or an IndexError."""
-    return tuple(dict.fromkeys(_locations(data, "model")))
+    """List the files in which a model keeps tensors; damage is a ValueError or an IndexError.
+
+    Whatever a reader of protobuf takes is understood here too: groups, tags with bits to spare and
+    texts that are not UTF-8 must not keep a name from being found.
+    """
+    return tuple(dict.fromkeys(_locations(data, "model", _MOST_DEPTH)))
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """Give number and value of each field of a message; fixed-size numbers are passed over."""
-    at, end = 0, len(data)
+    at, end, groups = 0, len(data), 0
     while at < end:
         key, at = _varint(data, at)
-        field, kind = key >> 3, key & 7
+        field, kind = (key & _TAG_BITS) >> 3, key & 7
         if kind == _VARINT:
             value, at = _varint(data, at)
             yield field, value
@@ -45,20 +53,25 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
             at += size
         elif kind in (_EIGHT, _FOUR):
             at += 8 if kind == _EIGHT else 4
+        elif kind == _GROUP or (kind == _GROUP_END and groups):
+            groups += 1 if kind == _GROUP else -1  # what is in one is looked at as if it were not
         else:
             raise ValueError("it holds what no ONNX file holds")
 
 
-def _locations(data: memoryview, kind: str) -> Iterator[str]:
+def _locations(data: memoryview, kind: str, left: int) -> Iterator[str]:
+    if left == 0:
+        raise ValueError("it is nested too deeply")
     if kind == "entry":
-        entry = {f: str(v, "utf-8") for f, v in fields(data) if not isinstance(v, int)}
+        texts = ((f, v) for f, v in fields(data) if not isinstance(v, int))
+        entry = {field: str(value, "utf-8", "surrogateescape") for field, value in texts}
         if entry.get(1) == _LOCATION:
             yield entry.get(2, "")
         return
     ways = _WAYS[kind]
     for field, value in fields(data):
         if field in ways and not isinstance(value, int):
-            yield from _locations(value, ways[field])
+            yield from _locations(value, ways[field], left - 1)
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -35,6 +35,14 @@ def list_contents(folder: Path) -> None:
         (folder / LIST).write_bytes(msgspec.json.encode(names))
 
 
+def own_files(folder: Path) -> list[str]:
+    """Name the files that are sent along with a run: its own, and no links, which lead anywhere."""
+    known = _known(folder)
+    names = sorted(each for each in _names(folder) if each in known or _LATER.fullmatch(each))
+    paths = ((name, folder / name) for name in names)
+    return [name for name, path in paths if path.is_file() and not path.is_symlink()]
+
+
 def remove_contents(folder: Path) -> tuple[str, ...]:
     """Remove the files of a run, and its folder if nothing else is in it; gives what was left.
 

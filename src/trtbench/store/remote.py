@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from trtbench.errors import StoreError, UnavailableError
+from trtbench.boundary import check_name, inside
+from trtbench.errors import InputError, StoreError, UnavailableError
+from trtbench.store.contents import own_files
 from trtbench.store.directory import RECORD, partial_directory
 from trtbench.store.place import without_password
 
@@ -55,7 +57,7 @@ class RemoteRuns:
         """Copy a complete directory, its record last."""
         here, there = self.folder / run_id, self._path(run_id)
         with self._talking(f"the run {run_id} could not be sent", here=here):
-            for name in sorted(_files_in(here), key=lambda name: name == RECORD):
+            for name in sorted(own_files(here), key=lambda name: name == RECORD):
                 self._put(here / name, f"{there}/{name}")
         self.forget(run_id)
 
@@ -64,7 +66,7 @@ class RemoteRuns:
         here, there = self.folder / run_id, self._path(run_id)
         with self._talking(f"the change of run {run_id} could not be sent", here=here):
             known = set(self._listing(run_id)) - set(CHANGING)
-            for name in sorted(_files_in(here), key=lambda name: name == RECORD):
+            for name in sorted(own_files(here), key=lambda name: name == RECORD):
                 if name not in known:
                     self._put(here / name, f"{there}/{name}")
 
@@ -90,7 +92,9 @@ class RemoteRuns:
             self._files.invalidate_cache(self._root)
             found = self._files.glob(f"{self._root}/*/{RECORD}")
         for path in sorted(found):
-            yield str(path).rsplit("/", 2)[-2]
+            name = str(path).rsplit("/", 2)[-2]
+            if _is_name(name):
+                yield name
 
     def holds(self, run_id: str) -> bool:
         """Whether a complete run is there."""
@@ -112,7 +116,7 @@ class RemoteRuns:
         self, folder: Path, run_id: str, listed: dict[str, int], *, only_changed: bool = False
     ) -> None:
         for name, size in listed.items():
-            target = folder / name
+            target = inside(folder, name, what="file", where=f"the run {run_id}")
             known = target.is_file() and target.stat().st_size == size and name not in CHANGING
             if only_changed and known:
                 continue
@@ -134,7 +138,7 @@ class RemoteRuns:
         prefix = self._root.strip("/") + f"/{run_id}/"
         sizes = {str(path).strip("/"): int(facts["size"]) for path, facts in found.items()}
         names = {path.removeprefix(prefix): size for path, size in sizes.items()}
-        return {name: size for name, size in names.items() if not name.startswith(".")}
+        return {name: size for name, size in names.items() if _is_name(name)}
 
     def _put(self, source: Path, target: str) -> None:
         scheme = self.url.partition("://")[0]
@@ -170,10 +174,12 @@ class RemoteRuns:
             ) from None
 
 
-def _files_in(folder: Path) -> list[str]:
-    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    names = (path.relative_to(folder).as_posix() for path in found)
-    return [name for name in names if not name.startswith(".")]
+def _is_name(name: str) -> bool:
+    """Whether a name that somebody gave far away stays in its folder; hidden ones are not whole."""
+    try:
+        return not str(check_name(name)).startswith(".")
+    except InputError:
+        return False
 
 
 def _open(url: str) -> tuple[Any, str]:

@@ -295,7 +295,7 @@ class Store:
         self.index.put_all(found.values())
         self.index.remove(*gone)
         return Checkup(
-            runs=len(found) - len(damaged),
+            runs=len(found.keys() - damaged.keys()),
             adopted=tuple(id_ for id_ in found if id_ not in known and id_ not in damaged),
             dropped=tuple(gone),
             damaged=damaged,
@@ -358,7 +358,7 @@ class Store:
         except ReadOnlyIndexError:
             self.news.append(f"{len(folders)} runs are not in the index, which cannot be written")
             return
-        count = len(found) - len(damaged)
+        count = len(found.keys() - damaged.keys())
         if count:
             self.news.append(f"{count} {'run' if count == 1 else 'runs'} that the index lacked "
                              f"{'was' if count == 1 else 'were'} taken in")  # fmt: skip

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from trtbench.errors import StoreError, write_error
+from trtbench.boundary import clean_line
+from trtbench.errors import StoreError, UnavailableError, write_error
 from trtbench.host.files import text_of
 from trtbench.host.locks import NoLocksError, try_lock
 
@@ -51,6 +52,36 @@ def partial_name(parent: Path) -> Path:
     """Make a name that says who fills a folder."""
     kernel, space = _whereabouts()
     return parent / f"{PARTIAL}{os.getpid()}-{kernel}.{space}-{secrets.token_hex(3)}"
+
+
+@contextlib.contextmanager
+def signed(path: Path, *, what: str) -> Iterator[None]:
+    """Hold a file that says who made it, where the file system has no locks.
+
+    Only one process can make it. One of a process that is certainly dead is replaced; whether one
+    of another machine or container still lives cannot be known here, and is never guessed.
+    """
+    mine = f"{os.getpid()}-{'.'.join(_whereabouts())}"
+    for last in (False, True):
+        try:
+            with open(path, "x", encoding="ascii") as file:
+                file.write(mine)
+            break
+        except FileExistsError:
+            other = clean_line(text_of(path) or "")
+            if last or not _is_dead(other):
+                raise UnavailableError(
+                    f"{what} is being carried out by another process",
+                    facts={"signed by": other or "nobody", "file": path},
+                    fix=f"if that one was killed: rm {path}",
+                ) from None
+            path.unlink(missing_ok=True)
+        except OSError as problem:
+            raise write_error(path, problem) from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def remove_abandoned(root: Path) -> int:
@@ -108,9 +139,13 @@ def _short(text: str) -> str:
 
 def _is_abandoned(folder: Path) -> bool:
     """Whether it is certain that nobody fills a folder any more."""
-    pid, _, rest = folder.name.removeprefix(PARTIAL).partition("-")
-    mine = rest.rpartition("-")[0] == ".".join(_whereabouts())
-    return mine and pid.isdigit() and not _alive(int(pid)) and not _is_locked(folder)
+    return _is_dead(folder.name.removeprefix(PARTIAL).rpartition("-")[0]) and not _is_locked(folder)
+
+
+def _is_dead(signature: str) -> bool:
+    """Whether whoever signed ``process-kernel.space`` was on this machine and is no more."""
+    pid, _, where = signature.partition("-")
+    return where == ".".join(_whereabouts()) and pid.isdigit() and not _alive(int(pid))
 
 
 def _lock(folder: Path) -> int | None:

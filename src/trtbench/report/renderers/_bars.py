@@ -32,7 +32,8 @@ def draw_bars(canvas: Canvas, chart: Bars) -> None:
     ends = _stack(axes, chart, places) if chart.stacked else _side_by_side(axes, chart, places)
     axes.set_ylabel(printable(chart.category_title))
     dress(axes, chart.value, which="x")
-    longest = float(ends.max()) if len(ends) else 0.0
+    known = ends[np.isfinite(ends)]
+    longest = float(known.max()) if len(known) else 0.0
     axes.set_xlim(0, (longest or 1.0) * (ROOM_FOR_LABELS if chart.groups[0].labels else 1.12))
     axes.set_xlabel(printable(chart.value.label))
     if len(chart.groups) > 1:

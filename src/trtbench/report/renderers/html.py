@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from trtbench.analysis.findings import SEVERITIES
+from trtbench.boundary import clean_text
 from trtbench.report import style
 from trtbench.report.charts import Bars, Boxes, Histogram, Lines
 from trtbench.report.document import Cell, Document, Figure, FindingList, Picture
@@ -102,6 +103,11 @@ def _smaller(image: Any) -> bytes:
     return buffer.getvalue()
 
 
+def _cleaned(value: object) -> object:
+    """Make visible what would turn a line of the page around; what we wrote ourselves stays."""
+    return clean_text(value) if type(value) is str else value
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Any:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -109,6 +115,7 @@ def _environment() -> Any:
     environment = Environment(
         loader=FunctionLoader(asset),
         autoescape=True,
+        finalize=_cleaned,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from trtbench.boundary import clean_line, clean_text
 from trtbench.report.document import (
     Block,
     Cards,
@@ -51,7 +52,6 @@ BRIEF_ROWS = 10
 BRIEF_FINDINGS = 5
 
 ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$!])")
 
 
@@ -187,7 +187,7 @@ def _folded(summary: str, parts: list[str]) -> list[str]:
 
 
 def _html(text: str) -> str:
-    text = _CONTROL.sub("\ufffd", " ".join(text.split()))
+    text = clean_line(" ".join(text.split()))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -236,7 +236,7 @@ def _cards(cards: Cards) -> str:
 def _fenced(code: Code) -> str:
     longest = max((len(run) for run in re.findall(r"`+", code.text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}{code.language}\n{code.text.rstrip()}\n{fence}"
+    return f"{fence}{code.language}\n{clean_text(code.text.rstrip())}\n{fence}"
 
 
 def _facts(facts: KeyValues) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from trtbench.boundary import clean_line
 from trtbench.report.document import Document, Section, Table, Text
 
 FILE = "report.tex"
@@ -35,7 +36,6 @@ ESCAPES = {
     "→": r"\ensuremath{\rightarrow}", "°": r"\textdegree{}", "▸": r"\ensuremath{\triangleright}",
 }  # fmt: skip
 _SPECIAL = re.compile("[" + re.escape("".join(ESCAPES)) + "]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def render(document: Document, folder: Path) -> list[Path]:
@@ -54,7 +54,7 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 def escape(text: str) -> str:
     """Make text stand for itself in LaTeX."""
-    text = _CONTROL.sub("\ufffd", " ".join(text.split()))
+    text = clean_line(" ".join(text.split()))
     return _SPECIAL.sub(lambda found: ESCAPES[found[0]], text)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from trtbench.boundary import check_title
 from trtbench.workflows.request.fields import Argument, Option, VerbRequest
 from trtbench.workflows.request.groups import FilterFields, StoreFields, TagFields
 from trtbench.workflows.request.kinds import (
@@ -120,6 +121,11 @@ class ReportRequest(StoreFields):
     brief: Annotated[bool, Option("A Markdown text short enough for a comment.")] = False
     title: Annotated[str | None, Option("Title of the document.")] = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.title is not None:
+            check_title(self.title)
+
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryRequest(FilterFields, StoreFields):
@@ -152,6 +158,10 @@ class SiteRequest(StoreFields):
         "artifacts/site"
     )
     title: Annotated[str, Option("What the site is called.")] = "Benchmarks"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_title(self.title)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,14 @@ import importlib
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import FailedRun, Run, gpu_of
 from trtbench.domain.samples import DURATIONS
 from trtbench.errors import InputError, StoreError, UsageError, write_error
+from trtbench.store.contents import own_files
 from trtbench.store.index import Entry, instant_from_text
 from trtbench.store.store import Store
 from trtbench.workflows.request.libraries import optional_library
@@ -270,7 +271,9 @@ def _log_run(client: Any, experiment: str, entry: Entry, run: Run | FailedRun) -
     client.log_batch(key, params=parameters, metrics=values)
     folder = store_path(run)
     if folder is not None:
-        client.log_artifacts(key, str(folder))
+        for name in own_files(folder):
+            below = str(PurePath(name).parent)
+            client.log_artifact(key, str(folder / name), None if below == "." else below)
     for tag in row["tags"].split(","):
         if tag:
             client.set_tag(key, _safe(f"tag.{tag}"), "true")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from trtbench.boundary import inside
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Scores
 from trtbench.domain.spec import Value
-from trtbench.errors import write_error
+from trtbench.errors import InputError, write_error
 from trtbench.models.identity import identity_of
 from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import now
@@ -53,7 +54,10 @@ class Cache:
             return None
         if made.file is None:
             return made
-        file = self.folder(step) / made.file
+        try:
+            file = inside(self.folder(step), made.file, what="file of a step")
+        except InputError:
+            return None
         return made if file.is_file() and identity_of(file) == made.sha256 else None
 
     def keep(self, step: SweepStep, made: Made) -> Made:

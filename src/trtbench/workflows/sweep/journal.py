@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from trtbench.boundary import read_bytes
+from trtbench.boundary import check_id, check_tag, read_bytes
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, UnavailableError, UsageError, write_error
 from trtbench.host.locks import NoLocksError, try_lock
-from trtbench.workflows.sweep.matrix import Matrix
+from trtbench.store.unfinished import signed
+from trtbench.workflows.sweep.matrix import Matrix, check_matrix
 
 SWEEP = "sweep.json"
 JOURNAL = "journal.jsonl"
+SIGNED = "journal.lock"
 
 
 class SweepOutline(Value, frozen=True, kw_only=True):
@@ -66,18 +68,18 @@ class Journal:
         """Keep a second process from going on with the same sweep."""
         self._path.touch()
         with open(self._path, "rb") as file:
+            other: AbstractContextManager[None] = nullcontext()
             try:
                 taken = try_lock(file.fileno())
-            except NoLocksError:
-                # Some network file systems have none; runs that two processes make twice are kept.
-                self.notes.append("this file system has no locks: let one process sweep here")
-                taken = True
+            except NoLocksError:  # as on some network file systems
+                taken, other = True, signed(self.folder / SIGNED, what="the sweep")
             if not taken:
                 raise UnavailableError(
                     "the sweep is being carried out by another process",
                     facts={"folder": self.folder},
                 )
-            yield
+            with other:
+                yield
 
     def add(self, line: JournalLine) -> None:
         """Write a line and have it on the disk."""
@@ -131,7 +133,10 @@ class Journal:
         lines = []
         for number, text in enumerate(whole.split(b"\n"), 1):
             try:
-                lines.append(value_from_json(text, JournalLine, where=f"line {number}"))
+                line = value_from_json(text, JournalLine, where=f"line {number}")
+                if line.run is not None:
+                    check_id(line.run, where=f"line {number}")
+                lines.append(line)
             except InputError as problem:
                 if text:
                     self.notes.append(f"{self._path.name}: {problem.message.splitlines()[0]}")
@@ -163,4 +168,7 @@ def read_outline(folder: Path) -> SweepOutline:
         raise UsageError(
             f"{folder} holds no sweep", facts={"missing": SWEEP}, fix="trtbench sweep --help"
         ) from None
-    return value_from_json(data, SweepOutline, where=str(path))
+    outline = value_from_json(data, SweepOutline, where=str(path))
+    check_tag(outline.tag, where=path)
+    check_matrix(outline.matrix, where=str(path))
+    return outline

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from trtbench.boundary import check_nesting, check_parts, read_text
+from trtbench.boundary import check_nesting, check_parts, check_title, read_text
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, Value
 from trtbench.errors import UnavailableError, UsageError, near_miss
@@ -29,6 +30,7 @@ FLAGS = tuple(
 """Flags of ``trtbench bench`` that may be an axis of a sweep."""
 PREFIXES = ("opt.", "build.")
 """Options of the runtime itself, and fields of a build: ``build.optimization_level``."""
+MOST_CASES = 100_000
 AXES = ("precision", "batch", "runtime", "engine")
 
 
@@ -167,6 +169,16 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
             )
     if any(batch < 1 for batch in matrix.batch):
         raise UsageError(f"{where}: a batch is at least 1", fix="--batch 1,8,32")
+    axes = (matrix.models, matrix.batch, matrix.runtime, matrix.precision, matrix.engine)
+    count = math.prod(max(1, len(each)) for each in (*axes, *matrix.options.values()))
+    if count > MOST_CASES:
+        raise UsageError(
+            f"{where}: the axes make more cases than anybody can measure",
+            facts={"cases": count, "at most": MOST_CASES},
+            fix="sweep fewer values at a time",
+        )
+    if matrix.title is not None:
+        check_title(matrix.title, where=where)
     if not 1 <= matrix.rounds <= 1000:
         raise UsageError(f"{where}: rounds are between 1 and 1000", fix="--rounds 3")
     if matrix.profile and not (1 <= matrix.profile[0] <= matrix.profile[1] <= matrix.profile[2]):

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from trtbench.boundary import clean_line
 from trtbench.build.builders import BUILDERS
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ModelFormat, Value
@@ -21,6 +22,7 @@ from trtbench.errors import TrtbenchError, UsageError
 from trtbench.host.environment import read_environment
 from trtbench.host.gpu_names import gpu_uuid
 from trtbench.host.versions import library_versions
+from trtbench.models.folder_hashes import hashes_of_folder
 from trtbench.models.identity import model_ref, sha256_of
 from trtbench.models.sidecar import precision_of_engine
 from trtbench.runtimes import RUNTIMES
@@ -38,10 +40,6 @@ CAST = ("fp16", "bf16", "int8", "fp8")
 """Precisions that an ONNX file is cast or quantized to; FP32 is what it is."""
 RECIPE = 2
 """Part of every key: a new number makes everything anew, when steps come to do other things."""
-
-
-SMALL_DATA_BYTES = 256 << 20
-"""A folder of data up to this size is read whole: it costs less than a step done for nothing."""
 
 
 class SweepStep(Value, frozen=True, kw_only=True):
@@ -285,15 +283,12 @@ def preparing_of(matrix: Matrix) -> dict[str, Scalar]:
 
 
 def data_digest(source: str) -> str:
-    """Hash a file of data, or all files of a folder; large ones by name, size and time."""
+    """Hash a file of data, or all files of a folder, by their bytes."""
     path = Path(source)
     if source == "random":
         return source
     if path.is_dir():
-        files = {each: each.stat() for each in sorted(path.rglob("*")) if each.is_file()}
-        small = sum(facts.st_size for facts in files.values()) <= SMALL_DATA_BYTES
-        state = {f: sha256_of(f) if small else (s.st_size, s.st_mtime_ns) for f, s in files.items()}
-        return digest([(str(f.relative_to(path)), each) for f, each in state.items()])
+        return digest([(clean_line(name), each) for name, each in hashes_of_folder(path).items()])
     if not path.is_file():
         raise UsageError(f"there is no file {source}")
     return sha256_of(path)

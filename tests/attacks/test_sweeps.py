@@ -1,0 +1,154 @@
+"""The folder of a sweep as somebody else left it: no path, no bomb, no second process."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trtbench.boundary import check_tag
+from trtbench.domain.codec import record_from_json
+from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError
+from trtbench.models.identity import sha256_of
+from trtbench.store import unfinished
+from trtbench.store.store import Store
+from trtbench.workflows.request.keeping import ReportRequest, SiteRequest
+from trtbench.workflows.sweep.cache import MADE, Cache, Made
+from trtbench.workflows.sweep.journal import JOURNAL, SIGNED, Journal, read_outline
+from trtbench.workflows.sweep.matrix import matrix_from_table
+from trtbench.workflows.sweep.plan import SweepStep
+
+BIDI, ESCAPE = "abc\u202etxt.exe", "\x1b[2Jgone"
+
+
+@pytest.mark.parametrize("run", ["../../precious", "/tmp", "..", "\x1b[2J", "a/b"])
+def test_a_journal_that_names_a_path_for_a_run_is_measured_again(tmp_path: Path, run: str) -> None:
+    line = {"what": "done", "case": "k", "round": 0, "at": "2026-01-01"}
+    lines = [{**line, "run": run}, {**line, "run": "r1"}]
+    (tmp_path / JOURNAL).write_text("".join(json.dumps(each) + "\n" for each in lines))
+    journal = Journal(tmp_path)
+    assert [each.run for each in journal.lines] == ["r1"]
+    assert len(journal.notes) == 1
+    assert "\x1b" not in journal.notes[0]
+
+
+@pytest.mark.parametrize("name", ["../../secret.onnx", "{outside}", "link.onnx"])
+def test_what_a_step_made_is_in_its_folder(tmp_path: Path, name: str) -> None:
+    secret = tmp_path / "secret.onnx"
+    secret.write_bytes(b"not of this store")
+    store = Store(tmp_path / "store")
+    step = SweepStep(key="k" * 64, kind="build", title="t", source="s", network="n")
+    folder = Cache(store).folder(step)
+    folder.mkdir(parents=True)
+    (folder / "link.onnx").symlink_to(secret)
+    made = Made(
+        kind="build", key=step.key, network="n", title="t", created="", seconds=1.0,
+        file=name.format(outside=secret), sha256=sha256_of(secret),
+    )  # fmt: skip
+    Cache(store).keep(step, made)
+    assert (folder / MADE).is_file()
+    assert Cache(store).find(step) is None
+
+
+def test_a_small_file_does_not_make_a_trillion_cases() -> None:
+    hundred = [str(number) for number in range(100)]
+    table = {"models": ["m.onnx"], "options": {f"opt.k{n}": hundred for n in range(6)}}
+    with pytest.raises(UsageError, match="more cases"):
+        matrix_from_table(table, where="s.toml")
+
+
+@pytest.mark.parametrize("title", [BIDI, ESCAPE, "two\nlines", "", " ", "x" * 201])
+def test_a_title_that_steers_something_is_refused(title: str) -> None:
+    with pytest.raises(TrtbenchError, match="title"):
+        ReportRequest(names=("last",), title=title)
+    with pytest.raises(TrtbenchError, match="title"):
+        SiteRequest(title=title)
+    with pytest.raises(TrtbenchError, match="title"):
+        matrix_from_table({"models": ["m.onnx"], "title": title}, where="s.toml")
+
+
+@pytest.mark.parametrize("tag", [BIDI, ESCAPE, "../up", "=cmd()", "<script>", "\u2066", ""])
+def test_a_tag_in_a_record_is_made_one(tmp_path: Path, tag: str) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+    import records
+
+    store = Store(tmp_path / "store")
+    folder = records.add(store, records.record("r1", tags=("fine",)))
+    raw = json.loads((folder / "run.json").read_bytes())
+    raw["tags"] = [tag, "release/1.0", "größe: 3"]
+    (folder / "run.json").write_text(json.dumps(raw))
+    record = record_from_json((folder / "run.json").read_bytes(), where="run.json")
+    assert record.tags[1:] == ("release/1.0", "größe: 3")
+    assert check_tag(record.tags[0])
+    store.reindex(lambda run: None)
+    assert all(check_tag(each) for each in store.index.find()[0].tags)
+
+
+def test_a_sweep_whose_tag_steers_something_is_refused(tmp_path: Path) -> None:
+    outline = {
+        "name": "x",
+        "tag": ESCAPE,
+        "created": "",
+        "store": "/s",
+        "matrix": {"models": ["m.onnx"]},
+    }
+    (tmp_path / "sweep.json").write_text(json.dumps(outline))
+    with pytest.raises(InputError, match="tag"):
+        read_outline(tmp_path)
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_a_second_process_is_refused_all_the_same(tmp_path: Path) -> None:
+    with Journal(tmp_path).held():
+        assert (tmp_path / SIGNED).is_file()
+        with (
+            pytest.raises(UnavailableError, match="another process") as found,
+            Journal(tmp_path).held(),
+        ):
+            pass
+        assert str(os.getpid()) in found.value.facts["signed by"]
+        assert f"rm {tmp_path / SIGNED}" in (found.value.fix or "")
+    assert not (tmp_path / SIGNED).exists()
+
+
+def dead_process() -> int:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    return gone.pid
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_a_dead_process_of_this_machine_does_not_count(tmp_path: Path) -> None:
+    here = ".".join(unfinished._whereabouts())
+    (tmp_path / SIGNED).write_text(f"{dead_process()}-{here}")
+    with Journal(tmp_path).held():
+        assert (tmp_path / SIGNED).read_text().startswith(f"{os.getpid()}-")
+
+
+@pytest.mark.usefixtures("no_locks")
+@pytest.mark.parametrize("who", ["{pid}-other000.other000", "", "garbage", "\x1b[2J"])
+def test_without_locks_another_container_is_never_taken_for_dead(tmp_path: Path, who: str) -> None:
+    (tmp_path / SIGNED).write_text(who.format(pid=dead_process()))
+    with pytest.raises(UnavailableError) as found, Journal(tmp_path).held():
+        pass
+    assert (tmp_path / SIGNED).is_file()
+    assert "\x1b" not in str(found.value)
+    # The same holds for runs that it is filling: same host name and process, other machine.
+    work = tmp_path / f".partial-{dead_process()}-other000.other000-abcdef"
+    work.mkdir()
+    assert unfinished.remove_abandoned(tmp_path) == 0
+    assert work.is_dir()
