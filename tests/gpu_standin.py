@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import os
+import re
 import sys
 import time
 from types import SimpleNamespace
@@ -17,6 +18,10 @@ from typing import Any
 import numpy as np
 
 COPY_S, GPU_S, ENQUEUE_S = 300e-6, 3e-3, 50e-6
+GPU_TIME = re.compile(rb"gpu_s=([0-9.e-]+);")
+"""In the bytes of an engine: how long its queries take, instead of the usual."""
+NO_GRAPH = b"no_graph;"
+"""In the bytes of an engine: its work cannot be captured."""
 BYTE_S = 0.25e-9
 """To fill one byte of memory."""
 
@@ -300,6 +305,10 @@ class Trt:
             if log := os.environ.get("STANDIN_GPU_ENGINES"):
                 with open(log, "a") as file:
                     file.write(f"{os.getpid()}\n")
+            if told := GPU_TIME.search(bytes(data)):
+                self.gpu_s = float(told[1])
+            if NO_GRAPH in bytes(data):
+                self.cuda.capturable = False
             return Engine(self)
 
         return SimpleNamespace(deserialize_cuda_engine=deserialize)
@@ -408,9 +417,14 @@ class Context:
         memory[self.addresses["y"]][:size] = (2 * x + 1).astype(np.float32).tobytes()
 
 
-def plan_bytes(version: tuple[int, int, int, int] = (8, 6, 0, 12), magic: bytes = b"ftrt") -> bytes:
-    """An engine file as far as its header goes."""
-    return magic + bytes(20) + bytes(version) + bytes(64)
+def plan_bytes(
+    version: tuple[int, int, int, int] = (8, 6, 0, 12),
+    magic: bytes = b"ftrt",
+    *,
+    gpu_s: float = GPU_S,
+) -> bytes:
+    """An engine file as far as its header goes, with the time its queries take."""
+    return magic + bytes(20) + bytes(version) + bytes(64) + f"gpu_s={gpu_s};".encode()
 
 
 def _told_to() -> Cudart:

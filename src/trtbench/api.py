@@ -358,7 +358,7 @@ def compare(
     shapes: Shapes | None = None,
     batch: int | None = None,
     launches: int | None = None,
-    max_launches: int = 40,
+    max_launches: int | None = None,
     pairs: int | None = None,
     mode: Mode = "auto",
     margin: Fraction = "2%",
@@ -406,7 +406,7 @@ def compare(
     batch: Items per query: every dynamic leading dimension.
     launches: Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a
         gate: 5).
-    max_launches: Go on to so many while the answer is unclear.
+    max_launches: Go on to so many while the answer is unclear (default 40; for 25 s in bursts).
     pairs: Iterations of each side per launch, in turn (default: what fits in 0.2 s, 6 to 200).
     mode: How the sides take turns; --duration and --iterations are for launches.
     margin: Within this, interval and all, two sides are the same.
@@ -510,7 +510,7 @@ def gate(
     shapes: Shapes | None = None,
     batch: int | None = None,
     launches: int | None = None,
-    max_launches: int = 40,
+    max_launches: int | None = None,
     pairs: int | None = None,
     mode: Mode = "auto",
     margin: Fraction = "2%",
@@ -558,7 +558,7 @@ def gate(
     batch: Items per query: every dynamic leading dimension.
     launches: Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a
         gate: 5).
-    max_launches: Go on to so many while the answer is unclear.
+    max_launches: Go on to so many while the answer is unclear (default 40; for 25 s in bursts).
     pairs: Iterations of each side per launch, in turn (default: what fits in 0.2 s, 6 to 200).
     mode: How the sides take turns; --duration and --iterations are for launches.
     margin: Within this, interval and all, two sides are the same.

@@ -39,7 +39,9 @@ WORTHLESS = math.log(100)
 """An interval that spans more than a hundredfold and decides nothing is not shown: a reader takes
 its ends for numbers."""
 
-MEANING = "99 % for the ratio over fresh launches on this machine"
+LEVELS: dict[Design, float] = {"bursts": 0.998}
+"""Where every launch is looked at, each look is stricter (false signs: ``docs/verdicts.md``)."""
+MEANING = "{level} % for the ratio over fresh launches on this machine"
 Better = Literal["low", "high"]
 
 
@@ -91,7 +93,8 @@ def judge(
     meaning: str = MEANING,
 ) -> Verdict:
     """Turn an estimated log-ratio into a verdict; ``widen`` is added to both ends."""
-    low, high = estimate.interval()
+    level = LEVELS.get(design, LEVEL)
+    low, high = estimate.interval(level=level)
     low, high = low - widen, high + widen
     kind, reason = decide(estimate.mean, low, high, better=better, gate=gate, margin=margin)
     needed, interval = None, None
@@ -100,7 +103,8 @@ def judge(
     if kind == "unclear" and high - low > WORTHLESS:
         reason = f"{estimate.count} launches differ too much to tell an interval"
     else:
-        interval = ratio_interval(low, high, meaning=meaning)
+        words = meaning.replace("{level}", f"{100 * level:g}")
+        interval = ratio_interval(low, high, level=level, meaning=words)
     return Verdict(
         metric=metric,
         kind=kind,

@@ -11,10 +11,11 @@ from trtbench.domain.words import Scalar as Scalar
 VerdictKind = Literal["same", "faster", "slower", "unclear", "incomparable"]
 
 
-Design = Literal["duet", "launches", "apart"]
+Design = Literal["duet", "bursts", "launches", "apart"]
 """How two sides were measured.
 
 duet      alternated iteration by iteration within a launch
+bursts    two processes at once: bursts in turn for GPU time, series of queries in turn for the rest
 launches  fresh processes of the two in turn (ABBA)
 apart     each on its own, at another time
 """

@@ -36,6 +36,10 @@ class DuetJob(Value, frozen=True, kw_only=True, tag="duet", tag_field="job"):
     seed: int = 0
     """Of the order within the pairs."""
     launch: int = 0
+    series: bool = False
+    """Whole series of queries take turns instead of single ones, as a GPU needs it."""
+    bursts: bool = True
+    """Before the series, bursts of queries back to back take turns: they tell GPU time."""
 
 
 class InferJob(Value, frozen=True, kw_only=True, tag="infer", tag_field="job"):

@@ -122,6 +122,12 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     """Median of a side's queries alone, before two sides took turns."""
     alone_s: tuple[float, ...] = ()
     """Medians of its blocks of queries alone; blocks of both sides alternated, in pairs."""
+    burst_s: tuple[float, ...] = ()
+    """GPU seconds per query, one per burst; bursts of both sides alternated, in pairs."""
+    burst_size: int | None = None
+    """Queries back to back in one burst."""
+    burst_enqueue_s: float | None = None
+    """Quickest enqueueing of a query before a burst: as long as a query, and the GPU waited."""
     timer_floor_s: float | None = None
     involuntary_switches: int | None = None
     cpu_s: float | None = None
@@ -149,7 +155,7 @@ class DuetRef(Value, frozen=True, kw_only=True):
 
     id: str
     side: Literal[0, 1]
-    design: Literal["duet", "launches"]
+    design: Literal["duet", "bursts", "launches"]
 
 
 class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):

@@ -95,6 +95,7 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> PreparedSe
         inputs=settled,
         outputs=session.outputs,
         conditions=session.conditions,
+        versions=dict(session.versions),
         notes=(*session.notes, *_assumed(session.inputs, settled, spec)),
         evidence={**session.evidence, **_of_inputs(arrays)},
     )

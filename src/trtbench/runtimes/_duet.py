@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import gc
 import os
-import socket
-import struct
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +25,6 @@ from trtbench.domain.job import BenchOutcome, DuetJob, Stage
 from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, RunSpec
-from trtbench.errors import TrtbenchError
 from trtbench.host.machine import fastest_core
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._bench import (
@@ -38,6 +35,7 @@ from trtbench.runtimes._bench import (
     timer_floor_s,
     warm_up,
 )
+from trtbench.runtimes._partner import TurnPartner
 from trtbench.runtimes._session import TurnSpec
 
 PACE = 5
@@ -45,17 +43,11 @@ PACE = 5
 MOST_STRETCHED = 3.0
 
 _NS = 1e-9
-_HELLO, _TURN = b"h", b"t"
-_PACE = struct.Struct("!d")
 
 Step = Callable[[], object]
 Result = tuple[BenchOutcome, IterationTimes]
 Spans = NDArray[np.int64]
 """Start and end of each query, in nanoseconds."""
-
-
-class PartnerLost(TrtbenchError):
-    """The other side's process ended before its time."""
 
 
 def play(job: DuetJob, stage: Stage, *, channel: int | None) -> dict[int, Result]:
@@ -64,8 +56,11 @@ def play(job: DuetJob, stage: Stage, *, channel: int | None) -> dict[int, Result
         return _play_both(job, stage)
     if channel is None:
         raise ValueError("a side that runs alone needs a channel to the other")
+    from trtbench.runtimes._bursts import play_series
+
+    side = play_series if job.series else _play_side
     with TurnPartner(channel) as partner:
-        return {job.mine: _play_side(job, stage, partner)}
+        return {job.mine: side(job, stage, partner)}
 
 
 def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
@@ -250,62 +245,3 @@ def on_one_core() -> Iterator[int | None]:
         yield core
     finally:
         os.sched_setaffinity(0, allowed)
-
-
-class TurnPartner:
-    """The other side's process, at the far end of a socket."""
-
-    def __init__(self, descriptor: int) -> None:
-        os.set_inheritable(descriptor, False)
-        self._socket = socket.socket(fileno=descriptor)
-
-    def __enter__(self) -> TurnPartner:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def meet(self) -> None:
-        """Wait until both sides are here."""
-        self._send(_HELLO)
-        self._receive(_HELLO)
-
-    def hand_over(self) -> None:
-        self._send(_TURN)
-
-    def wait(self) -> None:
-        self._receive(_TURN)
-
-    @contextmanager
-    def slot(self, *, first: bool) -> Iterator[None]:
-        """Have the machine to oneself, one side after the other."""
-        if not first:
-            self.wait()
-        yield
-        self.hand_over()
-        if first:
-            self.wait()
-
-    def swap(self, pace_s: float) -> float:
-        """Tell the other side how long a query takes here, and hear how long it does there."""
-        self._send(_PACE.pack(pace_s))
-        return float(_PACE.unpack(self._hear(_PACE.size))[0])
-
-    def _send(self, word: bytes) -> None:
-        try:
-            self._socket.sendall(word)
-        except OSError:
-            raise PartnerLost("the other side ended before its time") from None
-
-    def _receive(self, word: bytes) -> None:
-        if self._hear(len(word)) != word:
-            raise PartnerLost("the other side ended before its time")
-
-    def _hear(self, size: int) -> bytes:
-        try:
-            heard = self._socket.recv(size, socket.MSG_WAITALL)
-        except OSError:
-            heard = b""
-        if len(heard) < size:
-            raise PartnerLost("the other side ended before its time")
-        return heard

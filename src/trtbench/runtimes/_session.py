@@ -35,6 +35,10 @@ class TurnSpec:
     """It runs as it would alone; else its time alone needs a session of its own."""
 
 
+Burst = Callable[[], tuple[float, float]]
+"""Gives the device's seconds per query, and the host's seconds of the quickest enqueueing."""
+
+
 class Spans(Protocol):
     """What a session can tell of its queries beside the time its caller sees."""
 
@@ -69,6 +73,9 @@ class Session(ABC):
     spans: Spans | None = None
     """What is known of each query beside the host's time; set by ``step``."""
 
+    versions: Mapping[str, str] = MappingProxyType({})
+    """Of libraries that know better than their packages."""
+
     @abstractmethod
     def bind(self, arrays: Arrays) -> None:
         """Take inputs; nothing of this is timed."""
@@ -90,6 +97,10 @@ class Session(ABC):
         began = time.perf_counter()
         outputs = self.fetch()
         return outputs, time.perf_counter() - began
+
+    def burst(self, *, size: int, lead: int) -> Burst | None:
+        """Make a call that runs so many queries back to back; ``None`` where no device tells."""
+        return None
 
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
         """Time the layers in a pass of their own; beside them the GPU time of that pass."""

@@ -14,8 +14,8 @@ from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.errors import InputError
 from trtbench.models.torch_models import LoadedModel
-from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery
-from trtbench.runtimes._session import Arrays, Session, Spans
+from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
+from trtbench.runtimes._session import Arrays, Burst, Session, Spans
 
 Call = Callable[[], None]
 MODES_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
@@ -183,6 +183,7 @@ class CudaSession(_TorchSession):
         self._results: list[Any] = []
         self._targets: list[Any] = []
         self._graph: Any = None
+        self._lane: Lane | None = None
         self.spans: Spans | None = None
 
     def bind(self, arrays: Arrays) -> None:
@@ -205,7 +206,7 @@ class CudaSession(_TorchSession):
         """One query on a stream of its own, with events where TensorRT's queries have them."""
         self._torch.cuda.set_stream(self._stream)
         enqueue = self._captured() if self._spec.cuda_graph != "off" else self._eager()
-        lane = Lane(
+        self._lane = lane = Lane(
             enqueue=enqueue,
             stream=self._stream,
             copies_in=lambda stream: (self._copy_in,),
@@ -220,6 +221,12 @@ class CudaSession(_TorchSession):
         query = SerialQuery(events, lane, transfers=self._spec.transfers)
         self.spans = query
         return query.step
+
+    def burst(self, *, size: int, lead: int) -> Burst | None:
+        if self._lane is None:
+            return None
+        events: Any = _Events(self._torch, spin=self._spec.spin_wait)
+        return burst_of_queries(events, self._lane, size=size, lead=lead)
 
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         self.first()

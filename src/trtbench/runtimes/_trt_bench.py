@@ -6,8 +6,6 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec
@@ -59,8 +57,7 @@ def bench(
             (folder / "graph.json").write_text(opened[0].describe(), encoding="utf-8")
         stage(name)
 
-    outcome, times = bench_session(opening, spec, stage=staged)
-    return msgspec.structs.replace(outcome, versions=_versions(opened[0])), times
+    return bench_session(opening, spec, stage=staged)
 
 
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
@@ -112,8 +109,3 @@ def _config(engine: Engine, spec: RunSpec) -> Any:
         raise UsageError(f"--opt specialization is eager, lazy or none, not {wanted.lower()!r}")
     setattr(config, _STRATEGY, getattr(strategies, wanted))
     return config
-
-
-def _versions(session: TrtSession) -> dict[str, str]:
-    engine = session.engine
-    return {engine.flavour: engine.version}

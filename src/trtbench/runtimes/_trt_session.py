@@ -17,8 +17,8 @@ from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.host.cuda import Call, CaptureError, Cuda, CudaError
-from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery
-from trtbench.runtimes._session import Arrays, Session, Spans
+from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
+from trtbench.runtimes._session import Arrays, Burst, Session, Spans
 from trtbench.runtimes._trt_engine import Engine, activation_bytes, new_context
 from trtbench.runtimes._trt_layers import profile_context
 from trtbench.runtimes._trt_tensors import (
@@ -72,6 +72,7 @@ class TrtSession(Session):
         self.inputs = tuple(port.spec for port in engine.inputs)
         self.outputs: tuple[TensorSpec, ...] = tuple(port.spec for port in engine.outputs)
         self.notes: tuple[str, ...] = ()
+        self.versions = {engine.flavour: engine.version}
         self.evidence: dict[str, Scalar] = {
             "activation_bytes": activation_bytes(engine.engine, engine.profile)
         }
@@ -113,6 +114,11 @@ class TrtSession(Session):
         pipeline = Pipeline(self._cuda, lanes, transfers=transfers, depth=depth)
         self.spans = pipeline
         return pipeline.step
+
+    def burst(self, *, size: int, lead: int) -> Burst:
+        """Make queries back to back on the inputs that are there, without copies."""
+        lane = self._lane(self._units[0])
+        return burst_of_queries(self._cuda, lane, size=size, lead=lead)
 
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         """Run once and give the outputs by name."""

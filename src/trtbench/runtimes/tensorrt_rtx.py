@@ -38,3 +38,8 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
 def open_session(spec: RunSpec) -> TrtSession:
     """Load an engine with the options of a run."""
     return _trt_bench.open_session(spec, flavour="tensorrt_rtx")
+
+
+def bursts(spec: RunSpec) -> bool:
+    """Tell that a session times bursts of queries, whatever is asked of it."""
+    return True

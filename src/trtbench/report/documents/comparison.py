@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from trtbench.analysis.other_definitions import guide_speedup
 from trtbench.analysis.verdict import would_tell
 from trtbench.domain.comparison import Verdict
-from trtbench.domain.result import Finding
+from trtbench.domain.result import Finding, Interval, known_value
 from trtbench.report.device_table import device_blocks, device_names
 from trtbench.report.document import (
     Block,
@@ -50,6 +51,7 @@ RANKING = (
 _DESIGNS = {
     "one-process": "in turn within one process",
     "lock-step": "in turn, two processes in lock-step",
+    "bursts": "bursts and series in turn, two processes at once",
     "launches": "fresh launches in turn (ABBA)",
     "stored runs": "as they were stored",
 }
@@ -133,12 +135,33 @@ def _design(compared: Compared) -> Iterator[tuple[str, str]]:
     count = judged or min(len(run.record.launches) for run in sides)
     launches = "1 launch" if count == 1 else f"{count} launches"
     yield "measured", f"{_DESIGNS.get(compared.mode, compared.mode)}, {launches} a side"
+    yield from _bursts(compared)
     if compared.interference:
         moved = " and ".join(text_from_change(part) for part in compared.interference)
         yield "in turns", f"{moved} against alone (baseline and candidate)"
     alone = compared.comparison.alone
     if alone is not None and alone.ratio is not None and alone.interval is not None:
         yield "alone", f"{text_from_change(alone.ratio - 1)}, {interval_text(alone, digits=1)}"
+
+
+def _bursts(compared: Compared) -> Iterator[tuple[str, str]]:
+    """Tell the GPU time of each side in bursts, and how these were made."""
+    sides = (compared.baseline, compared.candidate)
+    launches = [[each for each in run.record.launches if each.burst_s] for run in sides]
+    if not all(launches):
+        return
+    one, other = (_typical_burst([median(each.burst_s) for each in side]) for side in launches)
+    first = launches[0][0]
+    graph = known_value(compared.baseline.record.conditions.get("cuda_graph"))
+    what = "graph launches" if graph is True else "plain enqueues (no CUDA graph)"
+    how = f"{len(first.burst_s)} bursts of {first.burst_size} {what}, {len(launches[0])} launches"
+    yield "GPU time", f"{one} against {other}: {how}"
+
+
+def _typical_burst(seconds: Sequence[float]) -> str:
+    """Write a GPU time with the digits in which launches agree."""
+    bounds = Interval(low=min(seconds), high=max(seconds), level=1.0, meaning="all launches")
+    return text_from_duration(median(seconds), bounds=bounds)
 
 
 def _worth(compared: Compared, selftest: bool) -> Iterator[tuple[str, str]]:

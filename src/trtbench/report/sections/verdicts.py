@@ -39,7 +39,12 @@ HEADINGS = (
     Heading(key="measured", title="Measured"),
 )
 MOST_CARDS = 8
-_DESIGNS = {"duet": "in turn", "launches": "launches in turn", "apart": "apart"}
+_DESIGNS = {
+    "duet": "in turn",
+    "bursts": "bursts and series in turn",
+    "launches": "launches in turn",
+    "apart": "apart",
+}
 
 
 def make(runs: Sequence[Run]) -> Section | None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
+from trtbench.analysis.bursts import burst_verdict
 from trtbench.analysis.comparability import blocking_reasons, differences
 from trtbench.analysis.deltas import COMPARISON_HEADER, comparison_rows
-from trtbench.analysis.shared_metrics import metric_of_both, refused_headline, shared_columns
+from trtbench.analysis.shared_metrics import GPU, metric_of_both, refused_headline, shared_columns
 from trtbench.analysis.stored_comparison import compare_apart, too_coarse
 from trtbench.analysis.turns import (
     alone_effects,
-    held_to_alone,
     hold_to_alone,
     interference,
 )
@@ -23,7 +23,6 @@ from trtbench.analysis.verdict import (
     MARGIN,
     correct_for_many,
     duet_comparison,
-    incomparable,
     pair_effect,
     verdict_from_effects,
 )
@@ -39,6 +38,7 @@ from trtbench.workflows.compare.drift import drift_remembered
 from trtbench.workflows.compare.duet import Duet, paired, pairs_of
 from trtbench.workflows.compare.findings import further_findings, with_findings
 from trtbench.workflows.compare.sides import WARMUP, Sides
+from trtbench.workflows.compare.until_clear import make_duet, play_until_clear
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.comparing import (
     LAUNCHES,
@@ -146,13 +146,29 @@ def comparison_from_runs(
         and blocking_reasons(found, metric=name) is None
         and too_coarse(name, baseline, candidate) is None
     )
+    head, *others = comparison.verdicts
+    further = (*others, *further)
+    if any(each.metric == GPU for each in further):
+        further = _with_bursts(further, baseline, candidate, margin=margin)
     if refused is not None:
         further = (refused, *further)
-    comparison = msgspec.structs.replace(comparison, verdicts=(*comparison.verdicts, *further))
+    comparison = msgspec.structs.replace(comparison, verdicts=(head, *further))
     if headline == baseline.times.headline:  # alone, the caller's times were taken
         alone = alone_effects(baseline.record.launches, candidate.record.launches)
         comparison = hold_to_alone(comparison, alone, margin=margin)
     return with_findings(comparison, baseline, candidate, accept)
+
+
+def _with_bursts(
+    verdicts: Sequence[Verdict], baseline: Run, candidate: Run, *, margin: float
+) -> tuple[Verdict, ...]:
+    """Judge GPU time by bursts where there were any, and put it first."""
+    singly = [pair_effect(a, b, design="bursts") for a, b in pairs_of(baseline, candidate, GPU)]
+    launches = (baseline.record.launches, candidate.record.launches)
+    found = burst_verdict(*launches, singly=singly, margin=margin)
+    if found is None:
+        return tuple(verdicts)
+    return (found, *(each for each in verdicts if each.metric != GPU))
 
 
 def compare_csv(baseline: Run, candidate: Run) -> str:
@@ -244,7 +260,8 @@ def play_sides(sides: Sides, *, store: Store, request: PairFields, conduct: Cond
     """Measure two sides in turn until the answer is clear, here or where an executor says."""
     if conduct.executor is None:
         duet = make_duet(sides, store=store, request=request, conduct=conduct)
-        return _play_until_clear(duet, request)
+        play_until_clear(duet, request)
+        return compared_from_duet(duet, request)
     from trtbench.workflows.compare.remote import pair_elsewhere
 
     first, second = pair_elsewhere(sides, store=store, asked=request, conduct=conduct)
@@ -252,40 +269,6 @@ def play_sides(sides: Sides, *, store: Store, request: PairFields, conduct: Cond
         first, second, margin=request.margin_part, accept=request.accept
     )
     return Compared(baseline=first, candidate=second, comparison=comparison, mode=request.mode)
-
-
-def make_duet(sides: Sides, *, store: Store, request: PairFields, conduct: Conduct) -> Duet:
-    """Prepare the launches of two sides, as asked."""
-    return Duet(
-        sides,
-        store=store,
-        conduct=conduct,
-        mode=request.mode,
-        pairs=request.pairs,
-        seed=request.seed,
-    )
-
-
-def _play_until_clear(duet: Duet, request: TurnFields) -> Compared:
-    """Measure, and double the launches while the answer is unclear and more are allowed."""
-    duet.play(request.launches)
-    while duet.launches < request.most_launches:
-        verdict = headline_verdict(duet, margin=request.margin_part)
-        if verdict.kind != "unclear" or verdict.launches_needed is None:
-            break
-        duet.play(min(duet.launches, request.most_launches - duet.launches))
-    return compared_from_duet(duet, request)
-
-
-def headline_verdict(duet: Duet, *, margin: float = MARGIN) -> Verdict:
-    """Judge what has been measured so far."""
-    pairs = duet.columns(duet.headline)
-    if any(a is None or b is None for a, b in pairs):
-        reason = f"{duet.headline} was not measured on both sides"
-        return incomparable(duet.headline, reason=reason, design=duet.design)
-    effects = [pair_effect(a, b, design=duet.design) for a, b in pairs]
-    verdict = verdict_from_effects(effects, metric=duet.headline, design=duet.design, margin=margin)
-    return held_to_alone(verdict, duet.alone_effects(), margin=margin)[0]
 
 
 def compared_from_duet(duet: Duet, request: TurnFields) -> Compared:

@@ -15,9 +15,11 @@ import msgspec
 from trtbench.analysis.findings import findings_from_run
 from trtbench.analysis.shared_metrics import metric_of_both
 from trtbench.analysis.turns import alone_effects
+from trtbench.analysis.verdict import sentence
 from trtbench.domain.codec import value_from_json
+from trtbench.domain.comparison import Verdict
 from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
-from trtbench.domain.result import DuetRef, Environment, Run, Scalar
+from trtbench.domain.result import DuetRef, Environment, LaunchFacts, Run, Scalar
 from trtbench.domain.samples import Column, join_launches
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.domain.words import Mode
@@ -31,6 +33,7 @@ from trtbench.store.directory import new_id, read_samples, write_record, write_s
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import (
     FEWEST_LAUNCHES,
+    FIRST_LOOK,
     LAUNCHES_S,
     PairDesign,
     Sides,
@@ -60,22 +63,29 @@ class Duet:
         mode: Mode = "auto",
         pairs: int | None = None,
         seed: int = 0,
+        limit_s: float | None = None,
     ) -> None:
         for python in sides.pythons:
             if python is not None:
                 check_interpreter(python)
         self.sides = sides
-        self.mode = _settled(mode, sides)
+        self.mode = settled_mode(mode, sides)
         self._store, self._conduct = store, conduct
         self._pairs, self._seed = pairs, seed
         self._launches: tuple[list[Launch], list[Launch]] = ([], [])
         self._played = 0
+        self._limit_s = limit_s
+        self._began = time.monotonic()
+        self.bursts = self.mode == "bursts"
+        """Whether further launches have bursts; those whose verdict is known need none."""
         self._environment: Environment | None = None
         self._contention: dict[str, Scalar] = {}
 
     @property
     def design(self) -> PairDesign:
-        return "launches" if self.mode == "launches" else "duet"
+        if self.mode in ("bursts", "launches"):
+            return self.mode
+        return "duet"
 
     @property
     def headline(self) -> str:
@@ -86,6 +96,27 @@ class Duet:
     @property
     def launches(self) -> int:
         return len(self._launches[0])
+
+    @property
+    def facts(self) -> tuple[list[LaunchFacts], list[LaunchFacts]]:
+        """What the launches of each side told beside their samples."""
+        first, second = ([each.outcome.facts for each in side] for side in self._launches)
+        return first, second
+
+    @property
+    def more(self) -> int:
+        """Launches before the next look: twice as many, or a quarter more where both sides live."""
+        return max(1, self.launches // 4) if self.mode == "bursts" else self.launches
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been measured."""
+        return time.monotonic() - self._began
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether another launch would take longer than anybody waits without being asked."""
+        return self._limit_s is not None and self.seconds > self._limit_s
 
     def columns(self, name: str = "host") -> list[tuple[Column, Column]]:
         """The pairs of one column, launch by launch."""
@@ -113,7 +144,8 @@ class Duet:
             for spec in specs:
                 demand_unchanged(spec.model)
             before, began = read_counters(), time.monotonic()
-            done, goal = self.launches, self.launches + (launches or LAUNCHES)
+            usual = FIRST_LOOK if self.mode == "bursts" else LAUNCHES
+            done, goal = self.launches, self.launches + (launches or usual)
             while self.launches < goal:
                 self._tell(goal)
                 self._play_once()
@@ -123,8 +155,7 @@ class Duet:
 
     def alone_effects(self) -> tuple[float, ...]:
         """The effects of the times alone, launch by launch, where the sides took turns."""
-        facts = [[each.outcome.facts for each in launches] for launches in self._launches]
-        return alone_effects(facts[0], facts[1])
+        return alone_effects(*self.facts)
 
     def keep(self) -> tuple[Run, Run]:
         """Store each side as a run of its own; the two name their duet."""
@@ -151,7 +182,7 @@ class Duet:
                 found = self._lock_step(number, folder)
         for side in (0, 1):
             self._launches[side].append(found[side])
-        if self.mode != "launches":
+        if self.design == "duet":
             self._pairs = len(found[0].times)  # what the first launch had time for
 
     def _alone(self, side: int, number: int, folder: Path) -> Launch:
@@ -171,6 +202,8 @@ class Duet:
                             pairs=self._pairs,
                             seed=self._seed,
                             launch=number,
+                            series=self.mode == "bursts",
+                            bursts=self.bursts,
                         ),
                         folder=folder / str(side),
                         python=self.sides.pythons[side],
@@ -225,13 +258,20 @@ class Duet:
         self._store.add(run.record, path=target, cached=cached_from_run(run))
         return Run(record=run.record, times=times, path=target)
 
+    def tell_gpu(self, told: Verdict) -> None:
+        """Say what GPU time is once it is known; the launches that follow have no bursts."""
+        self.bursts = False
+        words = f"GPU time {told.kind}: {sentence(told)}"
+        after = f"{told.launches} launches, {self.seconds:.1f} s"
+        self._conduct.listen(Event(kind="note", text=f"{words} ({after})"))
+
     def _tell(self, goal: int) -> None:
         text = f"launch {self.launches + 1}/{goal} of both sides"
         done = self.launches / goal
         self._conduct.listen(Event(kind="stage", text=text, done=done))
 
 
-def _settled(mode: Mode, sides: Sides) -> Mode:
+def settled_mode(mode: Mode, sides: Sides) -> Mode:
     """Choose how the sides take turns, by what their runtimes can do."""
     modules = [RUNTIMES.load(spec.runtime) for spec in sides.both]
     if not all(module.open_session is not None for module in modules):
@@ -244,9 +284,19 @@ def _settled(mode: Mode, sides: Sides) -> Mode:
             facts={"mode": mode, "protocol": sides.baseline.protocol},
             fix="--mode launches",
         )
+    both = list(zip(modules, sides.both, strict=True))
+    devices = {module.device(spec) for module, spec in both}
+    bursts = all(module.bursts is not None and module.bursts(spec) for module, spec in both)
+    if mode == "bursts" and not (bursts and len(devices) == 1):
+        raise UsageError(
+            "bursts are for sides on one GPU whose runtimes time them",
+            facts={"devices": ", ".join(sorted(devices))},
+            fix="--mode auto",
+        )
     if mode != "auto":
         return mode
-    devices = {module.device(spec) for module, spec in zip(modules, sides.both, strict=True)}
+    if bursts and len(devices) == 1:
+        return "bursts"
     # Threads are of a process, for PyTorch: sides with other numbers of them need two.
     alike = all(
         getattr(sides.baseline, name) == getattr(sides.candidate, name)

@@ -34,12 +34,11 @@ from trtbench.workflows.compare.compare import (
     compared_from_duet,
     comparison_from_runs,
     duet_spec,
-    headline_verdict,
-    make_duet,
     stored_run,
 )
 from trtbench.workflows.compare.duet import Duet
 from trtbench.workflows.compare.sides import WARMUP, Sides
+from trtbench.workflows.compare.until_clear import headline_verdict, make_duet
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.comparing import GateRequest, TurnFields
 from trtbench.workflows.request.conduct import Conduct
@@ -262,7 +261,7 @@ def _play_until_clear(
         denied = verdict.interval is None and verdict.launches_needed is None
         if decided or denied:
             return
-        more = min(duet.launches, request.most_launches - duet.launches)
+        more = min(duet.more, request.most_launches - duet.launches)
         each = (time.monotonic() - began) / duet.launches
         if time.monotonic() + more * each > deadline:
             return

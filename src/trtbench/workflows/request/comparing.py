@@ -53,8 +53,12 @@ class TurnFields(VerbRequest):
         ),
     ] = None  # fmt: skip
     max_launches: Annotated[
-        int, Option("Go on to so many while the answer is unclear.", metavar="N")
-    ] = MOST_LAUNCHES
+        int | None,
+        Option(
+            "Go on to so many while the answer is unclear (default 40; for 25 s in bursts).",
+            metavar="N",
+        ),
+    ] = None
     pairs: Annotated[
         int | None,
         Option(
@@ -85,7 +89,7 @@ class TurnFields(VerbRequest):
 
     @property
     def most_launches(self) -> int:
-        return max(self.launches or LAUNCHES, self.max_launches)
+        return max(self.launches or LAUNCHES, self.max_launches or MOST_LAUNCHES)
 
     @property
     def margin_part(self) -> float:

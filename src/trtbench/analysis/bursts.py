@@ -1,0 +1,119 @@
+"""Bursts of queries on a GPU, both sides in turn: how large, how many, and what they say.
+
+A burst is timed by one pair of events around queries back to back: what a query takes of the GPU,
+without the wandering of single ones. Series of single queries of the same launch are the judge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.turns import denial
+from trtbench.analysis.verdict import MARGIN, verdict_from_effects
+from trtbench.domain.comparison import Verdict
+from trtbench.domain.result import LaunchFacts
+from trtbench.domain.spec import Value
+from trtbench.units import text_from_fraction
+
+BURST_S = 0.012
+"""Seconds of a burst: long beside the hand-over, short beside a drift of the clocks."""
+SMALLEST, LARGEST = 4, 100
+FEWEST_TURNS, TURNS = 6, 16
+"""Bursts of each side in a launch: they agree within 0.1 %, launches are what varies."""
+TURNS_S = 1.0
+"""Seconds of bursts in a launch, of both sides: slow models have fewer."""
+SETTLE = 2
+"""Pairs of bursts before those that count: clocks rise, and each finds the caches as they are."""
+GATE = 0.005
+"""GPU times of bursts that differ by less are not called different; launches agree within 0.1 %."""
+BOUND = 0.9
+"""Enqueueing that takes so much of a query's time keeps the GPU waiting."""
+
+
+class BurstPlan(Value, frozen=True, kw_only=True):
+    """How large the bursts of one launch are, and how many each side has."""
+
+    size: int
+    lead: int
+    """Queries before each burst that are not timed."""
+    turns: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.turns} bursts of {self.size} queries"
+
+
+def plan_from_pace(pace_s: Sequence[float], *, turns: int | None = None) -> BurstPlan:
+    """Settle bursts by what a query of the slower side takes: both sides get the same."""
+    size = int(min(max(BURST_S / max(*pace_s, 1e-9), SMALLEST), LARGEST))
+    lead = max(1, size // 8)
+    fit = int(TURNS_S / max((size + lead) * sum(pace_s), 1e-9))
+    return BurstPlan(size=size, lead=lead, turns=turns or min(max(fit, FEWEST_TURNS), TURNS))
+
+
+def burst_effects(
+    baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
+) -> tuple[float, ...]:
+    """Give the median ln(candidate / baseline) over the bursts of each launch that has them."""
+    return tuple(
+        float(np.median(np.log(np.asarray(b.burst_s) / np.asarray(a.burst_s))))
+        for a, b in zip(baseline, candidate, strict=False)
+        if a.burst_s and len(a.burst_s) == len(b.burst_s)
+    )
+
+
+def burst_verdict(
+    baseline: Sequence[LaunchFacts],
+    candidate: Sequence[LaunchFacts],
+    *,
+    singly: Sequence[float] = (),
+    margin: float = MARGIN,
+) -> Verdict | None:
+    """Judge GPU time by bursts; ``None`` where there were none.
+
+    ``singly`` are the effects on the GPU time of single queries: where these contradict the
+    bursts, or the GPU waited for the host, nothing is said.
+    """
+    effects = burst_effects(baseline, candidate)
+    if not effects:
+        return None
+    judge = partial(verdict_from_effects, metric="gpu", design="bursts", gate=GATE, margin=margin)
+    told = judge(effects)
+    reason = _bound(baseline, candidate) or _contradiction(told, judge(singly) if singly else None)
+    if reason is None:
+        return told
+    return msgspec.structs.replace(
+        told, kind="unclear", interval=None, reason=reason, launches_needed=None
+    )
+
+
+def _bound(*sides: Sequence[LaunchFacts]) -> str | None:
+    """Say that the GPU waited for the host on a side: its times are the host's then."""
+    for name, launches in zip(("baseline", "candidate"), sides, strict=True):
+        parts = [
+            each.burst_enqueue_s / float(np.median(each.burst_s))
+            for each in launches
+            if each.burst_s and each.burst_enqueue_s
+        ]
+        if parts and float(np.median(parts)) >= BOUND:
+            return (
+                f"the GPU waited for the host: enqueueing takes {100 * np.median(parts):.0f} % of "
+                f"a query of the {name}, and its GPU time is not known"
+            )
+    return None
+
+
+def _contradiction(told: Verdict, singly: Verdict | None) -> str | None:
+    """Say that single queries give another answer, and not by a trifle."""
+    if singly is None or denial(told, singly) is None:
+        return None
+    ratios = (told.ratio or 1.0, singly.ratio or 1.0)
+    if abs(math.log(ratios[0] / ratios[1])) < GATE:
+        return None
+    one, other = (text_from_fraction(ratio - 1, signed=True) for ratio in ratios)
+    return f"{one} in bursts, but {other} in single queries: it depends on how it is used"

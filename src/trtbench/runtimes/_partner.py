@@ -1,0 +1,77 @@
+"""Two processes that hand each other the turn, one byte at a time, over a socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trtbench.errors import TrtbenchError
+
+_HELLO, _TURN = b"h", b"t"
+_PACE = struct.Struct("!d")
+
+
+class PartnerLost(TrtbenchError):
+    """The other side's process ended before its time."""
+
+
+class TurnPartner:
+    """The other side's process, at the far end of a socket."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._socket = socket.socket(fileno=descriptor)
+
+    def __enter__(self) -> TurnPartner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def meet(self) -> None:
+        """Wait until both sides are here."""
+        self._send(_HELLO)
+        self._receive(_HELLO)
+
+    def hand_over(self) -> None:
+        self._send(_TURN)
+
+    def wait(self) -> None:
+        self._receive(_TURN)
+
+    @contextmanager
+    def slot(self, *, first: bool) -> Iterator[None]:
+        """Have the machine to oneself, one side after the other."""
+        if not first:
+            self.wait()
+        yield
+        self.hand_over()
+        if first:
+            self.wait()
+
+    def swap(self, pace_s: float) -> float:
+        """Tell the other side how long a query takes here, and hear how long it does there."""
+        self._send(_PACE.pack(pace_s))
+        return float(_PACE.unpack(self._hear(_PACE.size))[0])
+
+    def _send(self, word: bytes) -> None:
+        try:
+            self._socket.sendall(word)
+        except OSError:
+            raise PartnerLost("the other side ended before its time") from None
+
+    def _receive(self, word: bytes) -> None:
+        if self._hear(len(word)) != word:
+            raise PartnerLost("the other side ended before its time")
+
+    def _hear(self, size: int) -> bytes:
+        try:
+            heard = self._socket.recv(size, socket.MSG_WAITALL)
+        except OSError:
+            heard = b""
+        if len(heard) < size:
+            raise PartnerLost("the other side ended before its time")
+        return heard

@@ -1,0 +1,95 @@
+"""What bursts in turn say of GPU time, and when they say nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from trtbench.analysis.bursts import GATE, burst_effects, burst_verdict, plan_from_pace
+from trtbench.analysis.verdict import LEVELS
+from trtbench.domain.result import LaunchFacts
+
+
+def launches(seconds: float, *, spread: float = 0.001, count: int = 5, seed: int = 0, **facts):
+    """Launches whose bursts wander by this much from one to the other."""
+    generator = np.random.default_rng(seed)
+    return [
+        LaunchFacts(
+            burst_s=tuple(
+                seconds * (1 + launch) * (1 + generator.normal(0, 0.0005, 16))
+            ),
+            burst_size=76,
+            **facts,
+        )
+        for launch in generator.normal(0, spread, count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"), [(0.0, "same"), (0.01, "slower"), (-0.01, "faster"), (0.003, "same")]
+)
+def test_a_difference_of_one_per_cent_is_found_in_five_launches(change: float, kind: str) -> None:
+    told = burst_verdict(launches(160e-6), launches(160e-6 * (1 + change), seed=1))
+    assert told is not None
+    assert (told.metric, told.kind, told.design) == ("gpu", kind, "bursts")
+    assert told.interval is not None
+    assert told.interval.level == LEVELS["bursts"]
+
+
+def test_launches_without_bursts_are_left_out() -> None:
+    with_none = [*launches(1e-3), LaunchFacts()]
+    assert len(burst_effects(with_none, with_none)) == 5
+    assert burst_verdict([LaunchFacts()], [LaunchFacts()]) is None
+
+
+def test_a_gpu_that_waited_for_the_host_gives_no_verdict() -> None:
+    slow = launches(200e-6, seed=1, burst_enqueue_s=195e-6)
+    told = burst_verdict(launches(160e-6, burst_enqueue_s=4e-6), slow)
+    assert told is not None
+    assert told.kind == "unclear"
+    assert told.launches_needed is None
+    assert "the GPU waited for the host" in told.reason
+    assert "candidate" in told.reason
+
+
+def test_bursts_that_single_queries_contradict_give_no_verdict() -> None:
+    sides = launches(160e-6), launches(164e-6, seed=1)
+    assert burst_verdict(*sides, singly=[0.024, 0.025, 0.026, 0.025]).kind == "slower"
+    told = burst_verdict(*sides, singly=[-0.03, -0.031, -0.03, -0.029])
+    assert told.kind == "unclear"
+    assert "in bursts, but -2.96 %" in told.reason
+    # What differs by less than counts is no contradiction.
+    near = [0.0248 - 0.9 * GATE + each for each in (0, 1e-5, -1e-5, 0)]
+    assert burst_verdict(*sides, singly=near).kind == "slower"
+
+
+def test_looking_at_every_launch_finds_no_difference_where_there_is_none() -> None:
+    wrong = 0
+    for seed in range(300):
+        generator = np.random.default_rng(seed)
+        spread = (0.001, 0.003, 0.01)[seed % 3]
+        sides = [
+            [
+                LaunchFacts(burst_s=(float(np.exp(each)),))
+                for each in generator.normal(0, spread, 40)
+            ]
+            for _ in (0, 1)
+        ]
+        for count in (4, 5, 6, 7, 8, 10, 12, 15, 18, 22, 27, 33, 40):
+            told = burst_verdict(sides[0][:count], sides[1][:count])
+            assert told is not None
+            if told.kind != "unclear":
+                break
+        wrong += told.kind in ("faster", "slower")
+    assert wrong <= 6
+
+
+def test_bursts_are_as_long_as_a_slow_model_allows() -> None:
+    quick = plan_from_pace([160e-6, 158e-6])
+    assert quick.size == pytest.approx(75, abs=1)
+    assert quick.turns == 16
+    tiny = plan_from_pace([5e-6, 4e-6])
+    assert tiny.size == 100
+    slow = plan_from_pace([50e-3, 20e-3])
+    assert (slow.size, slow.turns) == (4, 6)
+    assert plan_from_pace([1e-3, 1e-3], turns=30).turns == 30

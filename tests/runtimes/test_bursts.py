@@ -1,0 +1,132 @@
+"""Both sides alive on a stand-in GPU: bursts and series in turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_standin import Cudart, plan_bytes
+from trtbench.domain.result import RunRecord
+from trtbench.host.cuda import Cuda, CudaError
+from trtbench.runtimes._bursts import in_turn
+from trtbench.runtimes._gpu_query import Lane, burst_of_queries
+from trtbench.runtimes._partner import TurnPartner
+from trtbench.store.directory import read_record
+
+STANDIN = Path(__file__).resolve().parents[1] / "standin_gpu"
+
+
+def compared(tmp_path: Path, gpu_s: tuple[float, float], *flags: str, marks: str = "") -> Any:
+    """Compare two engines by the command; gives what it prints as JSON, and both records."""
+    for name, seconds in zip("ab", gpu_s, strict=True):
+        extra = marks.encode() if name == "b" else b""
+        (tmp_path / f"{name}.engine").write_bytes(plan_bytes(gpu_s=seconds) + extra)
+    environment = {**os.environ, "PYTHONPATH": str(STANDIN), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "trtbench", "compare", "a.engine", "b.engine", "--batch", "2"]
+    command += ["-r", "tensorrt", "--store", "store", "--json", *flags]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert ended.returncode in (0, 3), ended.stderr
+    found = [read_record(path.parent) for path in (tmp_path / "store").glob("**/run.json")]
+    return json.loads(ended.stdout), sorted(found, key=lambda each: each.duet.side)
+
+
+TWO = ("--launches", "2", "--max-launches", "2", "--pairs", "10")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("other", "kind"), [(1.0, "same"), (1.01, "slower"), (0.98, "faster")])
+def test_a_comparison_without_flags_takes_bursts_in_turn(
+    tmp_path: Path, other: float, kind: str
+) -> None:
+    told, records = compared(tmp_path, (2e-3, 2e-3 * other), *TWO)
+    verdicts = {each["metric"]: each for each in told["comparison"]["verdicts"]}
+    assert verdicts["gpu"]["kind"] == kind
+    assert verdicts["gpu"]["design"] == "bursts"
+    assert verdicts["gpu"]["ratio"] == pytest.approx(other, rel=1e-3)
+    for record in records:
+        assert isinstance(record, RunRecord)
+        assert record.conditions["cuda_graph"].value is True
+        assert record.conditions["spin_wait"].value is True
+        assert "bursts of" in str(record.conditions["interleaved"].value)
+        assert [len(each.burst_s) for each in record.launches] == [10, 10]
+        assert record.launches[0].burst_size == records[0].launches[0].burst_size
+
+
+@pytest.mark.process
+def test_a_graph_that_one_side_lacks_is_left_out_on_both(tmp_path: Path) -> None:
+    told, records = compared(tmp_path, (2e-3, 2e-3), *TWO, marks="no_graph;")
+    verdicts = {each["metric"]: each["kind"] for each in told["comparison"]["verdicts"]}
+    assert verdicts["gpu"] == "same"
+    assert all(record.conditions["cuda_graph"].value is False for record in records)
+    assert any("the other side cannot be captured" in note for note in records[0].notes)
+    assert any("measured without a CUDA graph" in note for note in records[1].notes)
+
+
+@pytest.mark.process
+def test_a_length_that_was_asked_for_is_that_of_launches(tmp_path: Path) -> None:
+    _, records = compared(tmp_path, (1e-3, 1e-3), "--iterations", "20", *TWO[:4])
+    assert {record.duet.design for record in records} == {"launches"}
+    assert all(record.spec.spin_wait is False for record in records)
+
+
+def test_a_burst_is_timed_without_its_lead() -> None:
+    api = Cudart()
+    with Cuda(api) as cuda:
+        stream = cuda.stream()
+        done: list[int] = []
+
+        def enqueue() -> bool:
+            done.append(1)
+            stream.busy(1e-3)
+            return True
+
+        lane = Lane(enqueue=enqueue, stream=stream, copies_in=_none, copies_out=_none)
+        seconds, enqueueing = burst_of_queries(cuda, lane, size=20, lead=3)()
+        assert len(done) == 23
+        assert seconds == pytest.approx(1e-3, rel=1e-3)
+        assert 0 < enqueueing < 1e-3
+        lane.enqueue = lambda: False
+        with pytest.raises(CudaError, match="could not be enqueued"):
+            burst_of_queries(cuda, lane, size=2, lead=1)()
+
+
+def _none(stream: object) -> tuple[()]:
+    return ()
+
+
+def test_who_waits_leaves_the_processor_alone() -> None:
+    ends = socket.socketpair()
+    turns = [0, 1, 1, 0, 0, 1]
+    order: list[int] = []
+    used: dict[int, float] = {}
+
+    def side(mine: int) -> None:
+        def work() -> tuple[float, float]:
+            order.append(mine)
+            time.sleep(0.05)
+            return 0.05, 0.0
+
+        with TurnPartner(ends[mine].detach()) as partner:
+            before = time.thread_time()
+            assert len(in_turn(turns, mine, work, partner)) == 3
+            used[mine] = time.thread_time() - before
+
+    threads = [threading.Thread(target=side, args=(mine,)) for mine in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert order == turns
+    assert max(used.values()) < 0.15, "of 0.3 s; a spinning wait would take half of it"
