@@ -18,10 +18,10 @@ from trtbench.domain.samples import (
 )
 from trtbench.formats.evaluation_toolkit import (
     data_files,
-    per_layer_csv,
     summary,
     write_toolkit_files,
 )
+from trtbench.formats.toolkit_files import csv_from_layers
 from trtbench.formats.trtexec_exports import profile_json, times_json
 from trtbench.trtexec.profile import profile_from_json
 
@@ -52,19 +52,19 @@ def test_numbers_are_those_of_numpy() -> None:
     run = made_run(phased_times())
     made = summary(run)
     ms = run.times.latency * 1e3
-    block = made["latency"]
-    assert isinstance(block, dict)
-    assert block["mean_ms"] == pytest.approx(ms.mean())
-    assert block["std_ms"] == pytest.approx(ms.std(ddof=0))
-    assert block["percentiles_ms"]["p99_5"] == pytest.approx(np.percentile(ms, 99.5))
-    assert list(block["percentiles_ms"]) == [
+    block = made.latency
+    assert block is not None
+    assert block.mean_ms == pytest.approx(ms.mean())
+    assert block.std_ms == pytest.approx(ms.std(ddof=0))
+    assert block.percentiles_ms["p99_5"] == pytest.approx(np.percentile(ms, 99.5))
+    assert list(block.percentiles_ms) == [
         "p0", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p97", "p99", "p99_5",
         "p99_9", "p100",
     ]  # fmt: skip
-    assert made["throughput_qps"] == pytest.approx(4 * 1000 / ms.mean())
-    assert made["queries_per_s"] == pytest.approx(1 / run.times.host.mean())
-    assert made["items_per_s"] == pytest.approx(4 / run.times.host.mean())
-    assert "interpolation" in made["definitions"]["percentiles_ms"]
+    assert made.throughput_qps == pytest.approx(4 * 1000 / ms.mean())
+    assert made.queries_per_s == pytest.approx(1 / run.times.host.mean())
+    assert made.items_per_s == pytest.approx(4 / run.times.host.mean())
+    assert "interpolation" in made.definitions["percentiles_ms"]
 
 
 def test_an_engine_faster_than_a_tenth_of_a_millisecond_is_not_taken_for_seconds() -> None:
@@ -123,7 +123,7 @@ def test_the_flat_summary_has_dotted_names_and_the_same_numbers() -> None:
 
 
 def test_layer_times_are_averages_per_inference_and_twins_stay_two() -> None:
-    made = rows(per_layer_csv(made_profile(5)).encode())
+    made = rows(csv_from_layers(made_profile(5)).encode())
     assert list(made[0]) == [
         "name", "avg_time_ms", "min_time_ms", "max_time_ms", "calls", "percent_of_total",
     ]  # fmt: skip
@@ -135,7 +135,7 @@ def test_layer_times_are_averages_per_inference_and_twins_stay_two() -> None:
 
 def test_layers_that_take_no_time_have_no_share() -> None:
     layer = LayerTime(name="a", total_s=0.0, average_s=0.0)
-    made = rows(per_layer_csv(LayerProfile(count=None, layers=(layer,))).encode())
+    made = rows(csv_from_layers(LayerProfile(count=None, layers=(layer,))).encode())
     assert made[0]["percent_of_total"] == made[0]["calls"] == ""
 
 

@@ -1,4 +1,4 @@
-"""Files of other tools, written from runs under their names, with right contents.
+"""Files of other tools: one value for each, which the writer and the importer share.
 
 Knows their layouts and definitions; does not know where runs come from or go to.
 """

@@ -16,17 +16,8 @@ from trtbench.domain.samples import (
     LayerProfile,
     LayerTime,
 )
+from trtbench.trtexec.times import STAMPS
 
-STAMPS = {
-    "startEnqMs": "start_enqueue",
-    "endEnqMs": "end_enqueue",
-    "startH2dMs": "start_h2d",
-    "endH2dMs": "end_h2d",
-    "startComputeMs": "start_gpu",
-    "endComputeMs": "end_gpu",
-    "startD2hMs": "start_d2h",
-    "endD2hMs": "end_d2h",
-}
 SPANS = {"h2dMs": "h2d", "computeMs": "gpu", "d2hMs": "d2h", "latencyMs": "latency"}
 
 DECIMALS = 9
@@ -40,7 +31,7 @@ def times_json(times: IterationTimes) -> bytes:
     span is known, the stamps count from the start of the iteration.
     """
     columns: dict[str, Column | None] = {
-        key: times.stamps.get(name) for key, name in STAMPS.items()
+        key: times.stamps.get(name) for name, key in STAMPS.items()
     }
     columns |= _enqueue_stamps(times) if columns["startEnqMs"] is None else {}
     columns |= {key: getattr(times, name) for key, name in SPANS.items()}

@@ -1,4 +1,4 @@
-"""Logs as ``build.metadata.json`` and ``profile.metadata.json``, the layout of TREx.
+"""Logs as ``build.metadata.json`` and ``profile.metadata.json``, the layout of TREx, both ways.
 
 Sections are named in snake case and hold what the log printed. Unlike the parsers this layout
 comes from, values are not cut at a colon, sections do not end early, repeated labels become
@@ -8,9 +8,22 @@ lists, and ``performance_labels`` says which statistic stands where in the lists
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
 import msgspec
 
-from trtbench.trtexec._log_values import LogMessage, LogRun, LogSection, Metric, PerformanceSummary
+from trtbench.trtexec._log_build import BuildTrace
+from trtbench.trtexec._log_values import (
+    BuildFacts,
+    LogMessage,
+    LogRun,
+    LogSection,
+    Metric,
+    PerformanceSummary,
+)
+
+T = TypeVar("T")
 
 Document = dict[str, dict[str, object]]
 
@@ -27,6 +40,12 @@ _NUMBERS = (
     "Memory Bus Width",
 )
 """Facts of the device that readers of this layout compute with: the number without its unit."""
+_STATISTICS = ("min", "max", "mean", "median")
+_POSITIONS = {
+    5: (*_STATISTICS, "percentile(99%)"),
+    7: (*_STATISTICS, "percentile(90%)", "percentile(95%)", "percentile(99%)"),
+}
+"""What the lists of TREx hold, by their length; files with labels say it themselves."""
 
 
 def build_metadata_from_log(run: LogRun) -> Document:
@@ -141,3 +160,93 @@ def _number(label: str, value: object) -> object:
         return float(value.split(" ", 1)[0])
     except ValueError:
         return value
+
+
+def log_from_metadata(document: Mapping[str, object], *, where: str) -> LogRun:
+    """Read either file, of TREx and the trtexec pipeline or of ours, back into a log."""
+    identity = _mapping(document.get("trtexec"))
+    return LogRun(
+        where=where,
+        line=1,
+        outcome="passed",
+        version=_text(identity.get("version")),
+        build=_told(identity.get("build"), int),
+        command=_text(identity.get("command")),
+        sections=tuple(_sections_read(document)),
+        facts=_told(document.get("build_facts"), BuildFacts) or BuildFacts(),
+        trace=_told(document.get("build_trace"), BuildTrace),
+        summary=_summary_read(document),
+    )
+
+
+def _told(value: object, kind: type[T]) -> T | None:
+    """Take what another version of the writer has written otherwise for nothing."""
+    try:
+        return None if value is None else msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _sections_read(document: Mapping[str, object]) -> Iterator[LogSection]:
+    for name in dict.fromkeys((*BUILD_SECTIONS, *PROFILE_SECTIONS)):
+        key = name.lower().replace(" ", "_")
+        printed = document.get(f"{key}_printed", document.get(key))
+        if isinstance(printed, Mapping):
+            entries = [(str(label), text) for label, v in printed.items() for text in _texts(v)]
+            yield LogSection(name=name, entries=tuple(entries))
+
+
+def _summary_read(document: Mapping[str, object]) -> PerformanceSummary | None:
+    printed = _mapping(document.get("performance_summary"))
+    labels = _mapping(document.get("performance_labels"))
+    if not printed:
+        return None
+    return PerformanceSummary(
+        throughput_qps=number(printed.get("Throughput")),
+        wall_s=number(printed.get("Total Host Walltime")),
+        gpu_total_s=number(printed.get("Total GPU Compute Time")),
+        metrics={
+            str(name): _metric(values, labels.get(name))
+            for name, values in printed.items()
+            if isinstance(values, list)
+        },
+    )
+
+
+def _metric(values: list[object], labels: object) -> Metric:
+    names = labels if isinstance(labels, list) else _POSITIONS.get(len(values), _STATISTICS)
+    pairs = {str(k): number(v) for k, v in zip(names, values, strict=False)}
+    known = {name: value for name, value in pairs.items() if value is not None}
+    return Metric(
+        min_ms=known.get("min"),
+        max_ms=known.get("max"),
+        mean_ms=known.get("mean"),
+        median_ms=known.get("median"),
+        percentiles_ms={
+            name[len("percentile(") : -1]: value
+            for name, value in known.items()
+            if name.startswith("percentile(")
+        },
+    )
+
+
+def number(value: object) -> float | None:
+    """Read a number, whatever it was written as; anything else is ``None``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in (value if isinstance(value, list) else [value])]
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: object) -> str | None:
+    return str(value) if value is not None and value != "" else None

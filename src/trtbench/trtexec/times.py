@@ -36,7 +36,7 @@ DEFAULT_WARMUP_MS = 200.0
 """trtexec's own default for --warmUp, in every version."""
 _PRINTED_DIGITS = 6
 """trtexec prints with the default precision of a C++ stream."""
-_STAMPS = {
+STAMPS = {
     "start_enqueue": "startEnqMs",
     "end_enqueue": "endEnqMs",
     "start_h2d": "startH2dMs",
@@ -46,6 +46,7 @@ _STAMPS = {
     "start_d2h": "startD2hMs",
     "end_d2h": "endD2hMs",
 }
+"""Columns of stamps and the keys they have had since TensorRT 8.0."""
 _IN_OUT = {
     "start_h2d": "startInMs",
     "end_h2d": "endInMs",
@@ -124,7 +125,7 @@ class TimesArray:
     @cached_property
     def stamps_ms(self) -> dict[str, Column]:
         """Points in time under the names of their phases, whatever the version called them."""
-        names = {**_STAMPS, **(_IN_OUT if self.variant in ("7.0", "7.1") else {})}
+        names = {**STAMPS, **(_IN_OUT if self.variant in ("7.0", "7.1") else {})}
         if self.swapped:
             names |= _SWAPPED
         return {name: self.columns[key] for name, key in names.items() if key in self.columns}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from trtbench.domain.result import Fact
 from trtbench.domain.spec import (
@@ -18,12 +18,13 @@ from trtbench.domain.spec import (
     Warmup,
     batch_from_shapes,
 )
+from trtbench.formats.toolkit_files import EngineMetadata
 from trtbench.models.identity import SUFFIXES, model_ref
 from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.metadata import number
 from trtbench.workflows.importing.agree import warmup_ms_of
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import Draft
-from trtbench.workflows.importing.metadata import first, number
 
 _MODEL_FLAGS = ("--loadEngine", "--onnx", "--deploy", "--model", "--uff", "--saveEngine")
 _MODEL_OPTIONS = ("Load engine", "Model", "Prototxt", "Uff", "loadEngine", "onnx", "deploy", "uff")
@@ -105,39 +106,38 @@ def batch_of(
 
 def recorded_batch(draft: Draft) -> int | None:
     """Compute the batch that the trtexec evaluation toolkit recorded, in any of its files."""
-    for slot in ("run_config", "summary", "report", "torch"):
+    for slot in ("run_config", "summary", "report", "summary_csv", "torch"):
         part = draft.parts.get(slot)
-        value = number(first(part.value, "batch", "batch_size")) if part else None
+        value: int | None = part.value.batch if part else None
         if value is not None and value >= 1:
-            return int(value)
+            return value
     return None
 
 
-def _model_from_metadata(document: Mapping[str, Any]) -> ModelRef:
-    path = str(first(document, "path", "engine_path", "filename") or "unknown")
-    size = number(first(document, "size_bytes", "engine_size_bytes"))
-    modified = first(document, "modified_iso", "modified")
-    sha256 = document.get("sha256")
+def _model_from_metadata(engine: EngineMetadata) -> ModelRef:
+    path = engine.path or engine.filename or "unknown"
     return ModelRef(
         path=path,
         format=_format(path),
-        sha256=sha256 if isinstance(sha256, str) else None,
-        size_bytes=int(size) if size is not None else None,
-        modified=str(modified) if modified else None,
+        sha256=engine.sha256,
+        size_bytes=engine.size_bytes,
+        modified=engine.modified_iso,
     )
 
 
 def _model_path(draft: Draft, told: LogRun) -> str:
     if "torch" in draft.parts:
-        return str(draft.parts["torch"].value.get("model_path") or "unknown")
+        return str(draft.parts["torch"].value.model_path or "unknown")
     given = dict(word.split("=", 1) for word in told.arguments if "=" in word)
     words = [given.get(flag) for flag in _MODEL_FLAGS]
     words = [None if word and "$" in word else word for word in words]  # a variable of a shell
     words += [told.option(label) for label in _MODEL_OPTIONS]
     found = next((word for word in words if word), None)
-    if found is None and "summary" in draft.parts:
-        engine = draft.parts["summary"].value.get("engine")
-        found = first(engine, "path", "filename") if isinstance(engine, Mapping) else None
+    for slot in ("summary", "report", "summary_csv"):
+        engine: EngineMetadata | None = (
+            draft.parts[slot].value.engine if slot in draft.parts else None
+        )
+        found = found or (engine.path or engine.filename if engine else None)
     name = draft.key or plain(draft.folder.absolute().name) or "unknown"
     if found is None and told.title is not None and draft.parts["log"].of > 1:
         return f"{name}: {told.title}"  # several texts of one file are seldom of one network
@@ -185,7 +185,7 @@ def _options(draft: Draft, told: LogRun) -> dict[str, str]:
     if averages.isdigit():
         options["avg_runs"] = averages
     config = draft.parts.get("run_config")
-    binary = first(config.value, "trtexec_binary", "trtexec") if config else None
+    binary = config.value.trtexec_binary if config else None
     binary = binary or (told.arguments[0] if told.arguments else None)
     if binary:
         options["binary"] = str(binary)

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from trtbench.boundary import read_bytes
 from trtbench.domain.samples import Column
 from trtbench.errors import ParseError
+from trtbench.formats.toolkit_files import (
+    EngineMetadata,
+    RunConfig,
+    ToolkitSummary,
+    TorchBenchmark,
+    metrics_from_csv,
+    series_from_csv,
+    summary_from_csv,
+    value_from_document,
+)
 from trtbench.trtexec.calibration import calibration_from_text
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.log import LogRun, LogText, read_log
+from trtbench.trtexec.metadata import log_from_metadata
 from trtbench.trtexec.outputs import outputs_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.trtexec.profile import profiles_from_json
 from trtbench.trtexec.statistics import TrtexecMetric, trtexec_statistics
 from trtbench.trtexec.times import TimesArray, TimesFile, read_times
 from trtbench.workflows.importing.find import FoundFile, plain
-from trtbench.workflows.importing.metadata import log_from_metadata
 
 MOST_TEXT_BYTES = 512 * 2**20
 """A log or a JSON document above this is refused; times files are read piece by piece."""
@@ -118,6 +125,11 @@ def data_of(found: FoundFile) -> bytes:
         raise _broken(found, "a file that can be read", problem.strerror) from None
 
 
+def text_of(found: FoundFile) -> str:
+    """Read a file of text, whatever bytes are in it."""
+    return data_of(found).decode("utf-8", "replace")
+
+
 def _log(found: FoundFile) -> list[FilePart]:
     with open(found.path, "rb") as stream:
         text = read_log(stream, where=plain(found.path))
@@ -185,39 +197,35 @@ def _series(found: FoundFile) -> list[FilePart]:
 
 
 def series_of(found: FoundFile) -> tuple[str, Column]:
-    """Read a ``*_series.csv`` of the trtexec evaluation toolkit: one column of milliseconds."""
-    lines = data_of(found).decode("utf-8", "replace").split()
+    """Read a ``*_series.csv`` of the trtexec evaluation toolkit: its name and seconds."""
     try:
-        column = np.array(lines[1:], np.float64)
+        name, column = series_from_csv(text_of(found))
     except ValueError:
         raise _broken(found, "one column of numbers under its name") from None
     if not len(column):
         raise _broken(found, "at least one row")
-    return lines[0].strip('"').lower().removesuffix("_ms"), column
+    return name, column
 
 
 def _summary(found: FoundFile) -> list[FilePart]:
     if found.path.suffix.lower() == ".csv":
-        return [FilePart(file=found, slot="summary_csv")]
+        return [FilePart(file=found, slot="summary_csv", value=summary_from_csv(text_of(found)))]
     document = document_of(found)
-    if isinstance(document.get("summary"), Mapping):  # report.json holds the summary
-        return [FilePart(file=found, slot="report", value=dict(document["summary"]))]
-    return [FilePart(file=found, slot="summary", value=document)]
+    inner = document.get("summary")  # report.json holds the summary
+    slot = "report" if isinstance(inner, Mapping) else "summary"
+    value = value_from_document(ToolkitSummary, inner if slot == "report" else document)
+    return [FilePart(file=found, slot=slot, value=value)]
 
 
 def _torch(found: FoundFile) -> list[FilePart]:
     if found.path.suffix.lower() != ".csv":
-        return [FilePart(file=found, slot="torch", value=document_of(found))]
-    text = data_of(found).decode("utf-8", "replace")
-    rows = csv.DictReader(io.StringIO(text))
+        value = value_from_document(TorchBenchmark, document_of(found))
+        return [FilePart(file=found, slot="torch", value=value)]
     try:
-        metrics = {
-            row["metric"]: {k: float(v) for k, v in row.items() if k != "metric" and v}
-            for row in rows
-        }
-    except (TypeError, ValueError, KeyError, AttributeError):
+        metrics = metrics_from_csv(text_of(found))
+    except ValueError:
         raise _broken(found, "rows of metric, min, max, mean, ...") from None
-    return [FilePart(file=found, slot="torch_csv", value={"metrics": metrics})]
+    return [FilePart(file=found, slot="torch_csv", value=TorchBenchmark(metrics=metrics))]
 
 
 def document_of(found: FoundFile) -> dict[str, Any]:
@@ -231,8 +239,14 @@ def document_of(found: FoundFile) -> dict[str, Any]:
     return value
 
 
-def _document(slot: str) -> Callable[[FoundFile], list[FilePart]]:
-    return lambda found: [FilePart(file=found, slot=slot, value=document_of(found))]
+def _typed(slot: str, kind: type[msgspec.Struct]) -> Callable[[FoundFile], list[FilePart]]:
+    return lambda found: [
+        FilePart(file=found, slot=slot, value=value_from_document(kind, document_of(found)))
+    ]
+
+
+def _output_diff(found: FoundFile) -> list[FilePart]:
+    return [FilePart(file=found, slot="output_diff", value=document_of(found))]
 
 
 def _device(found: FoundFile) -> list[FilePart]:
@@ -271,7 +285,7 @@ _READERS: dict[str, Callable[[FoundFile], list[FilePart]]] = {
     "toolkit-percentiles": _bare("percentiles"),
     "toolkit-layers": _bare("layer_csv"),
     "toolkit-torch-bench": _torch,
-    "toolkit-engine-metadata": _document("engine_metadata"),
-    "toolkit-run-config": _document("run_config"),
-    "toolkit-output-diff": _document("output_diff"),
+    "toolkit-engine-metadata": _typed("engine_metadata", EngineMetadata),
+    "toolkit-run-config": _typed("run_config", RunConfig),
+    "toolkit-output-diff": _output_diff,
 }

@@ -22,10 +22,12 @@ from trtbench.domain.result import (
 )
 from trtbench.domain.samples import EngineGraph, IterationTimes
 from trtbench.domain.spec import TensorSpec
+from trtbench.formats.toolkit_files import TorchBenchmark
 from trtbench.report.run_facts import remember_summary
 from trtbench.store.directory import now
 from trtbench.trtexec.failure import AFTERMATH
 from trtbench.trtexec.log import LogRun, conditions_from_log, time_of_log
+from trtbench.trtexec.metadata import log_from_metadata
 from trtbench.trtexec.reported import tensors_from_log, warnings_from_log
 from trtbench.trtexec.times import TimesArray
 from trtbench.units import text_from_seconds
@@ -34,12 +36,10 @@ from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import SHARED, Draft
 from trtbench.workflows.importing.measured import edge_tensors, graph_of, layers_of, times_of
 from trtbench.workflows.importing.metadata import (
-    first,
     gpu_from_device,
     gpu_from_log,
     joined,
     log_from_config,
-    log_from_metadata,
 )
 from trtbench.workflows.importing.printed import numbers_of
 from trtbench.workflows.importing.stated import Stated
@@ -214,7 +214,7 @@ def created_of(draft: Draft, told: LogRun, stated: Stated) -> tuple[str, str]:
     if stated.date is not None:
         return stated.date.isoformat(timespec="milliseconds"), "stated"
     config = draft.parts.get("run_config")
-    when = str(first(config.value, "timestamp_iso", "timestamp") or "") if config else ""
+    when = (config.value.timestamp_iso or "") if config else ""
     with contextlib.suppress(ValueError):
         written = datetime.datetime.fromisoformat(when.replace("Z", "+00:00"))
         return written.astimezone().isoformat(timespec="milliseconds"), "run_config"
@@ -239,8 +239,8 @@ def _printed_copies(told: LogRun) -> bool | None:
 
 def _torch_conditions(draft: Draft) -> dict[str, Fact]:
     """Tell what the evaluation toolkit's PyTorch benchmark always does, and what it recorded."""
-    document = draft.parts["torch"].value if "torch" in draft.parts else {}
-    tf32, dtype = document.get("tf32"), document.get("dtype")
+    told = draft.parts["torch"].value if "torch" in draft.parts else TorchBenchmark()
+    tf32, dtype = told.tf32, told.dtype
     return {
         "transfers": Fact(value=True, source="implied"),
         "cuda_graph": Fact(value=False, source="implied"),
@@ -249,7 +249,7 @@ def _torch_conditions(draft: Draft) -> dict[str, Fact]:
         "streams": Fact(value=1, source="implied"),
         "protocol": Fact(value="serve", source="implied"),
         "typing": Fact(value="strong", source="implied"),
-        "tf32": Fact(value=tf32) if isinstance(tf32, bool) else Fact(value=None, source="unknown"),
+        "tf32": Fact(value=tf32) if tf32 is not None else Fact(value=None, source="unknown"),
         "precision": Fact(value=dtype) if dtype else Fact(value=None, source="unknown"),
     }
 
@@ -304,9 +304,9 @@ def _facts(
 ) -> dict[str, Scalar]:
     facts: dict[str, Scalar] = {"executes_engine": not draft.of_torch}
     config = draft.parts.get("run_config")
-    when = first(config.value, "timestamp_iso", "timestamp") if config else None
+    when = config.value.timestamp_iso if config else None
     if when:
-        facts["measured_at"] = str(when)
+        facts["measured_at"] = when
     if told.outcome not in ("passed", "waived", "cut"):
         facts["outcome"] = told.outcome
     if draft.built:

@@ -13,7 +13,17 @@ from trtbench.workflows.importing.look import FilePart, TimesShelf
 SHARED = ("plan", "onnx", "calibration", "timing_cache", "device", "graph", "build_log")
 """Parts that several runs may have in common, such as the engine they loaded."""
 
-MEASURED = ("log", "times", "profile", "summary", "report", "torch", "torch_csv", "layer_csv")
+MEASURED = (
+    "log",
+    "times",
+    "profile",
+    "summary",
+    "report",
+    "torch",
+    "torch_csv",
+    "layer_csv",
+    "summary_csv",
+)
 """Parts that hold measured numbers, so that a run can be made of one alone."""
 
 _NAMED_BY = {

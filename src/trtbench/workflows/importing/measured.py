@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from typing import Any
-
-import numpy as np
-
 from trtbench.domain.result import UNKNOWN
 from trtbench.domain.samples import (
     Column,
     EngineGraph,
     IterationTimes,
     LayerProfile,
-    LayerTime,
     times_from_columns,
 )
 from trtbench.domain.spec import TensorSpec
+from trtbench.formats.toolkit_files import BLOCKS, layers_from_csv
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.profile import profiles_from_json
 from trtbench.trtexec.times import TimesArray, TimesFile, times_from_file, without_warmup
 from trtbench.workflows.importing.agree import warmup_ms_of
 from trtbench.workflows.importing.find import plain
-from trtbench.workflows.importing.look import data_of, series_of
+from trtbench.workflows.importing.look import data_of, series_of, text_of
 from trtbench.workflows.importing.match import Draft
-from trtbench.workflows.importing.metadata import number
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
-_SERIES = {"latency": "latency", "enqueue": "enqueue", "compute": "gpu", "end_to_end": "end_to_end"}
-"""The trtexec evaluation toolkit's names for columns, and ours."""
 
 
 def times_of(
@@ -54,7 +45,7 @@ def layers_of(draft: Draft) -> LayerProfile | None:
     if draft.log is not None and draft.log.profile is not None:
         return draft.log.profile
     part = draft.parts.get("layer_csv")
-    return _layers_from_csv(data_of(part.file).decode("utf-8", "replace")) if part else None
+    return layers_from_csv(text_of(part.file)) if part else None
 
 
 def graph_of(draft: Draft) -> EngineGraph | None:
@@ -79,34 +70,11 @@ def edge_tensors(graph: EngineGraph, *, outputs: bool) -> tuple[TensorSpec, ...]
 
 def _series(draft: Draft) -> IterationTimes:
     columns: dict[str, Column] = {}
-    for theirs, ours in _SERIES.items():
+    for theirs, ours in {"latency": "latency", **BLOCKS}.items():
         part = draft.parts.get(f"{theirs}_series")
         if part is not None:
-            columns[ours] = series_of(part.file)[1] / 1e3
+            columns[ours] = series_of(part.file)[1]
     if not columns:
         return IterationTimes()
     length = len(next(iter(columns.values())))  # a series of another length is another run's
     return times_from_columns({k: v for k, v in columns.items() if len(v) == length})
-
-
-def _layers_from_csv(text: str) -> LayerProfile | None:
-    rows = [row for row in csv.DictReader(io.StringIO(text)) if _average(row) is not None]
-    counts = {int(n) for row in rows if (n := number(row.get("calls")))}
-    count = counts.pop() if len(counts) == 1 else None
-    layers = tuple(_layer_from_row(row, count) for row in rows)
-    return LayerProfile(count=count, layers=layers) if layers else None
-
-
-def _average(row: dict[str, Any]) -> float | None:
-    value = number(row.get("avg_time_ms"))
-    return value if value is not None and np.isfinite(value) else None
-
-
-def _layer_from_row(row: dict[str, Any], count: int | None) -> LayerTime:
-    average, share = _average(row) or 0.0, number(row.get("percent_of_total"))
-    return LayerTime(
-        name=str(row.get("name")),
-        total_s=average * (count or 1) / 1e3,
-        average_s=average / 1e3,
-        share=share / 100 if share is not None else None,
-    )

@@ -9,22 +9,9 @@ from typing import Any
 import msgspec
 
 from trtbench.domain.result import Gpu
-from trtbench.trtexec.log import LogRun, LogSection, Metric, PerformanceSummary
-
-_SECTIONS = {
-    "model_options": "Model Options",
-    "build_options": "Build Options",
-    "system_options": "System Options",
-    "inference_options": "Inference Options",
-    "reporting_options": "Reporting Options",
-    "device_information": "Device Information",
-}
-_STATISTICS = ("min", "max", "mean", "median")
-_POSITIONS = {
-    5: (*_STATISTICS, "percentile(99%)"),
-    7: (*_STATISTICS, "percentile(90%)", "percentile(95%)", "percentile(99%)"),
-}
-"""What the lists of TREx hold, by their length; files with labels say it themselves."""
+from trtbench.formats.toolkit_files import RunConfig
+from trtbench.trtexec.log import LogRun, LogSection
+from trtbench.trtexec.metadata import number
 
 _QUANTITY = re.compile(r"([\d.]+)\s*(GHz|MHz|kHz|Hz|GiB|MiB|KiB|bits)?", re.IGNORECASE)
 _SCALE = {"ghz": 1e9, "mhz": 1e6, "khz": 1e3, "hz": 1.0, "gib": 2.0**30, "mib": 2.0**20}
@@ -33,40 +20,22 @@ NOTHING = LogRun(where="", line=1, outcome="passed")
 """A run nobody said anything about."""
 
 
-def log_from_metadata(document: Mapping[str, Any], *, where: str) -> LogRun:
-    """Read ``*.metadata.json`` of TREx and the trtexec pipeline, or of ours, back into a log."""
-    identity = _mapping(document.get("trtexec"))
-    return LogRun(
-        where=where,
-        line=1,
-        outcome="passed",
-        version=_text(identity.get("version")),
-        command=_text(identity.get("command")),
-        sections=tuple(_sections(document)),
-        summary=_summary(document),
-    )
-
-
-def log_from_config(config: Mapping[str, Any], *, where: str) -> LogRun:
-    """Read ``run_config.json`` of the evaluation toolkit: the command and what is beside it."""
+def log_from_config(config: RunConfig, *, where: str) -> LogRun:
+    """Tell in the form of a log what ``run_config.json`` holds: the command, and options."""
     entries = []
-    graph = first(config, "use_cuda_graph", "useCudaGraph")
-    if isinstance(graph, bool):
-        entries.append(("CUDA Graph", "Enabled" if graph else "Disabled"))
-    warmup, iterations = first(config, "warmup", "warmUp"), first(config, "iterations", "iters")
-    if number(warmup) is not None:
-        # The toolkit calls it iterations and hands it to --warmUp, which takes milliseconds.
-        entries.append(("Duration", f"(+ {number(warmup):g}ms warm up)"))
-    if number(iterations) is not None:
-        entries.append(("Iterations", f"{number(iterations):g}"))
-    runs = first(config, "avg_runs", "avgRuns")
-    if number(runs) is not None:
-        entries.append(("Averages", f"{number(runs):g} inferences"))
+    if config.use_cuda_graph is not None:
+        entries.append(("CUDA Graph", "Enabled" if config.use_cuda_graph else "Disabled"))
+    if config.warmup is not None:
+        entries.append(("Duration", f"(+ {config.warmup:g}ms warm up)"))
+    if config.iterations is not None:
+        entries.append(("Iterations", f"{config.iterations:g}"))
+    if config.avg_runs is not None:
+        entries.append(("Averages", f"{config.avg_runs:g} inferences"))
     return LogRun(
         where=where,
         line=1,
         outcome="passed",
-        command=_text(first(config, "command", "cmd")),
+        command=config.command or None,
         tool="run_config",
         sections=(LogSection(name="Inference Options", entries=tuple(entries)),),
     )
@@ -136,76 +105,6 @@ def quantity(text: object) -> float | None:
     if match is None or value is None:
         return None
     return value * _SCALE.get((match[2] or "GHz").lower(), 1.0)
-
-
-def number(value: object) -> float | None:
-    """Compute a number, whatever it was written as; anything else is ``None``."""
-    if isinstance(value, bool) or value is None:
-        return None
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def first(document: Mapping[str, Any], *names: str) -> Any:
-    """Find the first of several names that a document knows."""
-    return next((document[name] for name in names if document.get(name) is not None), None)
-
-
-def _sections(document: Mapping[str, Any]) -> Iterable[LogSection]:
-    for key, name in _SECTIONS.items():
-        printed = document.get(f"{key}_printed", document.get(key))
-        if isinstance(printed, Mapping):
-            entries = [(str(k), x) for k, v in printed.items() for x in _texts(v)]
-            yield LogSection(name=name, entries=tuple(entries))
-
-
-def _summary(document: Mapping[str, Any]) -> PerformanceSummary | None:
-    printed = _mapping(document.get("performance_summary"))
-    labels = _mapping(document.get("performance_labels"))
-    if not printed:
-        return None
-    metrics = {
-        name: _metric(values, labels.get(name))
-        for name, values in printed.items()
-        if isinstance(values, list)
-    }
-    return PerformanceSummary(
-        throughput_qps=number(printed.get("Throughput")),
-        wall_s=number(printed.get("Total Host Walltime")),
-        gpu_total_s=number(printed.get("Total GPU Compute Time")),
-        metrics=metrics,
-    )
-
-
-def _metric(values: list[Any], labels: Any) -> Metric:
-    names = labels if isinstance(labels, list) else _POSITIONS.get(len(values), _STATISTICS)
-    pairs = {str(k): number(v) for k, v in zip(names, values, strict=False)}
-    known = {name: value for name, value in pairs.items() if value is not None}
-    return Metric(
-        min_ms=known.get("min"),
-        max_ms=known.get("max"),
-        mean_ms=known.get("mean"),
-        median_ms=known.get("median"),
-        percentiles_ms={
-            name[len("percentile(") : -1]: value
-            for name, value in known.items()
-            if name.startswith("percentile(")
-        },
-    )
-
-
-def _texts(value: Any) -> list[str]:
-    return [str(each) for each in (value if isinstance(value, list) else [value])]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: object) -> str | None:
-    return str(value) if value is not None and value != "" else None
 
 
 def _integer(value: object) -> int | None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from trtbench.domain.result import Scalar
+from trtbench.formats.toolkit_files import StatisticsBlock, ToolkitSummary, TorchBenchmark
 from trtbench.trtexec.reported import reported_from_log
 from trtbench.workflows.importing.match import Draft
-from trtbench.workflows.importing.metadata import number
 
 _TOOLKIT_COLUMNS = {
     "latency": "latency",
@@ -37,38 +34,37 @@ def numbers_of(draft: Draft) -> dict[str, Scalar]:
     for slot in ("torch", "torch_csv"):
         if slot in draft.parts:
             return _from_torch(draft.parts[slot].value)
-    for slot in ("summary", "report"):
+    for slot in ("summary", "report", "summary_csv"):
         if slot in draft.parts:
             return _from_toolkit(draft.parts[slot].value)
     return {}
 
 
-def _from_torch(document: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Read ``bench_pt_result.json``: host, h2d, gpu and d2h in milliseconds."""
-    numbers = {
-        name: number(document.get(name)) for name in ("throughput_qps", "total_host_walltime_s")
+def _from_torch(told: TorchBenchmark) -> dict[str, Scalar]:
+    """Name the numbers of ``bench_pt_result.json``: host, h2d, gpu and d2h in milliseconds."""
+    numbers: dict[str, Scalar] = {
+        "throughput_qps": told.throughput_qps,
+        "total_host_walltime_s": told.total_host_walltime_s,
     }
-    metrics = document.get("metrics")
-    for theirs, found in metrics.items() if isinstance(metrics, Mapping) else ():
-        column = _TORCH_COLUMNS.get(str(theirs), str(theirs))
-        for name, value in found.items() if isinstance(found, Mapping) else ():
-            numbers[f"{column}_{str(name).removesuffix('_ms')}_ms"] = number(value)
+    for theirs, statistics in told.metrics.items():
+        column = _TORCH_COLUMNS.get(theirs, theirs)
+        for name, value in statistics.items():
+            numbers[f"{column}_{name.removesuffix('_ms')}_ms"] = value
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-def _from_toolkit(document: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Read ``summary.json``; its throughput is batch over mean latency, not trtexec's."""
-    numbers: dict[str, float | None] = {
-        "toolkit_throughput_qps": number(document.get("throughput_qps")),
-        "samples": number(document.get("samples")),
+def _from_toolkit(told: ToolkitSummary) -> dict[str, Scalar]:
+    """Name those of ``summary.json``; its throughput is batch over mean latency, not trtexec's."""
+    numbers: dict[str, Scalar] = {
+        "toolkit_throughput_qps": told.throughput_qps,
+        "samples": told.samples,
     }
     for theirs, ours in _TOOLKIT_COLUMNS.items():
-        block = document.get(theirs)
-        if not isinstance(block, Mapping):
+        block: StatisticsBlock | None = getattr(told, theirs)
+        if block is None:
             continue
         for name in _STATISTICS:
-            numbers[f"{ours}_{name}_ms"] = number(block.get(f"{name}_ms"))
-        tails = block.get("percentiles_ms")
-        for name, value in tails.items() if isinstance(tails, Mapping) else ():
-            numbers[f"{ours}_{str(name).replace('_', '.')}_ms"] = number(value)
+            numbers[f"{ours}_{name}_ms"] = getattr(block, f"{name}_ms")
+        for name, value in block.percentiles_ms.items():
+            numbers[f"{ours}_{name.replace('_', '.')}_ms"] = value
     return {name: value for name, value in numbers.items() if value is not None}

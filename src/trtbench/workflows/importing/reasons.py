@@ -20,7 +20,6 @@ _REASONS = {
     "profile_metadata": "made of a log that is here itself",
     "output": "output tensors; nothing was timed",
     "output_diff": "differences of outputs; no times, profile or log beside it",
-    "summary_csv": "a summary without the summary.json it was made of",
     "percentiles": "percentiles without the series they were made of",
     "run_config": "a configuration; no times, profile or log beside it",
     "engine_metadata": "facts of an engine; no times, profile or log beside it",

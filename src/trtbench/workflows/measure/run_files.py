@@ -8,7 +8,6 @@ from pathlib import Path
 from trtbench.domain.result import Run, without_secrets
 from trtbench.errors import write_error
 from trtbench.formats.evaluation_toolkit import SERIES_ROWS, data_files
-from trtbench.formats.torch_benchmark import torch_files
 from trtbench.formats.trtexec_exports import times_json
 
 
@@ -21,7 +20,7 @@ def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> No
     if series is None:
         series = len(run.times) <= SERIES_ROWS
     times = {"times.json": times_json(run.times)} if series else {}
-    contents = {**times, **data_files(run, series=series), **torch_files(run)}
+    contents = {**times, **data_files(run, series=series)}
     for name, content in contents.items():
         path = folder / name
         if path.exists():
