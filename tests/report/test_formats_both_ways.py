@@ -49,7 +49,7 @@ from trtbench.trtexec.profile import profile_from_json
 from trtbench.trtexec.times import read_times, times_from_file
 
 RUNS = {
-    "phases": made_run(phased_times(), model='=net, of "two".onnx'),
+    "phases": made_run(phased_times(), model='net, of "two".onnx'),
     "nasty": made_run(phased_times(), model=NASTY),
     "host only": made_run(made_times(300)),
     "no samples": made_run(IterationTimes()),

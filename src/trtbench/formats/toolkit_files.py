@@ -93,8 +93,6 @@ class ToolkitSummary(Value, frozen=True, kw_only=True):
 
     batch: int | None = None
     samples: int | None = None
-    reported: bool = False
-    """Another tool printed these numbers; there are no samples."""
     throughput_qps: float | None = None
     queries_per_s: float | None = None
     items_per_s: float | None = None
@@ -105,6 +103,8 @@ class ToolkitSummary(Value, frozen=True, kw_only=True):
     host: StatisticsBlock | None = None
     engine: EngineMetadata | None = None
     run_config: RunConfig | None = None
+    reported: bool = False
+    """Another tool printed these numbers; there are no samples."""
     definitions: dict[str, str] = {}
 
 
