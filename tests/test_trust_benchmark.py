@@ -13,13 +13,17 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def trust() -> ModuleType:
+def benchmark(name: str) -> ModuleType:
     sys.path.insert(0, str(BENCHMARKS))
     try:
-        return importlib.import_module("trust")
+        return importlib.import_module(name)
     finally:
         sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def trust() -> ModuleType:
+    return benchmark("trust")
 
 
 def outcome(trust: ModuleType, **changes: object) -> object:
@@ -72,3 +76,28 @@ def test_a_comparison_is_whole_and_can_be_read_again(trust: ModuleType, tmp_path
     path = tmp_path / "kept.jsonl"
     path.write_text(trust.json.dumps(trust.asdict(found)) + "\n")
     assert trust.read(path) == [found]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"host": "faster"}, "called different"),
+        ({"case": "+1%", "gpu": "same"}, "found in less"),
+        ({"case": "+2%", "gpu": "faster"}, "called faster"),
+        ({"gpu_s": 9.0}, "GPU verdict later"),
+        ({"seconds": 40.0}, "host verdict later"),
+        ({"host": "unclear"}, "host time unclear"),
+    ],
+)
+def test_every_goal_on_a_gpu_can_be_broken(changes: dict[str, object], words: str) -> None:
+    trust_gpu = benchmark("trust_gpu")
+    good = trust_gpu.Outcome(
+        model="0.2ms", case="same", gpu="same", gpu_effect=0.0, gpu_launches=4, gpu_s=5.0,
+        host="same", host_effect=0.001, host_launches=6, seconds=11.0, burst_spread=0.0005,
+        gpu_spread=0.001, host_spread=0.004, gpu_time_s=2e-4, reason="within ±2 %",
+    )  # fmt: skip
+    assert trust_gpu.broken([good]) == []
+    other = replace(good, **changes)
+    assert any(words in problem for problem in trust_gpu.broken([other]))
+    rows = trust_gpu.table([good, other]).splitlines()
+    assert len({row.count("|") for row in rows[2:]}) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,34 +30,27 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     Large enough that the GPU, not the launching of kernels, takes the time.
     """
-    trt = pytest.importorskip("tensorrt", reason="no GPU: TensorRT is not installed")
-    import numpy as np
-
-    logger = trt.Logger(trt.Logger.ERROR)
-    builder = trt.Builder(logger)
-    explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
-    network = builder.create_network(0 if explicit is None else 1 << int(explicit))
-    tensor = network.add_input("x", trt.float32, (-1, *IMAGE))
-    generator = np.random.default_rng(0)
-    weights = [
-        generator.normal(0, 0.04, (CHANNELS, CHANNELS, 3, 3)).astype(np.float32) for _ in range(12)
-    ]
-    bias = np.zeros(CHANNELS, np.float32)
-    for kernel in weights:
-        layer = network.add_convolution_nd(tensor, CHANNELS, (3, 3), kernel, bias)
-        layer.padding_nd = (1, 1)
-        tensor = network.add_activation(layer.get_output(0), trt.ActivationType.RELU).get_output(0)
-    tensor.name = "y"
-    network.mark_output(tensor)
-    config = builder.create_builder_config()
-    if hasattr(trt.BuilderFlag, "FP16"):
-        config.set_flag(trt.BuilderFlag.FP16)
-    sharing = getattr(trt, "PreviewFeature", None)
-    if hasattr(sharing, "PROFILE_SHARING_0806"):
-        config.set_preview_feature(sharing.PROFILE_SHARING_0806, True)
-    profile = builder.create_optimization_profile()
-    profile.set_shape("x", (1, *IMAGE), (2, *IMAGE), (8, *IMAGE))
-    config.add_optimization_profile(profile)
     path = tmp_path_factory.mktemp("engine") / "stack.engine"
-    path.write_bytes(builder.build_serialized_network(network, config))
+    conv_engines()([path], layers=[12], channels=CHANNELS, size=IMAGE[1], batch=(1, 2, 8))
     return path
+
+
+@pytest.fixture(scope="session")
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An engine of 60 equal layers and one of 61: the second takes 1.7 % longer."""
+    folder = tmp_path_factory.mktemp("stacks")
+    paths = folder / "60.engine", folder / "61.engine"
+    conv_engines()(paths, layers=[60, 61])
+    return paths
+
+
+def conv_engines() -> Callable[..., None]:
+    """Find what builds stacks of convolutions, which the benchmarks use too."""
+    pytest.importorskip("tensorrt", reason="no GPU: TensorRT is not installed")
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "_engines.py"
+    spec = importlib.util.spec_from_file_location("_engines", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.conv_engines
