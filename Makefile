@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
 ALL := .venv-all
 TORCH_VENV := .venv-torch
+DOCS := .venv-docs
 # One version for all: what the tests expect of exports and messages is this version's.
 TORCH ?= torch==2.13.0
 TORCH_PYTHON ?= $(firstword $(shell python3.11 -c 'print("python3.11")' 2>/dev/null) $(PYTHON))
@@ -13,10 +14,12 @@ PIP := -m pip install --quiet --disable-pip-version-check
 MUTATIONS ?= 20000
 PYTEST := -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: help demo schemas reference test test-all test-torch lint format clean
+.PHONY: help demo docs docs-outputs schemas reference test test-all test-torch lint format clean
 
 help:
 	@echo "make demo      set up, run the demo on this machine, leave a report in demo-report/"
+	@echo "make docs      write the documentation site to build/docs; a warning or a lost link fails"
+	@echo "make docs-outputs  run the tutorial and the notebook, and put what they print into them"
 	@echo "make schemas   write docs/reference/schemas anew, after a value changed"
 	@echo "make test      set up, check style and types, run the tests (ten minutes at most)"
 	@echo "make test-all  the same, and the tests with real parts: Ray, sshd, PostgreSQL, S3, MLflow,"
@@ -28,13 +31,21 @@ help:
 demo: $(STAMP)
 	$(BIN)/trtbench demo -o demo-report
 
+docs: $(DOCS)/.installed
+	$(DOCS)/bin/python -m sphinx -q -n -W --keep-going -b html -d build/doctrees docs build/docs
+	$(DOCS)/bin/python tools/check_links.py build/docs
+	@echo "open build/docs/index.html"
+
+docs-outputs: $(DOCS)/.installed $(TORCH_VENV)/.installed
+	$(DOCS)/bin/python tools/run_docs.py --write --link torch-env=$(TORCH_VENV) docs/tutorial.md docs/notebook.ipynb
+
 schemas: $(STAMP)
 	$(BIN)/python -c "from pathlib import Path; from trtbench.cli._outputs import write_schemas; write_schemas(Path('docs/reference/schemas'))"
 
 test: $(TEST_STAMP) lint
 	TRTBENCH_TEST_REAL=0 $(BIN)/python $(PYTEST)
 
-test-all: test $(ALL)/.installed $(TORCH_VENV)/.installed
+test-all: test docs $(ALL)/.installed $(TORCH_VENV)/.installed
 	tools/install_parts
 	$(ALL)/bin/python $(PYTEST) -m real
 	TRTBENCH_MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -q --timeout 7200 tests/mutation
@@ -45,6 +56,11 @@ test-torch: $(TEST_STAMP) $(TORCH_VENV)/.installed
 $(ALL)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(ALL)
 	$(ALL)/bin/python $(PIP) -e '.[test,parts]'
+	@touch $@
+
+$(DOCS)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python $(PIP) -e '.[docs]'
 	@touch $@
 
 $(TORCH_VENV)/.installed: Makefile
@@ -69,7 +85,7 @@ reference: $(TEST_STAMP) schemas
 	$(BIN)/python tools/make_reference.py
 
 clean:
-	rm -rf $(VENV) $(ALL) $(TORCH_VENV) demo-report build dist
+	rm -rf $(VENV) $(ALL) $(TORCH_VENV) $(DOCS) demo-report build dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 10) else "trtbench needs Python 3.10 or later, and %s is %d.%d; try: make PYTHON=python3.12 ..." % (sys.executable, v[0], v[1]))'

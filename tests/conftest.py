@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import every_test
+from bindings.rtx import NoRtx, Rtx, find_rtx
 from made_artefacts import make_artefacts
 from real_parts import find_torch
 from waiting import wait_for
@@ -67,6 +68,24 @@ def torch_python() -> str:
     if found is None:
         pytest.skip("no PyTorch: set TRTBENCH_TEST_TORCH_PYTHON, or make .venv-torch/.installed")
     return found
+
+
+@pytest.fixture(scope="session")
+def found_rtx() -> Rtx:
+    """TensorRT-RTX, whose builder needs no GPU."""
+    try:
+        return find_rtx()
+    except NoRtx as problem:
+        pytest.skip(str(problem))
+
+
+@pytest.fixture(scope="session")
+def docs_python() -> str:
+    """The interpreter with Sphinx and nbclient that ``make docs`` sets up."""
+    found = Path(__file__).resolve().parents[1] / ".venv-docs" / "bin" / "python"
+    if not found.is_file():
+        pytest.skip("no tools of the documentation: make docs")
+    return str(found)
 
 
 class Standin:

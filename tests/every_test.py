@@ -21,6 +21,7 @@ LATER = "make test-all runs it"
 
 PARTS = {
     "browser": "Chromium",
+    "docs_python": "the tools of the documentation",
     "found_rtx": "TensorRT-RTX",
     "nodes": "Ray",
     "postgres_server": "PostgreSQL",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from trtbench.cli import trtbench as group
+from trtbench.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCES = sorted((ROOT / "src" / "trtbench").rglob("*.py"))
 
 FOREIGN = {
@@ -25,7 +28,8 @@ FOREIGN = {
 
 
 def commands(text: str) -> Iterator[str]:
-    """Lines of code that begin with ``trtbench``, joined where a backslash ends them."""
+    """Lines of code and cells of tables that begin with ``trtbench``, joined at backslashes."""
+    yield from re.findall(r"\| `(trtbench [^`]*)` \|", text)
     fenced = False
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         if line.strip().startswith("```"):
@@ -53,6 +57,15 @@ def flags_of(command: click.Command) -> set[str]:
     return {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
 
 
+def flags_of_task(name: str) -> set[str]:
+    """The flags that a task adds; those of the example's stand in its own file."""
+    sys.path.append(str(ROOT / "docs" / "examples" / "plugins"))
+    example = {"regression": "our_task"}.get(name)
+    named = [each for each in TASKS.names() if each in name]  # a synopsis names several
+    tasks = [importlib.import_module(example)] if example else [TASKS.load(n) for n in named]
+    return {f"--{flag.name}" for task in tasks for flag in task.FLAGS}
+
+
 def all_flags() -> set[str]:
     context = click.Context(group)
     found: set[str] = {"--help", "--version"}
@@ -66,7 +79,7 @@ def all_flags() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_on_a_page_exists_with_its_flags(page: Path) -> None:
     for line in commands(page.read_text()):
         try:
@@ -81,6 +94,8 @@ def test_every_command_on_a_page_exists_with_its_flags(page: Path) -> None:
         known = flags_of(command) | (flags_of(group) | {"--help", "-h"})
         if isinstance(command, click.Group):
             known |= {flag for step in command.commands.values() for flag in flags_of(step)}
+        if "--task" in words:
+            known |= flags_of_task(words[words.index("--task") + 1])
         before = words[: words.index("--")] if "--" in words else words
         for word in before:
             flag = word.split("=")[0]

@@ -7,16 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bindings.rtx import NoRtx, Rtx, find_rtx
+from bindings.rtx import Rtx
 from trtbench.data import demo_file
-
-
-@pytest.fixture(scope="session")
-def found_rtx() -> Rtx:
-    try:
-        return find_rtx()
-    except NoRtx as problem:
-        pytest.skip(str(problem))
 
 
 @pytest.fixture

@@ -11,10 +11,13 @@ import pytest
 
 import trtbench
 from models import tiny_model
-from trtbench.domain.result import Environment, Finding, Run, RunRecord
+from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.result import Environment, Finding, Interval, Run, RunRecord
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import UnavailableError, UsageError
+from trtbench.store.index import Entry
+from trtbench.workflows.stored.listing import Entries
 
 
 def made(model: str = "net.onnx", *, samples: int = 200) -> Run:
@@ -98,3 +101,55 @@ def test_the_list_of_runs_fits_on_a_screen_and_becomes_a_frame(tmp_path: Path) -
     many = type(found)([*found] * 100)
     assert len(repr(many).splitlines()) < 30
     assert "and 80 more" in repr(many)
+
+
+def compared() -> Comparison:
+    held = Interval(low=0.85, high=0.95, level=0.99, meaning="of the ratio")
+    verdict = Verdict(
+        metric="host", kind="faster", ratio=0.9, interval=held, reason="<clear>", launches=5
+    )
+    unknown = Verdict(
+        metric="p99", kind="unclear", ratio=None, interval=None, reason="none", launches=5
+    )
+    finding = Finding(code="H32", severity="warning", message="turns <moved> it")
+    return Comparison(
+        baseline="run-a",
+        candidate="run-b",
+        design="duet",
+        verdicts=(verdict, unknown),
+        findings=(finding,),
+    )
+
+
+def test_a_comparison_is_a_line_a_page_and_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    line = repr(compared())
+    assert "\n" not in line
+    assert len(line) < 160
+    assert "host faster -10.00 %" in line
+    page = compared()._repr_html_()
+    ElementTree.fromstring(f"<div>{page}</div>")
+    for said in ("-15.00 % to -5.00 %", "turns &lt;moved&gt; it", "<svg", "run-b against run-a"):
+        assert said in page
+    assert len(compared().plot().axes[0].get_yticks()) == 1
+
+
+def test_what_has_no_interval_is_shown_without_a_picture() -> None:
+    bare = Comparison(baseline="a", candidate="b", design="duet", verdicts=())
+    assert "no verdict" in repr(bare)
+    assert "<svg" not in bare._repr_html_()
+    with pytest.raises(UsageError, match="no verdict"):
+        bare.plot()
+
+
+def test_a_list_of_runs_is_one_page_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """rich shows by itself what it prints where it finds a notebook around it."""
+    entry = Entry(
+        id="run-1", kind="run", created="2026-11-15T10:00:00+00:00", model="net.onnx",
+        runtime="onnxruntime", path="/runs/run-1",
+    )  # fmt: skip
+    shown: list[object] = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *each: shown.append(each))
+    assert "net.onnx" in repr(Entries([entry]))
+    assert shown == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from trtbench.domain.comparison_view import ComparisonView
 from trtbench.domain.result import Finding, Interval
 from trtbench.domain.spec import Value
 from trtbench.domain.words import Scalar as Scalar
@@ -50,7 +51,7 @@ class ShiftPoint(Value, frozen=True, kw_only=True):
     differs: bool
 
 
-class Comparison(Value, frozen=True, kw_only=True):
+class Comparison(ComparisonView, Value, frozen=True, kw_only=True):
     """A candidate against a baseline: a verdict per metric and what they rest on."""
 
     baseline: str

@@ -63,16 +63,14 @@ class RunView:
     def _repr_html_(self) -> str:
         """Write a small table, a picture of the times, and what stands against the numbers."""
         rows = [
-            _html_row(
-                "td", name, *(text_from_seconds(float(v)) for v in _ends(column)), len(column)
-            )
+            html_row("td", name, *(text_from_seconds(float(v)) for v in _ends(column)), len(column))
             for name, column in self.times.durations().items()
             if len(column)
         ]
         table = "".join(
             [
                 "<table>",
-                _html_row("th", "Time", "Min", "Median", "Max", "Samples"),
+                html_row("th", "Time", "Min", "Median", "Max", "Samples"),
                 *rows,
                 "</table>",
             ]
@@ -94,7 +92,7 @@ class RunView:
 
     def to_pandas(self) -> Any:
         """Make a DataFrame of the times: a row per iteration, columns in seconds."""
-        pandas = _library("pandas", "pandas")
+        pandas = optional_module("pandas", "pandas")
         columns: dict[str, Any] = {
             f"{name}_s": np.asarray(column) for name, column in self.times.durations().items()
         }
@@ -113,7 +111,7 @@ class RunView:
         if values is None or not len(values):
             known = ", ".join(self.times.durations()) or "none: the run keeps no samples"
             raise UsageError(f"the run has no times called {name}", facts={"columns": known})
-        pyplot = _library("matplotlib.pyplot", "plots")
+        pyplot = optional_module("matplotlib.pyplot", "plots")
         far, unit, scale = _range(values)
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
         left.hist(np.minimum(values, far) / scale, bins=BINS)
@@ -146,7 +144,8 @@ def _range(column: Column) -> tuple[float, str, float]:
     return far, unit, scale
 
 
-def _html_row(tag: str, *cells: object) -> str:
+def html_row(tag: str, *cells: object) -> str:
+    """Write one row of a table of HTML."""
     return f"<tr>{''.join(f'<{tag}>{html.escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
 
 
@@ -173,7 +172,8 @@ def _svg(column: Column) -> str:
     )
 
 
-def _library(name: str, extra: str) -> Any:
+def optional_module(name: str, extra: str) -> Any:
+    """Import what an extra brings, or say which one."""
     loading: Callable[[str], Any] = importlib.import_module
     try:
         return loading(name)

@@ -10,6 +10,8 @@ from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ModelFormat, RunSpec
 from trtbench.domain.spec import Protocol as QueryProtocol
+from trtbench.runtimes._protocols import bench_session as bench_session
+from trtbench.runtimes._session import Arrays as Arrays
 from trtbench.runtimes._session import Session, TurnSpec
 
 

@@ -61,7 +61,8 @@ def render(document: Document, folder: Path) -> list[Path]:
 
 def text(document: Document, *, width: int | None) -> str:
     """Write the document as plain text; without a width nothing is broken or left out."""
-    console = Console(file=io.StringIO(), color_system=None)
+    # In a notebook rich would show each line by itself, beside what it is asked to write.
+    console = Console(file=io.StringIO(), color_system=None, force_jupyter=False)
     _print(console, lines(document, width=width))
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 

@@ -1,0 +1,123 @@
+"""The pages do what they say: commands run, outputs are those of a run, links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from bindings.rtx import Rtx
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+HOW_TO = sorted((DOCS / "howto").glob("*.md"))
+
+
+def tool(name: str) -> ModuleType:
+    """Import a program from tools/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+run_docs, check_links = tool("run_docs"), tool("check_links")
+
+PAGE = """
+<!-- file: said.txt -->
+```text
+hello
+```
+
+```sh
+cat said.txt; echo took 3 ms
+```
+
+```text
+hello
+took 5.25 ms
+```
+
+<!-- status: 3 -->
+<!-- lines: 1 -->
+```sh
+printf 'a\\nb\\n'; exit 3
+```
+
+```text
+```
+
+<!-- not run: needs a GPU -->
+```sh
+exit 1
+```
+"""
+
+
+def test_a_page_is_run_in_order_and_numbers_are_not_compared(tmp_path: Path) -> None:
+    ran = run_docs.run_page(PAGE, tmp_path)
+    assert [each.printed for each in ran] == ["hello\ntook 3 ms\n", "a\n...\n"]
+    assert run_docs.differences(ran[:1]) == []
+    assert "+ a" in run_docs.differences(ran)[0]
+    written = run_docs.with_outputs(PAGE, ran)
+    assert "hello\ntook 3 ms\n```" in written
+    assert "```text\na\n...\n```" in written
+    assert run_docs.differences(run_docs.run_page(written, tmp_path)) == []
+
+
+def test_a_command_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None:
+    with pytest.raises(run_docs.PageError, match=r"(?s)status 7 instead of 0.*oh no"):
+        run_docs.run_page("```sh\necho oh no >&2; exit 7\n```\n", tmp_path)
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<p id="here"><a href="b.html#there">b</a><a href="#here">')
+    (tmp_path / "b.html").write_text('<a href="https://x.invalid/">x</a><a href="c.html">c</a>')
+    assert check_links.broken_links(tmp_path) == ["a.html: b.html#there", "b.html: c.html"]
+
+
+def test_every_page_of_a_folder_is_in_its_index() -> None:
+    """The site lists them by itself; the index says what each is for."""
+    for folder in (DOCS / "howto", DOCS / "coming-from"):
+        index = (folder / "index.md").read_text()
+        for page in folder.glob("*.md"):
+            assert page.name == "index.md" or f"({page.name})" in index, page.name
+
+
+@pytest.mark.timeout(1800)
+def test_the_tutorial_runs_and_prints_what_it_shows(
+    torch_python: str, found_rtx: Rtx, tmp_path: Path
+) -> None:
+    if found_rtx.python:
+        pytest.skip("TensorRT-RTX is in another interpreter than the tests'")
+    (tmp_path / "torch-env").symlink_to(Path(torch_python).parents[1])
+    page = (DOCS / "tutorial.md").read_text()
+    ran = run_docs.run_page(page, tmp_path, env=found_rtx.env)
+    assert run_docs.differences(ran) == []
+
+
+@pytest.mark.real("minutes")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_the_commands_of_how_to_pages_run(
+    page: Path, folder: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    shutil.copytree(folder, here, symlinks=True)
+    names = ("PATH", "PYTHONPATH", "STANDIN_VERSION")
+    run_docs.run_page(page.read_text(), here, env={name: environment[name] for name in names})
+
+
+@pytest.mark.timeout(900)
+def test_the_notebook_runs_and_gives_what_it_shows(docs_python: str) -> None:
+    program = [docs_python, str(ROOT / "tools" / "run_docs.py"), str(DOCS / "notebook.ipynb")]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
