@@ -28,6 +28,7 @@ from trtbench.workflows.request.keeping import (
 )
 from trtbench.workflows.request.making import BuildRequest, ExportRequest, QuantizeRequest
 from trtbench.workflows.request.measuring import BenchRequest, ProfileRequest
+from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
 from trtbench.workflows.request.sweeping import SweepRequest
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from pandas import DataFrame
 
+    from trtbench.analysis.builds import Lottery
     from trtbench.analysis.inspection import Inspection
     from trtbench.analysis.layers.why import Why
     from trtbench.analysis.summary import Summary
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from trtbench.domain.conversion import Sidecar
     from trtbench.domain.result import FailedRun, Run
     from trtbench.domain.words import Arrivals, CudaGraph, Mode, Precision, Protocol, Scalar
+    from trtbench.workflows.builds.upgrade import Upgrade
     from trtbench.workflows.check.evaluate import Evaluation
     from trtbench.workflows.check.values import Checked
     from trtbench.workflows.compare.gate import Gate
@@ -351,6 +354,8 @@ def compare(
     candidate: File | None = None,
     *,
     selftest: bool = False,
+    builds: int | None = None,
+    build: Pairs | None = None,
     device: Sides | None = None,
     args: Sides | None = None,
     runtime: Sides | None = None,
@@ -397,6 +402,8 @@ def compare(
     baseline: A model or a stored run.
     candidate: Others of the same.
     selftest: Compare BASELINE with itself.
+    builds: Compare networks, not one lucky build of each: build both ONNX files so many times.
+    build: With --builds, a flag of trtbench build: workspace=4GiB; repeat for several.
     device: cpu, cuda:0, cuda:1, ...: once for all sides, or once per side.
     args: Arguments for a runtime that is a program (trtexec), in quotes: once for all sides, or
         once per side ('' is none).
@@ -449,6 +456,8 @@ def compare(
             baseline=baseline,
             candidates=() if candidate is None else (candidate,),
             selftest=selftest,
+            builds=builds,
+            build=build or {},
             device=device,
             args=args,
             runtime=runtime,
@@ -842,8 +851,8 @@ def build(
     task: str | None = None,
     settings: Mapping[str, Scalar] | None = None,
     options: Pairs | None = None,
-    timeout: Duration | None = None,
     python: File | None = None,
+    timeout: Duration | None = None,
     wait: bool = True,
 ) -> Artefact:
     """Build an engine from an ONNX file in a fresh process.
@@ -879,8 +888,8 @@ def build(
         adds its flags (see --task NAME --help).
     settings: Flags of the task, with underscores: --task NAME --help lists them.
     options: An option of the builder itself; repeat for several.
-    timeout: Give up after this long, e.g. 30min.
     python: Work in another Python interpreter.
+    timeout: Give up after this long, e.g. 30min.
     wait: Wait while the device is in use, or else fail at once.
 
     >>> trtbench.build("model.onnx", precision="fp16", workspace="4GiB").path
@@ -914,9 +923,335 @@ def build(
             task=task,
             settings=settings or {},
             options=options or {},
-            timeout=timeout,
             python=python,
+            timeout=timeout,
             wait=wait,
+        )
+    )
+
+
+def lottery(
+    model: File,
+    *,
+    extra_args: tuple[str, ...] = (),
+    output: File | None = None,
+    builds: int = 5,
+    launches: int = 3,
+    duration: Duration = "1s",
+    random: int = 16,
+    runtime: str | None = None,
+    precision: Precision | None = None,
+    shapes_min: Shapes | Sequence[Shapes] = (),
+    shapes_opt: Shapes | Sequence[Shapes] = (),
+    shapes_max: Shapes | Sequence[Shapes] = (),
+    input_shapes: Sequence[str] = (),
+    workspace: Size | None = None,
+    optimization_level: int | None = None,
+    timing_cache: File | None = None,
+    no_timing_cache: bool = False,
+    target: Words = (),
+    version_compatible: bool = False,
+    hardware_compatible: bool = False,
+    strip_weights: bool = False,
+    refit: bool = False,
+    plugins: Sequence[File] = (),
+    dla_core: int | None = None,
+    verbose: bool = False,
+    calibration: File | None = None,
+    calibration_method: Literal["entropy2", "minmax"] | None = None,
+    calibration_cache: File | None = None,
+    task: str | None = None,
+    settings: Mapping[str, Scalar] | None = None,
+    options: Pairs | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    protocol: Protocol | None = None,
+    rate: Rate | None = None,
+    arrivals: Arrivals = "poisson",
+    cuda_graph: CudaGraph | None = None,
+    transfers: bool = True,
+    spin_wait: bool = False,
+    streams: int = 1,
+    gap: Duration | None = None,
+    profile_index: int = 0,
+    python: File | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    tags: Collection[str] = (),
+    store: File | None = None,
+) -> Lottery:
+    """Build the same engine several times; ``.aspects`` tell in what the builds differ.
+
+    model: An ONNX file.
+    extra_args: Passed on to builders that are programs (trtexec).
+    output: Folder of the engines (default: MODEL.builds).
+    builds: How many engines to build.
+    launches: Fresh processes to measure each engine in.
+    duration: Least measured time of a launch.
+    random: Random inputs to compare outputs on.
+    runtime: What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where
+        only that is).
+    precision: Precision that a weakly typed builder, or PyTorch, may use.
+    shapes_min: Least shape of one input; repeat for several inputs, or the same one for more
+        profiles.
+    shapes_opt: Shape to optimise for, likewise.
+    shapes_max: Largest shape, likewise.
+    input_shapes: Shape of the input, -1 for a batch of 1 to 256 (best at 128); or
+        NAME:-1x3x224x224.
+    workspace: Limit of scratch memory, e.g. 4GiB.
+    optimization_level: 0 (quick) to 5.
+    timing_cache: Timings of kernels to reuse and add to (default: beside the engine).
+    no_timing_cache: Time every kernel anew and keep nothing.
+    target: GPUs to build for (TensorRT-RTX; default: all).
+    version_compatible: Let later TensorRT versions load it.
+    hardware_compatible: Let other GPUs (Ampere+) run it.
+    strip_weights: Leave weights out of the engine.
+    refit: Let weights be replaced later.
+    plugins: Plugin library.
+    dla_core: Build for this deep learning accelerator.
+    verbose: Everything the builder has to say in the log.
+    calibration: Data for INT8: an .npz of arrays by input, a folder of images, or random.
+    calibration_method: How scales are found (default entropy2).
+    calibration_cache: Scales for INT8 (TensorRT 5 to 10).
+    task: Prepares images for calibration as it does for judging (classification, depth, pose);
+        adds its flags (see --task NAME --help).
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
+    options: An option of the builder itself; repeat for several.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    protocol: How queries follow one another (default: serve; trtexec: pipeline).
+    rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
+    arrivals: How they are spread in time.
+    cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
+        (default: off; protocols gpu and coldl2: on).
+    transfers: Copy inputs and outputs each time.
+    spin_wait: Wait for the GPU by spinning.
+    streams: Queries at a time, each in a context of its own; their latencies overlap.
+    gap: Mean random rest between queries, e.g. 5ms.
+    profile_index: Optimization profile of the engine, from 0.
+    python: Work in another Python interpreter.
+    timeout: Give up after this long, e.g. 30min.
+    wait: Wait while the device is in use, or else fail at once.
+    tags: Name to find the runs by.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.lottery("model.onnx", precision="fp16", builds=5).spread.between
+    """
+    return verbs.lottery(
+        LotteryRequest(
+            model=model,
+            extra_args=extra_args,
+            output=output,
+            builds=builds,
+            launches=launches,
+            duration=duration,
+            random=random,
+            runtime=runtime,
+            precision=precision,
+            shapes_min=shapes_min,
+            shapes_opt=shapes_opt,
+            shapes_max=shapes_max,
+            input_shapes=input_shapes,
+            workspace=workspace,
+            optimization_level=optimization_level,
+            timing_cache=timing_cache,
+            no_timing_cache=no_timing_cache,
+            target=target,
+            version_compatible=version_compatible,
+            hardware_compatible=hardware_compatible,
+            strip_weights=strip_weights,
+            refit=refit,
+            plugins=plugins,
+            dla_core=dla_core,
+            verbose=verbose,
+            calibration=calibration,
+            calibration_method=calibration_method,
+            calibration_cache=calibration_cache,
+            task=task,
+            settings=settings or {},
+            options=options or {},
+            shapes=shapes or {},
+            batch=batch,
+            protocol=protocol,
+            rate=rate,
+            arrivals=arrivals,
+            cuda_graph=cuda_graph,
+            transfers=transfers,
+            spin_wait=spin_wait,
+            streams=streams,
+            gap=gap,
+            profile_index=profile_index,
+            python=python,
+            timeout=timeout,
+            wait=wait,
+            tags=tags,
+            store=store,
+        )
+    )
+
+
+def upgrade(
+    old: File,
+    new: File,
+    model: File,
+    *,
+    extra_args: tuple[str, ...] = (),
+    data: File | None = None,
+    output: File | None = None,
+    builds: int = 5,
+    launches: int = 3,
+    duration: Duration = "1s",
+    random: int = 16,
+    runtime: str | None = None,
+    precision: Precision | None = None,
+    shapes_min: Shapes | Sequence[Shapes] = (),
+    shapes_opt: Shapes | Sequence[Shapes] = (),
+    shapes_max: Shapes | Sequence[Shapes] = (),
+    input_shapes: Sequence[str] = (),
+    workspace: Size | None = None,
+    optimization_level: int | None = None,
+    timing_cache: File | None = None,
+    no_timing_cache: bool = False,
+    target: Words = (),
+    version_compatible: bool = False,
+    hardware_compatible: bool = False,
+    strip_weights: bool = False,
+    refit: bool = False,
+    plugins: Sequence[File] = (),
+    dla_core: int | None = None,
+    verbose: bool = False,
+    calibration: File | None = None,
+    calibration_method: Literal["entropy2", "minmax"] | None = None,
+    calibration_cache: File | None = None,
+    task: str | None = None,
+    settings: Mapping[str, Scalar] | None = None,
+    options: Pairs | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    protocol: Protocol | None = None,
+    rate: Rate | None = None,
+    arrivals: Arrivals = "poisson",
+    cuda_graph: CudaGraph | None = None,
+    transfers: bool = True,
+    spin_wait: bool = False,
+    streams: int = 1,
+    gap: Duration | None = None,
+    profile_index: int = 0,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    tags: Collection[str] = (),
+    store: File | None = None,
+) -> Upgrade:
+    """Build one network with two versions of TensorRT and hold the engines against each other.
+
+    old: The version in use: NAME=INTERPRETER.
+    new: The version to change to.
+    model: An ONNX file.
+    extra_args: Passed on to builders that are programs (trtexec).
+    data: Take the accuracy of both on these, as --task has it.
+    output: Folder of the engines (default: MODEL.upgrade).
+    builds: How many engines to build.
+    launches: Fresh processes to measure each engine in.
+    duration: Least measured time of a launch.
+    random: Random inputs to compare outputs on.
+    runtime: What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where
+        only that is).
+    precision: Precision that a weakly typed builder, or PyTorch, may use.
+    shapes_min: Least shape of one input; repeat for several inputs, or the same one for more
+        profiles.
+    shapes_opt: Shape to optimise for, likewise.
+    shapes_max: Largest shape, likewise.
+    input_shapes: Shape of the input, -1 for a batch of 1 to 256 (best at 128); or
+        NAME:-1x3x224x224.
+    workspace: Limit of scratch memory, e.g. 4GiB.
+    optimization_level: 0 (quick) to 5.
+    timing_cache: Timings of kernels to reuse and add to (default: beside the engine).
+    no_timing_cache: Time every kernel anew and keep nothing.
+    target: GPUs to build for (TensorRT-RTX; default: all).
+    version_compatible: Let later TensorRT versions load it.
+    hardware_compatible: Let other GPUs (Ampere+) run it.
+    strip_weights: Leave weights out of the engine.
+    refit: Let weights be replaced later.
+    plugins: Plugin library.
+    dla_core: Build for this deep learning accelerator.
+    verbose: Everything the builder has to say in the log.
+    calibration: Data for INT8: an .npz of arrays by input, a folder of images, or random.
+    calibration_method: How scales are found (default entropy2).
+    calibration_cache: Scales for INT8 (TensorRT 5 to 10).
+    task: Prepares images for calibration as it does for judging (classification, depth, pose);
+        adds its flags (see --task NAME --help).
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
+    options: An option of the builder itself; repeat for several.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    protocol: How queries follow one another (default: serve; trtexec: pipeline).
+    rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
+    arrivals: How they are spread in time.
+    cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
+        (default: off; protocols gpu and coldl2: on).
+    transfers: Copy inputs and outputs each time.
+    spin_wait: Wait for the GPU by spinning.
+    streams: Queries at a time, each in a context of its own; their latencies overlap.
+    gap: Mean random rest between queries, e.g. 5ms.
+    profile_index: Optimization profile of the engine, from 0.
+    timeout: Give up after this long, e.g. 30min.
+    wait: Wait while the device is in use, or else fail at once.
+    tags: Name to find the runs by.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> trtbench.upgrade("8.6=/opt/trt86/bin/python", "10=/opt/trt10/bin/python", "model.onnx")
+    """
+    return verbs.upgrade(
+        UpgradeRequest(
+            old=old,
+            new=new,
+            model=model,
+            extra_args=extra_args,
+            data=data,
+            output=output,
+            builds=builds,
+            launches=launches,
+            duration=duration,
+            random=random,
+            runtime=runtime,
+            precision=precision,
+            shapes_min=shapes_min,
+            shapes_opt=shapes_opt,
+            shapes_max=shapes_max,
+            input_shapes=input_shapes,
+            workspace=workspace,
+            optimization_level=optimization_level,
+            timing_cache=timing_cache,
+            no_timing_cache=no_timing_cache,
+            target=target,
+            version_compatible=version_compatible,
+            hardware_compatible=hardware_compatible,
+            strip_weights=strip_weights,
+            refit=refit,
+            plugins=plugins,
+            dla_core=dla_core,
+            verbose=verbose,
+            calibration=calibration,
+            calibration_method=calibration_method,
+            calibration_cache=calibration_cache,
+            task=task,
+            settings=settings or {},
+            options=options or {},
+            shapes=shapes or {},
+            batch=batch,
+            protocol=protocol,
+            rate=rate,
+            arrivals=arrivals,
+            cuda_graph=cuda_graph,
+            transfers=transfers,
+            spin_wait=spin_wait,
+            streams=streams,
+            gap=gap,
+            profile_index=profile_index,
+            timeout=timeout,
+            wait=wait,
+            tags=tags,
+            store=store,
         )
     )
 
@@ -934,8 +1269,8 @@ def export(
     trust: bool = False,
     factory: str | None = None,
     seed: int = 0,
-    timeout: Duration | None = None,
     python: File | None = None,
+    timeout: Duration | None = None,
 ) -> Sidecar:
     """Export a PyTorch model to ONNX, check it, and compare it with PyTorch.
 
@@ -951,8 +1286,8 @@ def export(
     trust: Load a pickle, which can run any code in it.
     factory: What makes the module of a state dict.
     seed: Of weights and inputs.
-    timeout: Give up after this long, e.g. 30min.
     python: Work in another Python interpreter.
+    timeout: Give up after this long, e.g. 30min.
 
     >>> trtbench.export("torchvision:resnet18", output="resnet18.onnx").difference
     """
@@ -969,8 +1304,8 @@ def export(
             trust=trust,
             factory=factory,
             seed=seed,
-            timeout=timeout,
             python=python,
+            timeout=timeout,
         )
     )
 
@@ -997,8 +1332,8 @@ def quantize(
     rest: Literal["fp32", "fp16"] = "fp32",
     task: str | None = None,
     settings: Mapping[str, Scalar] | None = None,
-    timeout: Duration | None = None,
     python: File | None = None,
+    timeout: Duration | None = None,
 ) -> Sidecar:
     """Cast or quantize an ONNX file, and compare the result with it on other inputs.
 
@@ -1023,8 +1358,8 @@ def quantize(
     task: Prepares images for calibration as it does for judging (classification, depth, pose);
         adds its flags (see --task NAME --help).
     settings: Flags of the task, with underscores: --task NAME --help lists them.
-    timeout: Give up after this long, e.g. 30min.
     python: Work in another Python interpreter.
+    timeout: Give up after this long, e.g. 30min.
 
     >>> trtbench.quantize("model.onnx", precision="int8", calibration="data.npz").difference
     """
@@ -1050,8 +1385,8 @@ def quantize(
             rest=rest,
             task=task,
             settings=settings or {},
-            timeout=timeout,
             python=python,
+            timeout=timeout,
         )
     )
 

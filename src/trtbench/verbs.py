@@ -35,11 +35,13 @@ from trtbench.workflows.request.keeping import (
 from trtbench.workflows.request.kinds import File, words_from_text
 from trtbench.workflows.request.making import BuildRequest, ExportRequest, QuantizeRequest
 from trtbench.workflows.request.measuring import BenchRequest, ProfileRequest
+from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
 from trtbench.workflows.request.sweeping import SweepRequest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from trtbench.analysis.builds import Lottery
     from trtbench.analysis.inspection import Inspection
     from trtbench.analysis.layers.why import Why
     from trtbench.domain.artefact import Artefact
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from trtbench.domain.conversion import Sidecar
     from trtbench.domain.result import Run
     from trtbench.store.store import Store
+    from trtbench.workflows.builds.upgrade import Upgrade
     from trtbench.workflows.check.evaluate import Evaluation
     from trtbench.workflows.check.values import Checked
     from trtbench.workflows.compare.gate import Gate
@@ -108,6 +111,11 @@ def compare(request: CompareRequest) -> Comparison:
 
     store, config = _open(request)
     conduct = conduct_from_request(request, config)
+    if request.builds is not None:
+        from trtbench.workflows.builds.networks import compare_networks
+
+        found = compare_networks(request, store=store, config=config, conduct=conduct)
+        return found[0].comparison
     with executor_for(request, conduct) as conduct:
         return compare_sides(request, store=store, config=config, conduct=conduct)[0].comparison
 
@@ -175,6 +183,32 @@ def build(request: BuildRequest) -> Artefact:
     config = load_config()
     spec = build_spec(request, config)
     return run_build(spec, conduct=conduct_from_request(request, config, runtime=spec.runtime))
+
+
+def lottery(request: LotteryRequest) -> Lottery:
+    """Build the same engine several times; ``.aspects`` tell in what the builds differ.
+
+    >>> trtbench.lottery("model.onnx", precision="fp16", builds=5).spread.between
+    """
+    from trtbench.workflows.builds.draws import run_lottery
+    from trtbench.workflows.request.conduct import conduct_from_request
+
+    store, config = _open(request)
+    conduct = conduct_from_request(request, config)
+    return run_lottery(request, store=store, config=config, conduct=conduct)
+
+
+def upgrade(request: UpgradeRequest) -> Upgrade:
+    """Build one network with two versions of TensorRT and hold the engines against each other.
+
+    >>> trtbench.upgrade("8.6=/opt/trt86/bin/python", "10=/opt/trt10/bin/python", "model.onnx")
+    """
+    from trtbench.workflows.builds.upgrade import run_upgrade
+    from trtbench.workflows.request.conduct import conduct_from_request
+
+    store, config = _open(request)
+    conduct = conduct_from_request(request, config)
+    return run_upgrade(request, store=store, config=config, conduct=conduct)
 
 
 def export(request: ExportRequest) -> Sidecar:

@@ -37,11 +37,11 @@ LAYERS = (
 class Times:
     """One run: stamps in milliseconds as single precision keeps them."""
 
-    def __init__(self, options: Options, *, seed: int, graph: bool) -> None:
+    def __init__(self, options: Options, *, seed: int, graph: bool, speed: float = 1.0) -> None:
         self.warmup_ms = options.number("--warmUp", 200)
         least = int(options.number("--iterations", 10))
         span_ms = options.number("--duration", 3) * 1e3
-        mean = COMPUTE_MS - (GRAPH_SAVES_MS if graph else 0)
+        mean = speed * (COMPUTE_MS - (GRAPH_SAVES_MS if graph else 0))
         count = int((self.warmup_ms + max(span_ms, least * mean * 1.5)) / mean * 1.5) + least + 20
         draw = np.random.default_rng(seed)
         compute = mean * draw.lognormal(0, 0.01, count)
@@ -114,18 +114,20 @@ def profile_json(layers: list[dict[str, Any]], *, count: int) -> str:
     return "[\n  " + "\n, ".join(records) + "\n]\n"
 
 
-def layer_info(*, major: int, detailed: bool, shape: list[int]) -> str:
+def layer_info(*, major: int, detailed: bool, shape: list[int], kernel: float = 0.001) -> str:
     """Give what the inspector of one version says of the engine."""
     if not detailed:
         layers: list[Any] = [name for name, _, _ in LAYERS]
     else:
-        layers = [_layer(name, kind, major=major, shape=shape) for name, kind, _ in LAYERS]
+        layers = [
+            _layer(name, kind, major=major, shape=shape, kernel=kernel) for name, kind, _ in LAYERS
+        ]
     document: dict[str, Any] = {"Layers": layers}
     document["I/O Tensors" if major >= 11 else "Bindings"] = ["input", "output"]
     return json.dumps(document, indent=1)
 
 
-def _layer(name: str, kind: str, *, major: int, shape: list[int]) -> dict[str, Any]:
+def _layer(name: str, kind: str, *, major: int, shape: list[int], kernel: float) -> dict[str, Any]:
     flattened = kind == "Myelin" and major >= 10
     tensor: dict[str, Any] = {"Name": f"{name}_output", "Dimensions": shape}
     if flattened:
@@ -141,7 +143,7 @@ def _layer(name: str, kind: str, *, major: int, shape: list[int]) -> dict[str, A
         "Inputs": [],
         "Outputs": [tensor],
         "ParameterType": kind,
-        "TacticValue": "0x0000000000000001",
+        "TacticValue": f"0x{round(1000 * kernel) if kind == 'Convolution' else 1:016x}",
         "StreamId": 0,
         "Metadata": f"[ONNX Layer: {name.split(' ')[0]}]",
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from trtbench.analysis.builds import Lottery
 from trtbench.analysis.history import Series
 from trtbench.analysis.inspection import Inspection
 from trtbench.analysis.ladder import Rung
@@ -22,6 +24,8 @@ from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Score, Sco
 from trtbench.domain.spec import Value
 from trtbench.store.health import Checkup
 from trtbench.store.index import Entry
+from trtbench.workflows.builds.networks import NetworksCompared
+from trtbench.workflows.builds.upgrade import Upgrade
 from trtbench.workflows.check.evaluate import Evaluation
 from trtbench.workflows.check.layers import LayersChecked
 from trtbench.workflows.check.values import Checked
@@ -49,6 +53,8 @@ class ComparisonOutput(Value, frozen=True, kw_only=True):
     comparison: Comparison
     mode: str
     interference: tuple[float, float] | None
+    builds: tuple[Lottery, Lottery] | None = None
+    """The engines of each network, where networks were compared by several builds."""
 
 
 class CheckOutput(Value, frozen=True, kw_only=True):
@@ -231,7 +237,7 @@ class ImportOutput(Value, frozen=True, kw_only=True):
 
 OUTPUTS: dict[str, Any] = {
     "bench": RunOutput,
-    "build": Artefact,
+    "build": (Artefact, Lottery),
     "check": CheckOutput,
     "compare": ComparisonOutput | list[ComparisonOutput],
     "demo": DemoOutput,
@@ -246,12 +252,14 @@ OUTPUTS: dict[str, Any] = {
     "import": ImportOutput,
     "inspect": Inspection,
     "layers": LayersOutput,
+    "lottery": Lottery,
     "profile": ProfileOutput,
     "quantize": ConversionOutput,
     "runs": list[Entry],
     "runs fsck": Checkup,
     "runs show": (RunOutput, FailedRun),
     "sweep": SweepOutput,
+    "upgrade": Upgrade,
     "why": WhyOutput,
 }
 """What each verb prints with ``--json``, or one of several; a dry run prints its plan."""
@@ -293,11 +301,18 @@ def run_output(run: Run) -> RunOutput:
     return RunOutput(run=run.record, path=str(run.path), summary=summary_from_run(run))
 
 
-def comparison_output(found: list[Compared]) -> ComparisonOutput | list[ComparisonOutput]:
+def comparison_output(
+    found: Sequence[Compared | NetworksCompared],
+) -> ComparisonOutput | list[ComparisonOutput]:
     """Describe one comparison, or a list of several."""
     made = [
-        ComparisonOutput(comparison=e.comparison, mode=e.mode, interference=e.interference)
-        for e in found
+        ComparisonOutput(
+            comparison=each.comparison,
+            mode=each.mode,
+            interference=each.interference,
+            builds=(each.baseline, each.candidate) if isinstance(each, NetworksCompared) else None,
+        )
+        for each in found
     ]
     return made[0] if len(made) == 1 else made
 

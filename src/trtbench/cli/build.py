@@ -43,11 +43,18 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
           --shape-max x:8x3x224x224
       trtbench build model.onnx --workspace 4GiB --dry-run
       trtbench build model.onnx -r tensorrt-rtx --target sm_86,sm_89
+      trtbench build model.onnx --times 5
     """
     from trtbench.cli._settings import load_config
     from trtbench.workflows.make.build import build_spec, run_build
     from trtbench.workflows.request.conduct import conduct_from_request
 
+    if request.times > 1 and not dry_run:
+        from trtbench.cli.lottery import play
+        from trtbench.workflows.request.rebuilding import lottery_from_build
+
+        play(lottery_from_build(request), as_json=as_json)
+        return
     config = load_config()
     spec = build_spec(request, config)
     if dry_run:

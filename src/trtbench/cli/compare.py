@@ -14,7 +14,9 @@ from trtbench.errors import UsageError
 from trtbench.workflows.request.comparing import CompareRequest
 
 if TYPE_CHECKING:
+    from trtbench.store.store import Store
     from trtbench.workflows.compare.compare import Compared
+    from trtbench.workflows.request.config import Config
 
 
 @click.command("compare", short_help="Which of two is faster, and how sure is that.")
@@ -33,6 +35,7 @@ def command(request: CompareRequest, as_json: bool) -> None:
           --python ~/ort-1.20/bin/python --python ~/ort-1.27/bin/python
       trtbench compare tag:release last
       trtbench compare --selftest model.onnx
+      trtbench compare old.onnx new.onnx --builds 3
     """
     from trtbench.cli._screen import Talk
     from trtbench.cli._settings import load_config, open_store
@@ -43,12 +46,33 @@ def command(request: CompareRequest, as_json: bool) -> None:
     config = load_config(store=request.store)
     store = open_store(config)
     refuse_unwritable(Path(request.output_dir), flag="--output-dir")
+    if request.builds is not None:
+        _compare_networks(request, config, store, as_json=as_json)
+        return
     conduct = conduct_from_request(request, config, command=command_line())
     with executor_for(request, conduct) as conduct, Talk("compare") as talk:
         conduct = replace(conduct, listen=talk)
         found = compare(request, store=store, config=config, conduct=conduct)
     _show(found, request, as_json=as_json)
     _write(found, request)
+
+
+def _compare_networks(
+    request: CompareRequest, config: Config, store: Store, *, as_json: bool
+) -> None:
+    from trtbench.cli._outputs import comparison_output
+    from trtbench.cli._screen import Talk, print_json, show
+    from trtbench.report.documents.builds import document_from_networks
+    from trtbench.workflows.builds.networks import compare_networks
+    from trtbench.workflows.request.conduct import conduct_from_request
+
+    with Talk("compare") as talk:
+        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+        found = compare_networks(request, store=store, config=config, conduct=conduct)
+    if as_json:
+        print_json(comparison_output(found))
+        return
+    show(document_from_networks(found))
 
 
 def _show(found: list[Compared], request: CompareRequest, *, as_json: bool) -> None:

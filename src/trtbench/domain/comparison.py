@@ -12,13 +12,14 @@ from trtbench.domain.words import Scalar as Scalar
 VerdictKind = Literal["same", "faster", "slower", "unclear", "incomparable"]
 
 
-Design = Literal["duet", "bursts", "launches", "apart"]
+Design = Literal["duet", "bursts", "launches", "apart", "builds"]
 """How two sides were measured.
 
 duet      alternated iteration by iteration within a launch
 bursts    two processes at once: bursts in turn for GPU time, series of queries in turn for the rest
 launches  fresh processes of the two in turn (ABBA)
 apart     each on its own, at another time
+builds    several engines of each, built afresh; the build is the unit
 """
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench.domain.result import Scalar
+from trtbench.domain.result import Scalar, Score
 from trtbench.report.document import (
     Block,
     Cell,
@@ -99,13 +99,17 @@ def _score(model: Evaluated, metric: str) -> Cell:
     score = model.score(metric)
     if score is None:
         return Cell()
-    scale, unit = (100.0, " %") if metric in SHARES else (1.0, "")
     examples = "" if score.count == model.items else f", {score.count} examples"
+    return Cell(value=score.value, text=text_from_score(score) + examples)
+
+
+def text_from_score(score: Score) -> str:
+    """Write a score with its interval, shares in per cent."""
+    scale, unit = (100.0, " %") if score.metric in SHARES else (1.0, "")
     if score.interval is None:
-        return Cell(value=score.value, text=text_from_number(scale * score.value) + unit + examples)
+        return text_from_number(scale * score.value) + unit
     low, high = scale * score.interval.low, scale * score.interval.high
-    text = f"{scale * score.value:.4g}{unit} ({low:.4g} to {high:.4g}{unit}){examples}"
-    return Cell(value=score.value, text=text)
+    return f"{scale * score.value:.4g}{unit} ({low:.4g} to {high:.4g}{unit})"
 
 
 def _split(evaluation: Evaluation) -> Table:

@@ -44,6 +44,7 @@ _DESIGNS = {
     "bursts": "bursts and series in turn",
     "launches": "launches in turn",
     "apart": "apart",
+    "builds": "builds",
 }
 
 

@@ -189,9 +189,13 @@ def write_comparison(compared: Compared, table: str, path: Path) -> Path:
 
 
 def csv_name(baseline: Run, candidate: Run) -> str:
-    """The file's name: both stems, unsafe characters replaced; a file system takes 255 bytes."""
-    stems = [Path(run.record.spec.model.name).stem for run in (baseline, candidate)]
-    safe = (_UNSAFE.sub("_", stem).encode()[:MOST_STEM_BYTES] for stem in stems)
+    """Name the table of two runs."""
+    return csv_name_of(*(run.record.spec.model.name for run in (baseline, candidate)))
+
+
+def csv_name_of(*models: str) -> str:
+    """Join both stems, unsafe characters replaced; a file system takes 255 bytes."""
+    safe = (_UNSAFE.sub("_", Path(name).stem).encode()[:MOST_STEM_BYTES] for name in models)
     return "_vs_".join(stem.decode(errors="ignore") for stem in safe) + ".csv"
 
 

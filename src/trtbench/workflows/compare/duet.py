@@ -10,9 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
-from trtbench.analysis.findings import findings_from_run
 from trtbench.analysis.shared_metrics import metric_of_both
 from trtbench.analysis.turns import alone_effects
 from trtbench.analysis.verdict import sentence
@@ -20,7 +17,7 @@ from trtbench.domain.codec import value_from_json
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
 from trtbench.domain.result import DuetRef, Environment, LaunchFacts, Run, Scalar
-from trtbench.domain.samples import Column, join_launches
+from trtbench.domain.samples import Column
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.domain.words import Mode
 from trtbench.errors import UsageError
@@ -29,7 +26,7 @@ from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
 from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
-from trtbench.store.directory import new_id, read_samples, write_record, write_samples
+from trtbench.store.directory import read_samples
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import (
     FEWEST_LAUNCHES,
@@ -39,13 +36,8 @@ from trtbench.workflows.compare.sides import (
     Sides,
 )
 from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
-from trtbench.workflows.measure.launches import (
-    Launch,
-    hold_device,
-    record_from_launches,
-)
-from trtbench.workflows.measure.run_files import write_run_files
-from trtbench.workflows.request.cached import cached_from_run
+from trtbench.workflows.measure.launches import Launch, hold_device
+from trtbench.workflows.measure.rounds import keep_run
 from trtbench.workflows.request.comparing import LAUNCHES
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
@@ -238,25 +230,16 @@ class Duet:
                          conduct=self._conduct, log=each.folder / "log.txt")  # fmt: skip
 
     def _keep_side(self, side: Literal[0, 1], duet: str) -> Run:
-        launches = self._launches[side]
-        spec = msgspec.structs.replace(self.sides.both[side], launches=len(launches))
         assert self._environment is not None
-        run_id = new_id()
-        record = record_from_launches(
-            spec, run_id, self._environment, self._contention, self._conduct, launches
+        return keep_run(
+            self.sides.both[side],
+            self._launches[side],
+            self._environment,
+            self._contention,
+            store=self._store,
+            conduct=self._conduct,
+            duet=DuetRef(id=duet, side=side, design=self.design),
         )
-        reference = DuetRef(id=duet, side=side, design=self.design)
-        record = msgspec.structs.replace(record, duet=reference)
-        times = join_launches([each.times for each in launches])
-        findings = findings_from_run(Run(record=record, times=times))
-        run = Run(record=msgspec.structs.replace(record, findings=findings), times=times)
-        with self._store.new_run(run_id) as folder:
-            write_samples(folder, times)
-            write_run_files(run, folder)
-            write_record(folder, run.record)
-        target = self._store.directory(run_id)
-        self._store.add(run.record, path=target, cached=cached_from_run(run))
-        return Run(record=run.record, times=times, path=target)
 
     def tell_gpu(self, told: Verdict) -> None:
         """Say what GPU time is once it is known; the launches that follow have no bursts."""

@@ -38,7 +38,7 @@ def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
     """Describe an engine by its header and by what lies beside it."""
     with open(path, "rb") as file:
         header = plan_from_bytes(file.read(HEADER_BYTES), where=str(path))
-    artefact, graph = read_artefact(path), _read_graph(path)
+    artefact, graph = read_artefact(path), read_graph(path)
     found = inspection_from_graph(graph, path=str(path)) if graph else None
     loads, reasons = would_load(
         header,
@@ -125,7 +125,8 @@ def read_artefact(engine: Path) -> Artefact | None:
     return kept_value(engine.with_name(f"{engine.name}.json"), Artefact)
 
 
-def _read_graph(engine: Path) -> EngineGraph | None:
+def read_graph(engine: Path) -> EngineGraph | None:
+    """Read the layers that a build left beside its engine."""
     for name in (f"{engine.name}.graph.json", f"{engine.stem}.graph.json"):
         path = engine.with_name(name)
         if path.is_file():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from trtbench.domain.words import Mode
@@ -25,11 +25,13 @@ from trtbench.workflows.request.groups import (
 )
 from trtbench.workflows.request.kinds import (
     FILE,
+    PAIRS,
     PART,
     TIME,
     Duration,
     File,
     Fraction,
+    Pairs,
     Sides,
     fraction,
 )
@@ -129,6 +131,20 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
         Sequence[File], Argument("Others of the same.", "[CANDIDATES]...", needed=False)
     ] = ()
     selftest: Annotated[bool, Option("Compare BASELINE with itself.")] = False
+    builds: Annotated[
+        int | None,
+        Option(
+            "Compare networks, not one lucky build of each: build both ONNX files so many times.",
+            metavar="N", least=2,
+        ),
+    ] = None  # fmt: skip
+    build: Annotated[
+        Pairs,
+        Option(
+            "With --builds, a flag of trtbench build: workspace=4GiB; repeat for several.",
+            kind=PAIRS,
+        ),
+    ] = field(default_factory=dict)  # fmt: skip
     output_dir: Annotated[File, Option("Folder of the table.", kind=FILE, python=False)] = (
         "artifacts/compare"
     )

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from trtbench.workflows.request.fields import Argument, Option, VerbRequest
+from trtbench.errors import UsageError, near_miss
+from trtbench.workflows.request.fields import (
+    Argument,
+    Option,
+    RequestField,
+    VerbRequest,
+    fields_of,
+)
 from trtbench.workflows.request.groups import (
     PrecisionFields,
     PythonFields,
@@ -32,12 +39,17 @@ from trtbench.workflows.request.kinds import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakingFields(PythonFields, TimeoutFields):
-    """How a conversion is carried out: it may take hours, so no setting for launches counts."""
+class MakingTimeFields(TimeoutFields):
+    """How long making may take: hours, so no setting for launches counts."""
 
     timeout: Annotated[
         Duration | None, Option("Give up after this long, e.g. 30min.", kind=TIME)
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakingFields(PythonFields, MakingTimeFields):
+    """How a conversion is carried out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,17 +168,12 @@ class BuilderOptionFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildRequest(
+class RecipeFields(
     PrecisionFields, ProfileShapeFields, EngineFields, CalibrationFields, ImageTaskFields,
     BuilderOptionFields,
-    MakingFields, WaitFields,
 ):  # fmt: skip
-    """Build an engine from an ONNX file in a fresh process."""
+    """All that makes an engine, but for its model, its name and the interpreter."""
 
-    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE)]
-    output: Annotated[
-        File | None, Option("The engine to write.", ("-o", "--output"), kind=FILE)
-    ] = None
     runtime: Annotated[
         str | None,
         Option(
@@ -179,6 +186,56 @@ class BuildRequest(
         tuple[str, ...],
         Argument("Passed on to builders that are programs (trtexec).", "EXTRA", rest=True),
     ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildRequest(RecipeFields, MakingFields, WaitFields):
+    """Build an engine from an ONNX file in a fresh process."""
+
+    model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE)]
+    output: Annotated[
+        File | None, Option("The engine to write.", ("-o", "--output"), kind=FILE)
+    ] = None
+    times: Annotated[
+        int,
+        Option(
+            "Build so many engines and say in what they differ (see trtbench lottery).",
+            metavar="N", least=1, python=False,
+        ),
+    ] = 1  # fmt: skip
+
+
+SWITCHES = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
+
+
+def build_settings(pairs: Pairs) -> dict[str, Any]:
+    """Read ``workspace=4GiB`` and the like as fields of a build; unknown ones are refused."""
+    known = {each.name: each for each in fields_of(RecipeFields) if isinstance(each.about, Option)}
+    found: dict[str, Any] = {}
+    for key, text in pairs.items():
+        field = known.get(key.replace("-", "_"))
+        if field is None or field.name in ("settings", "options"):
+            near = near_miss(key, known)
+            fix = f"{near}={text}" if near else "trtbench build --help lists them"
+            raise UsageError(f"a build has no setting {key}", fix=fix)
+        found[field.name] = _setting(field, str(text))
+    return found
+
+
+def _setting(field: RequestField, text: str) -> Any:
+    about = field.about
+    if about.kind is not None and about.kind.read is not None:
+        return about.kind.read((text,))
+    if field.type is bool:
+        if text.lower() not in SWITCHES:
+            raise UsageError(f"{field.name}={text} is neither on nor off")
+        return SWITCHES[text.lower()]
+    if field.type is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise UsageError(f"{field.name}={text} is no whole number") from None
+    return (text,) if field.item is not None else text
 
 
 @dataclass(frozen=True, kw_only=True)

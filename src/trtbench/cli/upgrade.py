@@ -1,0 +1,42 @@
+"""``trtbench upgrade``: what another version of TensorRT does to a network."""
+
+from __future__ import annotations
+
+import click
+
+from trtbench.cli._flags import command_line, flags
+from trtbench.cli._options import json_option
+from trtbench.cli.build import BuildCommand
+from trtbench.workflows.request.rebuilding import UpgradeRequest
+
+
+@click.command("upgrade", short_help="Two TensorRT versions, one network.", cls=BuildCommand)
+@flags(UpgradeRequest)
+@json_option
+def command(request: UpgradeRequest, as_json: bool) -> None:
+    """Build MODEL several times with each of two versions of TensorRT, and compare the engines.
+
+    Each version is an interpreter that has it, with a name before it. Speed is judged over builds,
+    outputs and layers are compared, and with --task and --data accuracy is.
+
+    \b
+    Examples:
+      trtbench upgrade 8.6=~/trt86/bin/python 10.13=~/trt10/bin/python model.onnx
+      trtbench upgrade old=/usr/bin/python3 new=~/new/bin/python model.onnx \\
+          --precision fp16 --builds 3 --task classification --data val
+    """
+    from trtbench.cli._screen import Talk, print_json, show
+    from trtbench.cli._settings import load_config, open_store
+    from trtbench.report.documents.builds import document_from_upgrade
+    from trtbench.workflows.builds.upgrade import run_upgrade
+    from trtbench.workflows.request.conduct import conduct_from_request
+
+    config = load_config(store=request.store)
+    store = open_store(config)
+    with Talk("upgrade") as talk:
+        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+        found = run_upgrade(request, store=store, config=config, conduct=conduct)
+    if as_json:
+        print_json(found)
+        return
+    show(document_from_upgrade(found))

@@ -1,0 +1,1 @@
+"""One network built several times: what differs, and comparisons that rest on many draws."""

@@ -1,0 +1,318 @@
+"""Build one network several times, measure every engine, and say in what they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.builds import (
+    Aspect,
+    Draw,
+    Lottery,
+    bytes_aspect,
+    graph_aspects,
+    latency_aspect,
+    spread_of,
+)
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.result import Run
+from trtbench.domain.samples import EngineGraph
+from trtbench.domain.spec import Protocol, RunSpec
+from trtbench.errors import TrtbenchError
+from trtbench.models.identity import model_ref
+from trtbench.runtimes import RUNTIMES
+from trtbench.store.store import Store
+from trtbench.workflows.check.check import run_check
+from trtbench.workflows.look.engine import read_graph
+from trtbench.workflows.make.build import build_spec, run_build
+from trtbench.workflows.measure.rounds import measure_in_rounds
+from trtbench.workflows.request.choice import default_runtime
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.fields import converted
+from trtbench.workflows.request.judging import CheckRequest
+from trtbench.workflows.request.making import BuildRequest
+from trtbench.workflows.request.measuring import BenchRequest
+from trtbench.workflows.request.progress import Event, Listener
+from trtbench.workflows.request.rebuilding import DrawFields, LotteryRequest
+
+TAG = "lottery"
+BUILDING = 0.6
+"""Part of the progress bar that building takes; the rest is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """One engine of several."""
+
+    label: str
+    artefact: Artefact
+    python: str | None = None
+
+    @property
+    def engine(self) -> Path:
+        return Path(self.artefact.path)
+
+    @property
+    def builder(self) -> str:
+        return self.artefact.spec.runtime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The runs of engines, in their order, or why there are none."""
+
+    runs: tuple[Run, ...] = ()
+    metric: str | None = None
+    reason: str | None = None
+
+
+def run_lottery(
+    request: LotteryRequest, *, store: Store, config: Config, conduct: Conduct
+) -> Lottery:
+    """Build the same engine several times and compare all that can be compared.
+
+    Kernels are timed anew for every build, unless a timing cache is named: it is shared by all.
+    """
+    folder = Path(request.output or f"{request.model}.builds")
+    built = []
+    for number in range(1, request.builds + 1):
+        recipe = converted(
+            request,
+            BuildRequest,
+            model=request.model,
+            output=folder / f"build-{number}.engine",
+            no_timing_cache=request.timing_cache is None,
+        )
+        part = (number - 1, request.builds)
+        heard = replace(conduct, listen=in_part(conduct.listen, part, f"build {number}"))
+        built.append(build_one(recipe, str(number), config=config, conduct=heard))
+    return lottery_of(
+        built, request, folder=folder, store=store, config=config, conduct=conduct
+    )  # fmt: skip
+
+
+def build_one(recipe: BuildRequest, label: str, *, config: Config, conduct: Conduct) -> Built:
+    """Build one engine; what interpreter it takes is kept for whoever runs it."""
+    spec = build_spec(recipe, config)
+    python = conduct.python or config.python_for(spec.runtime)
+    artefact = run_build(spec, conduct=replace(conduct, python=python))
+    return Built(label=label, artefact=artefact, python=python)
+
+
+def lottery_of(
+    built: Sequence[Built],
+    request: DrawFields,
+    *,
+    folder: Path,
+    store: Store,
+    config: Config,
+    conduct: Conduct,
+) -> Lottery:
+    """Measure engines of one network in rounds, and judge them in every respect."""
+    listen = _after_building(conduct.listen)
+    heard = replace(conduct, listen=listen)
+    outputs = output_aspect(
+        built, request, folder=folder, store=store, config=config, conduct=heard
+    )
+    measured = measure(built, request, store=store, config=config, conduct=heard)
+    return judged(built, measured, outputs)
+
+
+def judged(built: Sequence[Built], measured: Measured, outputs: Aspect) -> Lottery:
+    """Put together what is known of several builds."""
+    graphs = [graph_of(each.engine) for each in built]
+    draws = draws_of(built, measured, graphs)
+    spread = spread_of(draws)
+    if spread is not None:
+        latency = latency_aspect(spread)
+    else:
+        words = f"not measured: {measured.reason or 'one build tells nothing'}"
+        latency = Aspect(name="latency", same=None, text=words)
+    first = built[0].artefact
+    return Lottery(
+        model=first.spec.model.path,
+        builder=f"{first.spec.runtime} {first.tensorrt or ''}".rstrip(),
+        command=first.command,
+        metric=measured.metric,
+        draws=tuple(draws),
+        aspects=(bytes_aspect(draws), *graph_aspects(graphs), outputs, latency),
+        spread=spread,
+        notes=tuple(dict.fromkeys(note for each in built for note in each.artefact.notes)),
+    )
+
+
+def draws_of(
+    built: Sequence[Built], measured: Measured, graphs: Sequence[EngineGraph | None]
+) -> list[Draw]:
+    """Describe every build with the times of its launches."""
+    runs: Sequence[Run | None] = measured.runs or [None] * len(built)
+    return [
+        Draw(
+            label=each.label,
+            engine=each.artefact.path,
+            sha256=each.artefact.sha256,
+            size_bytes=each.artefact.size_bytes,
+            build_s=each.artefact.build_s or each.artefact.wall_s,
+            layers=len(graph.layers) if graph else None,
+            run=run.id if run else None,
+            launches_s=_medians(run, measured.metric) if run and measured.metric else (),
+        )
+        for each, run, graph in zip(built, runs, graphs, strict=True)
+    ]
+
+
+def _medians(run: Run, metric: str) -> tuple[float, ...]:
+    return tuple(float(np.median(column)) for column in run.times.by_launch(metric))
+
+
+def graph_of(engine: Path) -> EngineGraph | None:
+    """Read the layers beside an engine; what cannot be read is not there."""
+    try:
+        return read_graph(engine)
+    except (OSError, TrtbenchError):
+        return None
+
+
+def measure(
+    built: Sequence[Built],
+    request: DrawFields,
+    *,
+    store: Store,
+    config: Config,
+    conduct: Conduct,
+) -> Measured:
+    """Measure every engine in rounds; a machine that cannot run them is a reason, not an error."""
+    try:
+        sides = [(_spec(each, request, config), each.python) for each in built]
+        tagged = replace(conduct, tags=(*conduct.tags, TAG), run_id=None, output=None)
+        runs = measure_in_rounds(sides, rounds=request.launches, store=store, conduct=tagged)
+    except TrtbenchError as problem:
+        return Measured(reason=problem.message)
+    every = all(run.times.gpu is not None for run in runs)
+    return Measured(runs=tuple(runs), metric="gpu" if every else runs[0].times.headline)
+
+
+def _spec(each: Built, request: DrawFields, config: Config) -> RunSpec:
+    """Settle how an engine is measured: on the GPU alone, where the runtime can do that."""
+    from trtbench.workflows.request.spec import run_spec
+
+    name = runtime_of(each, config)
+    inside = RUNTIMES.load(name).open_session is not None
+    asked: Protocol | None = getattr(request, "protocol", None) or ("gpu" if inside else None)
+    bench = converted(
+        request,
+        BenchRequest,
+        model=each.engine,
+        runtime=name,
+        precision=None,
+        options={},
+        protocol=asked,
+        cuda_graph=getattr(request, "cuda_graph", None) or ("auto" if inside else None),
+        duration=request.duration,
+        profile=False,
+        launches=1,
+    )
+    return run_spec(bench, config)
+
+
+def runtime_of(each: Built, config: Config) -> str:
+    """Choose what runs an engine: what built it, where that runs engines too."""
+    name = each.builder
+    if name in RUNTIMES.names() and (each.python or RUNTIMES.load(name).available() is None):
+        return name
+    return default_runtime(model_ref(each.engine), config) or name
+
+
+def output_aspect(
+    built: Sequence[Built],
+    request: DrawFields,
+    *,
+    folder: Path,
+    store: Store,
+    config: Config,
+    conduct: Conduct,
+) -> Aspect:
+    """Run every different engine on the same inputs and hold its outputs to the first one's."""
+    first, *others = different(built)
+    if not others:
+        return Aspect(name="outputs", same=True, text="one file, run once: nothing to compare")
+    names = [_with_outputs(each, config) for each in (first, *others)]
+    asked = converted(
+        request,
+        CheckRequest,
+        reference=first.engine,
+        candidates=tuple(each.engine for each in others),
+        runtime=tuple(names),
+        python=tuple(each.python or "" for each in (first, *others))
+        if any(each.python for each in built)
+        else None,
+        random=request.random,
+        options={},
+        output=folder / "outputs",
+        task=None,
+        timeout=None,
+    )
+    try:
+        found = run_check(asked, store=store, config=config, conduct=replace(conduct, python=None))
+    except TrtbenchError as problem:
+        return Aspect(name="outputs", same=None, text=f"not compared: {problem.message}")
+    checks = [check for each in found.candidates for check in each.checks]
+    if found.failed or not checks:
+        reason = found.failed[0].reason if found.failed else "no output is of both"
+        return Aspect(name="outputs", same=None, text=f"not compared: {reason}")
+    if all(check.identical for check in checks):
+        words = f"identical to the last bit on {found.items} random inputs"
+        return Aspect(name="outputs", same=True, text=words)
+    worst = max(
+        checks, key=lambda check: check.rel_l2 if check.rel_l2 is not None else float("inf")
+    )
+    floor = _floor_words(found.floor)
+    size = "nothing finite" if worst.rel_l2 is None else f"relative L2 {worst.rel_l2:.2g}"
+    words = f"differ by up to {size} ({worst.output}) on {found.items} random inputs{floor}"
+    return Aspect(name="outputs", same=False, text=words)
+
+
+def _floor_words(floor: Sequence[object] | None) -> str:
+    """Say whether one engine agrees with itself, where that was tried."""
+    if floor is None:
+        return ""
+    steady = all(getattr(each, "identical", False) for each in floor)
+    return "; one engine agrees with itself" if steady else "; one engine differs from itself too"
+
+
+def _with_outputs(each: Built, config: Config) -> str:
+    name = runtime_of(each, config)
+    if RUNTIMES.load(name).open_session is not None:
+        return name
+    return default_runtime(model_ref(each.engine), config, with_outputs=True) or name
+
+
+def different(built: Sequence[Built]) -> list[Built]:
+    """List the builds whose files differ, each kind once."""
+    return list({each.artefact.sha256: each for each in reversed(built)}.values())[::-1]
+
+
+def in_part(listen: Listener, part: tuple[int, int], name: str) -> Listener:
+    """Have one build of several fill its part of the bar."""
+    place, count = part
+
+    def heard(event: Event) -> None:
+        done = event.done if event.done is not None else 0.0
+        text = f"{name}/{count}: {event.text}" if event.kind == "stage" else event.text
+        share = BUILDING * (place + done) / count
+        listen(msgspec.structs.replace(event, text=text, done=share))
+
+    return heard
+
+
+def _after_building(listen: Listener) -> Callable[[Event], None]:
+    def heard(event: Event) -> None:
+        done = None if event.done is None else BUILDING + (1 - BUILDING) * event.done
+        listen(msgspec.structs.replace(event, done=done))
+
+    return heard

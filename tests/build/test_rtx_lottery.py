@@ -1,0 +1,42 @@
+"""Several real builds of one network by TensorRT-RTX: what can be told without a GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import models
+from bindings.rtx import Rtx
+from trtbench.store.store import Store
+from trtbench.workflows.builds.draws import run_lottery
+from trtbench.workflows.builds.upgrade import run_upgrade
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
+
+pytestmark = pytest.mark.xdist_group("rtx")
+
+
+def test_real_builds_are_compared_where_nothing_can_run_them(rtx: Rtx, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    config = Config(store=str(store.root))
+    model = models.conv_model(tmp_path / "net.onnx", batch=1)
+    request = LotteryRequest(
+        model=model, runtime="tensorrt-rtx", python=rtx.python, builds=2, target="sm_86"
+    )
+    found = run_lottery(request, store=store, config=config, conduct=Conduct(python=rtx.python))
+    assert found.aspect("bytes").same is True
+    assert found.aspect("graph").same is True
+    python = rtx.python or sys.executable
+    upgrade = UpgradeRequest(
+        old=f"old={python}", new=f"new={python}", model=model, runtime="tensorrt-rtx", builds=2,
+        target="sm_86",
+    )  # fmt: skip
+    both = run_upgrade(upgrade, store=store, config=config, conduct=Conduct())
+    assert both.old.version == both.new.version
+    assert "the same pieces of work" in both.layers
+    if found.spread is None:
+        assert both.verdict.kind == "incomparable"
+        assert "not measured" in both.verdict.reason

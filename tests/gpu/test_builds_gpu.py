@@ -1,0 +1,59 @@
+"""Several builds of one network on a real GPU: what differs, and what a shared cache does."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from trtbench.store.store import Store
+from trtbench.workflows.builds.draws import run_lottery
+from trtbench.workflows.builds.networks import compare_networks
+from trtbench.workflows.request.comparing import CompareRequest
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.rebuilding import LotteryRequest
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.xdist_group("gpu"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("tensorrt") is None, reason="no GPU: TensorRT is not installed"
+    ),
+    pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx makes the models"),
+]
+
+
+def test_builds_are_measured_and_judged_in_every_respect(tmp_path: Path) -> None:
+    import models
+
+    model = models.conv_model(tmp_path / "net.onnx", channels=32, size=32, layers=3, batch=1)
+    store = Store(tmp_path / "store")
+    config = Config(store=str(store.root))
+    request = LotteryRequest(
+        model=model, runtime="tensorrt", builds=2, launches=2, duration="200ms",
+        timing_cache=tmp_path / "shared.cache",
+    )  # fmt: skip
+    found = run_lottery(request, store=store, config=config, conduct=Conduct())
+    assert found.metric == "gpu"
+    assert found.spread is not None
+    assert found.aspect("tactics").same is True, "one timing cache, and other kernels"
+    assert found.aspect("outputs").same is True
+
+
+def test_a_network_with_more_layers_is_slower_over_builds(tmp_path: Path) -> None:
+    import models
+
+    sides = [
+        models.conv_model(tmp_path / f"{layers}.onnx", channels=64, size=64, layers=layers, batch=1)
+        for layers in (3, 6)
+    ]
+    store = Store(tmp_path / "store")
+    config = Config(store=str(store.root))
+    request = CompareRequest(
+        baseline=sides[0], candidates=[sides[1]], builds=3, launches=2, duration="200ms",
+        runtime="tensorrt", output_dir=tmp_path / "out",
+    )  # fmt: skip
+    (found,) = compare_networks(request, store=store, config=config, conduct=Conduct())
+    assert found.comparison.verdicts[0].kind == "slower"

@@ -1,0 +1,122 @@
+"""One network built several times, with a stand-in that draws kernels as builders do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import models
+from trtbench.cli import run as command
+from trtbench.errors import UsageError
+from trtbench.store.store import Store
+from trtbench.workflows.builds.draws import run_lottery
+from trtbench.workflows.builds.networks import compare_networks
+from trtbench.workflows.builds.upgrade import run_upgrade
+from trtbench.workflows.request.comparing import CompareRequest
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.making import build_settings
+from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
+
+QUICK: dict[str, Any] = {"launches": 2, "duration": "50ms"}
+
+
+def lottery(trtexec: Any, store: Store, config: Config, **changes: Any) -> Any:
+    request = LotteryRequest(model=trtexec.onnx(), **{**QUICK, **changes})
+    return run_lottery(request, store=store, config=config, conduct=Conduct())
+
+
+def test_every_build_is_a_draw_and_the_spread_is_told(
+    trtexec: Any, store: Store, config: Config
+) -> None:
+    trtexec.behave("draw")
+    found = lottery(trtexec, store, config, builds=4)
+    assert [each.same for each in found.aspects] == [False, True, False, None, False]
+    assert found.spread.between > 0.01
+    assert found.spread.within < 0.005
+    assert len({each.run for each in found.draws}) == 4
+    assert all(len(store.load(each.run).record.launches) == 2 for each in found.draws)
+    assert found.spread.needed["1 %"] > found.spread.needed["10 %"]
+
+
+def test_one_timing_cache_makes_them_alike(trtexec: Any, store: Store, config: Config) -> None:
+    trtexec.behave("draw")
+    cache = trtexec.folder / "shared.cache"
+    found = lottery(trtexec, store, config, builds=3, timing_cache=cache)
+    assert found.aspect("bytes").same is True
+    assert found.aspect("latency").same is True
+    again = lottery(trtexec, store, config, builds=3)
+    assert again.aspect("latency").same is False, "a cache that nobody named was used"
+
+
+def networks(trtexec: Any) -> tuple[Path, Path]:
+    old = trtexec.folder / "old.onnx"
+    new = trtexec.folder / "new.onnx"
+    old.write_bytes(b"\x08\x08 a model")
+    new.write_bytes(b"\x08\x08 a slower model")
+    return old, new
+
+
+def test_networks_are_compared_by_pairs_of_builds(
+    trtexec: Any, store: Store, config: Config
+) -> None:
+    trtexec.behave("draw")
+    old, new = networks(trtexec)
+    request = CompareRequest(
+        baseline=old, candidates=[new], builds=3, output_dir=trtexec.folder / "out", **QUICK
+    )
+    (found,) = compare_networks(request, store=store, config=config, conduct=Conduct())
+    verdict = found.comparison.verdicts[0]
+    assert verdict.kind == "slower"
+    assert verdict.ratio == pytest.approx(1.03, abs=0.003)
+    assert verdict.design == "builds"
+    assert found.baseline.spread is not None
+    assert found.baseline.spread.range > 0.02, "draws were to differ more than the networks"
+    itself = CompareRequest(
+        baseline=old, candidates=[old], builds=3, output_dir=trtexec.folder / "same", **QUICK
+    )
+    (alike,) = compare_networks(itself, store=store, config=config, conduct=Conduct())
+    assert alike.comparison.verdicts[0].kind == "same"
+
+
+def test_engines_are_not_built_again(trtexec: Any, store: Store, config: Config) -> None:
+    request = CompareRequest(baseline=trtexec.engine(), candidates=[trtexec.engine()], builds=2)
+    with pytest.raises(UsageError, match="not an ONNX file"):
+        compare_networks(request, store=store, config=config, conduct=Conduct())
+
+
+def test_flags_of_a_build_are_read_and_checked() -> None:
+    found = build_settings({"workspace": "64MiB", "optimization-level": "3", "refit": "on"})
+    assert found == {"workspace": "64MiB", "optimization_level": 3, "refit": True}
+    with pytest.raises(UsageError) as caught:
+        build_settings({"workspce": "1GiB"})
+    assert caught.value.fix == "workspace=1GiB"
+    with pytest.raises(UsageError, match="neither on nor off"):
+        build_settings({"refit": "perhaps"})
+
+
+def test_the_command_and_build_times_say_the_same(
+    trtexec: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trtexec.behave("draw")
+    model = str(trtexec.onnx())
+    assert (
+        command(["lottery", model, "--builds", "2", "--launches", "1", "--duration", "50ms"]) == 0
+    )
+    shown = capsys.readouterr().out
+    assert "2 builds of net.onnx" in shown
+    assert "claims need" in shown
+    assert command(["build", model, "--times", "2", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["draws"]) == 2
+    assert not Path(model).with_suffix(".engine").exists()
+
+
+def test_an_upgrade_needs_two_interpreters(tmp_path: Path, store: Store, config: Config) -> None:
+    model = models.conv_model(tmp_path / "net.onnx", batch=1)
+    request = UpgradeRequest(old="8.6=", new=f"10={sys.executable}", model=model)
+    with pytest.raises(UsageError, match="names no interpreter"):
+        run_upgrade(request, store=store, config=config, conduct=Conduct())
