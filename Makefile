@@ -48,7 +48,7 @@ test: $(TEST_STAMP) lint
 test-all: test docs $(ALL)/.installed $(TORCH_VENV)/.installed
 	tools/install_parts
 	$(ALL)/bin/python $(PYTEST) -m real
-	TRTBENCH_MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -q --timeout 7200 tests/mutation
+	TRTBENCH_MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -q --timeout 7200 -o faulthandler_timeout=7300 tests/mutation
 
 test-torch: $(TEST_STAMP) $(TORCH_VENV)/.installed
 	$(BIN)/python -m pytest -q tests/build/test_export.py tests/runtimes/test_torch_runtime.py tests/tasks/test_torchmetrics.py

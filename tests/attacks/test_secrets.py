@@ -126,3 +126,58 @@ def test_secrets_in_options_and_commands_of_a_program_are_masked_in_the_record(
     text = repr(without_secrets(record))
     assert "hunter2" not in text
     assert "/usr/bin/trtexec" in text
+
+
+def test_a_program_that_repeats_its_command_keeps_no_secret(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin = Path(__file__).resolve().parents[1] / "standin"
+    monkeypatch.setenv("PATH", f"{standin}{os.pathsep}{os.environ['PATH']}")
+    place = ("--store", world / "store")
+    words = (
+        "--password",
+        SECRETS[1],
+        f"--apiKey={SECRETS[2]}",
+        f"--url=https://u:{SECRETS[0]}@h/x",
+    )
+    said = []
+    for command in (
+        ("bench", "m.onnx", "-r", "trtexec", *QUICK, *place, "--", *words),
+        ("build", "m.onnx", "-r", "trtexec", "-o", "m.engine", "--", *words),
+        ("runs", "show", "last", *place),
+        ("runs", "show", "last", *place, "--json"),
+        ("report", "last", *place, "-o", world / "report", "--format", "html,md,json,csv,tex"),
+        ("site", *place, "-o", world / "site"),
+    ):
+        done = typed(*command)
+        said.append(done.stdout + done.stderr)
+    assert "--password ***" in "".join(said)
+    assert not [secret for secret in SECRETS for text in said if secret in text]
+    logs = [*world.rglob("*.log")]
+    assert [each for each in logs if "--password ***" in each.read_text()]
+    assert leaks(world) == []
+
+
+def test_places_that_are_shown_or_kept_take_no_secret(world: Path) -> None:
+    (world / "hosts.toml").write_text(f"[[host]]\naddress = 'me:{SECRETS[0]}@board'\n")
+    (world / "s.toml").write_text(
+        f"models = ['m.onnx']\n[options]\n'opt.hf_token' = '{SECRETS[2]}'\n"
+    )
+    place = ("--store", world / "store")
+    for words, told in (
+        (("bench", "m.onnx", *QUICK, *place, "--executor", "ssh", "--hosts", "hosts.toml"),
+         "no password"),
+        (("sweep", "s.toml", *place, "-o", "swept"), "looks like a secret"),
+        (("bench", "m.onnx", *QUICK, *place, "--tag", f"token={SECRETS[1]}"), "like a secret"),
+        (("export-runs", "--to", "mlflow", "-o", f"http://me:{SECRETS[0]}@127.0.0.1:1", *place),
+         "error"),
+        (("bench", "m.onnx", *QUICK, *place, "--executor", "ray", "--address",
+          f"ray://me:{SECRETS[0]}@127.0.0.1:1"), "error"),
+    ):  # fmt: skip
+        done = typed(*words)
+        assert done.returncode != 0, words
+        assert told in done.stderr, words
+        assert "hunter2" not in done.stdout + done.stderr, words
+    for each in ("hosts.toml", "s.toml"):
+        (world / each).unlink()
+    assert leaks(world) == []

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from trtbench.analysis.conditions import condition_from_text
 from trtbench.analysis.sweep import choose, quantities, quantities_of
 from trtbench.build.builders import trtexec as trtexec_builder
 from trtbench.cli import run as cli
+from trtbench.domain.result import Run
 from trtbench.errors import UnavailableError, UsageError
 from trtbench.store.store import Store
 from trtbench.workflows.request.conduct import Conduct
@@ -182,6 +184,27 @@ def test_a_folder_is_not_swept_twice_nor_by_two(
         start_sweep(asked, tmp_path / "out", store=store)
     with Journal(tmp_path / "out").held(), pytest.raises(UnavailableError, match="another process"):
         sweep(asked, tmp_path / "out", store, config)
+
+
+def test_samples_of_finished_cases_are_on_the_disk_and_not_in_memory(
+    tmp_path: Path, store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trtbench.workflows.sweep.result.SPOOLED_ROWS", 1)
+    asked = matrix(tiny_model(tmp_path / "net.onnx"), batch=[1, 2], rounds=2)
+    done = sweep(asked, tmp_path / "out", store, config)
+    found = results_from_sweep(done, store=store)
+    assert len(found.runs) == 2
+    for run in found.runs:
+        for _, column in run.times.columns():
+            assert not column.flags.owndata
+            assert isinstance(column if column.base is None else column.base, np.memmap | mmap)
+        assert len(run.times) == sum(len(store.load(name).times) for name in rows_of(found, run))
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [JOURNAL, "sweep.json"]
+    assert write_results(found, tmp_path / "out", title="t", formats=("md",))
+
+
+def rows_of(found: Results, run: Run) -> tuple[str, ...]:
+    return next(row.runs for row in found.rows if run.id in row.runs)
 
 
 @pytest.mark.process

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from trtbench.boundary.secrets import mask
 from trtbench.boundary.texts import clean_line, shown
 from trtbench.errors import InputError
 
@@ -29,6 +30,10 @@ def check_id(text: str, *, what: str = "run id", where: object = None) -> str:
 
 def check_tag(text: str, *, where: object = None) -> str:
     """Refuse a tag that is empty, too long, or holds anything that a line of text may not."""
+    if mask(text) != text:
+        raise _refusal(
+            "the tag holds what looks like a secret", where, fix="tags are shown to everybody"
+        )
     if _TAG.fullmatch(text):
         return text
     raise _refusal(

@@ -256,7 +256,13 @@ def without_secrets(record: R) -> R:
             for name, value in record.reported.items()
         }
         return structs.replace(record, spec=spec, environment=environment, reported=reported)
-    return structs.replace(record, spec=spec, environment=environment)
+    return structs.replace(
+        record,
+        spec=spec,
+        environment=environment,
+        reason=boundary.mask(record.reason),
+        log_tail=tuple(map(boundary.mask, record.log_tail)),
+    )
 
 
 def gpu_number(record: Record) -> int:

@@ -63,6 +63,12 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
     if len(set(titles)) < len(titles):
         raise UsageError(f"{path} lists a host twice", fix="give each a name of its own")
     for host in hosts:
+        if ":" in host.address.rpartition("@")[0]:
+            raise UsageError(
+                "an address of ssh holds no password",
+                facts={"file": path, "host": host.address.rpartition("@")[2]},
+                fix="let the machine know your key: ssh-copy-id user@board",
+            )
         if host.address.startswith("-"):  # ssh would take it for a flag
             raise UsageError(f"{host.address!r} is not an address", facts={"file": path})
     return hosts

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from trtbench.boundary import mask
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
 from trtbench.errors import TrtbenchError, UnavailableError, write_error
@@ -245,7 +246,7 @@ def _job_end(ended: Exit, assignment: Assignment, *, heard: _Heard) -> JobEnd:
         signal=ended.signal,
         timed_out=ended.timed_out,
         error=error,
-        log_tail=(error.log_tail if error else ()) or _log_tail(folder),
+        log_tail=tuple(map(mask, (error.log_tail if error else ()) or _log_tail(folder))),
         program_status=error.program_status if error else None,
     )
 

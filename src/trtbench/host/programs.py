@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trtbench.boundary import mask_words
+from trtbench.boundary import mask, mask_words
 from trtbench.errors import UnavailableError
 from trtbench.host.process import Exit, run_process
 from trtbench.host.tools import TRTEXEC_FOLDERS, find_trtexec
@@ -95,12 +95,23 @@ def run_logged(
 
     try:
         end = run_process(command, log=log, own_group=False, tick_s=LOOK_S, on_tick=look)
+        look()
     except OSError as problem:
         raise UnavailableError(
             f"{command[0]} does not start", facts={"reason": problem.strerror or problem}
         ) from None
-    look()
+    finally:
+        _hide_secrets(command, log)
     return end
+
+
+def _hide_secrets(command: Sequence[str], log: Path) -> None:
+    """Hide in a log what was secret in a command: programs repeat how they were called."""
+    if mask_words(command) == list(command):
+        return
+    text = log.read_bytes().decode("utf-8", "surrogateescape")
+    text = "".join(map(mask, text.splitlines(keepends=True)))
+    log.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
 def ended_how(end: Exit) -> str:

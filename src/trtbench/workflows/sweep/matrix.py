@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from trtbench.boundary import check_nesting, check_parts, check_title, read_text
+from trtbench.boundary import check_nesting, check_parts, check_title, mask_values, read_text
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, Value
 from trtbench.errors import UnavailableError, UsageError, near_miss
@@ -176,6 +176,13 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
             f"{where}: the axes make more cases than anybody can measure",
             facts={"cases": count, "at most": MOST_CASES},
             fix="sweep fewer values at a time",
+        )
+    named = {name.rpartition(".")[2]: str(values) for name, values in matrix.options.items()}
+    secret = [name for name, value in mask_values(named).items() if value != named[name]]
+    if secret:
+        raise UsageError(
+            f"{where}: {secret[0]} looks like a secret, and a sweep keeps all that it is asked for",
+            fix="give it in the environment",
         )
     if matrix.title is not None:
         check_title(matrix.title, where=where)

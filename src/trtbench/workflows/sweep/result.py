@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from trtbench.analysis.findings import SEVERITIES
 from trtbench.analysis.summary import summary_from_run
@@ -28,6 +30,7 @@ from trtbench.workflows.sweep.matrix import Case
 from trtbench.workflows.sweep.run import Sweep
 
 FORMATS = ("html", "png")
+SPOOLED_ROWS = 50_000
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +49,7 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         found = _runs(sweep, place, store)
         if found:
             run = pooled(found, drop=sweep.outline.tag)
-            runs.append(run)
+            runs.append(replace(run, times=spooled(run.times, sweep.folder)))
             remark = f"later: {reason}" if reason else sweep.remarks.get(place)
             remark = _remark(case, run, remark)
             rows.append(_row(case, run, [each.id for each in found], remark))
@@ -112,11 +115,30 @@ def _runs(sweep: Sweep, place: int, store: Store) -> list[Run]:
 def _launches(times: IterationTimes) -> list[IterationTimes]:
     if times.launch is None:
         return [times]
+    numbers = np.unique(times.launch)
+    if len(numbers) == 1:
+        return [times]
     columns = dict(times.columns())
     return [
         times_from_columns({name: column[times.launch == k] for name, column in columns.items()})
-        for k in np.unique(times.launch)
+        for k in numbers
     ]
+
+
+def spooled(times: IterationTimes, folder: Path) -> IterationTimes:
+    """Move the samples of a long run to the disk, from where the system reads what is looked at.
+
+    A sweep of a hundred cases would otherwise hold all that was ever measured in memory.
+    """
+    if len(times) < SPOOLED_ROWS:
+        return times
+    columns: dict[str, NDArray[np.generic]] = {}
+    for name, column in times.columns():
+        with tempfile.TemporaryFile(dir=folder) as file:
+            column.tofile(file)
+            file.flush()
+            columns[name] = np.memmap(file, dtype=column.dtype, mode="r", shape=column.shape)
+    return times_from_columns(columns)
 
 
 def _gravest(runs: Sequence[Run]) -> tuple[Finding, ...]:
