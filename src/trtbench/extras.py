@@ -1,11 +1,13 @@
 """Which packages come with which extra, and what to say when one is missing.
 
-Knows names of packages; imports none of them.
+Knows names of packages; imports one when it is asked for.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from trtbench.errors import UnavailableError
 
@@ -34,6 +36,7 @@ EXTRAS: dict[str, Extra] = {
     "remote": Extra(("fsspec", "s3fs"), "runs in an object store"),
     "ray": Extra(("ray",), "runs on a Ray cluster"),
     "parquet": Extra(("pyarrow",), "tables as Parquet"),
+    "pandas": Extra(("pandas",), "runs, lists and layers as tables of pandas"),
     "mlflow": Extra(("mlflow",), "runs to MLflow"),
 }
 
@@ -54,3 +57,12 @@ def missing_package(problem: ModuleNotFoundError) -> UnavailableError | None:
         facts={"it is for": EXTRAS[extra].adds},
         fix=f"pip install 'trtbench[{extra}]'",
     )
+
+
+def optional_library(name: str) -> Any:
+    """Import a library of an extra; without it, say which extra brings it."""
+    loading: Callable[[str], Any] = importlib.import_module
+    try:
+        return loading(name)
+    except ImportError as problem:
+        raise missing_package(ModuleNotFoundError(name=name)) or problem from problem

@@ -49,22 +49,27 @@ EXIT_TOLD = 3
 """The worker put what went wrong into ``error.json``."""
 
 
-class Events:
+class Events(Stage):
     """Tells the parent, if it listens, which stage has begun."""
 
     def __init__(self, descriptor: int | None) -> None:
+        super().__init__()
         self.descriptor = descriptor
-        self.stage = "start"
         self._told_at = 0.0
         if descriptor is not None:
             os.set_inheritable(descriptor, False)
 
-    def __call__(self, stage: str) -> None:
-        self.stage = stage
-        self._write(stage.encode())
+    @property
+    def stage(self) -> str:
+        """Name what is being done."""
+        return self.begun[-1] if self.begun else "start"
+
+    def __call__(self, name: str) -> None:
+        super().__call__(name)
+        self._write(name.encode())
 
     def progress(self, done: float, text: str) -> None:
-        """Say how far the stage has come, from 0 to 1, and with what; not more than is watched."""
+        """Say how far the stage has come, not more often than anybody looks."""
         now = time.monotonic()
         if now - self._told_at < PROGRESS_S:
             return

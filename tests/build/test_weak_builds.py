@@ -11,7 +11,7 @@ import pytest
 
 import models
 from trtbench.build.builders import _python_api, _report
-from trtbench.domain.job import BuildOutcome
+from trtbench.domain.job import BuildOutcome, Stage
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import InputError, JobError, UsageError
 from trtbench.host import tensorrt_calibrate
@@ -47,15 +47,9 @@ def tensorrt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return trt
 
 
-class Stage:
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def __call__(self, name: str) -> None:
-        self.told.append(name)
-
+class Listening(Stage):
     def progress(self, done: float, text: str) -> None:
-        self.told.append(f"{done:.2f} {text}")
+        self.begun.append(f"{done:.2f} {text}")
 
 
 def build(folder: Path, stage: Stage | None = None, **changes: Any) -> BuildOutcome:
@@ -167,9 +161,9 @@ def test_the_timing_cache_is_told(tensorrt: Any, tmp_path: Path) -> None:
 
 
 def test_progress_comes_from_the_log(tensorrt: Any, tmp_path: Path) -> None:
-    stage = Stage()
+    stage = Listening()
     build(tmp_path, stage)
-    assert stage.told == ["load", "build", "0.99 timing conv"]
+    assert stage.begun == ["load", "build", "0.99 timing conv"]
     assert "Timing Runner" not in (tmp_path / _report.LOG).read_text()
 
 

@@ -20,7 +20,7 @@ import pytest
 import models
 from gpu_standin import Trt, plan_bytes
 from trtbench.analysis.findings.rules_labels import contradictions
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Environment, RunRecord, known_value, precision_of
 from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.errors import TrtbenchError
@@ -97,7 +97,7 @@ def of_tensorrt(session: Any) -> dict[str, object]:
 
 
 def of_trtexec(spec: RunSpec, folder: Path) -> Ran:
-    outcome, times = trtexec_runtime.bench(spec, folder=folder, stage=lambda name: None)
+    outcome, times = trtexec_runtime.bench(spec, folder=folder, stage=Stage())
     words = shlex.split(str(outcome.reported["command"]))
     options = Options(words[1:], major=10)
     shapes = list(options.shapes("--shapes").values())

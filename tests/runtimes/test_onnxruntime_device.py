@@ -14,6 +14,7 @@ import onnxruntime as library
 import pytest
 from onnx import TensorProto, helper
 
+from trtbench.domain.job import Stage
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.errors import TrtbenchError, UnavailableError, UsageError
 from trtbench.runtimes import onnxruntime
@@ -56,7 +57,7 @@ def test_bound_tensors_give_the_same_outputs(spec: RunSpec) -> None:
 
 def test_transfers_can_be_left_out_only_with_bound_tensors(spec: RunSpec, tmp_path: Path) -> None:
     asked = changed(spec, options={"io_binding": "on"}, transfers=False)
-    outcome, times = onnxruntime.bench(asked, folder=tmp_path, stage=lambda stage: None)
+    outcome, times = onnxruntime.bench(asked, folder=tmp_path, stage=Stage())
     assert len(times) == 20
     assert outcome.conditions["transfers"].value is False
     with pytest.raises(UsageError, match="--no-transfers"):

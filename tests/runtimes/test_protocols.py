@@ -11,7 +11,7 @@ import pytest
 
 from gpu_standin import Clock
 from trtbench.analysis.findings.evidence import evidence_from_run
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Environment, Run, RunRecord
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
@@ -71,7 +71,7 @@ def spec(**changes: Any) -> RunSpec:
 
 
 def run(**changes: Any) -> tuple[BenchOutcome, IterationTimes]:
-    return bench_session(Sleeper, spec(**changes), stage=lambda stage: None)
+    return bench_session(Sleeper, spec(**changes), stage=Stage())
 
 
 def test_serve_has_a_row_per_query_and_leaves_the_first_out() -> None:
@@ -206,7 +206,7 @@ def test_the_session_is_closed_whatever_happens() -> None:
                 raise RuntimeError("in mid-run")
 
     with pytest.raises(RuntimeError, match="in mid-run"):
-        bench_session(Breaks, spec(), stage=lambda stage: None)
+        bench_session(Breaks, spec(), stage=Stage())
     assert opened[0].closed
 
 

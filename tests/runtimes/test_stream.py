@@ -10,6 +10,7 @@ import pytest
 
 from gpu_standin import GPU_S, Trt, plan_bytes
 from trtbench.domain.feed import Feed, InferOutcome
+from trtbench.domain.job import Stage
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.host.chunks import Chunks
 from trtbench.runtimes import tensorrt
@@ -34,7 +35,7 @@ def run(spec: RunSpec, folder: Path, *, count: int, decode: object = None) -> In
         open_source=lambda tensors: open_feed(feed, tensors, spec=spec),
         decode=decode,  # type: ignore[arg-type]
         folder=folder,
-        stage=lambda stage: None,
+        stage=Stage(),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpu_standin import BYTE_S, COPY_S, GPU_S, Code, DataType, Trt, plan_bytes
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.errors import InputError, UnavailableError, UsageError
@@ -34,7 +34,7 @@ def spec(tmp_path: Path) -> RunSpec:
 
 def bench(spec: RunSpec, folder: Path, **changes: Any) -> tuple[BenchOutcome, IterationTimes]:
     asked = msgspec.structs.replace(spec, **changes)
-    return tensorrt.bench(asked, folder=folder, stage=lambda stage: None)
+    return tensorrt.bench(asked, folder=folder, stage=Stage())
 
 
 def test_coldl2_empties_the_cache_before_each_query_and_outside_its_time(
@@ -209,10 +209,10 @@ def test_outputs_are_judged_on_two_inputs(gpu: Trt, spec: RunSpec, tmp_path: Pat
 
 
 def test_layers_are_timed_in_a_pass_of_their_own(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
-    stages: list[str] = []
+    stage = Stage()
     asked = msgspec.structs.replace(spec, profile=True)
-    outcome, _ = tensorrt.bench(asked, folder=tmp_path, stage=stages.append)
-    assert stages == ["load", "warm-up", "measure", "profile"]
+    outcome, _ = tensorrt.bench(asked, folder=tmp_path, stage=stage)
+    assert stage.begun == ["load", "warm-up", "measure", "profile"]
     assert outcome.layers is not None
     assert [layer.name for layer in outcome.layers.layers] == ["scale", "shift"]
     assert outcome.layers.layers[0].median_s == pytest.approx(0.2e-3)

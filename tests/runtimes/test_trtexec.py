@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trtbench.domain.job import BenchOutcome
+from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.errors import ProgramError, UnavailableError, UsageError
@@ -45,10 +45,10 @@ def spec_for(path: Path, **changes: Any) -> RunSpec:
 def bench(trtexec: Any, **changes: Any) -> tuple[BenchOutcome, IterationTimes, list[str], Path]:
     folder = Path(trtexec.folder) / "launch"
     folder.mkdir(exist_ok=True)
-    stages: list[str] = []
+    stage = Stage()
     path = changes.pop("path", None) or trtexec.engine()
-    outcome, times = runtime.bench(spec_for(path, **changes), folder=folder, stage=stages.append)
-    return outcome, times, stages, folder
+    outcome, times = runtime.bench(spec_for(path, **changes), folder=folder, stage=stage)
+    return outcome, times, stage.begun, folder
 
 
 @pytest.mark.parametrize("version", VERSIONS)

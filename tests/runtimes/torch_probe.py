@@ -201,6 +201,7 @@ def run_export(
 
     from trtbench.build.export import INPUTS, OUTPUTS, export
     from trtbench.domain.conversion import ExportSpec, InputShape
+    from trtbench.domain.job import Stage
 
     folder = Path(f"export-{len(list(Path.cwd().glob('export-*')))}")
     folder.mkdir()
@@ -212,8 +213,8 @@ def run_export(
         folder=str(Path.cwd()),
         **more,
     )
-    stages: list[str] = []
-    done = export(spec, folder=folder, stage=stages.append)
+    stage = Stage()
+    done = export(spec, folder=folder, stage=stage)
     graph = onnx.load(folder / "net.onnx", load_external_data=False)
     with np.load(folder / INPUTS) as fed, np.load(folder / OUTPUTS) as gave:
         kept = [sorted(name.rpartition("/")[2] for name in each.files) for each in (fed, gave)]
@@ -224,7 +225,7 @@ def run_export(
         "exporter": done.exporter,
         "kind": done.kind,
         "notes": list(done.notes),
-        "stages": stages,
+        "stages": stage.begun,
         "kept": kept,
     }
 

@@ -74,9 +74,7 @@ def compare_layers(spec: LayersSpec, *, stage: Stage) -> LayersOutcome:
     diffs: dict[str, TensorDiff] = {}
     for number, group in enumerate(groups, start=1):
         diffs |= _compared(reference, candidate, group, feeds)
-        progress = getattr(stage, "progress", None)
-        if progress is not None:
-            progress(number / len(groups), f"{len(diffs)} of {len(shared)} tensors")
+        stage.progress(number / len(groups), f"{len(diffs)} of {len(shared)} tensors")
     own = {place.tensor for place in places}
     return LayersOutcome(
         drifts=_drifts(reference, shared, diffs),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
-from trtbench.domain.run_view import html_row, optional_module
+from trtbench.domain.run_view import html_row
 from trtbench.errors import UsageError
+from trtbench.extras import optional_library
 from trtbench.units import text_from_fraction
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class ComparisonView:
         drawn = _with_interval(self.verdicts)
         if not drawn:
             raise UsageError("no verdict of the comparison has an interval to draw")
-        pyplot = optional_module("matplotlib.pyplot", "plots")
+        pyplot = optional_library("matplotlib.pyplot")
         figure, axes = pyplot.subplots(figsize=(7, 0.6 + 0.4 * len(drawn)), layout="constrained")
         for place, (_, low, middle, high) in enumerate(drawn):
             axes.plot([100 * low, 100 * high], [place, place], linewidth=2)

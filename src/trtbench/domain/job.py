@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 from trtbench.domain.conversion import ExportSpec, QuantSpec, VerifySpec
@@ -14,8 +13,19 @@ from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
 PROGRESS_MARK = "~"
 """Begins a line that is no stage but tells how far one has come: ``~0.420 Tactic timing``."""
 
-Stage = Callable[[str], None]
-"""Told the name of each stage of a job as it begins."""
+
+class Stage:
+    """Is told the name of each stage of a job as it begins, and how far it has come."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        """Hear that a stage begins."""
+        self.begun.append(name)
+
+    def progress(self, done: float, text: str) -> None:
+        """Hear how far the stage has come, from 0 to 1, and with what."""
 
 
 class BenchJob(Value, frozen=True, kw_only=True, tag="bench", tag_field="job"):

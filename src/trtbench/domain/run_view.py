@@ -6,14 +6,13 @@ Knows the fields of a run; pandas and matplotlib are imported by those who ask f
 from __future__ import annotations
 
 import html
-import importlib
 from collections import Counter
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trtbench.errors import UnavailableError, UsageError
+from trtbench.errors import UsageError
+from trtbench.extras import optional_library
 from trtbench.units import text_from_seconds
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class RunView:
 
     def to_pandas(self) -> Any:
         """Make a DataFrame of the times: a row per iteration, columns in seconds."""
-        pandas = optional_module("pandas", "pandas")
+        pandas = optional_library("pandas")
         columns: dict[str, Any] = {
             f"{name}_s": np.asarray(column) for name, column in self.times.durations().items()
         }
@@ -111,7 +110,7 @@ class RunView:
         if values is None or not len(values):
             known = ", ".join(self.times.durations()) or "none: the run keeps no samples"
             raise UsageError(f"the run has no times called {name}", facts={"columns": known})
-        pyplot = optional_module("matplotlib.pyplot", "plots")
+        pyplot = optional_library("matplotlib.pyplot")
         far, unit, scale = _range(values)
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
         left.hist(np.minimum(values, far) / scale, bins=BINS)
@@ -170,16 +169,3 @@ def _svg(column: Column) -> str:
         f'role="img" aria-label="How times are distributed" font-size="12" fill="currentColor">'
         f'<g opacity="0.7">{bars}</g>{words}</svg>'
     )
-
-
-def optional_module(name: str, extra: str) -> Any:
-    """Import what an extra brings, or say which one."""
-    loading: Callable[[str], Any] = importlib.import_module
-    try:
-        return loading(name)
-    except ModuleNotFoundError as problem:
-        raise UnavailableError(
-            f"this needs the package {name.partition('.')[0]}, which is not installed",
-            facts={"reason": problem},
-            fix=f"pip install 'trtbench[{extra}]'",
-        ) from None

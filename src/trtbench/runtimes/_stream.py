@@ -64,7 +64,7 @@ def stream(
         stage("measure")
         size = _size(session.inputs, spec, open_batch)
         work = _Pass(session, source, decode, folder, size=size)
-        work.run(getattr(stage, "progress", None))
+        work.run(stage.progress)
         return InferOutcome(
             items=len(source.names) - len(work.unreadable),
             unreadable=tuple(work.unreadable),
@@ -100,7 +100,7 @@ class _Pass:
         self._rows = {tensor.name for tensor in session.inputs if has_rows(tensor, session.inputs)}
         self._columns = {name: array("d") for name in ("items", *PARTS)}
 
-    def run(self, progress: Callable[[float, str], None] | None) -> None:
+    def run(self, progress: Callable[[float, str], None]) -> None:
         writer = ChunkWriter(self._folder)
         count = len(self.source.names)
         for start in range(0, count, self.size):
@@ -109,8 +109,7 @@ class _Pass:
             if loaded := self._loaded(start, stop):
                 decoded = self._batch(loaded, time.perf_counter() - begun)
                 writer.add(decoded, items=len(loaded))
-            if progress is not None:
-                progress(stop / count, f"{stop} of {count} items")
+            progress(stop / count, f"{stop} of {count} items")
         writer.flush()
         if len(self.unreadable) == count:
             first = self.unreadable[0]

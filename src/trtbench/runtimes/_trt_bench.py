@@ -52,12 +52,13 @@ def bench(
         opened.append(open_session(settled, flavour=flavour))
         return opened[0]
 
-    def staged(name: str) -> None:
-        if name == "profile":
-            (folder / "graph.json").write_text(opened[0].describe(), encoding="utf-8")
-        stage(name)
+    class Describing(Stage):
+        def __call__(self, name: str) -> None:
+            if name == "profile":
+                (folder / "graph.json").write_text(opened[0].describe(), encoding="utf-8")
+            stage(name)
 
-    return bench_session(opening, spec, stage=staged)
+    return bench_session(opening, spec, stage=Describing())
 
 
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:

@@ -37,8 +37,6 @@ class Runtime(Protocol):
     """Whether arguments after ``--`` are handed on."""
     EXECUTES_ENGINES: bool = False
     """Whether what it runs is an engine, whatever file it was given."""
-    NAMES_DEVICE: bool = True
-    """Whether the facts of a run tell which device it took."""
     open_session: Callable[[RunSpec], Session] | None = None
     """Load a model in the worker's own process; programs cannot."""
     turn_spec: Callable[[RunSpec, Sequence[RunSpec]], TurnSpec] | None = None

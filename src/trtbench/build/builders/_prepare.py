@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 from trtbench.build.builders._precision import PrecisionPlan, PrecisionStep
 from trtbench.domain.conversion import CalibrationRef, QuantOutcome, QuantSpec
+from trtbench.domain.job import Stage
 from trtbench.domain.spec import BuildSpec, Value
 from trtbench.errors import UnavailableError
 
@@ -24,7 +24,7 @@ class PreparedModel(Value, frozen=True, kw_only=True):
 
 
 def prepare_model(
-    spec: BuildSpec, plan: PrecisionPlan, *, folder: Path, stage: Callable[[str], None]
+    spec: BuildSpec, plan: PrecisionPlan, *, folder: Path, stage: Stage
 ) -> PreparedModel:
     """Do the steps of a plan; without any, the model is built as it is, or as it was made ahead."""
     ahead = made_ahead(folder)
@@ -105,7 +105,7 @@ def _convert(spec: BuildSpec, step: PrecisionStep, *, folder: Path) -> QuantOutc
     try:
         from trtbench.build.quantize import quantize
 
-        return quantize(step_spec(spec, step, folder), folder=folder, stage=lambda name: None)
+        return quantize(step_spec(spec, step, folder), folder=folder, stage=Stage())
     except (ImportError, UnavailableError) as problem:
         missing = problem.name if isinstance(problem, ImportError) else problem
         raise UnavailableError(

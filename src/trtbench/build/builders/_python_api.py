@@ -73,10 +73,8 @@ class BuildWork:
         return self.abilities.has("IBuilderConfig.progress_monitor")
 
     def tell(self, done: float, text: str) -> None:
-        """Say how far the build has come, to whoever listens for that."""
-        progress = getattr(self.stage, "progress", None)
-        if progress is not None:
-            progress(done, text)
+        """Say how far the build has come."""
+        self.stage.progress(done, text)
 
 
 def build(spec: BuildSpec, *, folder: Path, stage: Stage, flavour: Flavour) -> BuildOutcome:

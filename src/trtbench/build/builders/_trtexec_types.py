@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -18,6 +17,7 @@ from trtbench.build.builders._precision import (
     step_ahead,
 )
 from trtbench.build.builders._prepare import PreparedModel, made_ahead, prepare_model
+from trtbench.domain.job import Stage
 from trtbench.domain.spec import BuildSpec
 from trtbench.host.tensorrt import abilities_of_version
 from trtbench.models.onnx_outline import outline_of
@@ -60,7 +60,7 @@ def _asked(spec: BuildSpec, *, strong: bool) -> PrecisionWish:
 
 
 def typed_spec(
-    spec: BuildSpec, *, abilities: TrtexecAbilities, folder: Path, stage: Callable[[str], None]
+    spec: BuildSpec, *, abilities: TrtexecAbilities, folder: Path, stage: Stage
 ) -> tuple[BuildSpec, PreparedModel]:
     """Do the steps, and give the spec that trtexec is to be told."""
     ahead = made_ahead(folder)

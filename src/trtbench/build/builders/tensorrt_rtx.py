@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench.domain.job import BuildOutcome
+from trtbench.domain.job import BuildOutcome, Stage
 from trtbench.domain.spec import BuildSpec
 from trtbench.host.tensorrt import INSTALL
 from trtbench.host.versions import library_versions
@@ -51,7 +50,7 @@ def step_ahead(spec: BuildSpec) -> PrecisionStep | None:
     return ahead_of(spec)
 
 
-def build(spec: BuildSpec, *, folder: Path, stage: Callable[[str], None]) -> BuildOutcome:
+def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     """Build one engine; log and layers are left in the folder."""
     from trtbench.build.builders._python_api import build
 

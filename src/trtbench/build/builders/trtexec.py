@@ -135,9 +135,8 @@ def build(spec: BuildSpec, *, folder: Path, stage: Stage) -> BuildOutcome:
     told, prepared = typed_spec(spec, abilities=abilities, folder=folder, stage=stage)
     command = build_command(_passed_on(told), binary=binary, abilities=abilities, folder=folder)
     said = _said_before(spec, told, abilities.version)
-    tell = getattr(stage, "progress", lambda done, text: None)
     for text in said:
-        tell(0.0, text)
+        stage.progress(0.0, text)
     log = folder / LOG
     end = run_logged(command, log=log, on_text=_Progress(stage))
     data = log.read_bytes()

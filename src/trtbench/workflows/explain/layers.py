@@ -12,11 +12,11 @@ from trtbench.analysis.layers.layer import Layer
 from trtbench.analysis.layers.precision import precision_truth
 from trtbench.analysis.layers.reconcile import reconcile
 from trtbench.errors import UsageError, write_error
+from trtbench.extras import optional_library
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.document import Document
 from trtbench.report.documents.layers import document_from_layers
 from trtbench.workflows.explain.source import EngineSource
-from trtbench.workflows.request.libraries import optional_library
 
 TOP = 20
 ORDERS = ("time", "order", "roofline")
@@ -105,10 +105,10 @@ def write_rows(rows: Sequence[Row], path: Path) -> Path:
 
 def frame_of(rows: Sequence[Row]) -> Any:
     """Make a pandas DataFrame of rows."""
-    return optional_library("pandas", "pandas").DataFrame(list(rows))
+    return optional_library("pandas").DataFrame(list(rows))
 
 
 def _write_parquet(rows: Sequence[Row], path: Path) -> None:
-    arrow = optional_library("pyarrow", "parquet")
-    parquet = optional_library("pyarrow.parquet", "parquet")
+    arrow = optional_library("pyarrow")
+    parquet = optional_library("pyarrow.parquet")
     parquet.write_table(arrow.Table.from_pylist(list(rows)), path, compression="zstd")

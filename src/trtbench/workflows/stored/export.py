@@ -13,10 +13,10 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import FailedRun, Run, gpu_of
 from trtbench.domain.samples import DURATIONS
 from trtbench.errors import InputError, StoreError, UsageError, write_error
+from trtbench.extras import optional_library
 from trtbench.store.contents import own_files
 from trtbench.store.index import Entry, instant_from_text
 from trtbench.store.store import Store
-from trtbench.workflows.request.libraries import optional_library
 from trtbench.workflows.request.progress import Event, Listener, silent
 
 RUNS, SAMPLES = "runs.parquet", "samples.parquet"
@@ -162,8 +162,8 @@ def _loaded(
 def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listener) -> Exported:
     """Write one table of runs and one of samples, a group of rows for each run."""
     arrow, parquet = (
-        optional_library("pyarrow", "parquet"),
-        optional_library("pyarrow.parquet", "parquet"),
+        optional_library("pyarrow"),
+        optional_library("pyarrow.parquet"),
     )
     problems: list[str] = []
     rows: list[Row] = []
@@ -217,7 +217,7 @@ def _to_mlflow(
     entries: list[Entry], store: Store, uri: str, experiment: str, listen: Listener
 ) -> Exported:
     """Log runs to an MLflow tracking server or folder, with their files as artefacts."""
-    tracking = optional_library("mlflow.tracking", "mlflow")
+    tracking = optional_library("mlflow.tracking")
     problems: list[str] = []
     count = skipped = 0
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from trtbench.workflows.request.comparing import GateRequest
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.keeping import HistoryRequest
 from trtbench.workflows.request.spec import pick
-from trtbench.workflows.stored.runs import day_from_text
+from trtbench.workflows.stored.runs import list_runs
 
 SESSION_S = 1800.0
 """A reference must have been measured so near to a run to have shared its machine's mood."""
@@ -65,14 +64,8 @@ def read_history(
 
     With a reference, values are ratios to its run nearest in time on the same machine.
     """
-    last = day_from_text(until) + datetime.timedelta(days=1) if until else None
-    entries = store.index.find(
-        model=model,
-        runtime=runtime,
-        tag=tag,
-        since=day_from_text(since).isoformat() if since else None,
-        until=last.isoformat() if last else None,
-        kind="run",
+    entries = list_runs(
+        store, model=model, runtime=runtime, tag=tag, since=since, until=until, kind="run"
     )
     left_out: dict[str, int] = {}
     groups = _groups(entries, store, left_out)

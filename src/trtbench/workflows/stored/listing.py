@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from trtbench.extras import optional_library
 from trtbench.report.documents.runs import document_from_entries
 from trtbench.report.renderers.terminal import text
 from trtbench.store.index import Entry
-from trtbench.workflows.request.libraries import optional_library
 
 WIDTH = 80
 MOST_SHOWN = 20
@@ -35,7 +35,7 @@ class Entries(list[Entry]):
 
     def to_pandas(self) -> Any:
         """Make a DataFrame with a row per run; its index is the run's id, times are in seconds."""
-        pandas = optional_library("pandas", "pandas")
+        pandas = optional_library("pandas")
         frame = pandas.DataFrame([asdict(each) for each in self], columns=Entry.__struct_fields__)
         frame["created"] = pandas.to_datetime(frame["created"], utc=True, format="ISO8601")
         return frame.set_index("id")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from pathlib import Path
+from typing import Literal
 
 from trtbench.errors import UsageError
 from trtbench.store.directory import RECORD, read_record
@@ -27,7 +28,7 @@ def entries_from_request(request: RunsRequest, *, store: Store) -> list[Entry]:
         tag=request.tag,
         since=request.since,
         until=request.until,
-        failed=request.failed,
+        kind="failed" if request.failed else None,
         limit=request.limit,
     )
 
@@ -47,7 +48,7 @@ def list_runs(
     tag: str | None = None,
     since: str | None = None,
     until: str | None = None,
-    failed: bool = False,
+    kind: Literal["run", "failed"] | None = None,
     limit: int | None = None,
 ) -> list[Entry]:
     """List entries, newest first; days are given as ``2026-11-15``, ``today`` or ``7d``."""
@@ -58,7 +59,7 @@ def list_runs(
         tag=tag,
         since=day_from_text(since).isoformat() if since else None,
         until=last.isoformat() if last else None,
-        kind="failed" if failed else None,
+        kind=kind,
         limit=limit or None,
     )
 
