@@ -1,4 +1,4 @@
-"""The child's entry point: ``python -m trtbench.worker job.json outdir [events]``.
+"""The child's entry point: ``python -m trtbench.worker job.json outdir [events [channel]]``.
 
 Reads a job, does it, leaves ``outcome.json`` and ``samples.npz`` (or ``error.json``) in the folder.
 Does not know who started it; ``events`` is a descriptor on which it names each stage as it begins.
@@ -45,6 +45,9 @@ from trtbench.runtimes import RUNTIMES, session_opener
 PROGRESS_S = 0.2
 """How often progress within a stage is told; a builder takes thousands of steps."""
 
+AHEAD = 7
+"""Arguments of a worker that is started ahead of its job, before the name of its runtime."""
+
 EXIT_TOLD = 3
 """The worker put what went wrong into ``error.json``."""
 
@@ -89,15 +92,37 @@ class Events(Stage):
             self.descriptor = None
 
 
+def await_job(hold: int, quiet: int, noisy: int, *, runtime: str) -> None:
+    """Import all that a job will need, be quiet, and sleep until it is there.
+
+    ``noisy`` is held open while it imports; ``quiet`` is left for the job itself. Without a job,
+    or a parent, this process ends.
+    """
+    for descriptor in (hold, quiet, noisy):
+        os.set_inheritable(descriptor, False)
+    with contextlib.suppress(Exception):  # the job itself will meet it, and put it in words
+        import trtbench.runtimes._bursts  # noqa: F401
+
+        preload = RUNTIMES.load(runtime).preload
+        if preload is not None:
+            preload()
+    os.close(noisy)
+    if not os.read(hold, 1):
+        leave(0)
+
+
 def main(arguments: list[str]) -> int:
     """Do one job; the exit status is 0, or 3 when ``error.json`` says what went wrong."""
     job_file, folder = Path(arguments[0]), Path(arguments[1])
     events = Events(int(arguments[2]) if len(arguments) > 2 else None)
     try:
+        if len(arguments) > AHEAD:
+            await_job(*map(int, arguments[4:AHEAD]), runtime=arguments[AHEAD])
         job = job_from_json(job_file.read_bytes(), where=str(job_file))
         if isinstance(job, DuetJob):
             channel = int(arguments[3]) if len(arguments) > 3 else None
-            _duet(job, folder=folder, events=events, channel=channel)
+            quiet = int(arguments[5]) if len(arguments) > AHEAD else None
+            _duet(job, folder=folder, events=events, channel=channel, quiet=quiet)
         elif isinstance(job, InferJob):
             _infer(job, folder=folder, events=events)
         elif isinstance(job, LayersJob):
@@ -129,10 +154,12 @@ def _bench(job: BenchJob, *, folder: Path, events: Events) -> None:
     _save(outcome, times, folder, launch=job.launch)
 
 
-def _duet(job: DuetJob, *, folder: Path, events: Events, channel: int | None) -> None:
+def _duet(
+    job: DuetJob, *, folder: Path, events: Events, channel: int | None, quiet: int | None
+) -> None:
     from trtbench.runtimes._duet import play
 
-    results = play(job, events, channel=channel)
+    results = play(job, events, channel=channel, quiet=quiet)
     events("save")
     for side, (outcome, times) in results.items():
         (folder / f"side-{side}").mkdir()

@@ -16,11 +16,15 @@ import pytest
 
 from gpu_standin import Cudart, plan_bytes
 from trtbench.domain.result import RunRecord
+from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.host.cuda import Cuda, CudaError
 from trtbench.runtimes._bursts import in_turn
 from trtbench.runtimes._gpu_query import Lane, burst_of_queries
 from trtbench.runtimes._partner import TurnPartner
 from trtbench.store.directory import read_record
+from trtbench.store.store import Store
+from trtbench.workflows.compare.pair import WaitingPair
+from trtbench.workflows.compare.sides import Sides
 
 STANDIN = Path(__file__).resolve().parents[1] / "standin_gpu"
 
@@ -130,3 +134,48 @@ def test_who_waits_leaves_the_processor_alone() -> None:
         thread.join(30)
     assert order == turns
     assert max(used.values()) < 0.15, "of 0.3 s; a spinning wait would take half of it"
+
+
+@pytest.mark.process
+def test_workers_that_start_ahead_load_nothing_and_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STANDIN_GPU_ENGINES", str(tmp_path / "loaded"))
+    compared(tmp_path, (1e-3, 1e-3), *TWO)
+    loaded = (tmp_path / "loaded").read_text().split()
+    assert len(set(loaded)) == len(loaded) == 4, "two launches of both sides, a process for each"
+    assert not list((tmp_path / "store").glob("**/.partial*")), "what they were started in"
+
+
+def test_nobody_measures_while_the_next_pair_starts() -> None:
+    ends = socket.socketpair()
+    quiet, noise = os.pipe()
+    beside = os.dup(noise)
+    with TurnPartner(ends[0].detach(), quiet=quiet) as partner:
+        heard = threading.Thread(target=partner.await_quiet)
+        heard.start()
+        os.close(noise)
+        heard.join(0.2)
+        assert heard.is_alive(), "another still starts"
+        os.close(beside)
+        heard.join(30)
+        assert not heard.is_alive()
+    ends[1].close()
+    os.close(quiet)
+
+
+@pytest.mark.process
+def test_a_pair_that_is_not_needed_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "a.engine").write_bytes(plan_bytes())
+    spec = RunSpec(
+        model=ModelRef(path=str(tmp_path / "a.engine"), format="engine"), runtime="tensorrt"
+    )
+    store = Store(tmp_path / "store")
+    sides = Sides(baseline=spec, candidate=spec)
+    pair = WaitingPair(sides, store=store, memory_bytes=None, before=None)
+    workers = [each.child for each in pair._waiting]
+    assert not any(child.has_ended() for child in workers)
+    folder = pair.folder
+    pair.close()
+    assert all(child.has_ended() for child in workers)
+    assert not folder.exists()

@@ -84,6 +84,10 @@ class Child:
         self._talks = True
         self._handle = _handle(self._process.pid)
 
+    def listen(self, on_line: Callable[[str], None]) -> None:
+        """Say who hears what it writes from now on."""
+        self._on_line = on_line
+
     def watched(self) -> list[int]:
         """Descriptors that become readable when the child has said something or has ended."""
         return [*([self._events] if self._talks else []), *self._handles()]
@@ -172,6 +176,7 @@ def run_together(
     starts: Sequence[Callable[[], Child]],
     *,
     timeout_s: float | None = None,
+    on_started: Callable[[], None] | None = None,
     tick_s: float | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> list[Exit]:
@@ -186,6 +191,8 @@ def run_together(
     try:
         for start in starts:
             children.append(start())
+        if on_started is not None:
+            on_started()
         late = _wait(children, deadline, tick_s, on_tick)
     finally:
         exits = _end_all(children, late)

@@ -54,6 +54,7 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner) -> Result:
     prepared = _alike(prepare(session_opener(spec.runtime), spec), spec, partner)
     first = job.launch % 2 == mine
     try:
+        partner.await_quiet()
         stage("warm-up")
         with partner.slot(first=first):
             warm = warm_up(prepared.step, spec.warmup)

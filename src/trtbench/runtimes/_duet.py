@@ -50,7 +50,9 @@ Spans = NDArray[np.int64]
 """Start and end of each query, in nanoseconds."""
 
 
-def play(job: DuetJob, stage: Stage, *, channel: int | None) -> dict[int, Result]:
+def play(
+    job: DuetJob, stage: Stage, *, channel: int | None, quiet: int | None = None
+) -> dict[int, Result]:
     """Run this process's part of a duet; gives the result of each side that ran here."""
     if job.mine is None:
         return _play_both(job, stage)
@@ -59,7 +61,7 @@ def play(job: DuetJob, stage: Stage, *, channel: int | None) -> dict[int, Result
     from trtbench.runtimes._bursts import play_series
 
     side = play_series if job.series else _play_side
-    with TurnPartner(channel) as partner:
+    with TurnPartner(channel, quiet=quiet) as partner:
         return {job.mine: side(job, stage, partner)}
 
 

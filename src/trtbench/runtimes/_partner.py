@@ -21,15 +21,21 @@ class PartnerLost(TrtbenchError):
 class TurnPartner:
     """The other side's process, at the far end of a socket."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, quiet: int | None = None) -> None:
         os.set_inheritable(descriptor, False)
         self._socket = socket.socket(fileno=descriptor)
+        self._quiet = quiet
 
     def __enter__(self) -> TurnPartner:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
+
+    def await_quiet(self) -> None:
+        """Sleep until nobody who starts ahead of the next launch is still busy with that."""
+        if self._quiet is not None:
+            os.read(self._quiet, 1)  # nobody writes: it ends when the last other end is closed
 
     def meet(self) -> None:
         """Wait until both sides are here."""

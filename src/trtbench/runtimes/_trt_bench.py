@@ -10,8 +10,8 @@ from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UnavailableError, UsageError, near_miss
-from trtbench.host.cuda import cuda_problem, open_cuda
-from trtbench.host.tensorrt import INSTALL, TITLES, Flavour
+from trtbench.host.cuda import cuda_problem, open_cuda, runtime_module
+from trtbench.host.tensorrt import INSTALL, TITLES, Flavour, load
 from trtbench.runtimes._protocols import bench_session, check_protocol
 from trtbench.runtimes._trt_engine import Engine, load_engine
 from trtbench.runtimes._trt_session import TrtSession
@@ -40,6 +40,12 @@ def fix(flavour: Flavour) -> str | None:
 
 def device(spec: RunSpec) -> str:
     return spec.device or "cuda:0"
+
+
+def preload(flavour: Flavour) -> None:
+    """Import TensorRT and the bindings of CUDA, and touch no device."""
+    runtime_module()
+    load(flavour)
 
 
 def bench(

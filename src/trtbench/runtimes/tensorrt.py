@@ -40,6 +40,11 @@ def open_session(spec: RunSpec) -> TrtSession:
     return _trt_bench.open_session(spec, flavour="tensorrt")
 
 
+def preload() -> None:
+    """Import TensorRT and the bindings of CUDA."""
+    _trt_bench.preload("tensorrt")
+
+
 def bursts(spec: RunSpec) -> bool:
     """Tell that a session times bursts of queries, whatever is asked of it."""
     return True

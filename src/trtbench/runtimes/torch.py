@@ -69,6 +69,11 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     return bench_session(open_session, spec, stage=stage)
 
 
+def preload() -> None:
+    """Import PyTorch."""
+    import_torch()
+
+
 def bursts(spec: RunSpec) -> bool:
     """Tell whether a burst is the GPU's: without a graph it is Python that enqueues."""
     return device(spec) != "cpu" and spec.cuda_graph != "off"

@@ -6,6 +6,7 @@ import secrets
 import shutil
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
@@ -28,6 +29,7 @@ from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import read_samples
 from trtbench.store.store import Store
+from trtbench.workflows.compare.pair import WaitingPair
 from trtbench.workflows.compare.sides import (
     FEWEST_LAUNCHES,
     FIRST_LOOK,
@@ -41,6 +43,8 @@ from trtbench.workflows.measure.rounds import keep_run
 from trtbench.workflows.request.comparing import LAUNCHES
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
+
+SIDES: tuple[Literal[0], Literal[1]] = (0, 1)
 
 
 class Duet:
@@ -66,6 +70,7 @@ class Duet:
         self._pairs, self._seed = pairs, seed
         self._launches: tuple[list[Launch], list[Launch]] = ([], [])
         self._played = 0
+        self._next: WaitingPair | None = None
         self._limit_s = limit_s
         self._began = time.monotonic()
         self.bursts = self.mode == "bursts"
@@ -140,7 +145,11 @@ class Duet:
             done, goal = self.launches, self.launches + (launches or usual)
             while self.launches < goal:
                 self._tell(goal)
-                self._play_once()
+                try:
+                    self._play_once()
+                except BaseException:
+                    self.close()
+                    raise
                 if self.launches - done >= least and time.monotonic() - began > LAUNCHES_S:
                     break
             self._contention = counters_between(before, read_counters())
@@ -151,6 +160,7 @@ class Duet:
 
     def keep(self) -> tuple[Run, Run]:
         """Store each side as a run of its own; the two name their duet."""
+        self.close()
         name = secrets.token_hex(6)
         first = self._keep_side(0, name)
         second = self._keep_side(1, name)
@@ -170,6 +180,8 @@ class Duet:
                 )
                 self._run([Assignment(job=job, folder=folder, python=self.sides.pythons[0])])
                 found = {side: _collect(folder / f"side-{side}") for side in (0, 1)}
+            elif self.mode == "bursts":
+                found = self._in_bursts(number)
             else:
                 found = self._lock_step(number, folder)
         for side in (0, 1):
@@ -188,33 +200,69 @@ class Duet:
             self._run(
                 [
                     Assignment(
-                        job=DuetJob(
-                            sides=self.sides.both,
-                            mine=side,
-                            pairs=self._pairs,
-                            seed=self._seed,
-                            launch=number,
-                            series=self.mode == "bursts",
-                            bursts=self.bursts,
-                        ),
+                        job=self._job(side, number),
                         folder=folder / str(side),
                         python=self.sides.pythons[side],
                         channel=ends[side].fileno(),
                     )
-                    for side in (0, 1)
+                    for side in SIDES
                 ]
             )
         finally:
             for end in ends:
                 end.close()
-        return {side: _collect(folder / str(side) / f"side-{side}") for side in (0, 1)}
+        return {side: _collect(folder / str(side) / f"side-{side}") for side in SIDES}
 
-    def _run(self, assignments: list[Assignment]) -> None:
+    def _in_bursts(self, number: int) -> dict[int, Launch]:
+        """Measure with the pair that waits, and start the next while this one loads its engines."""
+        pair = self._next or self._pair(None)
+        self._next = None
+
+        def on_started() -> None:
+            self._next = self._pair(pair)
+            pair.allow()
+
+        try:
+            jobs = self._job(0, number), self._job(1, number)
+            self._run(pair.assignments(jobs), on_started=on_started)
+            return {side: _collect(pair.left(side)) for side in SIDES}
+        finally:
+            pair.close()
+
+    def _pair(self, before: WaitingPair | None) -> WaitingPair:
+        return WaitingPair(
+            self.sides,
+            store=self._store,
+            memory_bytes=self._conduct.memory_bytes,
+            before=before,
+        )
+
+    def _job(self, side: Literal[0, 1], number: int) -> DuetJob:
+        return DuetJob(
+            sides=self.sides.both,
+            mine=side,
+            pairs=self._pairs,
+            seed=self._seed,
+            launch=number,
+            series=self.mode == "bursts",
+            bursts=self.bursts,
+        )
+
+    def close(self) -> None:
+        """End the workers that wait for a launch that will not be."""
+        if self._next is not None:
+            self._next.close()
+            self._next = None
+
+    def _run(
+        self, assignments: list[Assignment], *, on_started: Callable[[], None] | None = None
+    ) -> None:
         longest = max(expected_s(spec) for spec in self.sides.both)
         ends = run_jobs(
             assignments,
             timeout_s=self._conduct.timeout_s or longest + PATIENCE_S,
             memory_bytes=self._conduct.memory_bytes,
+            on_started=on_started,
             tick_s=TICK_S,
             on_tick=lambda: self._conduct.listen(Event(kind="tick", text="")),
         )
