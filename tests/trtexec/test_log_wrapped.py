@@ -58,7 +58,7 @@ def container_file(line: str, n: int) -> str:
 
 
 def journal(line: str, n: int) -> str:
-    return f"Mar {n % 28 + 1:2d} 05:06:{n % 60:02} orin-7 trtexec[{n % 3 + 40}]: {line}"
+    return f"Mar {n % 28 + 1:2d} 05:06:{n % 60:02} orin-7 trtexec[4711]: {line}"
 
 
 def syslog(line: str, n: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from imports import bring
 
 import logs
 from trtbench.store.store import Store
+from trtbench.workflows.importing.keep import LOG
 from trtbench.workflows.importing.run import MOST_DRAWN, import_artefacts
 from trtbench.workflows.request.keeping import ImportRequest
 from trtbench.workflows.request.progress import Event
@@ -96,3 +98,54 @@ def test_layers_are_drawn_where_runs_are_few(
     result = bring(place, store=store, pictures=asked)
     assert len(list(store.runs.glob("*/per_layer_time.png"))) == drawn
     assert result.undrawn == undrawn
+
+
+def test_a_run_keeps_its_own_lines_of_a_text_of_several(tmp_path: Path, store: Store) -> None:
+    sides = [logs.log_82(), logs.log_82().replace("40 qps", "41 qps")]
+    columns = [[f"{name}  | {line}\n" for line in text.splitlines()]
+               for name, text in zip(("orin-1", "nano-1"), sides, strict=True)]  # fmt: skip
+    file = tmp_path / "compose.txt"
+    file.write_text("".join(line for pair in zip(*columns, strict=True) for line in pair))
+    result = bring(file, store=store)
+    assert (result.summaries, result.summary_runs) == (2, 2)
+    kept = [(store.runs / each.record.id / LOG).read_text() for each in result.runs]
+    assert kept == ["".join(lines) for lines in columns]
+
+
+def test_runs_of_one_file_are_cut_at_its_lines_byte_for_byte(tmp_path: Path, store: Store) -> None:
+    parts = [logs.log_82().replace("\n", "\r\n"), "words\r\n" + logs.log_10()]
+    (tmp_path / "both.log").write_bytes("".join(parts).encode())
+    result = bring(tmp_path / "both.log", store=store)
+    kept = [(store.runs / each.record.id / LOG).read_bytes() for each in result.runs]
+    assert b"".join(kept) == "".join(parts).replace("words\r\n", "").encode()
+
+
+READ = """
+import sys
+from pathlib import Path
+from trtbench.trtexec.log import read_log
+with open(sys.argv[1], "rb") as stream:
+    runs = read_log(stream, where="x").runs
+print(len(runs), *{run.summary.throughput_qps for run in runs})
+print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("kind", "runs"), [("plain", 1), ("json", 1), ("two containers", 2)])
+def test_memory_does_not_grow_with_a_verbose_log(kind: str, runs: int, tmp_path: Path) -> None:
+    said = [f"[TRT] Searching for input: {'x' * 150}{n % 7}" for n in range(1000)]
+    peaks = []
+    for size in (15, 90):  # both longer than a piece that is read at once
+        lines = [logs.banner("RUNNING"), *logs.lines(*said, level="V") * size, *logs.SUMMARY_10]
+        if kind == "json":
+            lines = [json.dumps({"log": f"{line}\n", "stream": "stdout"}) for line in lines]
+        elif kind == "two containers":
+            lines = [f"{name}-1 | {line}" for line in lines for name in "ab"]
+        path = tmp_path / f"{size}.log"
+        path.write_text("\n".join(lines))
+        command = [sys.executable, "-c", READ, str(path)]
+        found = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
+        assert found[:2] == [str(runs), "1234.5"]
+        peaks.append(int(found[2]) * 1024)
+    assert peaks[1] - peaks[0] < 4e6 < path.stat().st_size / 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from trtbench.trtexec._log_lines import LogLine
 from trtbench.trtexec._log_messages import known_message
+from trtbench.trtexec._log_prefixes import LogLine
 from trtbench.trtexec._log_values import LogMessage
 
 MOST_KEPT = 1000

@@ -95,7 +95,19 @@ BEFORE_SUMMARY = (
     "Engine deserialized",
 )
 """What trtexec says before it sums up, and not again after."""
-AFTER_OPTIONS = (*BEFORE_SUMMARY, "Starting inference", "Throughput: ", "TensorRT version: ")
+AFTER_OPTIONS = (
+    *BEFORE_SUMMARY,
+    "Starting inference",
+    "Throughput: ",
+    "TensorRT version: ",
+    "Latency: min",
+    "Host Latency",
+    "Host latency",
+    "host latency",
+    "GPU Compute",
+    "GPU compute",
+    "Enqueue Time",
+)
 DECIDING = frozenset(
     [
         "===",

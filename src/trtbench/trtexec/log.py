@@ -13,7 +13,8 @@ from typing import BinaryIO, NamedTuple
 
 from trtbench.errors import ParseError
 from trtbench.trtexec._log_build import BuildTrace, LayerTuning, Tactic
-from trtbench.trtexec._log_lines import Banner, CommandLines, Prefixes, banner_from_text, clean
+from trtbench.trtexec._log_lines import Banner, CommandLines, banner_from_text, clean
+from trtbench.trtexec._log_prefixes import Prefixes
 from trtbench.trtexec._log_reader import RunReader
 from trtbench.trtexec._log_values import (
     Binding,
@@ -28,7 +29,7 @@ from trtbench.trtexec._log_values import (
     TraceAverage,
 )
 from trtbench.trtexec.conditions import conditions_from_log
-from trtbench.trtexec.log_text import HARD_BREAK, text_lines
+from trtbench.trtexec.log_text import HARD_BREAK, read_text
 
 __all__ = [
     "Binding",
@@ -54,6 +55,8 @@ MOST_RUNS = 10_000
 """Runs read from one log; a file of nothing but banners must not fill the memory."""
 
 _HEADING = re.compile(r"=== Performance summary ===\s*$")
+_DECIMAL = re.compile(r"(?<=\d),(?=\d+(?:e[+-]?\d+)? ?(?:ms|s|sec|qps)\b)")
+"""The comma that some countries write for the point: ``0,75 ms``."""
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _LONGEST_TITLE = 100
@@ -69,6 +72,8 @@ class LogText(NamedTuple):
     headings: tuple[int, ...]
     """Lines that read ``=== Performance summary ===``, counted apart from what became of them."""
     lines: int
+    as_in_file: bool = True
+    """Whether lines are counted as in the file: not in a notebook, a page, or sorted apart."""
 
     @property
     def summaries(self) -> int:
@@ -98,10 +103,11 @@ def read_log(data: BinaryIO | bytes | bytearray | memoryview | str, *, where: st
     """Read every run in a text of any kind, and count the summaries it shows."""
     reader = _TextReader(where=where)
     number = 0
-    for number, raw in enumerate(text_lines(data), start=1):
+    text = read_text(data)
+    for number, raw in enumerate(text.lines, start=1):
         reader.take(clean(raw), number)
     reader.next_run(number + 1)
-    return LogText(tuple(reader.runs), tuple(reader.headings), number)
+    return LogText(tuple(reader.runs), tuple(reader.headings), number, text.as_in_file)
 
 
 class _TextReader:
@@ -129,6 +135,8 @@ class _TextReader:
             self._banner(banner, raw, number)
             return
         line = self.prefixes.line(raw)
+        if "," in line.text and line.level != "V":
+            line = line._replace(text=_DECIMAL.sub(".", line.text))
         if "=== Perf" in line.text and _HEADING.match(line.text):
             self.headings.append(number)
         if self.current.begins_anew(line):

@@ -12,9 +12,11 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
+
+from trtbench.trtexec._log_lanes import lane_form, lanes_in, sorted_apart
 
 LONGEST_LINE = 1 << 18
 """Characters of a line that are looked at; a padded profile row has a few thousand."""
@@ -25,14 +27,9 @@ LARGEST_DOCUMENT = 256 << 20
 HARD_BREAK = "\f\f"
 """Stands between texts that cannot be of one run, such as two cells of a notebook."""
 
-MOST_SORTED = 64 << 20
-"""Largest text whose lines are sorted by container; a larger one is read as it stands."""
-LONGEST_PREFIX = 300
-
-_LANE = re.compile(r"([\w.-]{1,80})\s*\| ")
-"""What ``docker compose`` puts before a line: the container's name, padded."""
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CHUNK = 1 << 20
+HEAD = 64 << 10
+"""Bytes by which the wrapping of a text is told."""
 _OVERLAP = 512
 _EVIDENCE = re.compile(
     rb"&(?:amp;)?&(?:amp;)?&(?:amp;)?&(?:amp;)? (?:RUNNING|PASSED|FAILED|WAIVED) "
@@ -40,8 +37,8 @@ _EVIDENCE = re.compile(
     rb"|=== (?:Model|Build|Inference|Reporting|System) Options ==="
     rb"|\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] (?:\[TRT\] )?\[[VIWEF]\]"
     rb"|Average o(?:n|ver) \d+ runs? (?:is|-) "
-    rb"|Throughput: [\d.e+]+ qps"
-    rb"|(?:Latency|Time): min = [\d.e+-]+ ms"
+    rb"|Throughput: [\d.,e+]+ qps"
+    rb"|(?:Latency|Time): min = [\d.,e+-]+ ms"
     rb"|\bmin: [\d.e+-]+ ms \(end to end"
 )
 _HTML = re.compile(
@@ -58,6 +55,8 @@ def holds_log(data: bytes | bytearray | memoryview) -> bool:
     found = bytes(data)
     if b"\0" in found[:4096]:
         found = found.replace(b"\0", b"")  # what is left of UTF-16 is ASCII
+    if b"\xc2\xa0" in found:
+        found = found.replace(b"\xc2\xa0", b" ")  # blanks that must not break, of a web page
     return _EVIDENCE.search(found) is not None
 
 
@@ -73,6 +72,8 @@ def stream_holds_log(stream: BinaryIO) -> bool:
 
 def encoding_of(head: bytes) -> str | None:
     """Tell the encoding of a text by its first bytes; ``None`` when it is no text."""
+    if head[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff"):
+        return "utf-32"
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell's > writes
         return "utf-16"
     if head[:3] == b"\xef\xbb\xbf":
@@ -90,53 +91,63 @@ def encoding_of(head: bytes) -> str | None:
     return None
 
 
+class TextLines(NamedTuple):
+    """The lines of a text, and whether they are those of its file, one by one."""
+
+    lines: Iterator[str]
+    as_in_file: bool
+
+
 def text_lines(source: BinaryIO | bytes | bytearray | memoryview | str) -> Iterator[str]:
     """List the lines of a text; those of a notebook, a web page or JSON as people see them."""
+    return read_text(source).lines
+
+
+def read_text(source: BinaryIO | bytes | bytearray | memoryview | str) -> TextLines:
+    """Open a text, whatever it is kept in; what several programs said at once is sorted apart."""
     if isinstance(source, str):
         source = source.encode("utf-8", "surrogatepass")
     if isinstance(source, (bytes, bytearray, memoryview)):
         source = io.BytesIO(source)
     stream: BinaryIO = source
-    head = stream.read(4096)
+    head = stream.read(HEAD)
     encoding = encoding_of(head) or "utf-8"
-    begin = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n\0")
-    if begin[:1] in ("{", '"') or _LIST.match(begin) or _HTML.match(begin):
+    if is_document(head):
         whole = head + stream.read(LARGEST_DOCUMENT)
         text = whole.decode(encoding, "replace").lstrip("\ufeff")
-        found = _from_html(text) if _HTML.match(begin) else _from_json(text)
-        yield from _split(text if found is None else found)
-        return
-    if _LANE.match(begin.lstrip("\x1b[0123456789;m")):
-        whole = head + stream.read(MOST_SORTED)
-        following = stream.read(1)
-        if not following:
-            yield from _by_lane(_split(whole.decode(encoding, "replace").lstrip("\ufeff")))
-            return
-        head = whole + following
-    yield from _decoded(head, stream, encoding)
+        found = _from_html(text) if _HTML.match(text) else _from_json(text)
+        if found is not None or not stream.seekable():
+            return TextLines(_split(text if found is None else found), found is None)
+        stream.seek(len(head))  # only began like one
+    form = lane_form(_split(head.decode(encoding, "replace").lstrip("\ufeff")))
+    if form is not None and stream.seekable():
 
+        def again() -> Iterator[str]:
+            stream.seek(0)
+            return _decoded(stream.read(_CHUNK), stream, encoding)
 
-def _by_lane(lines: Iterable[str]) -> Iterator[str]:
-    """Sort lines of several containers, which ran side by side, into one log after the other.
-
-    A line without a name belongs to the container that spoke last.
-    """
-    lanes: dict[str, list[str]] = {}
-    name = ""
-    for line in lines:
-        match = _LANE.match(_COLOUR.sub("", line[:LONGEST_PREFIX]))
-        name = match[1] if match else name
-        lanes.setdefault(name, []).append(line)
-    for place, lane in enumerate(lanes.values()):
-        if place:
-            yield HARD_BREAK
-        yield from lane
+        lanes = lanes_in(again(), form)
+        lines = again()
+        if len(lanes) > 1:
+            return TextLines(sorted_apart(again, form, lanes, break_with=HARD_BREAK), False)
+        return TextLines(lines, True)
+    return TextLines(_decoded(head, stream, encoding), True)
 
 
 def is_document(head: bytes) -> bool:
     """Say whether a text is wrapped as a whole, so that its lines are not those of the file."""
-    begin = head[:4096].decode(encoding_of(head) or "utf-8", "replace").lstrip("\ufeff \t\r\n\0")
+    begin = head[:HEAD].decode(encoding_of(head) or "utf-8", "replace").lstrip("\ufeff \t\r\n\0")
+    if begin[:1] == "{" and _is_line_of_json(begin):
+        return False  # one object a line
     return bool(begin[:1] in ("{", '"') or _LIST.match(begin) or _HTML.match(begin))
+
+
+def _is_line_of_json(begin: str) -> bool:
+    first, _, rest = begin.partition("\n")
+    try:
+        return rest.lstrip()[:1] == "{" and isinstance(msgspec.json.decode(first), dict)
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def _decoded(head: bytes, stream: BinaryIO, encoding: str) -> Iterator[str]:
@@ -206,7 +217,7 @@ def _output(output: Any) -> str:
         if "text/plain" in data:
             return _joined(data["text/plain"]) + "\n"
         return (_from_html(_joined(data.get("text/html", ""))) or "") + "\n"
-    return _joined(output.get("text", ""))
+    return _joined(output.get("text", output.get("traceback", "")))
 
 
 def _joined(value: Any) -> str:

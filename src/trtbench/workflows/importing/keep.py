@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -22,11 +23,11 @@ from trtbench.report.run_facts import remember_summary, summary_of
 from trtbench.store.directory import new_id, write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.trtexec.log import LogRun
-from trtbench.trtexec.log_text import HARD_BREAK, encoding_of, is_document, text_lines
+from trtbench.trtexec.log_text import HARD_BREAK, encoding_of, text_lines
 from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
 from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.workflows.importing.find import plain
-from trtbench.workflows.importing.look import FilePart, data_of
+from trtbench.workflows.importing.look import FilePart
 from trtbench.workflows.importing.match import Draft
 from trtbench.workflows.request.cached import cached_from_run
 
@@ -155,34 +156,34 @@ def _copy_originals(draft: Draft, folder: Path) -> None:
             continue
         if part.file.kind != "log":  # metadata that stands for a log
             shutil.copyfile(part.file.path, folder / "profile.metadata.json")
-        elif part.of == 1 and not _wrapped(part):
+        elif part.of == 1 and _as_in_file(part):
             shutil.copyfile(part.file.path, folder / LOG)
         else:
-            (folder / LOG).write_bytes(_lines_of(part))
+            with open(part.file.path, "rb") as stream, open(folder / LOG, "wb") as target:
+                target.writelines(_lines_of(part, stream))
 
 
-def _wrapped(part: FilePart) -> bool:
-    """Say whether a log is the text of a notebook or a page, so that its file is not the log."""
-    with open(part.file.path, "rb") as stream:
-        return is_document(stream.read(HEAD_BYTES))
+def _as_in_file(part: FilePart) -> bool:
+    """Say whether the lines of a log are those of its file, and not those of a notebook in it."""
+    return part.text is not None and part.text.as_in_file
 
 
-def _lines_of(part: FilePart) -> bytes:
-    """Cut the lines of one run out of a text of several."""
+def _lines_of(part: FilePart, stream: BinaryIO) -> Iterator[bytes]:
+    """Cut the lines of one run out of a text of several; those of a plain file as they are."""
     run: LogRun = part.value
     begin, end = run.line - 1, run.last_line or run.line
-    if part.index == 0 and not _wrapped(part):
-        begin = 0
-    following = part.text.runs[part.index + 1 :] if part.text is not None else ()
-    if not following and not _wrapped(part):
-        end = sys.maxsize
-    with open(part.file.path, "rb") as stream:
-        if encoding_of(stream.read(HEAD_BYTES)) == "utf-8" and not _wrapped(part):
-            data = data_of(part.file)
-            return b"".join(data.splitlines(keepends=True)[begin:end])
+    if _as_in_file(part):
+        is_last = part.text is None or part.index == len(part.text.runs) - 1
+        begin, end = begin if part.index else 0, sys.maxsize if is_last else end
+        if encoding_of(stream.read(HEAD_BYTES)) == "utf-8":
+            stream.seek(0)
+            lines = (line for chunk in stream for line in chunk.splitlines(keepends=True))
+            yield from itertools.islice(lines, begin, end)
+            return
         stream.seek(0)
-        lines = itertools.islice(text_lines(stream), begin, end)
-        return "".join(f"{line}\n" for line in lines if line != HARD_BREAK).encode()
+    for line in itertools.islice(text_lines(stream), begin, end):
+        if line != HARD_BREAK:
+            yield f"{line}\n".encode()
 
 
 def _derived(

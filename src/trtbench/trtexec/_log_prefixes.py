@@ -1,0 +1,127 @@
+"""What other tools put before the lines of a log: learnt from known lines, taken off all."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_STAMPED = re.compile(r"\[(\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\] (\[TRT\] )?\[([IWEVF])\] ?")
+_BARE = re.compile(r"(?:\[INFO\] ?)?\[([IWEVF])\](?: |$)")
+_ANCHOR = re.compile(
+    r"(?:\[[IWEVF]\] )?(?:&&&& (?:RUNNING|PASSED|FAILED|WAIVED) |=== [A-Z][\w() /-]{2,60} ===\s*$"
+    r"|Average o(?:n|ver) \d|(?:Throughput|Total Host Walltime|Total GPU Compute Time): \d"
+    r"|(?:Latency|End-to-End Host Latency|(?:H2D|D2H) Latency|Enqueue Time|GPU Compute Time): min ="
+    r"|(?:[Hh]ost [Ll]atency|GPU [Cc]ompute)\s*$"
+    r"|(?:deploy|engine|loadEngine|onnx|uff): \S+\.\w)"
+)
+_LEVEL_WORD = r"DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|NOTICE|TRACE"
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b"
+_MONTH = rf"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|{_DAY})\b"
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_PROGRAM = r"[\w./\\@-]{1,100}(?:\[[\w.]{1,30}\])?:"
+_PIECES = (
+    r"\s+|[>|*#+~$!/:│┃-]+",
+    r"<\d{1,3}>\d?|<\w[^<>]{0,80}>",
+    r"\[[^\]\n]{0,120}\]:?|\([\w:.]{1,40}\)",
+    rf"{_DAY}(?= \d{{4}}-)",
+    rf"\d{{2,4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d| [A-Z]{{2,5}}\b)?",
+    rf"(?:{_MONTH} +){{1,2}}\d{{1,2}} {_CLOCK}(?: \d{{4}})?(?: [\w.-]{{1,80}}(?= {_PROGRAM} ))?",
+    rf"[IWEF]\d{{4,8}} {_CLOCK} +\d{{1,10}} [\w./-]{{1,80}}:\d{{1,6}}\]",  # glog
+    rf"{_CLOCK}|\d\d[OE]\b\+?|#\d{{1,4}} [\d.]{{1,12}}|E(?=   )",
+    rf"(?:{_LEVEL_WORD})\b:?|std(?:out|err)(?: [FP])?\b",
+    r"[\w./\\]{1,100}-\d{1,9}-(?!\d)",  # what grep shows around a match
+    rf"{_PROGRAM}|[\w.-]{{1,80}}(?=\s*\|)|[\w.-]{{1,60}}(?= - )",
+    r"[\w .()-]{1,80}\t",
+    r"[\w.-]{1,60}(?:/[\w.-]{1,60}){1,8}(?= )",
+    rf"[\w.-]{{1,80}}(?= {_PROGRAM} )",
+    r"(?=[\w.]{0,60}-[\w.-]{0,60}\d)[\w.-]{1,80} [\w.-]{1,60}(?= )",  # a pod and its container
+    r"[\d.]{1,20}[.)]?(?=\s)",
+)
+_WRAPPING = re.compile("|".join(_PIECES))
+"""One piece of what containers, journals, build servers, loggers and quoting put before a line."""
+_VARYING = re.compile(rf"(\d+|\s+|\b(?:{_LEVEL_WORD})\b|\b{_MONTH}|\b[IWEF](?=\d{{4,8}} ))")
+LOOK = 200
+"""Characters of foreign prefix (container names, time stamps of a build server) to look past."""
+
+
+class LogLine(NamedTuple):
+    """One line: its level (empty without a prefix), whether TensorRT spoke, and what it said."""
+
+    level: str
+    library: bool
+    text: str
+    stamped: bool
+    stamp: str = ""
+
+
+class Prefixes:
+    """Takes off what other tools put before a line, once a line that is known showed what it is."""
+
+    def __init__(self) -> None:
+        self._pattern: re.Pattern[str] | None = None
+        self._known: dict[str, re.Pattern[str]] = {}
+
+    def line(self, text: str) -> LogLine:
+        """Read one line."""
+        match = _STAMPED.search(text, 0, LOOK)
+        if match is not None:
+            begin = match.start()
+            if begin:
+                self._learn(text, begin)
+            library = match[2] is not None
+            rest = text[match.end() :]
+            if rest.startswith("[TRT]"):
+                library, rest = True, rest[6:]
+            return LogLine(match[3], library, rest, True, match[1])
+        text = self.without(text)
+        bare = _BARE.match(text)
+        if bare is None:
+            return LogLine("", False, text, False)
+        rest = text[bare.end() :]
+        if rest.startswith("[TRT]"):
+            return LogLine(bare[1], True, rest[6:], False)
+        return LogLine(bare[1], False, rest, False)
+
+    def without(self, text: str) -> str:
+        """Take the prefix off a line that has no stamp of trtexec's."""
+        anchor = _ANCHOR.search(text, 0, LOOK)
+        if anchor is not None and anchor.start() and _is_wrapping(text, anchor.start()):
+            self._learn(text, anchor.start())
+            return text[anchor.start() :]
+        match = self._pattern.match(text) if self._pattern is not None else None
+        return text[match.end() :] if match else text
+
+    def _learn(self, text: str, end: int) -> None:
+        match = self._pattern.match(text) if self._pattern is not None else None
+        if match is not None and match.end() == end:
+            return
+        mask = _mask(text[:end])
+        if mask not in self._known and len(self._known) < 1000:
+            self._known[mask] = re.compile(mask)
+        self._pattern = self._known.get(mask, self._pattern)
+
+
+def _mask(prefix: str) -> str:
+    """Write a pattern for prefixes like this one: numbers, blanks and words of time may differ."""
+    body = prefix.rstrip()
+    parts = [
+        (r"\d+" if part.isdigit() else r"\s+" if part.isspace() else r"[A-Za-z]+")
+        if varies
+        else re.escape(part)
+        for place, part in enumerate(_VARYING.split(body))
+        if (varies := place % 2) or part
+    ]
+    return "".join(parts) + rf"\s{{0,{len(prefix) - len(body)}}}"
+
+
+def _is_wrapping(text: str, end: int) -> bool:
+    """Say whether what stands before a known line was put there by a tool, and is no prose."""
+    if text.lstrip()[:1] == "|" and text.rstrip()[-1:] == "|":
+        return False  # a row of a table
+    at = 0
+    while at < end:
+        match = _WRAPPING.match(text, at)
+        if match is None or match.end() == at:
+            return False
+        at = match.end()
+    return at == end
