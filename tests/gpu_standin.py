@@ -439,4 +439,17 @@ def _told_to() -> Cudart:
 
 CUDA = _told_to()
 """The device of a child process in which modules of ``standin_gpu`` take the place of real ones."""
-TRT = Trt(CUDA)
+
+
+def _shaped() -> Trt:
+    """A library whose engines take what the environment says: ``STANDIN_GPU_SHAPE=-1,1,16,16``."""
+    told = os.environ.get("STANDIN_GPU_SHAPE")
+    if not told:
+        return Trt(CUDA)
+    shape = tuple(int(dim) for dim in told.split(","))
+    library = Trt(CUDA, shape=shape)
+    library.profiles = [tuple((batch, *shape[1:]) for batch in (1, 4, 16))]
+    return library
+
+
+TRT = _shaped()

@@ -1410,6 +1410,7 @@ def sweep(
     calibration: File | None = None,
     shapes: Shapes | None = None,
     input_shape: Sequence[str] = (),
+    settings: Mapping[str, Scalar] | None = None,
     resume: File | None = None,
     retry_failed: bool = False,
     output: File | None = None,
@@ -1440,11 +1441,13 @@ def sweep(
     launches: Fresh processes of each measurement.
     duration: Least measured time.
     data: Take accuracies on this, as eval --data.
-    task: Of eval, for --data (default: classification).
-    task_opt: A flag of the task, e.g. gt=truth; repeat for several.
+    task: Of eval, for --data (default: classification); adds its flags (see --task NAME
+        --help).
+    task_opt: A flag of the task that a file or preset names, e.g. gt=truth.
     calibration: For INT8: images, .npz or random.
     shapes: Shape of an input that is open in more than its batch.
     input_shape: To export with: -1x3x224x224.
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
     resume: Go on with the sweep in this folder.
     retry_failed: With --resume: try again what failed.
     output: Folder of the sweep.
@@ -1480,6 +1483,7 @@ def sweep(
             calibration=calibration,
             shapes=shapes or {},
             input_shape=input_shape,
+            settings=settings or {},
             resume=resume,
             retry_failed=retry_failed,
             output=output,

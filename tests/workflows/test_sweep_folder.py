@@ -18,8 +18,8 @@ from trtbench.store.store import Store
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.sweep.cache import Cache
+from trtbench.workflows.sweep.content import builder_tools, data_digest, packages_of
 from trtbench.workflows.sweep.journal import JOURNAL, read_outline
-from trtbench.workflows.sweep.plan import builder_tools, data_digest, packages_of
 from trtbench.workflows.sweep.request import check_choice, config_of_sweep
 from trtbench.workflows.sweep.result import results_from_sweep
 from trtbench.workflows.sweep.run import Sweep, carry_out, start_sweep

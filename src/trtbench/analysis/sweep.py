@@ -9,7 +9,7 @@ from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.conditions import Condition, Content, holds, unknown_names
 from trtbench.analysis.scores import is_share, less_is_better
 from trtbench.analysis.summary import Summary
-from trtbench.domain.result import Interval, Scalar, Score
+from trtbench.domain.result import Finding, Interval, Scalar, Score
 from trtbench.domain.spec import Value
 
 Better = Literal["low", "high"]
@@ -79,6 +79,8 @@ class SweepRow(Value, frozen=True, kw_only=True):
     layers: int | None = None
     parameters: int | None = None
     scores: dict[str, Score] = {}
+    findings: tuple[Finding, ...] = ()
+    """What the tool itself thinks of the numbers."""
     on_front: bool = False
 
     @property
@@ -144,8 +146,12 @@ def quantities_of(row: SweepRow) -> dict[str, Content]:
 
 
 def baseline_of(row: SweepRow, rows: Sequence[SweepRow]) -> SweepRow | None:
-    """Find the first row of the matrix with the same model and batch, else with the same model."""
-    same = [each for each in rows if each.model == row.model and each.summary is not None]
+    """Find the first row of the matrix with the same model and batch, else with the same model.
+
+    Where models are what is compared, any model will do.
+    """
+    every = compares_models(rows)
+    same = [each for each in rows if (every or each.model == row.model) and each.summary]
     return next((each for each in same if each.batch == row.batch), same[0] if same else None)
 
 
@@ -175,13 +181,26 @@ def choose(rows: Sequence[SweepRow], condition: Condition, *, by: str = "items")
     return Chosen(rows=tuple(met), unknown=unknown)
 
 
+def is_one_table(rows: Sequence[tuple[str, str]]) -> bool:
+    """Tell whether models are what a sweep compares: several, each with one label."""
+    labels: dict[str, set[str]] = {}
+    for model, label in rows:
+        labels.setdefault(model, set()).add(label)
+    return len(labels) > 1 and all(len(each) == 1 for each in labels.values())
+
+
+def compares_models(rows: Sequence[SweepRow]) -> bool:
+    """Tell the same of rows; those that failed do not know what they would have been."""
+    return is_one_table([(row.model, row.label) for row in rows if row.summary is not None])
+
+
 def with_front(rows: Sequence[SweepRow]) -> list[SweepRow]:
-    """Mark, for each model, the rows that none beats in latency, throughput and accuracy."""
+    """Mark the rows that none beats in latency, throughput and accuracy, of each model or all."""
     from msgspec.structs import replace
 
     chosen: set[int] = set()
-    for model in dict.fromkeys(row.model for row in rows):
-        places = [k for k, row in enumerate(rows) if row.model == model and row.summary]
+    for model in [None] if compares_models(rows) else dict.fromkeys(row.model for row in rows):
+        places = [k for k, row in enumerate(rows) if model in (None, row.model) and row.summary]
         points = [_numbers(rows[k]) for k in places]
         better: dict[str, Better] = {"median": "low", "items": "high"}
         metric = _accuracy(rows[k] for k in places)

@@ -10,7 +10,7 @@ from trtbench.units import text_from_long_time, text_from_seconds
 
 if TYPE_CHECKING:
     from trtbench.report.document import Document
-    from trtbench.workflows.sweep.run import Found, SweepProgress
+    from trtbench.workflows.sweep.progress import Found, SweepProgress
 
 MOST_ROWS = 24
 """Rows of the live table; more would scroll off the screen."""

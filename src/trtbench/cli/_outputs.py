@@ -88,6 +88,7 @@ class SweepRowOutput(Value, frozen=True, kw_only=True):
     remark: str | None
     runs: tuple[str, ...]
     on_front: bool
+    findings: tuple[str, ...]
     summary: Summary | None
     scores: dict[str, Score]
 

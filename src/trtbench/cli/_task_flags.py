@@ -19,6 +19,8 @@ class TaskCommand(click.Command):
     """A command whose flags depend on the task it is given."""
 
     preprocessing_only = False
+    only_given = False
+    """Whether flags that nobody typed say nothing, because something else may say it."""
 
     def task_of(self, args: list[str]) -> str | None:
         """The task a command line is about."""
@@ -38,7 +40,7 @@ class TaskCommand(click.Command):
         taken = {name for param in params for name in param.opts}
         added = [flag for flag in self._flags(task) if f"--{flag.name}" not in taken]
         ctx.meta[ADDED] = [flag.key for flag in added]
-        own = [_option(flag) for flag in added]
+        own = [_option(flag, only_given=self.only_given) for flag in added]
         return [*params[:-1], *own, params[-1]]  # --help stays last
 
     def _flags(self, task: str) -> list[Flag]:
@@ -59,20 +61,21 @@ def _task_named(args: list[str]) -> str | None:
     return None
 
 
-def _option(flag: Flag) -> click.Option:
+def _option(flag: Flag, *, only_given: bool) -> click.Option:
     name = f"--{flag.name}"
+    default = None if only_given else flag.default
     if flag.kind == "switch":
         return click.Option(
             [f"{name}/--no-{flag.name}", flag.key],
-            default=bool(flag.default),
-            show_default=True,
+            default=None if only_given else bool(flag.default),
+            show_default=not only_given,
             help=flag.help,
         )
     kind = click.Choice(flag.choices) if flag.choices else _KINDS[flag.kind]
     return click.Option(
         [name, flag.key],
         type=kind,
-        default=flag.default,
-        show_default=flag.default is not None,
+        default=default,
+        show_default=default is not None,
         help=flag.help,
     )

@@ -10,6 +10,7 @@ import click
 
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import dry_run_option, json_option
+from trtbench.cli._task_flags import TaskCommand
 from trtbench.errors import EXIT_BROKEN, JobError, UsageError
 from trtbench.workflows.request.sweeping import SweepRequest
 
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
     from trtbench.workflows.sweep.result import Results
 
 
-@click.command("sweep", short_help="Measure every case of a matrix.")
+class SweepCommand(TaskCommand):
+    """Adds the flags of its task; what is not typed may stand in the file of the sweep."""
+
+    only_given = True
+
+
+@click.command("sweep", short_help="Measure every case of a matrix.", cls=SweepCommand)
 @flags(SweepRequest)
 @json_option
 @dry_run_option
@@ -42,6 +49,7 @@ def command(context: click.Context, /, request: SweepRequest, as_json: bool, dry
           --batch 1,32,256
       trtbench sweep model.onnx --axis threads=1,2,4 --data val.npz \\
           --where 'p99<5ms and top1>=baseline-0.5%'
+      trtbench sweep fp16.engine int8.engine --task depth --data images --gt truth
       trtbench sweep --preset classification -r torch,tensorrt
       trtbench sweep --resume sweeps/resnet18-20261115-120000
       trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
@@ -124,11 +132,18 @@ def _carry_out(
     else:
         where, by = request.where or "", request.best
         show(document_from_sweep(results.rows, chosen=chosen, where=where, by=by))
-    say(f"sweep in {folder}: {len(paths)} files, {paths[0].name} first")
+    say(f"sweep in {folder}: {len(paths)} files, {paths[0].name} first{_pictures(paths)}")
     if chosen is not None and not chosen.rows:
         context.exit(EXIT_BROKEN)
     if not results.runs:
         raise JobError("no case of the sweep could be measured", fix=f"see {paths[0]}")
+
+
+def _pictures(paths: list[Path]) -> str:
+    """Say where the pictures are, where there are any."""
+    count = sum(path.suffix == ".png" for path in paths)
+    folder = next((path.parent.name for path in paths if path.suffix == ".png"), "")
+    return f", {count} pictures in {folder}/" if count else ""
 
 
 def _chosen(results: Results, where: str, best: str) -> Chosen:

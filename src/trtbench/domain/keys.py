@@ -38,6 +38,9 @@ FACTS: dict[str, Key] = {
     # work of one query
     "flops": Key("number", "1", "workflows.measure.model_notes", "operations of one query"),
     "weight_bytes": Key("whole", "B", "workflows.measure.model_notes", "all weights"),
+    "parameters": Key("whole", "1", "runtimes._torch_session", "numbers that were trained"),
+    "parameter_bytes": Key("whole", "B", "runtimes._torch_session", "with buffers, in memory"),
+    "modules": Key("whole", "1", "runtimes._torch_session", "without modules inside"),
     # load
     "offered_hz": Key("number", "Hz", "runtimes._server", "arrivals"),
     "achieved_hz": Key("number", "Hz", "runtimes._server", "answers"),

@@ -34,7 +34,8 @@ def json_from_rows(rows: Sequence[SweepRow], *, title: str) -> str:
     """Write the rows with all their statistics."""
     document = [
         {**quantities_of(row), "reason": row.reason, "remark": row.remark, "runs": row.runs,
-         "on_front": row.on_front, "summary": row.summary, "scores": row.scores}
+         "on_front": row.on_front, "summary": row.summary, "scores": row.scores,
+         "findings": [f"{each.code} {each.message}" for each in row.findings]}
         for row in rows
     ]  # fmt: skip
     return json_from_value({"title": title, "rows": document}).decode()

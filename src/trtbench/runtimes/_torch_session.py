@@ -57,7 +57,7 @@ class _TorchSession(Session):
         self.inputs = inputs
         self.outputs: tuple[TensorSpec, ...] = ()
         self.notes = loaded.notes
-        self.evidence: dict[str, Scalar] = {}
+        self.evidence: dict[str, Scalar] = {**_structure(loaded.module)}
         self.conditions = self._conditions(loaded)
 
     def _set_switches(self) -> None:
@@ -150,6 +150,21 @@ class _TorchSession(Session):
         if self._device.type == "cuda" and settings.compile in MODES_WITH_GRAPHS:
             facts["cuda_graph"] = Fact(value=True, source="implied")
         return facts
+
+
+def _structure(module: Any) -> dict[str, Scalar]:
+    """Count what a module is made of; some kinds tell nothing about their parts."""
+    try:
+        parameters, buffers = list(module.parameters()), list(module.buffers())
+        leaves = sum(not list(each.children()) for each in module.modules())
+    except (AttributeError, RuntimeError):
+        return {}
+    held = sum(each.numel() * each.element_size() for each in (*parameters, *buffers))
+    return {
+        "parameters": sum(int(each.numel()) for each in parameters),
+        "parameter_bytes": int(held),
+        "modules": leaves,
+    }
 
 
 class CpuSession(_TorchSession):

@@ -12,14 +12,18 @@ from numpy.typing import NDArray
 from trtbench.analysis.depth import DepthResult, DepthRules, to_depth
 from trtbench.boundary import check_file
 from trtbench.domain.arrays import AnyArray
-from trtbench.errors import InputError, UsageError
+from trtbench.domain.result import Scalar
+from trtbench.errors import InputError, UsageError, near_miss
 from trtbench.host.images import find_images, read_image, scaled
 from trtbench.tasks._drawing import grid, save, show
 from trtbench.tasks._images import ImageFiles, Loaded, image_input, names_below, normalized, noted
 from trtbench.tasks.contract import Arrays, DataSource, Predicted, Settings, TaskPicture, Tensors
+from trtbench.units import text_from_seconds
 
 SIZE = 518
 WORST = 3
+SHOWN = ("abs_rel", "rmse", "d1")
+"""Metrics in the titles of pictures."""
 TRUTHS = (".npy", ".png")
 
 Results = Mapping[int, DepthResult]
@@ -36,7 +40,7 @@ class DepthImages(ImageFiles):
         size = settings.get("size")
         fixed = image_input(tensors)
         self._takes = fixed if fixed.size else image_input(tensors, size=int(size or SIZE))
-        self._settings = settings
+        self.settings = settings
         assert self._takes.size is not None
         self._how: Any = settings.get("interpolation") or "bicubic"
         self._normalize = settings.get("normalize") or "imagenet"
@@ -61,7 +65,7 @@ class DepthImages(ImageFiles):
         path = self.truths.get(self.paths[index])
         if path is None:
             return None
-        values = read_truth(path) / float(self._settings.get("gt_scale") or 1.0)
+        values = read_truth(path) / float(self.settings.get("gt_scale") or 1.0)
         return np.asarray(values, np.float64)
 
     def truth_or_reason(self, index: int) -> tuple[NDArray[np.float64] | None, str | None]:
@@ -154,19 +158,37 @@ def draw_depth(
     rules: DepthRules,
     folder: Path,
 ) -> list[TaskPicture]:
-    """The first image, and those the first model is worst on."""
+    """Draw the image that was chosen, and those that the last model is worst on; none twice."""
     good = {i: each.metrics for i, each in results[-1].items() if each.metrics}
-    worst = sorted(good, key=lambda index: -good[index]["abs_rel"])[:WORST]
-    chosen = {"depth_comparison.png": 0}
-    if len(source.names) > 1:
-        chosen |= {f"depth_worst_{place}.png": item for place, item in enumerate(worst)}
+    shown = chosen_image(source.names, images.settings.get("show"))
+    worst = sorted((i for i in good if i != shown), key=lambda index: -good[index]["abs_rel"])
+    chosen = {"depth_comparison.png": shown}
+    chosen |= {f"depth_worst_{place}.png": item for place, item in enumerate(worst[:WORST])}
     pictures = []
     for name, index in chosen.items():
         figure = _sheet(images, index, models, results, rules, name=source.names[index])
-        title = "Depth" if index == 0 else f"Worst image of {models[-1].label}"
+        title = "Depth" if index == shown else f"Worst image of {models[-1].label}"
         path = save(figure, folder / name)
         pictures.append(TaskPicture(path=path, title=f"{title}: {source.names[index]}"))
     return pictures
+
+
+def chosen_image(names: Sequence[str], wanted: Scalar) -> int:
+    """Find the image to show, by its name with or without folder and ending; else the first."""
+    if wanted is None:
+        return 0
+    text = Path(str(wanted)).as_posix()
+    for same in (str, lambda name: Path(name).name, lambda name: Path(name).stem):
+        for told in (text, Path(text).name):
+            found = [index for index, name in enumerate(names) if same(name) == told]
+            if len(found) == 1:
+                return found[0]
+    guess = near_miss(text, names)
+    raise UsageError(
+        f"--show {text} names no image, or several",
+        facts={"images": ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")},
+        fix=f"--show {guess}" if guess else None,
+    )
 
 
 def _sheet(
@@ -179,31 +201,45 @@ def _sheet(
     name: str,
 ) -> Any:
     truth, _ = images.truth_or_reason(index)
-    figure, axes = grid(1, 1 + (truth is not None) + len(models), title=name)
+    picture = read_image(images.paths[index], channels=3)
+    shape = (picture.shape[0], picture.shape[1])
+    columns = 1 + (truth is not None) + len(models)
+    figure, axes = grid(1, columns, title=name, shape=shape, lines=5)
     places = iter(axes[0])
-    show(next(places), read_image(images.paths[index], channels=3), "image")
+    show(next(places), picture, "image")
     if truth is not None:
         depth = to_depth(truth, rules.truth_kind, rules.disparity_scale)
         valid = np.isfinite(depth) & (depth > rules.min_depth) & (depth < rules.max_depth)
         with np.errstate(divide="ignore"):
             shown = np.where(valid, 1.0 / depth, np.nan)
-        show(next(places), shown, "ground truth (near is bright)", kind="map")
+        show(next(places), shown, "ground truth (near is bright)", kind="map", shape=shape)
     for model, own_results in zip(models, results, strict=True):
         own = model.chunks.rows(index, index + 1)["depth"][0].astype(np.float64)
         if rules.output_kind == "depth":
             with np.errstate(divide="ignore"):
                 own = 1.0 / own
-        show(next(places), own, _title(model, own_results.get(index)), kind="map")
+        show(next(places), own, _title(model, own_results, index), kind="map", shape=shape)
     return figure
 
 
-def _title(model: Predicted, result: DepthResult | None) -> str:
+def _title(model: Predicted, results: Results, index: int) -> str:
+    """Name a model, how fast it is, and how right: over all images, then on this one."""
     lines = [model.label]
     if model.latency_s:
-        lines.append(f"{model.latency_s * 1e3:.2f} ms, {1 / model.latency_s:.1f} FPS")
-    if result is not None and result.metrics is not None:
-        metrics = result.metrics
-        lines.append(
-            f"abs_rel {metrics['abs_rel']:.3f}, rmse {metrics['rmse']:.3g}, d1 {metrics['d1']:.1%}"
-        )
+        lines.append(f"{text_from_seconds(model.latency_s)}, {1 / model.latency_s:.4g} FPS (mean)")
+    good = [each.metrics for each in results.values() if each.metrics is not None]
+    if good:
+        mean = {name: float(np.mean([each[name] for each in good])) for name in SHOWN}
+        lines.append(f"{_metrics(mean)}, {_count(len(good))}")
+    own = results.get(index)
+    if own is not None and own.metrics is not None and len(good) > 1:
+        lines.append(f"this one: {_metrics(own.metrics)}")
     return "\n".join(lines)
+
+
+def _metrics(metrics: Mapping[str, float]) -> str:
+    return f"abs_rel {metrics['abs_rel']:.3f}, rmse {metrics['rmse']:.3g}, d1 {metrics['d1']:.1%}"
+
+
+def _count(images: int) -> str:
+    return "1 image" if images == 1 else f"mean of {images}"

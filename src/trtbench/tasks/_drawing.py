@@ -9,16 +9,25 @@ from typing import Any
 from trtbench.errors import write_error
 
 COLUMN_IN = 3.2
-ROW_IN = 3.4
+TITLES_IN = 0.2
+"""What the titles of a row take beside its pictures; those that need more lines ask for more."""
 DPI = 110
 
 
-def grid(rows: int, columns: int, *, title: str | None = None) -> tuple[Any, list[list[Any]]]:
-    """A sheet of axes without ticks."""
+def grid(
+    rows: int,
+    columns: int,
+    *,
+    title: str | None = None,
+    shape: tuple[int, int] = (1, 1),
+    lines: int = 0,
+) -> tuple[Any, list[list[Any]]]:
+    """A sheet of axes without ticks, for pictures of this height and width with so many lines."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(COLUMN_IN * columns, ROW_IN * rows), layout="constrained")
+    row_in = COLUMN_IN * min(max(shape[0] / shape[1], 0.25), 3.0) + TITLES_IN * (1 + lines)
+    figure = Figure(figsize=(COLUMN_IN * columns, row_in * rows), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False)
     for line in axes:
@@ -31,10 +40,19 @@ def grid(rows: int, columns: int, *, title: str | None = None) -> tuple[Any, lis
     return figure, [list(line) for line in axes]
 
 
-def show(axis: Any, image: Any, title: str, *, kind: str = "image", **limits: float) -> None:
-    """Put an image, or a map in colours, into one place of a sheet."""
+def show(
+    axis: Any,
+    image: Any,
+    title: str,
+    *,
+    kind: str = "image",
+    shape: tuple[int, int] | None = None,
+    **limits: float,
+) -> None:
+    """Put an image, or a map in colours, into one place of a sheet; a map in another's shape."""
     if kind == "map":
-        axis.imshow(image, cmap="magma", **limits)
+        extent = (0, shape[1], shape[0], 0) if shape else None
+        axis.imshow(image, cmap="magma", extent=extent, interpolation="bilinear", **limits)
     else:
         squeezed = image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
         axis.imshow(squeezed, cmap="gray", vmin=0, vmax=255)

@@ -156,7 +156,7 @@ class Predicted:
     label: str
     chunks: Chunks
     latency_s: float | None = None
-    """Median per item, for the titles of pictures."""
+    """Mean per item, warm, for the titles of pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +196,8 @@ class Task(Protocol):
     """The module of a task."""
 
     FLAGS: tuple[Flag, ...]
+    DRAWS_LATENCY: bool = False
+    """Whether its pictures tell latencies: they belong to the runs that measured them."""
 
     def open_source(self, settings: Settings, tensors: Tensors) -> DataSource:
         """Find the data; ``settings["data"]`` says where."""

@@ -21,7 +21,7 @@ from trtbench.analysis.resample import mean_interval
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError, UsageError
-from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
+from trtbench.tasks._depth_images import SIZE, DepthImages, chosen_image, draw_depth
 from trtbench.tasks._images import normalize_flag
 from trtbench.tasks.contract import (
     Arrays,
@@ -34,6 +34,7 @@ from trtbench.tasks.contract import (
     Tensors,
 )
 
+DRAWS_LATENCY = True
 KINDS = ("depth", "inverse", "disparity")
 
 FLAGS = (
@@ -55,13 +56,16 @@ FLAGS = (
     Flag(name="interpolation", default="bicubic", choices=("bilinear", "bicubic"),
          preprocessing=True, help="How images are scaled."),
     normalize_flag("imagenet"),
+    Flag(name="show", help="Name of the image in depth_comparison.png (default: the first)."),
 )  # fmt: skip
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     """Open one image or a folder of them."""
     rules_from_settings(settings)  # what has no meaning is refused before anything is run
-    return DepthImages(settings, tensors)
+    images = DepthImages(settings, tensors)
+    chosen_image(images.names, settings.get("show"))
+    return images
 
 
 def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:

@@ -18,7 +18,7 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
-from trtbench.report.headings import MODEL_HEADING
+from trtbench.report.headings import MODEL_HEADING, SCORE_TITLES, score_heading
 from trtbench.report.numbers import text_from_count, text_from_number
 from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from trtbench.workflows.check.evaluate import Evaluated, Evaluation, TableValue
 
 SHOWN_ROWS = 50
-SHARES = {"top1": "Prec@1", "top5": "Prec@5", "agreement": "Agreement"}
-"""Scores that are parts of a whole, written in per cent, as people call them."""
 PARTS = {"load": "Load", "preprocess": "Preprocess", "inference": "Inference",
          "postprocess": "Postprocess"}  # fmt: skip
 
@@ -54,10 +52,7 @@ def _main(evaluation: Evaluation) -> Table:
     metrics = list(dict.fromkeys(s.metric for model in evaluation.models for s in model.scores))
     headings = (
         MODEL_HEADING,
-        *(
-            Heading(key=metric, title=SHARES.get(metric, metric), align="right", rank=place)
-            for place, metric in enumerate(metrics)
-        ),
+        *(score_heading(metric, place) for place, metric in enumerate(metrics)),
         Heading(key="items", title="Examples", align="right", rank=4),
         Heading(key="latency_all", title="Latency, all (mean / max)", align="right", rank=3),
         Heading(key="latency_model", title="Latency, model (mean / max)", align="right", rank=5),
@@ -105,7 +100,7 @@ def _score(model: Evaluated, metric: str) -> Cell:
 
 def text_from_score(score: Score) -> str:
     """Write a score with its interval, shares in per cent."""
-    scale, unit = (100.0, " %") if score.metric in SHARES else (1.0, "")
+    scale, unit = (100.0, " %") if score.metric in SCORE_TITLES else (1.0, "")
     if score.interval is None:
         return text_from_number(scale * score.value) + unit
     low, high = scale * score.interval.low, scale * score.interval.high

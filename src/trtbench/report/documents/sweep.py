@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.scores import is_share
-from trtbench.analysis.sweep import Chosen, SweepRow
+from trtbench.analysis.sweep import Chosen, SweepRow, compares_models
 from trtbench.domain.result import Scalar
 from trtbench.report.document import (
     Block,
@@ -21,6 +21,7 @@ from trtbench.report.document import (
     table_from_rows,
 )
 from trtbench.report.documents.run import quantile_cell
+from trtbench.report.finding_list import gather, short_title
 from trtbench.report.headings import (
     BATCH_HEADING,
     ITEMS_HEADING,
@@ -28,6 +29,7 @@ from trtbench.report.headings import (
     MODEL_HEADING,
     P99_HEADING,
     SIZE_HEADING,
+    score_heading,
 )
 from trtbench.report.numbers import text_from_count, text_from_duration, unit_for_seconds
 from trtbench.units import text_from_bytes, text_from_long_time, text_from_rate
@@ -41,7 +43,9 @@ Column = tuple[Heading, Callable[[SweepRow], "Cell | Scalar"]]
 CASE = Heading(key="case", title="Case", fit="shorten")
 LATENCY = Heading(key="latency_s", title="Latency", align="right", rank=5)
 GPU = Heading(key="gpu_s", title="GPU", align="right", rank=4)
-FRONT = "★ no other row of the model beats it in all of latency, throughput, accuracy."
+SHOWN_NAMES = 3
+"""Rows that a warning names; of more, their number is told."""
+FRONT = "★ no other row of {of} beats it in all of latency, throughput, accuracy."
 LATENCY_WORDS = "Latency: mean / maximum per batch as the host sees it"
 GPU_WORDS = "the same of GPU time, where a runtime tells it"
 WORK = (
@@ -71,10 +75,13 @@ def document_from_sweep(
     by: str = "",
 ) -> Document:
     """Describe every case, model by model, and where a condition is given what meets it."""
-    sections = [
-        Section(id=f"model-{number}", title=model, blocks=(_table(f"sweep_{number}", mine),))
-        for number, (model, mine) in enumerate(_by_model(rows))
-    ]
+    if compares_models(rows):
+        sections = [Section(id="models", title="", blocks=(_table("sweep", rows, models=True),))]
+    else:
+        sections = [
+            Section(id=f"model-{number}", title=model, blocks=(_table(f"sweep_{number}", mine),))
+            for number, (model, mine) in enumerate(_by_model(rows))
+        ]
     if remarks := tuple(_remarks(rows)):
         sections.append(Section(id="remarks", title="", blocks=remarks))
     if chosen is not None:
@@ -120,13 +127,19 @@ def _table(id: str, rows: Sequence[SweepRow], *, models: bool = False) -> Table:
     """List cases; columns that none of them can fill are left away."""
     columns = list(_columns(rows))
     if models:
-        columns.insert(0, (MODEL_HEADING, lambda row: row.model))
+        columns.insert(0, (MODEL_HEADING, _model_name))
+        if len({row.label for row in rows}) == 1:
+            columns = [each for each in columns if each[0] is not CASE]
     cells = [[value(row) for _, value in columns] for row in rows]
     return table_from_rows(id, headings=tuple(heading for heading, _ in columns), rows=cells)
 
 
+def _model_name(row: SweepRow) -> str:
+    return row.model + (" ★" if row.on_front else "")
+
+
 def _columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
-    if any(row.batch for row in rows):
+    if len({row.batch for row in rows}) > 1 or any(row.batch not in (None, 1) for row in rows):
         yield BATCH_HEADING, lambda row: row.batch
     yield CASE, lambda row: row.label + (" ★" if row.on_front else "")
     yield MEDIAN_HEADING, _median
@@ -137,8 +150,8 @@ def _columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
     yield ITEMS_HEADING, _items
     if any(row.size_bytes for row in rows):
         yield SIZE_HEADING, _size
-    for metric in dict.fromkeys(name for row in rows for name in row.scores):
-        yield Heading(key=metric, title=metric, align="right", rank=3), _score(metric)
+    for place, metric in enumerate(dict.fromkeys(name for row in rows for name in row.scores)):
+        yield score_heading(metric, place), _score(metric)
     for name in ("layers", "parameters"):
         if any(getattr(row, name) is not None for row in rows):
             yield Heading(key=name, title=name.capitalize(), align="right", rank=8), _count(name)
@@ -195,12 +208,38 @@ def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
         gpu = any(row.column("gpu") for row in rows)
         yield Text(text=LATENCY_WORDS + (f", GPU {GPU_WORDS}." if gpu else "."))
     if any(row.on_front for row in rows):
-        yield Text(text=FRONT)
+        yield Text(text=FRONT.format(of="the table" if compares_models(rows) else "the model"))
     for row in rows:
         if row.reason is not None:
             yield Text(text=f"failed: {_name(row)}: {row.reason}", tone="bad")
     for remark in dict.fromkeys(row.remark for row in rows if row.remark):
         yield Text(text=f"note: {remark}")
+    yield from _warnings(rows)
+
+
+def _warnings(rows: Sequence[SweepRow]) -> Iterator[Text]:
+    """Name what makes numbers doubtful, once, and of which rows unless it is so of all."""
+    grave = gather(
+        (row.model if compares_models(rows) else _name(row), each)
+        for row in rows
+        for each in row.findings
+        if each.severity != "note"
+    )
+    names = {
+        row.model if compares_models(rows) else _name(row) for row in rows if row.reason is None
+    }
+    said = [
+        f"{item.finding.code} {short_title(item)}"
+        + ("" if len(item.runs) == len(names) else f" ({_some(item.runs)})")
+        for item in (grave.items if grave else ())
+    ]
+    if said:
+        yield Text(text=f"warnings: {', '.join(said)}; the report says more.", tone="unclear")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more
 
 
 def _chosen(chosen: Chosen, rows: Sequence[SweepRow], *, where: str, by: str) -> Section:

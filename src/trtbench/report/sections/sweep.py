@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trtbench.analysis.scores import is_share
 from trtbench.domain.result import Run
 from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
@@ -17,6 +18,7 @@ from trtbench.report.headings import (
     PRECISION_HEADING,
     RUNTIME_HEADING,
     SIZE_HEADING,
+    score_heading,
 )
 from trtbench.report.labels import (
     labels_from_runs,
@@ -42,7 +44,7 @@ from trtbench.report.run_facts import (
     summary_of,
     words_on_protocols,
 )
-from trtbench.report.run_scores import readings_from_run
+from trtbench.report.run_scores import Reading, readings_from_run
 from trtbench.units import text_from_bytes
 
 ORDER = 75
@@ -50,8 +52,8 @@ ORDER = 75
 MOST_BARS = 24
 DENSE = 0.6
 """Of all pairs of network and kind; with fewer, groups of bars are mostly gaps."""
-TOP = {"prec_1": ("top-1", "top1", "prec@1"), "prec_5": ("top-5", "top5", "prec@5")}
-"""What the two accuracies are called, by those who take them."""
+SAME = {"top-1": "top1", "prec@1": "top1", "top-5": "top5", "prec@5": "top5"}
+"""What the two accuracies of classifiers are called by others who take them."""
 
 HEADINGS = (
     NETWORK_HEADING,
@@ -64,8 +66,8 @@ HEADINGS = (
     ITEMS_HEADING,
     Heading(key="spread_s", title="95 % of samples", align="right"),
     SIZE_HEADING,
-    Heading(key="prec_1", title="Prec@1", align="right"),
-    Heading(key="prec_5", title="Prec@5", align="right"),
+)
+TAIL = (
     Heading(key="layers", title="Layers", align="right"),
     Heading(key="parameters", title="Parameters", align="right"),
     ID_HEADING,
@@ -84,8 +86,16 @@ def make(runs: Sequence[Run]) -> Section | None:
     roles = {run.id: f"run:{index}" for index, run in enumerate(runs)}
     unit = common_unit(head.mean for run in ordered if (head := headline_summary(run)))
     caption = "95 % of samples: from the 2.5th to the 97.5th percentile of the latencies seen."
+    scores = {run.id: _scores(run) for run in ordered}
+    metrics = list(dict.fromkeys(name for found in scores.values() for name in found))
     table = table_from_rows(
-        "sweep", headings=HEADINGS, rows=[_row(run, unit) for run in ordered], caption=caption
+        "sweep",
+        headings=(*HEADINGS, *(score_heading(m, k) for k, m in enumerate(metrics)), *TAIL),
+        rows=[
+            (*_row(run, unit), *(_score(scores[run.id], m) for m in metrics), *_tail(run))
+            for run in ordered
+        ],
+        caption=caption,
     )
     return Section(id="sweep", title="Sweep", blocks=(_bars(ordered, roles), table))
 
@@ -101,8 +111,7 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     spec, head, summary = run.record.spec, headline_summary(run), summary_of(run)
     assert head is not None  # only runs that have one are listed
     spread = _spread(run, unit)
-    graph = run.graph
-    parameters = sum(each.weights_count or 0 for each in graph.layers) if graph else 0
+    size = spec.model.size_bytes or run.record.facts.get("parameter_bytes")
     return (
         network_name(run.record),
         run.record.batch,
@@ -113,12 +122,18 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
         Cell(value=head.max, text=text_from_duration(head.max, unit=unit)),
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
         spread,
-        Cell(value=spec.model.size_bytes, text=text_from_bytes(spec.model.size_bytes)),
-        *(_accuracy(run, names) for names in TOP.values()),
-        Cell(value=len(graph.layers) if graph else None),
-        Cell(value=parameters or None, text=text_from_count(parameters or None)),
-        run.id,
+        Cell(value=size, text=text_from_bytes(size if isinstance(size, int) else None)),
     )
+
+
+def _tail(run: Run) -> tuple[Cell | str, ...]:
+    """Count layers and parameters, of an engine by its inspector, of PyTorch by its modules."""
+    facts, graph = run.record.facts, run.graph
+    layers = len(graph.layers) if graph else facts.get("modules")
+    weights = sum(each.weights_count or 0 for each in graph.layers) if graph else None
+    parameters = weights or facts.get("parameters")
+    text = text_from_count(parameters if isinstance(parameters, int) else None)
+    return (Cell(value=layers), Cell(value=parameters, text=text), run.id)
 
 
 def _spread(run: Run, unit: Unit) -> Cell:
@@ -130,11 +145,17 @@ def _spread(run: Run, unit: Unit) -> Cell:
     return Cell(value=high - low, text=words)
 
 
-def _accuracy(run: Run, names: tuple[str, ...]) -> Cell:
-    found = {metric.lower(): reading for metric, reading in readings_from_run(run).items()}
-    reading = next((found[name] for name in names if name in found), None)
+def _scores(run: Run) -> dict[str, Reading]:
+    found = readings_from_run(run)
+    return {SAME.get(metric.lower(), metric): reading for metric, reading in found.items()}
+
+
+def _score(scores: dict[str, Reading], metric: str) -> Cell:
+    reading = scores.get(metric)
     if reading is None:
         return Cell(text=MISSING)
+    if not is_share(metric):
+        return Cell(value=reading.value, text=text_from_number(reading.value))
     percent = reading.value * 100 if reading.value <= 1 else reading.value
     return Cell(value=reading.value, text=f"{percent:.2f} %")
 

@@ -38,6 +38,8 @@ class Evaluated(Value, frozen=True, kw_only=True):
     """One model: how right, how fast, how large."""
 
     label: str
+    place: int = 0
+    """Which of the models that were asked about it is, from 0."""
     model: ModelRef
     runtime: str
     scores: tuple[Score, ...]
@@ -104,11 +106,24 @@ class Evaluation(Value, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EvalSide:
+    """A model that is settled already: how it is run, and what pictures say of it."""
+
+    spec: RunSpec
+    python: str | None = None
+    label: str
+    latency_s: float | None = None
+    """Per item, measured warm; by default that of the pass itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Passed:
     """One model's pass over the data."""
 
     spec: RunSpec
     label: str
+    place: int
+    latency_s: float | None
     outcome: InferOutcome
     chunks: Chunks
     split: Split
@@ -121,14 +136,16 @@ def run_evaluation(
     config: Config,
     conduct: Conduct | None = None,
     open_batch: int | None = None,
+    sides: Sequence[EvalSide] = (),
 ) -> Evaluation:
     """Run every model over the data and judge them all.
 
-    ``open_batch`` is for models that leave theirs open, where none is asked for. A run that is
-    to be joined by name is looked at first.
+    ``open_batch`` is for models that leave theirs open, where none is asked for. ``sides`` are
+    models whose runs are settled already, in place of those of the request. A run that is to be
+    joined by name is looked at first.
     """
     conduct = conduct or Conduct()
-    names = [str(model) for model in request.models]
+    names = [side.label for side in sides] or [str(model) for model in request.models]
     if not names:
         raise UsageError("an evaluation needs a model", fix="trtbench eval MODEL --task NAME")
     task = TASKS.load(request.task)
@@ -140,21 +157,25 @@ def run_evaluation(
         count=request.limit,
         open_batch=open_batch,
     )
-    specs = sides_of(request, names, config=config)
-    refuse_other_bytes(request.join, [spec.model for spec, _ in specs], store=store)
+    sides = sides or [
+        EvalSide(spec=spec, python=python, label=spec.model.name)
+        for spec, python in sides_of(request, names, config=config)
+    ]
+    refuse_other_bytes(request.join, [side.spec.model for side in sides], store=store)
     warmup = fraction(request.warmup)
     with store.scratch() as folder:
-        passes, failed = [], Failures(len(specs))
-        for number, side in enumerate(specs):
-            part = _part(conduct, number, len(specs))
+        passes, failed = [], Failures(len(sides))
+        for number, side in enumerate(sides):
+            part = _part(conduct, number, len(sides))
             with failed.collecting(names[number]):
                 work = folder / f"model-{number}"
-                passes.append(_pass(side, feed, work, store=store, conduct=part, warmup=warmup))
+                passed = _pass(side, feed, work, store=store, conduct=part, warmup=warmup)
+                passes.append(replace(passed, place=number))
         passes = _labelled(passes)
         lost = unreadable_findings([(each.label, each.outcome) for each in passes])
         source = open_feed_of_pass(feed, passes[0].outcome, spec=passes[0].spec)
         models = [
-            Predicted(label=each.label, chunks=each.chunks, latency_s=each.split.item_s)
+            Predicted(label=each.label, chunks=each.chunks, latency_s=each.latency_s)
             for each in passes
         ]
         judgement: Judgement = task.judge(source, models, settings, folder=Path(request.output))
@@ -203,7 +224,7 @@ def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store
 
 
 def _pass(
-    side: tuple[RunSpec, str | None],
+    side: EvalSide,
     feed: Feed,
     work: Path,
     *,
@@ -212,23 +233,26 @@ def _pass(
     warmup: float,
 ) -> Passed:
     """Run one model over the data; ``warmup`` is the part of the batches whose times are out."""
-    spec, python = side
+    spec = side.spec
 
     def tell(done: float, text: str) -> None:
-        conduct.listen(Event(kind="stage", text=f"{spec.model.name}: {text}", done=done))
+        conduct.listen(Event(kind="stage", text=f"{side.label}: {text}", done=done))
 
     outcome = stream(
         spec, feed, folder=work, store=store, decode=True,
-        conduct=replace(conduct, python=python), on_progress=tell,
+        conduct=replace(conduct, python=side.python), on_progress=tell,
     )  # fmt: skip
     with np.load(work / TIMES) as times:
         columns = {name: times[name] for name in times.files}
+    split = split_from_columns(columns, warmup=warmup)
     return Passed(
         spec=spec,
-        label=spec.model.name,
+        label=side.label,
+        place=0,
+        latency_s=side.latency_s or (1 / split.items_per_s if split.items_per_s else None),
         outcome=outcome,
         chunks=Chunks(work),
-        split=split_from_columns(columns, warmup=warmup),
+        split=split,
     )
 
 
@@ -290,6 +314,7 @@ def _evaluated(each: Passed, scores: tuple[Score, ...]) -> Evaluated:
     layers, parameters = size_of(each.spec.model)
     return Evaluated(
         label=each.label,
+        place=each.place,
         model=each.spec.model,
         runtime=each.spec.runtime,
         scores=scores,

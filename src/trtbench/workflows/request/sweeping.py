@@ -16,6 +16,7 @@ from trtbench.workflows.request.groups import (
     TagFields,
     TimeoutFields,
 )
+from trtbench.workflows.request.judging import TaskFields
 from trtbench.workflows.request.kinds import (
     FILE,
     LIST,
@@ -123,11 +124,16 @@ class AccuracyFields(VerbRequest):
         File | None, Option("Take accuracies on this, as eval --data.", metavar="PATH")
     ] = None
     task: Annotated[
-        str | None, Option("Of eval, for --data (default: classification).", metavar="NAME")
+        str | None,
+        Option(
+            "Of eval, for --data (default: classification); adds its flags (see --task NAME "
+            "--help).",
+            metavar="NAME",
+        ),
     ] = None
     task_opt: Annotated[
         Mapping[str, str],
-        Option("A flag of the task, e.g. gt=truth; repeat for several.", kind=PAIRS),
+        Option("A flag of the task that a file or preset names, e.g. gt=truth.", kind=PAIRS),
     ] = field(default_factory=dict)
     calibration: Annotated[
         File | None, Option("For INT8: images, .npz or random.", metavar="DATA")
@@ -183,8 +189,8 @@ class StepTimeoutFields(TimeoutFields):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRequest(
-    AxisFields, AccuracyFields, ResultFields, StepTimeoutFields, MemoryFields, TagFields,
-    ExecutorFields, StoreFields,
+    AxisFields, AccuracyFields, TaskFields, ResultFields, StepTimeoutFields, MemoryFields,
+    TagFields, ExecutorFields, StoreFields,
 ):  # fmt: skip
     """Measure every case of a matrix: models, or a file of TOML or YAML that says it all."""
 

@@ -14,6 +14,7 @@ from trtbench.models.identity import identity_of
 from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import now
 from trtbench.store.store import Store
+from trtbench.workflows.check.evaluate import PictureValue
 from trtbench.workflows.sweep.plan import SweepStep
 
 FOLDER = "steps"
@@ -34,7 +35,11 @@ class Made(Value, frozen=True, kw_only=True):
     file: str | None = None
     """The model, in the same folder; ``None`` for an accuracy."""
     sha256: str | None = None
-    scores: Scores | None = None
+    scores: tuple[Scores | None, ...] = ()
+    """Of every side that was judged; ``None`` where that did not work."""
+    problems: tuple[str | None, ...] = ()
+    """Why a side has no scores."""
+    pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()
 
 

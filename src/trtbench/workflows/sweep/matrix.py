@@ -28,8 +28,10 @@ FLAGS = tuple(
     if isinstance(field.about, Option) and field.about.axis
 )
 """Flags of ``trtbench bench`` that may be an axis of a sweep."""
-PREFIXES = ("opt.", "build.")
-"""Options of the runtime itself, and fields of a build: ``build.optimization_level``."""
+PREFIXES = ("opt.", "build.", "shape.")
+"""Options of the runtime itself, fields of a build (``build.optimization_level``), dimensions."""
+SOURCE = ("weights", "factory", "trust")
+"""How a PyTorch model is loaded, wherever it is: options of the runtime, settings of an export."""
 MOST_CASES = 100_000
 AXES = ("precision", "batch", "runtime", "engine")
 
@@ -45,7 +47,7 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     engine: tuple[Engine, ...] = ()
     """One engine per batch, one for all of them, or both side by side."""
     options: dict[str, tuple[Scalar, ...]] = {}
-    """Further axes, by the name of a flag of ``bench``, ``opt.KEY`` or ``build.KEY``."""
+    """Further axes: a flag of ``bench``, ``opt.KEY``, ``build.KEY`` or a dimension, ``shape.M``."""
     exclude: tuple[dict[str, Scalar], ...] = ()
     """Cases to leave out, by the values they have."""
     rounds: int = 1
@@ -59,10 +61,10 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Data for INT8: a folder of images, an ``.npz``, or ``random``."""
     profile: tuple[int, int, int] | None = None
     """Least, best and largest batch of dynamic engines; by default those of the sweep."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    """Shapes of inputs whose dimensions beside the batch are open."""
+    shapes: dict[str, tuple[int | str, ...]] = {}
+    """Shapes of inputs whose dimensions beside the batch are open; a letter is an axis."""
     input_shape: tuple[str, ...] = ()
-    """Shapes to export with: ``-1x3x224x224``."""
+    """Shapes to export with: ``-1x3x224x224``; a letter is an axis."""
     title: str | None = None
     note: str | None = None
 
@@ -84,6 +86,16 @@ class Case(Value, frozen=True, kw_only=True):
     def settings(self) -> dict[str, Scalar]:
         return {**self.fixed, **self.options}
 
+    def own(self, prefix: str) -> dict[str, Scalar]:
+        """Settings whose names begin so, by the rest of their names: ``build.``, ``opt.``."""
+        return {k.removeprefix(prefix): v for k, v in self.settings.items() if k.startswith(prefix)}
+
+    @property
+    def label(self) -> str:
+        """Name the case among those of its model and batch."""
+        parts = [part for part in (self.runtime, self.precision, self.engine) if part]
+        return " ".join([*parts, *(f"{key}={value}" for key, value in self.options.items())])
+
     @property
     def network(self) -> str:
         """The model's own name, without folder and ending."""
@@ -100,15 +112,14 @@ class Case(Value, frozen=True, kw_only=True):
 def matrix_from_file(path: Path) -> Matrix:
     """Read a TOML or YAML file; models are meant from where the file is."""
     matrix = matrix_from_table(_table(path), where=str(path))
+    weights = [_own_file(each, path.parent) for each in matrix.options.get("opt.weights", ())]
     placed = {
+        "options": {**matrix.options, **({"opt.weights": tuple(weights)} if weights else {})},
         "models": tuple(_placed(each, path.parent) for each in matrix.models),
         "data": _placed(matrix.data, path.parent) if matrix.data else None,
         "calibration": _placed(matrix.calibration, path.parent) if matrix.calibration else None,
         "task_settings": {
-            key: str(path.parent / value)
-            if isinstance(value, str) and (path.parent / value).exists()
-            else value
-            for key, value in matrix.task_settings.items()
+            key: _own_file(value, path.parent) for key, value in matrix.task_settings.items()
         },
     }
     return msgspec.structs.replace(matrix, **placed)
@@ -140,7 +151,10 @@ def matrix_from_table(table: Mapping[str, Any], *, where: str) -> Matrix:
     plain = {key: _listed(value) if key in axes else value for key, value in table.items()}
     options = plain.get("options", {})
     if isinstance(options, Mapping):
-        plain["options"] = {key: _listed(value) for key, value in _flat(options).items()}
+        plain["options"] = {
+            **{f"opt.{key}": _listed(_word(plain.pop(key))) for key in SOURCE if key in plain},
+            **{key: _listed(value) for key, value in _flat(options).items()},
+        }
     try:
         matrix = msgspec.convert(plain, type=Matrix)
     except msgspec.ValidationError as problem:
@@ -164,7 +178,7 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
             guess = near_miss(name, FLAGS)
             raise UsageError(
                 f"{where}: {name!r} is not an option that can be swept",
-                facts={"options": " ".join((*FLAGS, "opt.KEY", "build.KEY"))},
+                facts={"options": " ".join((*FLAGS, "opt.KEY", "build.KEY", "shape.NAME"))},
                 fix=f"did you mean {guess}?" if guess else None,
             )
     if any(batch < 1 for batch in matrix.batch):
@@ -289,6 +303,11 @@ def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def _word(value: Any) -> Any:
+    """Write a switch as options of runtimes have it."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
 def _listed(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
@@ -297,6 +316,11 @@ def _placed(name: str, folder: Path) -> str:
     if ":" in name or name == "random" or Path(name).is_absolute():
         return name
     return str(folder / name)
+
+
+def _own_file(value: Scalar, folder: Path) -> Scalar:
+    """Take a text that names a file in this folder for that file."""
+    return str(folder / value) if isinstance(value, str) and (folder / value).exists() else value
 
 
 def _choices(hint: Any) -> list[str]:

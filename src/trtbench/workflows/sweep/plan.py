@@ -6,39 +6,47 @@ done once, for any sweep of the store, need not be done again.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-
-from trtbench.boundary import clean_line
+from trtbench.analysis.sweep import is_one_table
 from trtbench.build.builders import BUILDERS
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ModelFormat, Value
 from trtbench.errors import TrtbenchError, UsageError
-from trtbench.host.environment import read_environment
-from trtbench.host.gpu_names import gpu_uuid
-from trtbench.host.versions import library_versions
-from trtbench.models.folder_hashes import hashes_of_folder
-from trtbench.models.identity import model_ref, sha256_of
+from trtbench.models.identity import model_ref
 from trtbench.models.sidecar import precision_of_engine
 from trtbench.runtimes import RUNTIMES
-from trtbench.tasks import TASKS
-from trtbench.tasks.contract import completed
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.spec import refuse_other_precision
-from trtbench.workflows.sweep.matrix import Case, Matrix, cases_from_matrix
+from trtbench.workflows.sweep.content import (
+    builder_tools,
+    data_digest,
+    digest,
+    files_named,
+    judging_of,
+    prepares,
+    preparing_of,
+    tools,
+)
+from trtbench.workflows.sweep.matrix import SOURCE, Case, Matrix, cases_from_matrix
+from trtbench.workflows.sweep.shapes import (
+    Shapes,
+    ends_of_axis,
+    exported_shapes,
+    shapes_of_case,
+    shapes_with,
+)
 
 StepKind = Literal["export", "quantize", "build", "eval"]
 ORDER: tuple[StepKind, ...] = ("export", "quantize", "build", "eval")
 
 CAST = ("fp16", "bf16", "int8", "fp8")
 """Precisions that an ONNX file is cast or quantized to; FP32 is what it is."""
-RECIPE = 2
+RECIPE = 3
 """Part of every key: a new number makes everything anew, when steps come to do other things."""
 
 
@@ -54,6 +62,10 @@ class SweepStep(Value, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
 
 
+EvalPlace = tuple[str, int]
+"""The step that judges a case, and which of its sides the case is."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepPlan:
     """Cases, the steps they share, and what each case needs in order."""
@@ -65,9 +77,13 @@ class SweepPlan:
     steps: dict[str, SweepStep]
     chains: tuple[tuple[str, ...], ...]
     """For each case, the keys of the steps that make what is measured."""
-    evals: tuple[str | None, ...]
+    evals: tuple[EvalPlace | None, ...]
     refused: dict[int, str]
     """Cases that cannot be measured here, and why."""
+    shapes: tuple[Shapes, ...]
+    """Of the inputs of each case, as far as they were given."""
+    one_table: bool
+    """Whether every model has one case in each batch: then models are what is compared."""
 
     def source(self, place: int) -> str:
         """What a case measures: the result of its last step, or the model itself."""
@@ -91,14 +107,17 @@ def plan_sweep(matrix: Matrix, *, config: Config, lenient: bool = False) -> Swee
     planner = _Planner(matrix, config, lenient=lenient)
     for place, case in enumerate(cases):
         planner.add(place, case)
+    one_table = is_one_table([(case.model, case.label) for case in cases])
     return SweepPlan(
         matrix=matrix,
         cases=cases,
         keys=tuple(planner.keys),
         steps=planner.steps,
         chains=tuple(planner.chains),
-        evals=tuple(planner.evals),
+        evals=tuple(planner.judged(cases, together=one_table)),
         refused=planner.refused,
+        shapes=tuple(planner.shapes),
+        one_table=one_table,
     )
 
 
@@ -110,7 +129,7 @@ class _Planner:
         self.steps: dict[str, SweepStep] = {}
         self.chains: list[tuple[str, ...]] = []
         self.keys: list[str] = []
-        self.evals: list[str | None] = []
+        self.shapes: list[Shapes] = []
         self.refused: dict[int, str] = {}
         self._contents: dict[str, str] = {}
         self._data = data_digest(matrix.data) if matrix.data else None
@@ -130,8 +149,8 @@ class _Planner:
         if problem is not None:
             self.refused[place] = problem
         self.chains.append(chain)
+        self.shapes.append(self._shapes(case) if problem is None else {})
         self.keys.append(digest({"content": content, "case": case}))
-        self.evals.append(self._eval(case, chain) if self._data and problem is None else None)
 
     def _chain(self, case: Case) -> tuple[str, ...]:
         formats = RUNTIMES.load(case.runtime).FORMATS
@@ -149,14 +168,24 @@ class _Planner:
             chain.append(self._quantize(case, chain[-1] if chain else case.model, keep_io=True))
         return tuple(chain)
 
+    def _shapes(self, case: Case) -> Shapes:
+        return shapes_of_case(self._matrix, case, onnx=_onnx(case))
+
     def _export(self, case: Case) -> str:
-        settings = {"inputs": self._matrix.input_shape, "tools": tools("torch")}
+        loading = {k: v for k, v in case.own("opt.").items() if k in (*SOURCE, "seed")}
+        settings = {
+            "inputs": exported_shapes(self._matrix, case),
+            "loading": loading,
+            "files": files_named(loading),
+            "tools": tools("torch"),
+        }
         return self._step("export", case, case.model, f"export {case.network}", settings)
 
     def _quantize(self, case: Case, source: str, *, keep_io: bool) -> str:
         settings = {
             "precision": case.precision,
             "keep_io": keep_io,
+            "shapes": self._shapes(case),
             **self._calibrated(case.precision in ("int8", "fp8")),
             "tools": tools("onnx", "onnxruntime"),
         }
@@ -185,9 +214,9 @@ class _Planner:
             "typed": typed,
             "engine": case.engine,
             "batches": profile,
-            "shapes": self._matrix.shapes,
+            "shapes": self._ends(case),
             **self._calibrated(case.precision == "int8" and not typed),
-            "options": _with_prefix(case.settings, "build."),
+            "options": case.own("build."),
             "tools": builder_tools(
                 case.runtime,
                 device=str(case.settings.get("device") or "cuda:0"),
@@ -206,17 +235,55 @@ class _Planner:
         batches = sorted(self._matrix.batch or (1,))
         return self._matrix.profile or (1, batches[len(batches) // 2], batches[-1])
 
-    def _eval(self, case: Case, chain: tuple[str, ...]) -> str:
-        """Take the accuracy of what is measured, once for all the cases that measure it."""
-        source = chain[-1] if chain else case.model
-        settings = {
-            "runtime": case.runtime,
-            "data": self._data,
-            "precision": _told(case),
-            **self._judging,
+    def _ends(self, case: Case) -> tuple[Shapes, Shapes, Shapes]:
+        """Shapes an engine is built for: those of the case; of all cases for a dynamic one."""
+        dims = case.own("shape.")
+        spans = {
+            name: ends_of_axis(self._matrix, name) if case.engine == "dynamic" else None
+            for name in dims
         }
-        title = f"accuracy of {case.network}, {case.precision or 'as it is'}, {case.runtime}"
-        return self._step("eval", case, source, title, settings)
+        low, best, high = (
+            shapes_with(
+                self._matrix,
+                {name: span[end] if (span := spans[name]) else dims[name] for name in dims},
+                batch=case.batch,
+                onnx=_onnx(case),
+            )
+            for end in range(3)
+        )
+        return low, best, high
+
+    def judged(self, cases: Sequence[Case], *, together: bool) -> list[EvalPlace | None]:
+        """Plan accuracies: all sides of a model in one evaluation, or all models where each is one.
+
+        A side is an artefact on a runtime; cases that differ in their batch alone share it.
+        """
+        groups: dict[str, dict[str, list[int]]] = {}
+        for place, case in enumerate(cases):
+            if self._data is not None and place not in self.refused:
+                group = groups.setdefault("" if together else case.model, {})
+                side = {
+                    "source": self._source_content(place, case),
+                    "runtime": case.runtime,
+                    "precision": _told(case),
+                    "options": judging_options(case),
+                    "shapes": {k: dims[1:] for k, dims in self.shapes[place].items()},
+                }
+                group.setdefault(digest(side), []).append(place)
+        found: list[EvalPlace | None] = [None] * len(cases)
+        for sides in groups.values():
+            case = cases[next(iter(sides.values()))[0]]
+            settings = {"sides": list(sides), "data": self._data, **self._judging}
+            what = f"{len(sides)} models" if together else case.network
+            key = self._step("eval", case, case.model, f"accuracy of {what}", settings)
+            for number, places in enumerate(sides.values()):
+                for place in places:
+                    found[place] = (key, number)
+        return found
+
+    def _source_content(self, place: int, case: Case) -> str:
+        chain = self.chains[place]
+        return chain[-1] if chain else self._content(case.model)
 
     def _step(
         self, kind: StepKind, case: Case, source: str, title: str, settings: Mapping[str, Any]
@@ -243,11 +310,6 @@ class _Planner:
         return self._contents[model]
 
 
-def digest(value: object) -> str:
-    """Hash a value by its content."""
-    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
-
-
 def is_hub(model: str) -> bool:
     """Tell ``torchvision:resnet18`` from a file."""
     head, colon, _ = model.partition(":")
@@ -258,40 +320,22 @@ def source_format(model: str) -> ModelFormat:
     return "torch" if is_hub(model) else model_ref(Path(model)).format
 
 
-def judging_of(matrix: Matrix) -> dict[str, Any]:
-    """How accuracies are taken: the task, its settings, and what the files they name hold."""
-    settings = completed(TASKS.load(matrix.task).FLAGS, matrix.task_settings)
-    files = {
-        key: data_digest(value)
-        for key, value in settings.items()
-        if isinstance(value, str) and Path(value).exists()
+def label_of_side(plan: SweepPlan, place: int, places: Sequence[int]) -> str:
+    """Name a side among others: by its model, or by its label, with its batch if need be."""
+    case = plan.cases[place]
+    if plan.one_table:
+        return case.network
+    alike = [each for each in places if plan.cases[each].label == case.label]
+    return f"{case.label} batch {case.batch}" if len(alike) > 1 else case.label
+
+
+def judging_options(case: Case) -> dict[str, Scalar]:
+    """What of a case matters for its outputs too: where it runs, and options of the runtime."""
+    return {
+        key: value
+        for key, value in case.settings.items()
+        if key in ("device", "threads") or key.startswith("opt.")
     }
-    return {"task": matrix.task, "settings": settings, "files": files}
-
-
-def prepares(matrix: Matrix) -> bool:
-    """Whether data to calibrate with are images, which the task of the sweep prepares."""
-    source = matrix.calibration
-    return source not in (None, "random") and Path(str(source)).is_dir()
-
-
-def preparing_of(matrix: Matrix) -> dict[str, Scalar]:
-    """Settings of the task that matter for inputs: the same for calibrating and for judging."""
-    flags = TASKS.load(matrix.task).FLAGS
-    settings = completed(flags, matrix.task_settings)
-    return {flag.key: settings[flag.key] for flag in flags if flag.preprocessing}
-
-
-def data_digest(source: str) -> str:
-    """Hash a file of data, or all files of a folder, by their bytes."""
-    path = Path(source)
-    if source == "random":
-        return source
-    if path.is_dir():
-        return digest([(clean_line(name), each) for name, each in hashes_of_folder(path).items()])
-    if not path.is_file():
-        raise UsageError(f"there is no file {source}")
-    return sha256_of(path)
 
 
 def unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
@@ -322,29 +366,6 @@ def needs_types(case: Case) -> bool:
     return asks is not None and asks(own)
 
 
-def tools(*names: str) -> dict[str, str]:
-    """Versions of what does a step: another version may make another file."""
-    versions = library_versions()
-    return {name: versions[name] for name in names if name in versions}
-
-
-def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str, str]:
-    """What an engine depends on beside its inputs: the builder, the GPU it is for, its driver."""
-    gpus = read_environment(command=None, folder=Path.cwd()).gpus
-    uuid = gpu_uuid(device)
-    on = next((each for each in gpus if each.uuid and each.uuid == uuid), gpus[0] if gpus else None)
-    gpu = {"gpu": on.name, "driver": on.driver or ""} if on else {}
-    return {**gpu, **(packages_of(python) if python else BUILDERS.load(builder).tools())}
-
-
-def packages_of(python: str) -> dict[str, str]:
-    """Which TensorRT another interpreter has, by what is installed beside it."""
-    path = Path(python).expanduser()
-    places = path.absolute().parent.parent.glob("lib*/python3*/*-packages")
-    names = {each.name for place in places for each in place.glob("[Tt]ensor[Rr][Tt]*-info")}
-    return {"python": str(path), "packages": " ".join(sorted(names))}
-
-
 def _refuse_precision(case: Case) -> None:
     """An engine has one precision: it cannot be swept, and must be known to be named."""
     reference = model_ref(Path(case.model))
@@ -366,5 +387,5 @@ def _told(case: Case) -> str | None:
     return case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None
 
 
-def _with_prefix(options: Mapping[str, Scalar], prefix: str) -> dict[str, Scalar]:
-    return {k.removeprefix(prefix): v for k, v in options.items() if k.startswith(prefix)}
+def _onnx(case: Case) -> Path | None:
+    return Path(case.model) if source_format(case.model) == "onnx" else None

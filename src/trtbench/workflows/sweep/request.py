@@ -81,6 +81,7 @@ def refuse_more(request: SweepRequest) -> None:
     """A sweep that is gone on with has been asked for before; nothing of it can change."""
     groups = (*fields(AxisFields), *fields(AccuracyFields))
     given = [each.name for each in groups if getattr(request, each.name)]
+    given += [name for name, value in request.settings.items() if value is not None]
     if request.models or given or request.output:
         raise UsageError(
             "--resume goes on with what was asked for before",
@@ -98,11 +99,18 @@ def sweep_folder(request: SweepRequest, matrix: Matrix) -> Path:
 
 
 def _task_settings(request: SweepRequest, matrix: Matrix) -> dict[str, object] | None:
-    """Read ``gt=truth``, each value in the kind that the task's flag has."""
-    if not request.task_opt:
-        return None
+    """Put settings of the task together, of file and flags; files get their full names."""
     own = TASKS.load(request.task or matrix.task).FLAGS
-    return {**matrix.task_settings, **settings_from_text(own, request.task_opt)}
+    told = settings_from_text(own, request.task_opt)
+    told |= {name: value for name, value in request.settings.items() if value is not None}
+    words = {flag.key for flag in own if flag.choices}
+    placed = {
+        name: str(Path(value).absolute())
+        if isinstance(value, str) and name not in words and Path(value).exists()
+        else value
+        for name, value in told.items()
+    }
+    return {**matrix.task_settings, **placed} if placed else None
 
 
 def _whole(value: object, flag: str) -> int:

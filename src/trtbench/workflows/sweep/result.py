@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.findings import SEVERITIES
 from trtbench.analysis.summary import summary_from_run
 from trtbench.analysis.sweep import SweepRow, with_front
+from trtbench.boundary import file_name_from_text
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.labels import precision_that_ran as label_of_precision
 from trtbench.domain.result import UNKNOWN, Environment, FailedRun, Finding, Run, Score, known_value
@@ -25,7 +27,9 @@ from trtbench.report.renderers.md import markdown
 from trtbench.report.sweep_files import csv_from_rows, json_from_rows
 from trtbench.store.directory import now
 from trtbench.store.store import Store
+from trtbench.workflows.check.evaluate_files import EVAL_JSON, EVAL_MD
 from trtbench.workflows.stored.report import write_report
+from trtbench.workflows.sweep.judge import Judged
 from trtbench.workflows.sweep.matrix import Case
 from trtbench.workflows.sweep.run import Sweep
 
@@ -39,6 +43,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[SweepRow, ...]
     runs: tuple[Run, ...]
     failed: tuple[FailedRun, ...]
+    judged: tuple[Judged, ...] = ()
+    """Evaluations of all sides of a model, or of all models: their tables and pictures."""
 
 
 def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
@@ -57,7 +63,25 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         reason = reason or "not measured"
         rows.append(_failed_row(case, reason))
         failed.append(_failed_run(sweep, place, reason))
-    return Results(rows=tuple(with_front(rows)), runs=tuple(runs), failed=tuple(failed))
+    return Results(
+        rows=tuple(with_front(rows)),
+        runs=tuple(_with_pictures(runs, sweep.judged)),
+        failed=tuple(failed),
+        judged=sweep.judged,
+    )
+
+
+def _with_pictures(runs: list[Run], judged: Sequence[Judged]) -> list[Run]:
+    """Let the first run carry the pictures of all: a report shows each of them once."""
+    shown = [
+        {"path": str(path), "title": each.title, "caption": found.made.title}
+        for found in judged
+        for each in found.made.pictures
+        if (path := found.folder / Path(each.path).name).is_file()
+    ]
+    if not runs or not shown:
+        return runs
+    return [replace(runs[0], extra={**runs[0].extra, "pictures": shown}), *runs[1:]]
 
 
 def write_results(
@@ -77,11 +101,24 @@ def write_results(
         except OSError as problem:
             raise write_error(path, problem) from None
         paths.append(path)
+    paths += [path for each in results.judged for path in _accuracy_files(each, folder, results)]
     if results.runs and formats:
         paths += write_report(
             results.runs, folder / "report", failed=results.failed, title=title, formats=formats
         )
     return paths
+
+
+def _accuracy_files(judged: Judged, folder: Path, results: Results) -> list[Path]:
+    """Copy the tables of an evaluation: into ``accuracy``, or a folder for each model."""
+    name = "accuracy" if len(results.judged) == 1 else f"accuracy-{judged.made.network}"
+    target = folder / file_name_from_text(name)
+    paths = [judged.folder / each for each in (EVAL_MD, EVAL_JSON)]
+    try:
+        target.mkdir(exist_ok=True)
+        return [Path(shutil.copy(path, target)) for path in paths if path.is_file()]
+    except OSError as problem:
+        raise write_error(target, problem) from None
 
 
 def pooled(runs: Sequence[Run], *, drop: str) -> Run:
@@ -166,10 +203,11 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None) -> SweepRow:
         runs=tuple(ids),
         remark=remark,
         summary=summary_from_run(run),
-        size_bytes=run.record.spec.model.size_bytes,
+        size_bytes=run.record.spec.model.size_bytes or _whole(run, "parameter_bytes"),
         layers=layers,
         parameters=parameters,
         scores={name: score for name, score in found.items() if isinstance(score, Score)},
+        findings=run.findings,
     )
 
 
@@ -205,18 +243,23 @@ def _failed_row(case: Case, reason: str) -> SweepRow:
 
 
 def _structure(run: Run) -> tuple[int | None, int | None]:
-    """Count layers and parameters: of the engine as its inspector tells, else of the ONNX file."""
+    """Count layers and parameters, by an engine's inspector, an ONNX file or PyTorch's modules."""
     if run.graph is not None:
         weights = sum(layer.weights_count or 0 for layer in run.graph.layers)
         return len(run.graph.layers), weights or None
     model = run.record.spec.model
     if model.format != "onnx":
-        return None, None
+        return _whole(run, "modules"), _whole(run, "parameters")
     try:
         read = read_onnx(Path(model.path))
     except (InputError, TrtbenchError):
         return None, None
     return len(read.nodes), read.parameters
+
+
+def _whole(run: Run, fact: str) -> int | None:
+    value = run.record.facts.get(fact)
+    return value if isinstance(value, int) else None
 
 
 def _failed_run(sweep: Sweep, place: int, reason: str) -> FailedRun:

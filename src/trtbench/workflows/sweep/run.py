@@ -6,29 +6,25 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from trtbench.analysis.onnx_stamp import RANDOM_DATA
+from trtbench.analysis.summary import summary_from_run
 from trtbench.boundary import file_name_from_text, mask
 from trtbench.domain.result import Run
 from trtbench.errors import StoreError, TrtbenchError
-from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id, now
-from trtbench.store.index import Cached
 from trtbench.store.store import Store
+from trtbench.workflows.check.evaluate import EvalSide
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.measure.infer import write_scores
 from trtbench.workflows.measure.remote import each_at_once
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.fields import fields_of
-from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.sweep.adopt import adopt_runs
 from trtbench.workflows.sweep.cache import Cache, Made
 from trtbench.workflows.sweep.journal import (
@@ -38,45 +34,19 @@ from trtbench.workflows.sweep.journal import (
     read_outline,
     write_outline,
 )
+from trtbench.workflows.sweep.judge import Judged, judge_sides
 from trtbench.workflows.sweep.matrix import Case, Matrix
-from trtbench.workflows.sweep.plan import ORDER, SweepPlan, SweepStep, plan_sweep, reason_of
+from trtbench.workflows.sweep.plan import (
+    ORDER,
+    SweepPlan,
+    SweepStep,
+    label_of_side,
+    plan_sweep,
+    reason_of,
+)
+from trtbench.workflows.sweep.progress import Found, SweepProgress, Watch
+from trtbench.workflows.sweep.specs import judging_spec, spec_of_case
 from trtbench.workflows.sweep.steps import Workshop, do_step
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """A run that was measured, and what a list shows of it."""
-
-    run: str
-    cached: Cached | None
-
-
-@dataclass(kw_only=True)
-class SweepProgress:
-    """How far a sweep is; the command line draws it between jobs."""
-
-    plan: SweepPlan
-    state: dict[int, Literal["waiting", "now", "done", "failed"]]
-    found: dict[int, Found] = field(default_factory=dict)
-    """The newest run of each case; its samples are on the disk, and not kept here."""
-    reasons: dict[int, str] = field(default_factory=dict)
-    doing: str = ""
-    done: int = 0
-    total: int = 0
-    began: float = field(default_factory=time.monotonic)
-    spent: dict[str, float] = field(default_factory=dict)
-    """Seconds of measuring in this process, and how many measurements."""
-
-    @property
-    def left_s(self) -> float | None:
-        """Time to the end, by what a measurement took so far; ``None`` before the first."""
-        count = self.spent.get("count", 0.0)
-        if not count:
-            return None
-        return self.spent["seconds"] / count * (self.total - self.done)
-
-
-Watch = Callable[[SweepProgress], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +60,7 @@ class Sweep:
     failures: dict[int, str]
     """Why a case has no numbers, or no accuracy."""
     remarks: dict[int, str]
+    judged: tuple[Judged, ...] = ()
 
     @property
     def notes(self) -> list[str]:
@@ -145,6 +116,7 @@ def carry_out(
         journal=journal,
         failures=work.failures,
         remarks=work.remarks,
+        judged=tuple(work.judged),
     )
 
 
@@ -183,6 +155,7 @@ class _Work:
         self._broken: dict[str, str] = {}
         self.failures: dict[int, str] = dict(plan.refused)
         self.remarks: dict[int, str] = {}
+        self.judged: list[Judged] = []
         self._progress = SweepProgress(
             plan=plan,
             state={k: "failed" if k in plan.refused else "waiting" for k in range(len(plan.cases))},
@@ -298,54 +271,73 @@ class _Work:
             self._progress.state[place] = "done"
 
     def _bench(self, case: Case, place: int, run_id: str) -> Run:
-        request = BenchRequest(
-            model=self._input(self._plan.source(place)),
-            runtime=case.runtime,
-            batch=case.batch,
-            shapes=self._shapes(case),
-            precision=case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None,
-            options={k[4:]: str(v) for k, v in case.settings.items() if k.startswith("opt.")},
-            **_flags(case),
-        )
-        spec = run_spec(request, self._config)
+        model = self._input(self._plan.source(place))
+        spec = spec_of_case(self._plan, place, model, self._config)
         python = self._config.python_for(case.runtime)
         conduct = replace(self._conduct, python=python, run_id=run_id)
         return run_bench(spec, store=self._store, conduct=conduct)
 
-    def _shapes(self, case: Case) -> dict[str, tuple[int, ...]]:
-        """Open dimensions as they were given, with the batch of the case in front."""
-        given = self._outline.matrix.shapes
-        return {name: (case.batch or dims[0], *dims[1:]) for name, dims in given.items()}
-
     def judge(self) -> None:
         """Take accuracies last, so that they do not warm the machine, and put them beside runs."""
-        for key in dict.fromkeys(each for each in self._plan.evals if each is not None):
-            places = [k for k, each in enumerate(self._plan.evals) if each == key]
-            measured = [place for place in places if place not in self.failures]
-            if measured:
-                self._judge_one(self._plan.steps[key], measured)
+        for key in dict.fromkeys(each[0] for each in self._plan.evals if each is not None):
+            sides: dict[int, list[int]] = {}
+            for place, each in enumerate(self._plan.evals):
+                if each is not None and each[0] == key and place not in self.failures:
+                    sides.setdefault(each[1], []).append(place)
+            if sides:
+                self._judge_one(self._plan.steps[key], list(sides.values()))
         self._tell("")
 
-    def _judge_one(self, step: SweepStep, places: list[int]) -> None:
+    def _judge_one(self, step: SweepStep, sides: list[list[int]]) -> None:
         self._tell(step.title)
+        runs = [self._runs_of(places) for places in sides]
         try:
-            made = do_step(step, self._input(step.source), self._shop)
+            settled = [
+                self._side(places, own, sides) for places, own in zip(sides, runs, strict=True)
+            ]
+            judged = judge_sides(
+                step, settled, self._shop, runs=[each.id for own in runs for each in own]
+            )
         except StoreError:
             raise
         except TrtbenchError as problem:
-            for place in places:
+            for place in (place for places in sides for place in places):
                 self.remarks[place] = f"no accuracy: {reason_of(problem)}"
             return
-        assert made.scores is not None
-        for finding in made.scores.findings:
-            told = f"{finding.severity} {finding.code}: {finding.message}"
-            self.remarks.update(dict.fromkeys(places, told))
-        keys = {self._plan.keys[place] for place in places}
-        for line in self._journal.lines:
-            if line.what == "done" and line.run and line.case in keys:
-                path = self._store.resolve(line.run)
-                write_scores(path, made.scores)
+        self.judged.append(judged)
+        for places, own, scores, problem_of_side in zip(
+            sides, runs, judged.made.scores, judged.made.problems, strict=True
+        ):
+            if scores is None:
+                self.remarks.update(dict.fromkeys(places, f"no accuracy: {problem_of_side}"))
+                continue
+            for finding in scores.findings:
+                told = f"{finding.severity} {finding.code}: {finding.message}"
+                self.remarks.update(dict.fromkeys(places, told))
+            for run in own:
+                path = self._store.resolve(run.id)
+                write_scores(path, scores)
                 self._store.publish(path)
+
+    def _side(self, places: list[int], runs: list[Run], sides: list[list[int]]) -> EvalSide:
+        """Settle a side of an evaluation, with the latency of its smallest batch."""
+        place = places[0]
+        case = self._plan.cases[place]
+        model = self._input(self._plan.source(place))
+        smallest = min(runs, key=lambda run: run.record.items_per_query, default=None)
+        head = smallest and summary_from_run(smallest).head
+        return EvalSide(
+            spec=judging_spec(self._plan, place, model, self._config),
+            python=self._config.python_for(case.runtime),
+            label=label_of_side(self._plan, place, [each[0] for each in sides]),
+            latency_s=head.mean / smallest.record.items_per_query if smallest and head else None,
+        )
+
+    def _runs_of(self, places: list[int]) -> list[Run]:
+        keys = {self._plan.keys[place] for place in places}
+        lines = [each for each in self._journal.lines if each.what == "done" and each.case in keys]
+        found = [self._store.load(line.run) for line in lines if line.run]
+        return [run for run in found if isinstance(run, Run)]
 
     def _note(
         self,
@@ -371,13 +363,3 @@ class _Work:
         with self._watching:
             self._progress.doing = doing
             self._watch(self._progress)
-
-
-def _flags(case: Case) -> dict[str, Any]:
-    """Take the axes that are flags of bench; a clock of 1500 is a word there."""
-    words = {field.name for field in fields_of(BenchRequest) if field.type is str}
-    return {
-        key: str(value) if key in words else value
-        for key, value in case.settings.items()
-        if not key.startswith(("opt.", "build."))
-    }

@@ -1,9 +1,9 @@
-"""Do one step of a sweep: export, quantize, build or take an accuracy, through their workflows."""
+"""Do one step of a sweep: export, quantize or build, through their workflows."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,25 +11,20 @@ from typing import Any
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import input_specs
 from trtbench.domain.spec import ShapeProfile, TensorSpec
-from trtbench.errors import InputError, UnavailableError
-from trtbench.runtimes import RUNTIMES
-from trtbench.store.directory import now
+from trtbench.errors import InputError
 from trtbench.store.store import Store
-from trtbench.workflows.check.evaluate import run_evaluation, scores_of
 from trtbench.workflows.make.build import build_spec, run_build
 from trtbench.workflows.make.export import export_spec, run_export
 from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.judging import EvalRequest
 from trtbench.workflows.request.making import BuildRequest, ExportRequest, QuantizeRequest
 from trtbench.workflows.sweep.cache import Cache, Made, made_from_file
+from trtbench.workflows.sweep.content import prepares, preparing_of
 from trtbench.workflows.sweep.matrix import Matrix
-from trtbench.workflows.sweep.plan import SweepStep, prepares, preparing_of
-
-EVAL_BATCH = 32
-"""Items at a time when accuracy is taken of a model that takes any number."""
+from trtbench.workflows.sweep.plan import SweepStep
+from trtbench.workflows.sweep.shapes import Shapes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +45,6 @@ def do_step(step: SweepStep, source: Path | str, shop: Workshop) -> Made:
         return found
     began = time.monotonic()
     folder = shop.cache.folder(step)
-    if step.kind == "eval":
-        return shop.cache.keep(step, _evaluate(step, Path(source), shop))
     make = {"export": _export, "quantize": _quantize, "build": _build}[step.kind]
     file, notes = make(step, source, folder, shop)
     made = made_from_file(step, file, seconds=time.monotonic() - began, notes=notes)
@@ -62,10 +55,15 @@ Product = tuple[Path, tuple[str, ...]]
 
 
 def _export(step: SweepStep, source: Path | str, folder: Path, shop: Workshop) -> Product:
+    loading = step.settings["loading"]
     request = ExportRequest(
         source=source,
         output=folder / f"{step.network}.onnx",
-        input_shapes=shop.matrix.input_shape,
+        input_shapes=step.settings["inputs"],
+        weights=loading.get("weights", "default"),
+        factory=loading.get("factory"),
+        trust=loading.get("trust") == "on",
+        seed=int(loading.get("seed", 0)),
     )
     spec = export_spec(request)
     sidecar = run_export(spec, conduct=_conduct(shop, first_choice("torch")))
@@ -84,7 +82,7 @@ def _quantize(step: SweepStep, source: Path | str, folder: Path, shop: Workshop)
     calibrated = spec.via != "cast"
     data = Data(
         calibration=(shop.matrix.calibration or "random") if calibrated else None,
-        shapes=shop.matrix.shapes,
+        shapes=step.settings["shapes"],
         **_preparing(shop.matrix, calibrated),
     )
     sidecar = run_quantize(spec, data=data, conduct=shop.conduct)
@@ -95,7 +93,7 @@ def _build(step: SweepStep, source: Path | str, folder: Path, shop: Workshop) ->
     settings = step.settings
     kind = ".dynamic" if settings["engine"] == "dynamic" else ""
     precision = f".{settings['precision']}" if settings["precision"] else ""
-    shapes = engine_shapes(Path(source), settings["batches"], shop.matrix.shapes)
+    shapes = engine_shapes(Path(source), settings["batches"], settings["shapes"])
     ends: dict[str, Any] = {
         f"shapes_{end}": {name: getattr(p, end) for name, p in shapes.items()}
         for end in ("min", "opt", "max")
@@ -127,25 +125,35 @@ def _preparing(matrix: Matrix, calibrated: bool) -> dict[str, Any]:
 
 
 def engine_shapes(
-    model: Path, batches: tuple[int, int, int], given: Mapping[str, tuple[int, ...]]
+    model: Path, batches: tuple[int, int, int], given: Sequence[Shapes]
 ) -> dict[str, ShapeProfile]:
-    """Give every input with open dimensions the range of batches the engine is built for."""
+    """Give every input with open dimensions the ranges that the engine is built for.
+
+    ``given`` has shapes for the least, the best and the largest end; batches stand in front.
+    """
     found = {}
     for tensor in input_specs(load_onnx(model, weights=False)):
         if tensor.is_static:
             _refuse_fixed(tensor, batches)
             continue
-        rest = given[tensor.name][1:] if tensor.name in given else tensor.shape[1:]
-        dims = [dim for dim in rest if isinstance(dim, int) and dim > 0]
-        if len(dims) != len(rest):
-            raise InputError(
-                f"the input {tensor.name!r} is open in more than its batch",
-                facts={"shape": "x".join(map(str, tensor.shape))},
-                fix=f"--shape {tensor.name}:1x...",
-            )
-        low, best, high = ((batch, *dims) for batch in batches)
-        found[tensor.name] = ShapeProfile(min=low, opt=best, max=high)
+        ends = [
+            (batch, *_rest(tensor, shapes)) for batch, shapes in zip(batches, given, strict=True)
+        ]
+        found[tensor.name] = ShapeProfile(min=ends[0], opt=ends[1], max=ends[2])
     return found
+
+
+def _rest(tensor: TensorSpec, given: Shapes) -> tuple[int, ...]:
+    """Dimensions beside the batch, all of which must be known."""
+    rest = given[tensor.name][1:] if tensor.name in given else tensor.shape[1:]
+    dims = tuple(dim for dim in rest if isinstance(dim, int) and dim > 0)
+    if len(dims) != len(rest):
+        raise InputError(
+            f"the input {tensor.name!r} is open in more than its batch",
+            facts={"shape": "x".join(map(str, tensor.shape))},
+            fix=f"--shape {tensor.name}:1x...",
+        )
+    return dims
 
 
 def _refuse_fixed(tensor: TensorSpec, batches: tuple[int, int, int]) -> None:
@@ -154,44 +162,6 @@ def _refuse_fixed(tensor: TensorSpec, batches: tuple[int, int, int]) -> None:
             f"the batch of {tensor.name!r} is fixed at {tensor.shape[0]}, not {batches[1]}",
             fix="export the model with an open batch",
         )
-
-
-def _evaluate(step: SweepStep, source: Path, shop: Workshop) -> Made:
-    """Take the accuracy of the very bytes that are measured, as ``trtbench eval`` does."""
-    began = time.monotonic()
-    runtime = step.settings["runtime"]
-    if RUNTIMES.load(runtime).open_session is None:
-        raise UnavailableError(f"{runtime} hands out no outputs to judge")
-    matrix = shop.matrix
-    assert matrix.data is not None
-    most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
-    with shop.store.scratch() as folder:
-        request = EvalRequest(
-            models=[source],
-            task=matrix.task,
-            data=matrix.data,
-            settings=matrix.task_settings,
-            shapes=matrix.shapes,
-            precision=step.settings["precision"],
-            runtime=runtime,
-            output=folder,
-        )
-        found = run_evaluation(
-            request,
-            store=shop.store,
-            config=shop.config,
-            conduct=_conduct(shop, runtime),
-            open_batch=min(EVAL_BATCH, most),
-        )
-    return Made(
-        kind=step.kind,
-        key=step.key,
-        network=step.network,
-        title=step.title,
-        created=now(),
-        seconds=time.monotonic() - began,
-        scores=scores_of(found, found.models[0]),
-    )
 
 
 def _conduct(shop: Workshop, runtime: str) -> Conduct:

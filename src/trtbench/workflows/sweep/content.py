@@ -1,0 +1,91 @@
+"""What the steps of a sweep depend on: data, files and tools, by their content and versions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.boundary import clean_line
+from trtbench.build.builders import BUILDERS
+from trtbench.domain.result import Scalar
+from trtbench.errors import UsageError
+from trtbench.host.environment import read_environment
+from trtbench.host.gpu_names import gpu_uuid
+from trtbench.host.versions import library_versions
+from trtbench.models.folder_hashes import hashes_of_folder
+from trtbench.models.identity import sha256_of
+from trtbench.tasks import TASKS
+from trtbench.tasks.contract import completed
+from trtbench.workflows.sweep.matrix import Matrix
+
+
+def digest(value: object) -> str:
+    """Hash a value by its content."""
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def judging_of(matrix: Matrix) -> dict[str, Any]:
+    """How accuracies are taken: the task, its settings, and what the files they name hold."""
+    settings = completed(TASKS.load(matrix.task).FLAGS, matrix.task_settings)
+    return {"task": matrix.task, "settings": settings, "files": files_named(settings)}
+
+
+def files_named(settings: Mapping[str, Scalar]) -> dict[str, str]:
+    """Hash the files that settings name."""
+    return {
+        key: data_digest(value)
+        for key, value in settings.items()
+        if isinstance(value, str) and Path(value).exists()
+    }
+
+
+def prepares(matrix: Matrix) -> bool:
+    """Whether data to calibrate with are images, which the task of the sweep prepares."""
+    source = matrix.calibration
+    return source not in (None, "random") and Path(str(source)).is_dir()
+
+
+def preparing_of(matrix: Matrix) -> dict[str, Scalar]:
+    """Settings of the task that matter for inputs: the same for calibrating and for judging."""
+    flags = TASKS.load(matrix.task).FLAGS
+    settings = completed(flags, matrix.task_settings)
+    return {flag.key: settings[flag.key] for flag in flags if flag.preprocessing}
+
+
+def data_digest(source: str) -> str:
+    """Hash a file of data, or all files of a folder, by their bytes."""
+    path = Path(source)
+    if source == "random":
+        return source
+    if path.is_dir():
+        return digest([(clean_line(name), each) for name, each in hashes_of_folder(path).items()])
+    if not path.is_file():
+        raise UsageError(f"there is no file {source}")
+    return sha256_of(path)
+
+
+def tools(*names: str) -> dict[str, str]:
+    """Versions of what does a step: another version may make another file."""
+    versions = library_versions()
+    return {name: versions[name] for name in names if name in versions}
+
+
+def builder_tools(builder: str, *, device: str, python: str | None) -> dict[str, str]:
+    """What an engine depends on beside its inputs: the builder, the GPU it is for, its driver."""
+    gpus = read_environment(command=None, folder=Path.cwd()).gpus
+    uuid = gpu_uuid(device)
+    on = next((each for each in gpus if each.uuid and each.uuid == uuid), gpus[0] if gpus else None)
+    gpu = {"gpu": on.name, "driver": on.driver or ""} if on else {}
+    return {**gpu, **(packages_of(python) if python else BUILDERS.load(builder).tools())}
+
+
+def packages_of(python: str) -> dict[str, str]:
+    """Which TensorRT another interpreter has, by what is installed beside it."""
+    path = Path(python).expanduser()
+    places = path.absolute().parent.parent.glob("lib*/python3*/*-packages")
+    names = {each.name for place in places for each in place.glob("[Tt]ensor[Rr][Tt]*-info")}
+    return {"python": str(path), "packages": " ".join(sorted(names))}

@@ -1,0 +1,111 @@
+"""Take accuracies of a sweep: all sides of a model, or all models, in one evaluation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from trtbench.runtimes import RUNTIMES
+from trtbench.store.directory import now
+from trtbench.tasks import TASKS
+from trtbench.workflows.check.evaluate import EvalSide, Evaluation, run_evaluation, scores_of
+from trtbench.workflows.check.evaluate_files import write_evaluation
+from trtbench.workflows.request.judging import EvalRequest
+from trtbench.workflows.sweep.cache import Made
+from trtbench.workflows.sweep.content import digest
+from trtbench.workflows.sweep.plan import SweepStep
+from trtbench.workflows.sweep.steps import Workshop
+
+EVAL_BATCH = 32
+"""Items at a time when accuracy is taken of a model that takes any number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """An evaluation of a sweep: what it found, and the folder of its tables and pictures."""
+
+    folder: Path
+    made: Made
+
+
+def judge_sides(
+    step: SweepStep, sides: Sequence[EvalSide], shop: Workshop, *, runs: Sequence[str]
+) -> Judged:
+    """Judge all sides that could be measured; what was judged before, and is the same, is taken.
+
+    Where pictures tell latencies, they belong to these runs, and others make another picture.
+    """
+    drawn = runs if TASKS.load(shop.matrix.task).DRAWS_LATENCY else ()
+    whole = len(sides) == len(step.settings["sides"])
+    if drawn or not whole:
+        told = [(side.label, side.spec.model.sha256, side.spec.runtime) for side in sides]
+        key = digest({"step": step.key, "sides": told, "runs": drawn})
+        step = msgspec.structs.replace(step, key=key)
+    found = shop.cache.find(step) or _judged(step, sides, shop)
+    return Judged(folder=shop.cache.folder(step), made=found)
+
+
+def _judged(step: SweepStep, sides: Sequence[EvalSide], shop: Workshop) -> Made:
+    began = time.monotonic()
+    usable = [side for side in sides if RUNTIMES.load(side.spec.runtime).open_session is not None]
+    problems: list[str | None] = [
+        None if side in usable else f"{side.spec.runtime} hands out no outputs to judge"
+        for side in sides
+    ]
+    made = Made(
+        kind=step.kind,
+        key=step.key,
+        network=step.network,
+        title=step.title,
+        created=now(),
+        seconds=0.0,
+        scores=(None,) * len(sides),
+        problems=tuple(problems),
+    )
+    if not usable:
+        return made
+    found = _evaluated(step, usable, shop)
+    places = [sides.index(usable[model.place]) for model in found.models]
+    left = [k for k, side in enumerate(sides) if side in usable and k not in places]
+    for place, failed in zip(left, found.failed, strict=True):
+        problems[place] = failed.reason
+    judged = dict(zip(places, found.models, strict=True))
+    made = msgspec.structs.replace(
+        made,
+        seconds=time.monotonic() - began,
+        scores=tuple(
+            scores_of(found, judged[place]) if place in judged else None
+            for place in range(len(sides))
+        ),
+        problems=tuple(problems),
+        pictures=found.pictures,
+        notes=found.all_notes,
+    )
+    write_evaluation(found, shop.cache.folder(step))
+    return made if found.failed else shop.cache.keep(step, made)
+
+
+def _evaluated(step: SweepStep, sides: Sequence[EvalSide], shop: Workshop) -> Evaluation:
+    """Judge the very bytes that were measured, as ``trtbench eval`` does."""
+    matrix = shop.matrix
+    assert matrix.data is not None
+    most = matrix.profile[2] if matrix.profile else max(matrix.batch, default=EVAL_BATCH)
+    request = EvalRequest(
+        models=[side.spec.model.path for side in sides],
+        task=matrix.task,
+        data=matrix.data,
+        settings=matrix.task_settings,
+        output=shop.cache.folder(step),
+    )
+    return run_evaluation(
+        request,
+        store=shop.store,
+        config=shop.config,
+        conduct=shop.conduct,
+        open_batch=min(EVAL_BATCH, most),
+        sides=sides,
+    )

@@ -1,0 +1,83 @@
+"""What a case of a sweep is run as, for measuring and for judging."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trtbench.domain.spec import RunSpec
+from trtbench.runtimes import RUNTIMES
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.fields import fields_of
+from trtbench.workflows.request.measuring import BenchRequest
+from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.sweep.matrix import PREFIXES, SOURCE, Case, Matrix
+from trtbench.workflows.sweep.plan import SweepPlan, judging_options
+
+LOOK_EVERY = "100ms"
+"""How often the GPU is looked at in a sweep that judges a task, in a pass of its own."""
+
+
+def spec_of_case(plan: SweepPlan, place: int, model: Path | str, config: Config) -> RunSpec:
+    """Settle how a case is measured."""
+    case = plan.cases[place]
+    spec = run_spec(_request(plan, place, model, flags=_flags(case)), config)
+    if _is_watched(plan.matrix, case, spec):
+        return run_spec(
+            _request(plan, place, model, flags={**_flags(case), "telemetry": LOOK_EVERY}), config
+        )
+    return spec
+
+
+def judging_spec(plan: SweepPlan, place: int, model: Path | str, config: Config) -> RunSpec:
+    """Settle how a case is run over data: in any batch, without what is for measuring only."""
+    case = plan.cases[place]
+    flags = {k: v for k, v in judging_options(case).items() if not k.startswith(PREFIXES)}
+    request = _request(plan, place, model, flags={**flags, "profile": False})
+    return msgspec.structs.replace(run_spec(request, config), batch=None)
+
+
+def _request(
+    plan: SweepPlan, place: int, model: Path | str, *, flags: dict[str, Any]
+) -> BenchRequest:
+    case = plan.cases[place]
+    return BenchRequest(
+        model=model,
+        runtime=case.runtime,
+        batch=case.batch,
+        shapes=plan.shapes[place],
+        precision=case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None,
+        options=_options(plan, place),
+        **flags,
+    )
+
+
+def _options(plan: SweepPlan, place: int) -> dict[str, str]:
+    """Options for the runtime; how a PyTorch model is loaded was used up by its export."""
+    exported = any(plan.steps[key].kind == "export" for key in plan.chains[place])
+    return {
+        key: str(value)
+        for key, value in plan.cases[place].own("opt.").items()
+        if not (exported and key in (*SOURCE, "seed"))
+    }
+
+
+def _is_watched(matrix: Matrix, case: Case, spec: RunSpec) -> bool:
+    """Whether the GPU is looked at unasked: a task is judged, and nobody said otherwise."""
+    on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
+    return on_gpu and matrix.data is not None and "telemetry" not in case.settings
+
+
+def _flags(case: Case) -> dict[str, Any]:
+    """Take the axes that are flags of bench; a clock of 1500 is a word there."""
+    words = {field.name for field in fields_of(BenchRequest) if field.type is str}
+    found = {
+        key: str(value) if key in words else value
+        for key, value in case.settings.items()
+        if not key.startswith(PREFIXES)
+    }
+    if found.get("telemetry") in ("off", False):
+        del found["telemetry"]
+    return found

@@ -1,0 +1,113 @@
+"""Depth in one command: speed, telemetry, metrics, one table and pictures of several engines."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "host"))
+
+from made_data import depth_data, depth_network
+from test_watched_runs import NVML
+
+from gpu_standin import plan_bytes
+from trtbench.cli import run as cli
+
+TESTS = Path(__file__).resolve().parents[1]
+FALLING = (
+    NVML
+    + """
+LOOKS = []
+def nvmlDeviceGetClockInfo(handle, kind):
+    LOOKS.append(kind)
+    return 2600 if kind == 2 else 1500 if LOOKS.count(1) % 2 else 900
+"""
+)
+"""A GPU whose clock is lower at every second look."""
+SHORT = ["--duration", "20ms", "--axis", "warmup=5ms", "--axis", "until_steady=false"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_one_table_and_the_pictures_of_all_models(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    depth_data(place / "depth", count=3)
+    for name, power in (("fp16", 1.0), ("int8", 0.5), ("mixed", 0.8)):
+        depth_network(place / f"{name}.onnx", power=power)
+    words = ["fp16.onnx", "int8.onnx", "mixed.onnx", "--task", "depth", "--data", "depth/images",
+             "--gt", "depth/truth", "--normalize", "none", "--show", "2", "-o", "out"]  # fmt: skip
+    assert cli(["sweep", *words, *SHORT]) == 0
+    tables = [line for line in capsys.readouterr().out.splitlines() if "abs_rel" in line]
+    assert len(tables) == 1, "one table for all models"
+    rows = json.loads((place / "out" / "results.json").read_text())["rows"]
+    errors = [row["abs_rel"] for row in rows]
+    assert errors[0] < errors[2] < errors[1]
+    assert "mae_to_first" not in rows[0]["scores"], "the first is what others are held against"
+    assert rows[1]["mae_to_first"] > rows[2]["mae_to_first"] > 0
+    pictures = {path.name for path in (place / "out" / "report").glob("*.png")}
+    assert {"depth_comparison.png", "speed_benchmark.png"} <= pictures
+    worst = [name for name in pictures if name.startswith("depth_worst")]
+    assert len(worst) == 2, "the image of the comparison is not drawn again"
+    told = json.loads((place / "out" / "accuracy" / "eval.json").read_text())
+    assert [each["label"] for each in told["models"]] == ["fp16", "int8", "mixed"]
+    assert told["pictures"][0]["title"] == "Depth: 2.png"
+    assert cli(["sweep", "--resume", "out", "--format", "none"]) == 0
+    again = json.loads((place / "out" / "results.json").read_text())["rows"]
+    assert [row["runs"] for row in again] == [row["runs"] for row in rows]
+
+
+def test_an_image_that_is_not_there_is_not_shown(place: Path) -> None:
+    depth_data(place / "depth", count=2)
+    model = depth_network(place / "net.onnx")
+    words = [str(model), "--task", "depth", "--data", "depth/images", "--show", "7"]
+    assert cli(["eval", *words, "--normalize", "none"]) == 2
+
+
+def test_engines_on_a_gpu_are_looked_at_and_their_clocks_told(tmp_path: Path) -> None:
+    """The whole command on a GPU made of Python, whose clock falls while it measures."""
+    (tmp_path / "images").mkdir()
+    (tmp_path / "truth").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(2):
+        pixels = rng.integers(40, 200, (16, 16)).astype(np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{number}.png")
+        np.save(tmp_path / "truth" / f"{number}.npy", 1 / (2 * (pixels / 255.0) + 1))
+    for number, name in enumerate(("fp16", "int8", "mixed")):
+        (tmp_path / f"{name}.engine").write_bytes(plan_bytes() + bytes([number]))
+    (tmp_path / "doors").mkdir()
+    (tmp_path / "doors" / "pynvml.py").write_text(FALLING)
+    path = os.pathsep.join((str(tmp_path / "doors"), str(TESTS / "standin_gpu")))
+    words = ["fp16.engine", "int8.engine", "mixed.engine", "-r", "tensorrt", "--task", "depth",
+             "--data", "images", "--gt", "truth", "--normalize", "none", "-o", "out",
+             "--duration", "300ms", "--axis", "until_steady=false"]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "trtbench", "sweep", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path),
+             "NVML_NOTES": str(tmp_path / "notes.txt"), "STANDIN_GPU_SHAPE": "-1,1,16,16",
+             "TRTBENCH_STORE": str(tmp_path / "store")},
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    pictures = {each.name for each in (tmp_path / "out" / "report").glob("*.png")}
+    assert {"depth_comparison.png", "speed_benchmark.png", "gpu_utilization.png"} <= pictures
+    rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
+    assert [row["reason"] for row in rows] == [None] * 3
+    assert all(row["abs_rel"] < 1e-5 for row in rows)
+    assert all(any("clock" in said for said in row["findings"]) for row in rows)
+    assert "clock" in done.stdout
