@@ -58,6 +58,13 @@ def test_yaml_means_the_same_as_toml_or_says_what_is_missing(tmp_path: Path) -> 
         ('model = ["a.onnx"]', "did you mean models"),
         ('models = ["a"]\n[options]\nthread = 2', "did you mean threads"),
         ('models = ["a"]\nbatch = [0]', "at least 1"),
+        ('models = ["a"]\n[options.build]\noptimisation_level = 3', "optimization_level"),
+        (
+            'models = ["a"]\n[options.build]\noptimization_level = [3, 9]',
+            "build.optimization_level",
+        ),
+        ('models = ["a"]\n[options.build]\nworkspace = "much"', "build.workspace"),
+        ('models = ["a"]\n[options.build]\nprecision = "fp16"', "settled by the sweep"),
         ('models = ["a"]\nprecision = ["fp12"]', "'fp12' is no precision of a sweep"),
         ('models = ["a"]\nprecision = ["fp12"]', "fp32, tf32, fp16"),
         ('models = ["a"]\nengine = ["each"]', "static, dynamic"),

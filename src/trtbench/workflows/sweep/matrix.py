@@ -18,6 +18,7 @@ from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, Value
 from trtbench.errors import UnavailableError, UsageError, near_miss
 from trtbench.workflows.request.fields import Option, fields_of
+from trtbench.workflows.request.making import RecipeFields, build_settings
 from trtbench.workflows.request.measuring import BenchRequest
 
 Engine = Literal["static", "dynamic"]
@@ -28,10 +29,16 @@ FLAGS = tuple(
     if isinstance(field.about, Option) and field.about.axis
 )
 """Flags of ``trtbench bench`` that may be an axis of a sweep."""
-PREFIXES = ("opt.", "build.", "shape.")
+BUILD = "build."
+PREFIXES = ("opt.", BUILD, "shape.")
 """Options of the runtime itself, fields of a build (``build.optimization_level``), dimensions."""
 SOURCE = ("weights", "factory", "trust")
 """How a PyTorch model is loaded, wherever it is: options of the runtime, settings of an export."""
+SETTLED = (
+    "runtime", "precision", "calibration", "task",
+    "shapes_min", "shapes_opt", "shapes_max", "input_shapes",
+)  # fmt: skip
+"""Fields of a build that a sweep settles for every case."""
 MOST_CASES = 100_000
 AXES = ("precision", "batch", "runtime", "engine")
 
@@ -181,6 +188,7 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
                 facts={"options": " ".join((*FLAGS, "opt.KEY", "build.KEY", "shape.NAME"))},
                 fix=f"did you mean {guess}?" if guess else None,
             )
+    _check_builds(matrix, where=where)
     if any(batch < 1 for batch in matrix.batch):
         raise UsageError(f"{where}: a batch is at least 1", fix="--batch 1,8,32")
     axes = (matrix.models, matrix.batch, matrix.runtime, matrix.precision, matrix.engine)
@@ -204,6 +212,27 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
         raise UsageError(f"{where}: rounds are between 1 and 1000", fix="--rounds 3")
     if matrix.profile and not (1 <= matrix.profile[0] <= matrix.profile[1] <= matrix.profile[2]):
         raise UsageError(f"{where}: the batches of a profile rise", fix="profile = [1, 128, 256]")
+
+
+def _check_builds(matrix: Matrix, *, where: str) -> None:
+    """Read every ``build.KEY`` as the build will, before anything is measured."""
+    for name, values in matrix.options.items():
+        key = name.removeprefix(BUILD)
+        if key == name:
+            continue
+        if key in SETTLED:
+            raise UsageError(
+                f"{where}: {name} is settled by the sweep itself", fix="--precision, --batch, ..."
+            )
+        for value in values:
+            try:
+                RecipeFields(**build_settings({key: str(value)}))
+            except UsageError as problem:
+                raise UsageError(
+                    f"{where}: {name} = {value}: {problem.message}",
+                    facts=problem.facts,
+                    fix=problem.fix,
+                ) from None
 
 
 def cases_from_matrix(

@@ -19,7 +19,12 @@ from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.making import BuildRequest, ExportRequest, QuantizeRequest
+from trtbench.workflows.request.making import (
+    BuildRequest,
+    ExportRequest,
+    QuantizeRequest,
+    build_settings,
+)
 from trtbench.workflows.sweep.cache import Cache, Made, made_from_file
 from trtbench.workflows.sweep.content import prepares, preparing_of
 from trtbench.workflows.sweep.matrix import Matrix
@@ -110,7 +115,7 @@ def _build(step: SweepStep, source: Path | str, folder: Path, shop: Workshop) ->
         settings=prepared.get("settings", {}),
         options={"typing": "strong"} if settings["typed"] else {},
         **ends,
-        **settings["options"],
+        **build_settings({key: str(value) for key, value in settings["options"].items()}),
     )
     spec = build_spec(request, shop.config)
     artefact = run_build(spec, conduct=_conduct(shop, settings["builder"]))
