@@ -67,6 +67,18 @@ class PreparedSession:
     outcome: BenchOutcome
     spans: Spans | None = None
 
+    def outcome_of(self, facts: LaunchFacts, warm: WarmupResult) -> BenchOutcome:
+        """Tell what was measured, with how it was loaded and warmed up."""
+        facts = msgspec.structs.replace(
+            facts,
+            load_s=self.load_s,
+            first_s=self.first_s,
+            warmup_s=warm.seconds,
+            warmup_iterations=warm.iterations,
+            steady=warm.steady,
+        )
+        return msgspec.structs.replace(self.outcome, facts=facts)
+
 
 def prepare(open_session: Callable[[RunSpec], Session], spec: RunSpec) -> PreparedSession:
     """Load a model, bind its inputs and run it once."""
@@ -178,7 +190,7 @@ def measure(
         spans.clear()
 
     def loop() -> Stamps:
-        stamps = timed_loop(step, stop) if after is None else spaced_loop(step, stop, after)
+        stamps = timed_loop(step, stop, between=after)
         if spans is not None:
             spans.drain()
         return stamps
@@ -236,8 +248,10 @@ def _between(spans: Spans | None, pause: Callable[[], None] | None) -> Callable[
     return both
 
 
-def timed_loop(step: Callable[[], object], stop: Length) -> Stamps:
-    """Find the nanoseconds before and after each call, as the clock told them."""
+def timed_loop(
+    step: Callable[[], object], stop: Length, *, between: Callable[[], None] | None = None
+) -> Stamps:
+    """Find the nanoseconds before and after each call; what is done between calls is not timed."""
     clock = time.perf_counter_ns
     starts, ends = array("q"), array("q")
     push_start, push_end = starts.append, ends.append
@@ -250,27 +264,8 @@ def timed_loop(step: Callable[[], object], stop: Length) -> Stamps:
         after = clock()
         push_start(before)
         push_end(after)
-        count += 1
-        if count >= least and after >= deadline:
-            break
-    return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
-
-
-def spaced_loop(step: Callable[[], object], stop: Length, between: Callable[[], None]) -> Stamps:
-    """The same with something to do between calls, which is not timed."""
-    clock = time.perf_counter_ns
-    starts, ends = array("q"), array("q")
-    push_start, push_end = starts.append, ends.append
-    least = stop.iterations or 1
-    deadline = clock() + int((stop.seconds or 0.0) * 1e9)
-    count = 0
-    while True:
-        before = clock()
-        step()
-        after = clock()
-        push_start(before)
-        push_end(after)
-        between()
+        if between is not None:
+            between()
         count += 1
         if count >= least and after >= deadline:
             break

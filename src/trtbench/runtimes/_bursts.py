@@ -173,14 +173,8 @@ def _result(
     plan: BurstPlan,
     bursts: NDArray[np.float64] | None,
 ) -> BenchOutcome:
-    facts = msgspec.structs.replace(
-        facts,
-        load_s=prepared.load_s,
-        first_s=prepared.first_s,
-        warmup_s=warm.seconds,
-        warmup_iterations=warm.iterations,
-        steady=warm.steady,
-    )
+    outcome = prepared.outcome_of(facts, warm)
+    facts = outcome.facts
     if bursts is not None:
         facts = msgspec.structs.replace(
             facts,
@@ -189,5 +183,5 @@ def _result(
             burst_enqueue_s=float(np.median(bursts[:, 1])),
         )
     how = f"two processes: {plan.words}, and {SERIES} series of queries, in turn"
-    conditions = {**prepared.outcome.conditions, "interleaved": Fact(value=how)}
-    return msgspec.structs.replace(prepared.outcome, facts=facts, conditions=conditions)
+    conditions = {**outcome.conditions, "interleaved": Fact(value=how)}
+    return msgspec.structs.replace(outcome, facts=facts, conditions=conditions)

@@ -83,7 +83,7 @@ def _closed(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     stage("measure")
     pause = _pause(spec.gap_s, seed=spec.inputs.seed) if spec.gap_s else None
     times, facts = measure(prepared.step, spec.stop, spans=prepared.spans, pause=pause)
-    return _outcome(prepared, facts, warm), times
+    return prepared.outcome_of(facts, warm), times
 
 
 def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
@@ -109,7 +109,7 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     )
     told = times_from_stamps(starts, ends, spans)
     table = {**dict(told.columns()), **columns}
-    outcome = _outcome(prepared, facts, warm)
+    outcome = prepared.outcome_of(facts, warm)
     outcome = msgspec.structs.replace(
         outcome,
         evidence={**outcome.evidence, **evidence},
@@ -136,7 +136,7 @@ def _first(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     start = np.concatenate([[0.0], prepared.first_s + (began - began[0]) * 1e-9])
     facts = LaunchFacts(wall_s=float(start[-1] + host[-1]), timer_floor_s=timer_floor_s())
     warm = WarmupResult(seconds=float(host.sum()), iterations=len(host), steady=bool(watch.steady))
-    outcome = _outcome(prepared, facts, warm)
+    outcome = prepared.outcome_of(facts, warm)
     evidence = {**outcome.evidence, "time_to_steady_s": float(prepared.load_s + host.sum())}
     return msgspec.structs.replace(outcome, evidence=evidence), IterationTimes(
         host=host, start=start
@@ -168,18 +168,6 @@ def _pause(mean_s: float, *, seed: int) -> Callable[[], None]:
         sleep(rest)
 
     return pause
-
-
-def _outcome(prepared: PreparedSession, facts: LaunchFacts, warm: WarmupResult) -> BenchOutcome:
-    facts = msgspec.structs.replace(
-        facts,
-        load_s=prepared.load_s,
-        first_s=prepared.first_s,
-        warmup_s=warm.seconds,
-        warmup_iterations=warm.iterations,
-        steady=warm.steady,
-    )
-    return msgspec.structs.replace(prepared.outcome, facts=facts)
 
 
 def _profiled(session: Session, outcome: BenchOutcome, stage: Stage) -> BenchOutcome:
