@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from gpu_standin import BYTE_S, COPY_S, GPU_S, Code, DataType, Trt, plan_bytes
+from trtbench.analysis.findings import findings_from_evidence
+from trtbench.analysis.findings.evidence import Evidence, OutputFacts
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
@@ -147,6 +149,22 @@ def test_a_graph_whose_results_differ_is_refused(gpu: Trt, spec: RunSpec, tmp_pa
     gpu.replay_wrong = True
     with pytest.raises(InputError, match="other results"):
         bench(spec, tmp_path, cuda_graph="on")
+
+
+def test_a_graph_that_keeps_its_first_inputs_is_left_out_with_a_finding(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    gpu.replay_frozen = True
+    with pytest.raises(InputError, match="other results"):
+        bench(spec, tmp_path, cuda_graph="on")
+    outcome, _ = bench(spec, tmp_path, cuda_graph="auto")
+    assert outcome.conditions["cuda_graph"].value is False
+    assert outcome.conditions["cuda_graph_fell_back"].value is True
+    assert outcome.evidence["graph_outputs_differ"] is True
+    facts = OutputFacts(graph_differs=bool(outcome.evidence["graph_outputs_differ"]))
+    [told] = findings_from_evidence(Evidence(outputs=facts))
+    assert (told.code, told.severity) == ("H03", "warning")
+    assert "replayed on new inputs" in told.message
 
 
 @pytest.mark.parametrize("profile", [0, 1])

@@ -30,6 +30,7 @@ FACTS: dict[str, Key] = {
     "inputs_constant": Key("switch", "", "runtimes._bench", "every input holds one value only"),
     "outputs_finite": Key("switch", "", "runtimes._trt_tensors", "no NaN and no infinity"),
     "outputs_vary": Key("switch", "", "runtimes._trt_tensors", "other inputs, other outputs"),
+    "graph_outputs_differ": Key("switch", "", "runtimes._trt_session", "of a CUDA graph, replayed"),
     "fallback_nodes": Key("whole", "1", "runtimes.onnxruntime", "nodes on another device"),
     "fallback_names": Key("text", "", "runtimes.onnxruntime", "which nodes"),
     "graph_breaks": Key("whole", "1", "runtimes._torch_session", "parts torch.compile left out"),

@@ -20,6 +20,8 @@ from trtbench.runtimes._session import Arrays, Burst, Session, Spans
 Call = Callable[[], None]
 MODES_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 """Modes of torch.compile that launch CUDA graphs of their own."""
+GRAPH_TOLERANCE = 1e-2
+"""Of the largest output: kernels may be chosen anew, wrong inputs are off by far more."""
 GRAPH_WARMUP = 3
 """Calls before a capture: lazy initialisation and autotuning must be over."""
 
@@ -296,19 +298,47 @@ class CudaSession(_TorchSession):
                 result = forward()
         except RuntimeError as problem:
             reason = str(problem).strip().splitlines()[0]
-            if self._spec.cuda_graph == "on":
-                raise InputError(
-                    "the work cannot be captured in a CUDA graph",
-                    facts={"reason": reason},
-                    fix="--cuda-graph auto, which measures without one",
-                ) from None
-            self.notes = (*self.notes, f"measured without a CUDA graph: {reason}")
-            self.conditions["cuda_graph_fell_back"] = Fact(value=True)
-            return self._eager()
+            return self._uncaptured("the work cannot be captured in a CUDA graph", reason)
         self._results = [t for t in flattened(result) if isinstance(t, torch.Tensor)]
+        if self._replay_differs(graph, forward):
+            self.evidence["graph_outputs_differ"] = True
+            return self._uncaptured("the CUDA graph gives other results than the model itself")
         self._graph = graph
         self.conditions["cuda_graph"] = Fact(value=True)
         return graph.replay  # type: ignore[no-any-return]
+
+    def _uncaptured(self, message: str, reason: str | None = None) -> Callable[[], object]:
+        """Go on without a graph, and say so; where one was demanded, that is an error."""
+        if self._spec.cuda_graph == "on":
+            raise InputError(
+                message,
+                facts={"reason": reason} if reason else {},
+                fix="--cuda-graph auto, which measures without one",
+            ) from None
+        self.notes = (*self.notes, f"measured without a CUDA graph: {reason or message}")
+        self.conditions["cuda_graph_fell_back"] = Fact(value=True)
+        return self._eager()
+
+    def _replay_differs(self, graph: Any, forward: Callable[[], Any]) -> bool:
+        """Replay on other inputs than those captured with, and hold that to a plain call."""
+        torch = self._torch
+        fresh = [each for each in self._tensors if each.is_floating_point()]
+        kept = [each.clone() for each in fresh]
+        for each in fresh:
+            each.copy_(torch.rand_like(each))
+        plain = [t for t in flattened(forward()) if isinstance(t, torch.Tensor)]
+        expected = [each.detach().float() for each in plain]
+        graph.replay()
+        torch.cuda.synchronize()
+        differs = False
+        for have, want in zip(self._results, expected, strict=True):
+            sizes = want[want.isfinite()].abs()
+            near = GRAPH_TOLERANCE * float(sizes.max()) if sizes.numel() else 0.0
+            differs |= not torch.allclose(have.float(), want, rtol=0, atol=near, equal_nan=True)
+        for each, before in zip(fresh, kept, strict=True):
+            each.copy_(before)
+        torch.cuda.synchronize()
+        return differs
 
 
 class _Events:

@@ -284,10 +284,14 @@ class TrtSession(Session):
         self._run(unit, plain)
         after = self._outputs(unit)
         self.evidence |= judged(before, after)
-        if self._spec.cuda_graph != "off":
-            self._capture(after)
+        captured = self._spec.cuda_graph != "off" and self._capture(after)
         for port in self.engine.inputs:
             unit.buffers[port.name].host[:] = measured[port.name]
+        if (
+            captured
+        ):  # on inputs that came after the capture: a graph may keep those it was made with
+            captured = self._graph_holds(before)
+        self.conditions["cuda_graph"] = Fact(value=captured)
         self._run(unit, unit.enqueue())
 
     def _put_fresh(self, unit: Unit) -> None:
@@ -302,24 +306,19 @@ class TrtSession(Session):
                 continue
             buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)
 
-    def _capture(self, expected: dict[str, NDArray[np.generic]]) -> None:
-        """Capture every context once; what a graph gives is held against a plain run."""
+    def _capture(self, expected: dict[str, NDArray[np.generic]]) -> bool:
+        """Capture every context once; whether what the graph gives is what a plain run gave."""
         try:
             for unit in self._units:
                 plain = partial(unit.context.execute_async_v3, unit.handle)
                 unit.launch = self._cuda.capture(unit.stream, plain)
-            self._check_replay(self._units[0], expected)
-        except (CaptureError, InputError) as problem:
-            for unit in self._units:
-                unit.launch = None
-            if self._spec.cuda_graph == "on":
-                raise self._graph_error(problem) from None
-            self.notes = (*self.notes, f"measured without a CUDA graph: {problem.message}")
-            self.conditions["cuda_graph_fell_back"] = Fact(value=True)
-            return
-        self.conditions["cuda_graph"] = Fact(value=True)
+        except CaptureError as problem:
+            return self._without_graph(problem)
+        return self._graph_holds(expected)
 
-    def _check_replay(self, unit: Unit, expected: dict[str, NDArray[np.generic]]) -> None:
+    def _graph_holds(self, expected: dict[str, NDArray[np.generic]]) -> bool:
+        """Replay the graph on the inputs that are there, and hold its outputs to the engine's."""
+        unit = self._units[0]
         for port in self.engine.outputs:
             buffer = unit.buffers[port.name]
             if not port.on_host:
@@ -327,11 +326,25 @@ class TrtSession(Session):
         self._run(unit, unit.enqueue())
         found = self._outputs(unit)
         wrong = [name for name in expected if not same(expected[name], found[name])]
-        if wrong:
-            raise InputError(
+        if not wrong:
+            return True
+        self.evidence["graph_outputs_differ"] = True
+        return self._without_graph(
+            InputError(
                 "the CUDA graph gives other results than the engine itself",
                 facts={"outputs": ", ".join(wrong)},
             )
+        )
+
+    def _without_graph(self, problem: TrtbenchError) -> bool:
+        """Go on without a graph, and say so; where one was demanded, that is an error."""
+        for unit in self._units:
+            unit.launch = None
+        if self._spec.cuda_graph == "on":
+            raise self._graph_error(problem) from None
+        self.notes = (*self.notes, f"measured without a CUDA graph: {problem.message}")
+        self.conditions["cuda_graph_fell_back"] = Fact(value=True)
+        return False
 
     def _graph_error(self, problem: TrtbenchError) -> InputError:
         told = self.engine.heard.cause()

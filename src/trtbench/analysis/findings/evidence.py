@@ -42,6 +42,8 @@ class OutputFacts(Value, frozen=True, kw_only=True):
     finite: bool | None = None
     varies: bool | None = None
     """Whether two different inputs gave different outputs."""
+    graph_differs: bool | None = None
+    """Whether a CUDA graph, replayed on new inputs, gave other outputs than the model itself."""
 
 
 class LoadFacts(Value, frozen=True, kw_only=True):
@@ -219,6 +221,7 @@ def evidence_from_run(run: Run, *, summary: Summary | None = None) -> Evidence:
         outputs=OutputFacts(
             finite=bare.flag("outputs_finite"),
             varies=bare.flag("outputs_vary"),
+            graph_differs=bare.flag("graph_outputs_differ"),
         ),
         load=_load(bare),
         energy=_energy(bare),

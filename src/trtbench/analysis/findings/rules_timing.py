@@ -101,7 +101,8 @@ def _flat_over_batches(e: Evidence, at: Limits) -> Iterator[Hit]:
     "H03",
     "outputs wrong or not computed",
     severity="error",
-    when="a non-finite output, or equal outputs for two different inputs",
+    when="a non-finite output, or equal outputs for two different inputs; a warning when a CUDA "
+    "graph, replayed on new inputs, gave other outputs than the model and was left out",
     source="a wrong result has no speed",
 )
 def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
@@ -121,6 +122,15 @@ def outputs_wrong(e: Evidence, at: Limits) -> Iterator[Hit]:
             evidence={"outputs_vary": False},
             remedy="trtbench check MODEL ENGINE tells which; with random weights, use real ones or "
             "--precision fp32",
+        )
+    if e.outputs.graph_differs:
+        yield Hit(
+            message="a CUDA graph of it, replayed on new inputs, gives other outputs than the "
+            "model itself: it was measured without one, and must not be served with one",
+            evidence={"graph_outputs_differ": True},
+            remedy="serve it without a CUDA graph; plug-ins and loops that look at values on the "
+            "host cannot be captured",
+            severity="warning",
         )
 
 
