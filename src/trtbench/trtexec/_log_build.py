@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
+import itertools
 import re
 
 from trtbench.domain.spec import Value
 from trtbench.trtexec._log_numbers import number
 
 MOST_LAYERS = 20_000
-MOST_TACTICS = 300_000
+MOST_TACTICS = 200_000
 """Tactics kept by name in one build; those beyond are counted. A network has some thousands."""
 MOST_FUSIONS = 20_000
 FASTEST = 3
@@ -26,7 +26,9 @@ _TACTIC = re.compile(
 _SKIPPED = re.compile(r"Tactic:? ?(?:0x[0-9a-fA-F]{1,16}|-?\d{1,20}),? skipped|Skipping tactic")
 _SPENT = re.compile(rf"(.{{1,2000}}?) {_KIND} profiling completed in {_NUMBER} s")
 _CHOSE = re.compile(r">{5,} Chose Runner Type: (\S{1,80}) Tactic: (\S{1,40})")
-_FUSION = re.compile(r"(\w{3,80}): Fusing (.{1,1000}) with (.{1,1000})")
+_FUSION = re.compile(r"(\w{3,80}): [Ff]using (.{1,1000}) (?:with|into) (.{1,1000})")
+_INNER = re.compile(r" \(\w{1,40}\)\s+(?:Autotuning op (.{1,400}?): \[|(\d{1,9}), (.{1,2000}))")
+"""What the compiler of a subgraph says of one operation in it: its name, or a row of its table."""
 _COUNT = re.compile(r"(Original|After [\w /-]{1,80}): (\d{1,9}) layers")
 _PHASES = {
     "Graph construction": re.compile(rf"Graph construction completed in {_NUMBER} s"),
@@ -39,12 +41,19 @@ _PHASE_STARTS = ("Graph ", "Formats and tactics", "Subgraph compilation", "[MS] 
 _FINAL = re.compile(r"Layer\((\w{1,80})\): (.{1,4000}?), Tactic: (0x[0-9a-fA-F]{1,16}|-?\d{1,20}),")
 
 
+_Key = tuple[str, str, "str | None"]
+"""Runner, id and operation of a tactic of one layer."""
+
+
 class Tactic(Value, frozen=True, kw_only=True):
     """One implementation of a layer that the builder timed, in milliseconds."""
 
     id: str
     name: str | None = None
     time_ms: float | None = None
+    runner: str | None = None
+    operation: str | None = None
+    """Within a subgraph that is compiled as a whole: the operation that was tuned."""
 
 
 class LayerTuning(Value, frozen=True, kw_only=True):
@@ -55,11 +64,20 @@ class LayerTuning(Value, frozen=True, kw_only=True):
     chosen: Tactic | None = None
     """The one in the engine or, where its layers were not listed, the last one chosen."""
     tried: int = 0
-    fastest: tuple[Tactic, ...] = ()
+    tried_within: int = 0
+    """Tactics of the operations inside, where the layer is a subgraph."""
+    tactics: tuple[Tactic, ...] = ()
+    """Each of them with the best of its times, the fastest first."""
     spent_s: float | None = None
     """Time that trying took, where the log says so (from TensorRT 8.6 on)."""
     timed_ms: float = 0.0
     """The times of all tactics that were tried, added up: one call of each."""
+
+    @property
+    def fastest(self) -> tuple[Tactic, ...]:
+        """List the few fastest, of the layer as a whole."""
+        whole = (each for each in self.tactics if each.operation is None)
+        return tuple(itertools.islice(whole, FASTEST))
 
 
 class BuildTrace(Value, frozen=True, kw_only=True):
@@ -73,8 +91,12 @@ class BuildTrace(Value, frozen=True, kw_only=True):
     layer_counts: tuple[tuple[str, int], ...] = ()
     """Layers left after each step of the first pass."""
     tactics_tried: int = 0
+    tactics_within: int = 0
+    """Those of operations inside of subgraphs, as their compiler lists them."""
     tactics_skipped: int = 0
     """For want of workspace."""
+    tactics_unnamed: int = 0
+    """Counted and not kept, because there are so many."""
 
 
 class TraceCollector:
@@ -89,7 +111,10 @@ class TraceCollector:
         self.counts: list[tuple[str, int]] = []
         self.names: dict[str, str] = {}
         """Names of tactics, which TensorRT 8.0 to 8.5 print on lines of their own."""
-        self.tried = self.skipped = self.kept = 0
+        self.kernels: dict[str, str] = {}
+        self.tried = self.within = self.skipped = self.kept = self.unnamed = 0
+        self.runner = ""
+        self.operation: str | None = None
 
     def take(self, text: str) -> None:
         """Take one verbose line in."""
@@ -102,13 +127,15 @@ class TraceCollector:
             match = _CHOSE.match(text)
             if match and self.current is not None:
                 self.current.runner, self.current.chosen = match[1], match[2]
+        elif begin[:2] == " (":
+            self._inner(text)
         elif " Set Tactic Name: " in text:
             match = _SET_NAME.search(text)
             if match and len(self.names) < MOST_TACTICS:
                 self.names[match[2]] = match[1]
         elif "profiling completed" in text:
             self._spent(text)
-        elif ": Fusing " in text:
+        elif "using " in text:
             self._fusion(text)
         elif begin in ("After", "Origi"):
             match = _COUNT.match(text)
@@ -140,7 +167,8 @@ class TraceCollector:
     def _runner(self, text: str) -> None:
         match = _RUNNER.match(text)
         if match:
-            self.current = self._layer(match[1], match[2])
+            self.current, self.runner = self._layer(match[1], match[2]), match[2]
+            self.operation = None
 
     def _tactic(self, text: str) -> None:
         match = _TACTIC.match(text)
@@ -150,9 +178,37 @@ class TraceCollector:
         self.tried += 1
         time_ms = number(match[3])
         if self.current is not None and time_ms is not None:
-            keep = self.kept < MOST_TACTICS
-            name = match[1] or self.names.get(match[2])
-            self.kept += self.current.add(match[2], name, time_ms, keep=keep)
+            self.current.tried += 1
+            self.current.timed_ms += time_ms
+            self._keep((self.runner, match[2], None), match[1] or self.names.get(match[2]), time_ms)
+
+    def _inner(self, text: str) -> None:
+        """Read a line of a subgraph's compiler: tactic, time, two ratios, kernel, hash."""
+        match = _INNER.match(text)
+        if match is None or self.current is None:
+            return
+        if match[1]:
+            self.operation = match[1]
+            return
+        row = [each.strip() for each in match[3].split(",")]
+        time_ms = number(row[0])
+        if self.operation is None or time_ms is None or len(row) < 4:
+            return
+        self.within += 1
+        self.current.within += 1
+        id = row[4] if len(row) > 4 and row[4] else match[2]
+        self._keep((self.runner, id, self.operation), row[3], time_ms)
+
+    def _keep(self, key: _Key, name: str | None, time_ms: float) -> None:
+        assert self.current is not None
+        known = self.current.tactics.get(key)
+        if known is None and self.kept >= MOST_TACTICS:
+            self.unnamed += 1
+        elif known is None or time_ms < known[1]:
+            # Names come again and again; one of each is enough.
+            one = self.kernels.setdefault(name, name) if name is not None else None
+            self.current.tactics[key] = (one or (known[0] if known else None), time_ms)
+            self.kept += known is None
 
     def _spent(self, text: str) -> None:
         match = _SPENT.match(text)
@@ -177,6 +233,8 @@ class TraceCollector:
             fusions=tuple(self.fusions),
             layer_counts=tuple(self.counts),
             tactics_tried=self.tried,
+            tactics_within=self.within,
+            tactics_unnamed=self.unnamed,
             tactics_skipped=self.skipped,
         )
 
@@ -196,38 +254,33 @@ class _Layer:
         self.name = name
         self.runner = runner
         self.chosen: str | None = None
-        self.tried = 0
+        self.tried = self.within = 0
         self.timed_ms = 0.0
         self.spent_s: float | None = None
-        self.tactics: dict[str, tuple[str | None, float]] = {}
-
-    def add(self, id: str, name: str | None, time_ms: float, *, keep: bool) -> bool:
-        """Count a tactic; say whether it was kept by name."""
-        self.tried += 1
-        self.timed_ms += time_ms
-        known = self.tactics.get(id)
-        if known is not None:
-            if time_ms < known[1]:
-                self.tactics[id] = (name or known[0], time_ms)
-            return False
-        if keep:
-            self.tactics[id] = (name, time_ms)
-        return keep
+        self.tactics: dict[_Key, tuple[str | None, float]] = {}
 
     def tuning(self, *, runner: str | None, chosen: str | None) -> LayerTuning:
-        best = heapq.nsmallest(FASTEST, self.tactics.items(), key=lambda item: item[1][1])
+        tactics = sorted(
+            (
+                Tactic(id=id, name=name, time_ms=ms, runner=kind, operation=operation)
+                for (kind, id, operation), (name, ms) in self.tactics.items()
+            ),
+            key=lambda each: each.time_ms or 0.0,
+        )
+        runner, id = runner or self.runner, chosen or self.chosen
         return LayerTuning(
             name=self.name,
-            runner=runner or self.runner,
-            chosen=self._named(chosen or self.chosen),
+            runner=runner,
+            chosen=None if id is None else _chosen(id, runner, tactics),
             tried=self.tried,
-            fastest=tuple(Tactic(id=i, name=name, time_ms=ms) for i, (name, ms) in best),
+            tried_within=self.within,
+            tactics=tuple(tactics),
             spent_s=self.spent_s,
             timed_ms=self.timed_ms,
         )
 
-    def _named(self, id: str | None) -> Tactic | None:
-        if id is None:
-            return None
-        name, time_ms = self.tactics.get(id, (None, None))
-        return Tactic(id=id, name=name, time_ms=time_ms)
+
+def _chosen(id: str, runner: str, tactics: list[Tactic]) -> Tactic:
+    """Find a tactic among those that were tried; runners may share an id."""
+    same = [each for each in tactics if each.id == id and each.operation is None]
+    return next((each for each in same if each.runner == runner), next(iter(same), Tactic(id=id)))

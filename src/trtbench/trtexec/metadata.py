@@ -30,6 +30,8 @@ Document = dict[str, dict[str, object]]
 BUILD_SECTIONS = ("Model Options", "Build Options", "System Options", "Device Information")
 PROFILE_SECTIONS = ("Inference Options", "Reporting Options", "Device Information")
 
+TACTICS = ("layer", "runner", "operation", "tactic", "name", "time_ms", "chosen")
+
 _NUMBERS = (
     "Compute Capability",
     "SMs",
@@ -53,12 +55,39 @@ def build_metadata_from_log(run: LogRun) -> Document:
     document = _sections(run, BUILD_SECTIONS)
     document["build_facts"] = _facts(run)
     if run.trace is not None:
-        document["build_trace"] = msgspec.to_builtins(run.trace)
+        document["build_trace"] = _trace(run.trace)
     warned = [_message(each) for each in run.messages if each.level == "W" and each.code]
     if warned:
         document["build_warnings"] = {"known": warned}
     document["trtexec"] = _identity(run)
     return document
+
+
+def _trace(trace: BuildTrace) -> dict[str, object]:
+    """Write a trace with the few fastest tactics of each layer; ``tactics.csv`` has all."""
+    layers = [
+        {
+            **msgspec.to_builtins(msgspec.structs.replace(layer, tactics=())),
+            "fastest": msgspec.to_builtins(layer.fastest),
+        }
+        for layer in trace.layers
+    ]
+    for layer in layers:
+        del layer["tactics"]
+    whole: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(trace, layers=()))
+    return {**whole, "layers": layers}
+
+
+def tactics_from_trace(trace: BuildTrace) -> Iterator[tuple[str | float | bool | None, ...]]:
+    """List every tactic that was tried, under :data:`TACTICS`."""
+    for layer in trace.layers:
+        chosen = layer.chosen
+        for each in layer.tactics:
+            is_chosen = chosen is not None and (each.id, each.runner, each.operation) == (
+                chosen.id, chosen.runner, chosen.operation
+            )  # fmt: skip
+            yield (layer.name, each.runner, each.operation, each.id, each.name, each.time_ms,
+                   is_chosen)  # fmt: skip
 
 
 def profile_metadata_from_log(run: LogRun) -> Document:

@@ -19,12 +19,18 @@ from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import write_error
 from trtbench.formats.evaluation_toolkit import SERIES_ROWS, data_files, write_toolkit_files
 from trtbench.formats.trtexec_exports import profile_json, times_json
+from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.run_facts import remember_summary, summary_of
 from trtbench.store.directory import new_id, write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.log_text import HARD_BREAK, encoding_of, text_lines
-from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
+from trtbench.trtexec.metadata import (
+    TACTICS,
+    build_metadata_from_log,
+    profile_metadata_from_log,
+    tactics_from_trace,
+)
 from trtbench.trtexec.sniff import HEAD_BYTES
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import FilePart
@@ -213,6 +219,8 @@ def _metadata(log: LogRun, draft: Draft, folder: Path) -> Iterator[tuple[str, by
     for name, document in documents.items():
         if not (folder / name).exists():
             yield name, json_from_value(document)
+    if built.trace is not None and built.trace.tactics_tried:
+        yield "tactics.csv", csv_from_lines(TACTICS, tactics_from_trace(built.trace)).encode()
 
 
 def layer_picture(run: Run) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from trtbench.trtexec.log import LogRun, read_log
 from trtbench.trtexec.reported import reported_from_log, tensors_from_log
 
 MOST_NOTES = 12
+_WEIGHTS = re.compile(r"- (\d{1,9}) weights are affected")
 
 
 def inspect_log(path: Path, onnx: Path | None = None) -> Inspection:
@@ -61,6 +63,7 @@ def _facts(run: LogRun) -> dict[str, Scalar]:
         "timing_cache_loaded_bytes": facts.timing_cache_loaded_bytes,
         "timing_cache_saved_bytes": facts.timing_cache_saved_bytes,
         "tactics_tried": trace.tactics_tried if trace else None,
+        "tactics_in_subgraphs": (trace.tactics_within or None) if trace else None,
         "tactics_skipped": (trace.tactics_skipped or None) if trace else None,
         "fusions": len(trace.fusions) if trace else None,
     }
@@ -102,7 +105,7 @@ def _layers(run: LogRun) -> InspectionTable | None:
         (
             each.name,
             each.runner,
-            each.tried,
+            each.tried + each.tried_within,
             each.spent_s,
             (each.chosen.name or each.chosen.id) if each.chosen else None,
             _seconds(each.chosen.time_ms if each.chosen else None),
@@ -120,7 +123,10 @@ def _seconds(milliseconds: float | None) -> float | None:
 def _notes(run: LogRun) -> Iterator[str]:
     known: Counter[str] = Counter()
     for each in run.messages:
-        if each.meaning:
+        weights = _WEIGHTS.match(each.text)
+        if each.meaning and weights:
+            yield f"{weights[1]} weights: {each.meaning}"
+        elif each.meaning:
             known[each.meaning] += each.count
     for meaning, count in list(known.items())[:MOST_NOTES]:
         yield meaning + (f" ({count} times)" if count > 1 else "")
