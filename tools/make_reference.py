@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import click
 
+from reference_pages import files_page, python_page
 from request_fields import group_of, requests_by_verb, written_type
 from trtbench import verbs
 from trtbench.cli import trtbench as command_line
@@ -53,6 +54,8 @@ def pages() -> dict[str, str]:
     written = {f"{TYPED.get(verb, verb)}.md": _page(verb, each) for verb, each in found.items()}
     written |= {f"{name}.md": _plain_page(name) for name in _others(found)}
     written["settings.md"] = _settings()
+    written["files.md"] = files_page()
+    written["python.md"] = python_page({verb: f"{TYPED.get(verb, verb)}.md" for verb in found})
     written["README.md"] = _index(found)
     return written
 
@@ -69,7 +72,11 @@ def _index(found: dict[str, type[VerbRequest]]) -> str:
         lines.append(f"| [`trtbench {name}`]({name}.md) | | {_command(name).short_help} |")
     lines += ["", "Words for types of Python arguments:", "", "| type | holds |", "|---|---|"]
     lines += [f"| `{name}` | {about} |" for name, about in _aliases()]
-    lines += ["", "Settings of `trtbench.toml`: [settings](settings.md).", ""]
+    lines += ["", "Beside the verbs:", "", "| | |", "|---|---|"]
+    lines += ["| [settings](settings.md) | `trtbench.toml` |"]
+    lines += ["| [files](files.md) | gate and sweep files, `run.json` and others, with schemas |"]
+    lines += ["| [Python](python.md) | functions and values, with their types |"]
+    lines += ["| [findings](../findings.md) | every rule that looks at a result |", ""]
     lines += ["## Exit status", "", "| status | meaning |", "|---|---|"]
     lines += [f"| {status} | {meaning} |" for status, meaning in STATUSES.items()]
     return "\n".join(lines) + "\n"
@@ -116,7 +123,7 @@ def _page(verb: str, request: type[VerbRequest]) -> str:
 
 def _examples(help_text: str) -> Iterator[str]:
     _, _, examples = inspect.cleandoc(help_text).partition("Examples:\n")
-    yield "```"
+    yield "```sh"
     yield from (line[2:] if line.startswith("  ") else line for line in examples.splitlines())
     yield "```"
     yield ""

@@ -15,7 +15,7 @@ import leftovers
 from models import conv_model
 from trtbench.cli import run
 from trtbench.cli import trtbench as group
-from trtbench.cli._outputs import OUTPUTS, schema_of, write_schemas
+from trtbench.cli._outputs import FILES, OUTPUTS, schema_of, write_schemas
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "docs" / "reference" / "schemas"
 SHORT = ["--batch", "2", "--warmup", "20ms"]
@@ -24,8 +24,8 @@ NEEDS_MORE = {"build", "demo", "eval", "explain", "export", "export-runs", "prof
 
 
 def test_published_schemas_are_those_of_the_values(tmp_path: Path) -> None:
-    fresh = {path.name: path.read_text() for path in write_schemas(tmp_path)}
-    published = {path.name: path.read_text() for path in PUBLISHED.glob("*.json")}
+    fresh = {str(p.relative_to(tmp_path)): p.read_text() for p in write_schemas(tmp_path)}
+    published = {str(p.relative_to(PUBLISHED)): p.read_text() for p in PUBLISHED.rglob("*.json")}
     assert fresh == published, "make schemas"
 
 
@@ -44,7 +44,7 @@ def test_every_verb_that_prints_json_has_a_schema() -> None:
         assert ("--json" in flags) == (name in OUTPUTS), name
 
 
-@pytest.mark.parametrize("verb", OUTPUTS)
+@pytest.mark.parametrize("verb", [*OUTPUTS, *FILES])
 def test_schemas_are_schemas(verb: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema_of(verb))
 
@@ -104,5 +104,17 @@ def test_a_schema_is_printed_and_an_unknown_verb_refused(
 ) -> None:
     assert run(["schema", "runs", "show"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "trtbench runs show --json"
+    assert run(["schema", "run.json"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "run.json"
     assert run(["schema", "benhc"]) == 2
     assert "trtbench schema bench" in capsys.readouterr().err
+
+
+def test_the_record_of_a_run_is_what_its_schema_says(folder: Path) -> None:
+    model = str(conv_model(folder / "kept.onnx"))
+    asked = ["--duration", "50ms", "--store", str(folder / "kept"), "-o", str(folder / "kept-run")]
+    assert run(["bench", model, *SHORT, *asked]) == 0
+    record = json.loads((folder / "kept-run" / "run.json").read_text())
+    jsonschema.validate(record, schema_of("run.json"))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**record, "spec": None}, schema_of("run.json"))

@@ -27,6 +27,7 @@ NAMED = [page for page in PAGES if page.name != "index.md"]
 
 
 @pytest.mark.real("minutes")
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", NAMED, ids=lambda page: page.stem)
 def test_every_new_command_of_a_page_runs(
     page: Path, folder: Path, environment: dict[str, str]

@@ -22,6 +22,7 @@ from trtbench.domain.comparison import Comparison, GateResult
 from trtbench.domain.conversion import Sidecar
 from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Score, Scores
 from trtbench.domain.spec import Value
+from trtbench.executors import HostsFile
 from trtbench.store.health import Checkup
 from trtbench.store.index import Entry
 from trtbench.workflows.builds.networks import NetworksCompared
@@ -34,7 +35,9 @@ from trtbench.workflows.demo import Demo
 from trtbench.workflows.importing.find import Unused, plain
 from trtbench.workflows.importing.run import ImportResult
 from trtbench.workflows.look.doctor import Diagnosis
+from trtbench.workflows.request.config import ConfigFile
 from trtbench.workflows.stored.export import Exported
+from trtbench.workflows.sweep.matrix import Matrix
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -265,26 +268,38 @@ OUTPUTS: dict[str, Any] = {
 }
 """What each verb prints with ``--json``, or one of several; a dry run prints its plan."""
 
+FILES: dict[str, tuple[Any, str]] = {
+    "run.json": (Record, "the record of a run: what was asked, where, what is thought of it"),
+    "scores.json": (Scores, "the accuracy of a run's model"),
+    "sweep.toml": (Matrix, "the matrix of a sweep, under any name; YAML too"),
+    "hosts.toml": (HostsFile, "machines that are reached by ssh"),
+    "trtbench.toml": (ConfigFile, "settings of a project, or of a user"),
+}
+"""Files that people write or programs may read: what each holds, and what it is."""
 
-def schema_of(verb: str) -> dict[str, Any]:
-    """Make the JSON Schema of what a verb prints."""
-    printed = OUTPUTS[verb]
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Make the JSON Schema of what a verb prints, or of a file."""
+    printed = OUTPUTS[name] if name in OUTPUTS else FILES[name][0]
     kinds = printed if isinstance(printed, tuple) else (printed,)
     schemas, shared = msgspec.json.schema_components(kinds)
     made = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
     made = _with_unknown_numbers({**made, "$defs": shared})
-    return {"$schema": DIALECT, "title": f"trtbench {verb} --json", **made}
+    return {
+        "$schema": DIALECT,
+        "title": f"trtbench {name} --json" if name in OUTPUTS else name,
+        **made,
+    }
 
 
 def write_schemas(folder: Path) -> list[Path]:
-    """Write every schema as ``<verb>.json``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for verb in OUTPUTS:
-        path = folder / f"{verb.replace(' ', '-')}.json"
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(schema_of(verb))) + b"\n")
-        paths.append(path)
-    return paths
+    """Write every schema as ``<verb>.json``, those of files as ``files/<name>.json``."""
+    (folder / "files").mkdir(parents=True, exist_ok=True)
+    paths = {verb: folder / f"{verb.replace(' ', '-')}.json" for verb in OUTPUTS}
+    paths |= {name: folder / "files" / f"{name.partition('.')[0]}.json" for name in FILES}
+    for name, path in paths.items():
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(schema_of(name))) + b"\n")
+    return list(paths.values())
 
 
 def _with_unknown_numbers(part: Any) -> Any:

@@ -6,6 +6,7 @@ in, a folder out.
 
 from __future__ import annotations
 
+from trtbench.executors._hosts import HostsFile
 from trtbench.executors._request import (
     Executor,
     ExecutorSettings,
@@ -22,6 +23,7 @@ __all__ = [
     "EXECUTORS",
     "Executor",
     "ExecutorSettings",
+    "HostsFile",
     "Needs",
     "Partner",
     "Request",

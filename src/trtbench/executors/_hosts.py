@@ -40,7 +40,9 @@ class Host(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.name or self.address
 
 
-class _File(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HostsFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file of ``--hosts``: tables ``[[host]]``."""
+
     host: tuple[Host, ...] = ()
 
 
@@ -52,7 +54,7 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
         import tomli as tomllib
     try:
         raw = tomllib.loads(read_text(path))
-        hosts = msgspec.convert(raw, type=_File).host
+        hosts = msgspec.convert(raw, type=HostsFile).host
     except OSError as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as problem:

@@ -49,8 +49,11 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: tuple[str, ...] = ()
     """Files, or sources such as ``torchvision:resnet18``."""
     precision: tuple[Precision | Literal["as-is"], ...] = ("as-is",)
+    """``as-is`` is whatever the file holds."""
     batch: tuple[int, ...] = ()
+    """Items per query."""
     runtime: tuple[str, ...] = ()
+    """What executes, as ``-r`` takes it."""
     engine: tuple[Engine, ...] = ()
     """One engine per batch, one for all of them, or both side by side."""
     options: dict[str, tuple[Scalar, ...]] = {}
@@ -58,10 +61,13 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     exclude: tuple[dict[str, Scalar], ...] = ()
     """Cases to leave out, by the values they have."""
     rounds: int = 1
+    """How often every case is measured, in turn."""
     seed: int = 0
+    """Of the order within rounds."""
     data: str | None = None
     """What the accuracy of every artefact is taken on, as ``trtbench eval --data`` takes it."""
     task: str = "classification"
+    """What the models are for, as ``trtbench eval --task`` takes it."""
     task_settings: dict[str, Scalar] = {}
     """Flags of the task, with underscores: ``gt``, ``normalize``, ``annotations``, ..."""
     calibration: str | None = None
@@ -73,7 +79,9 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input_shape: tuple[str, ...] = ()
     """Shapes to export with: ``-1x3x224x224``; a letter is an axis."""
     title: str | None = None
+    """Of the report."""
     note: str | None = None
+    """What to do where the file names no models."""
 
 
 class Case(Value, frozen=True, kw_only=True):
