@@ -776,8 +776,8 @@ def evaluate(
     models: Files to evaluate.
     join: Insist on this run; those of the same bytes are joined anyway.
     output: Folder of tables and pictures.
-    task: classification, depth, pose; with --help shows its flags.
-    data: Images, or an .npz with labels.
+    task: classification, detection, depth, pose; with --help shows its flags.
+    data: Images, an .npz with labels, or a data.yaml.
     limit: Only the first so many items.
     warmup: Batches at the start whose times do not count.
     runtime: What executes the models: once for all sides, or once per side.
@@ -884,8 +884,8 @@ def build(
     calibration: Data for INT8: an .npz of arrays by input, a folder of images, or random.
     calibration_method: How scales are found (default entropy2).
     calibration_cache: Scales for INT8 (TensorRT 5 to 10).
-    task: Prepares images for calibration as it does for judging (classification, depth, pose);
-        adds its flags (see --task NAME --help).
+    task: Prepares images for calibration as it does for judging (classification, detection,
+        depth, pose); adds its flags (see --task NAME --help).
     settings: Flags of the task, with underscores: --task NAME --help lists them.
     options: An option of the builder itself; repeat for several.
     python: Work in another Python interpreter.
@@ -1013,8 +1013,8 @@ def lottery(
     calibration: Data for INT8: an .npz of arrays by input, a folder of images, or random.
     calibration_method: How scales are found (default entropy2).
     calibration_cache: Scales for INT8 (TensorRT 5 to 10).
-    task: Prepares images for calibration as it does for judging (classification, depth, pose);
-        adds its flags (see --task NAME --help).
+    task: Prepares images for calibration as it does for judging (classification, detection,
+        depth, pose); adds its flags (see --task NAME --help).
     settings: Flags of the task, with underscores: --task NAME --help lists them.
     options: An option of the builder itself; repeat for several.
     shapes: Shape of one input; repeat for several.
@@ -1178,8 +1178,8 @@ def upgrade(
     calibration: Data for INT8: an .npz of arrays by input, a folder of images, or random.
     calibration_method: How scales are found (default entropy2).
     calibration_cache: Scales for INT8 (TensorRT 5 to 10).
-    task: Prepares images for calibration as it does for judging (classification, depth, pose);
-        adds its flags (see --task NAME --help).
+    task: Prepares images for calibration as it does for judging (classification, detection,
+        depth, pose); adds its flags (see --task NAME --help).
     settings: Flags of the task, with underscores: --task NAME --help lists them.
     options: An option of the builder itself; repeat for several.
     shapes: Shape of one input; repeat for several.
@@ -1355,8 +1355,8 @@ def quantize(
     operators: Quantize only these.
     via: What quantizes (default: onnxruntime for int8, modelopt for fp8).
     rest: Type of what is not quantized (modelopt).
-    task: Prepares images for calibration as it does for judging (classification, depth, pose);
-        adds its flags (see --task NAME --help).
+    task: Prepares images for calibration as it does for judging (classification, detection,
+        depth, pose); adds its flags (see --task NAME --help).
     settings: Flags of the task, with underscores: --task NAME --help lists them.
     python: Work in another Python interpreter.
     timeout: Give up after this long, e.g. 30min.

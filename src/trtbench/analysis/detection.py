@@ -10,6 +10,9 @@ from trtbench.domain.spec import Value
 
 Floats = NDArray[np.float64]
 
+BLOCK = 256
+"""Boxes that are held against each other at a time: many per call of numpy, in little memory."""
+
 
 class Letterbox(Value, frozen=True, kw_only=True):
     """How an image was put into a network's input: scaled, then padded."""
@@ -25,7 +28,7 @@ class Letterbox(Value, frozen=True, kw_only=True):
 
 
 def letterbox_of(
-    size: tuple[int, int], target: tuple[int, int]
+    size: tuple[int, int], target: tuple[int, int], *, centred: bool = True
 ) -> tuple[Letterbox, tuple[int, int]]:
     """Fit (height, width) into a target; gives the geometry and the size in between."""
     scale = min(target[0] / size[0], target[1] / size[1])
@@ -33,8 +36,8 @@ def letterbox_of(
     geometry = Letterbox(
         scale_x=wide / size[1],
         scale_y=high / size[0],
-        left=(target[1] - wide) // 2,
-        top=(target[0] - high) // 2,
+        left=(target[1] - wide) // 2 if centred else 0,
+        top=(target[0] - high) // 2 if centred else 0,
     )
     return geometry, (high, wide)
 
@@ -56,14 +59,31 @@ def iou_matrix(first: AnyArray, second: AnyArray) -> Floats:
 
 
 def suppress(
-    boxes: AnyArray, scores: AnyArray, *, iou: float = 0.7, most: int = 300
+    boxes: AnyArray,
+    scores: AnyArray,
+    *,
+    classes: AnyArray | None = None,
+    iou: float = 0.7,
+    most: int = 300,
 ) -> NDArray[np.int64]:
-    """Greedy non-maximum suppression: the places of the boxes that stay, the best first."""
+    """Greedy non-maximum suppression: the places of the boxes that stay, the best first.
+
+    With classes, boxes of different ones do not suppress each other.
+    """
+    boxes = np.asarray(boxes, np.float64)
+    if classes is not None and len(boxes):
+        # Moved so far apart that those of two classes cannot overlap.
+        span = float(boxes.max() - boxes.min()) + 1.0
+        boxes = boxes + (np.asarray(classes, np.float64) * span)[:, None]
     order = np.argsort(-scores, kind="stable")
-    kept: list[int] = []
-    while len(order) and len(kept) < most:
-        best, rest = order[0], order[1:]
-        kept.append(int(best))
-        overlaps = iou_matrix(boxes[best][None], boxes[rest])[0]
-        order = rest[overlaps <= iou]
-    return np.array(kept, np.int64)
+    kept: list[NDArray[np.int64]] = []
+    while len(order) and sum(map(len, kept)) < most:
+        block, rest = order[:BLOCK], order[BLOCK:]
+        double = iou_matrix(boxes[block], boxes[block]) > iou
+        stays = np.ones(len(block), bool)
+        for place in range(len(block)):
+            if stays[place]:
+                stays[place + 1 :] &= ~double[place, place + 1 :]
+        kept.append(block[stays])
+        order = rest[~(iou_matrix(boxes[kept[-1]], boxes[rest]) > iou).any(axis=0)]
+    return np.concatenate([*kept, np.zeros(0, np.int64)])[:most]

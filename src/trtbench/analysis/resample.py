@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +39,26 @@ def statistic_interval(
     statistic: Callable[[NDArray[np.int64]], float], *, examples: int, resamples: int
 ) -> Interval | None:
     """Bootstrap interval of any statistic of how often each example is drawn."""
+    found = statistic_intervals(
+        lambda weights: {"": statistic(weights)}, examples=examples, resamples=resamples
+    )
+    return found.get("")
+
+
+def statistic_intervals(
+    statistics: Callable[[NDArray[np.int64]], Mapping[str, float]], *, examples: int, resamples: int
+) -> dict[str, Interval]:
+    """Bootstrap intervals of several statistics of the same draws, where they can be told."""
     if examples < 2:
-        return None
+        return {}
     rng = np.random.default_rng(0)
-    draws = []
+    draws: dict[str, list[float]] = {}
     for _ in range(resamples):
         chosen = rng.integers(0, examples, examples)
-        draws.append(statistic(np.bincount(chosen, minlength=examples)))
-    finite = np.array([value for value in draws if np.isfinite(value)])
-    return interval_from_draws(finite) if len(finite) > 1 else None
+        for name, value in statistics(np.bincount(chosen, minlength=examples)).items():
+            if np.isfinite(value):
+                draws.setdefault(name, []).append(value)
+    return {n: interval_from_draws(np.array(own)) for n, own in draws.items() if len(own) > 1}
 
 
 def interval_from_draws(draws: AnyArray) -> Interval:

@@ -6,7 +6,7 @@ LESS_IS_BETTER = ("abs_rel", "sq_rel", "rmse", "mae", "log10", "silog", "error",
 """How names of metrics begin or end for which a small number is a good one."""
 
 
-SHARES = ("top", "agreement", "cov", "pck", "ap", "ar", "oks", "delta")
+SHARES = ("top", "agreement", "cov", "pck", "ap", "ar", "map", "oks", "iou", "delta")
 """How names of metrics begin that are parts of a whole, from 0 to 1."""
 
 

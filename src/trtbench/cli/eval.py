@@ -31,6 +31,7 @@ def command(request: EvalRequest, as_json: bool) -> None:
     Examples:
       trtbench eval model.onnx model.engine --task classification --data val \\
           --batch 8
+      trtbench eval yolo.onnx yolo.engine --task detection --data data.yaml
       trtbench eval depth.engine --task depth --data images --gt depths \\
           --align least-squares
       trtbench eval yolov8n-pose.onnx --task pose --data images \\

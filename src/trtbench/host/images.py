@@ -16,6 +16,8 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 GREY = 114
 """What letterboxing fills up with, as YOLO networks are trained."""
 
+_ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
+"""The tag of Exif that says how an image lies, and the values that swap its sides."""
 _DAMAGE = (OSError, SyntaxError, ValueError, EOFError, MemoryError)
 """What Pillow raises on files that are no images, or no longer."""
 
@@ -50,6 +52,18 @@ def read_image(path: Path, *, channels: int) -> Pixels:
         ) from None
     pixels = np.asarray(picture, np.uint8)
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Height and width of an upright image, without decoding it."""
+    image = _pillow()
+    try:
+        with image.open(path) as opened:
+            wide, high = opened.size
+            turned = opened.getexif().get(_ORIENTATION) in _TURNED
+    except (*_DAMAGE, image.DecompressionBombError) as problem:
+        raise InputError(f"{path} cannot be read as an image", facts={"reason": problem}) from None
+    return (wide, high) if turned else (high, wide)
 
 
 def _in_bytes(picture: Any, image: Any) -> Any:

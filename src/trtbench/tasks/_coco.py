@@ -15,17 +15,19 @@ from trtbench.analysis.pose import COCO_SKELETON, People
 from trtbench.boundary import read_text
 from trtbench.boundary.files import MOST_BYTES
 from trtbench.errors import InputError
+from trtbench.tasks._images import names_below, noted
 
 
-class Annotations:
-    """The people of every image."""
+class CocoFile:
+    """Images and what is annotated in them."""
 
     def __init__(self, path: Path) -> None:
         try:
             self.raw: dict[str, Any] = json.loads(read_text(path, most=MOST_BYTES))
         except (OSError, ValueError) as problem:
             raise InputError(f"{path} is not COCO's JSON", facts={"reason": problem}) from None
-        missing = [k for k in ("images", "annotations", "categories") if k not in self.raw]
+        known = self.raw if isinstance(self.raw, dict) else {}
+        missing = [k for k in ("images", "annotations", "categories") if k not in known]
         if missing:
             raise InputError(f"{path} is not COCO's JSON", facts={"missing": ", ".join(missing)})
         try:
@@ -35,9 +37,6 @@ class Annotations:
         except (KeyError, TypeError, ValueError) as problem:
             raise InputError(f"{path} lacks something", facts={"reason": repr(problem)}) from None
         self._last = {Path(name).name: id for name, id in self.files.items()}
-        categories: list[dict[str, Any]] = self.raw["categories"]
-        self.category: dict[str, Any] = categories[0] if categories else {"id": 1}
-        self.points = self._points(path)
         self._by_image: dict[Any, list[dict[str, Any]]] = {}
         for each in self.raw["annotations"]:
             self._by_image.setdefault(each["image_id"], []).append(each)
@@ -46,6 +45,40 @@ class Annotations:
         """The number of an image: by its way below the folder, else by its last part."""
         found = self.files.get(name)
         return found if found is not None else self._last.get(Path(name).name)
+
+    def annotated(self, root: Path, paths: list[Path]) -> tuple[list[Path], tuple[str, ...]]:
+        """Keep annotated images; notes say which are not, and which annotations have no image."""
+        names = names_below(root, paths)
+        ids = [self.id_of(name) for name in names]
+        known = [path for path, id in zip(paths, ids, strict=True) if id is not None]
+        rest = [name for name, id in zip(names, ids, strict=True) if id is None]
+        seen = set(ids)
+        lacking = [name for name, id in self.files.items() if id not in seen]
+        told = next(iter(self.files), "none")
+        if not known:
+            raise InputError(
+                "no image is annotated: names do not match",
+                facts={"images": names[0], "annotations": told},
+            )
+        own = [id for id in ids if id is not None]
+        if len(set(own)) < len(own):
+            double = next(n for n, id in zip(names, ids, strict=True) if ids.count(id) > 1)
+            raise InputError(
+                "two images belong to one annotation: their folders are not in its file names",
+                facts={"for example": double, "annotations": told},
+            )
+        kinds = {"images without annotation": rest, "annotated images not found": lacking}
+        return known, tuple(noted(what, missing) for what, missing in kinds.items() if missing)
+
+
+class Annotations(CocoFile):
+    """The people of every image."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        categories: list[dict[str, Any]] = self.raw["categories"]
+        self.category: dict[str, Any] = categories[0] if categories else {"id": 1}
+        self.points = self._points(path)
 
     def _points(self, path: Path) -> int:
         for each in self.raw["annotations"]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from trtbench.domain.arrays import AnyArray
 from trtbench.errors import write_error
 
 COLUMN_IN = 3.2
@@ -84,6 +85,37 @@ def draw_skeleton(
     for a, b in edges:
         if a < len(seen) and b < len(seen) and seen[a] and seen[b]:
             axis.plot(keypoints[[a, b], 0], keypoints[[a, b], 1], c=colour, lw=1.6)
+
+
+def draw_boxes(
+    axis: Any, boxes: AnyArray, texts: Sequence[str] = (), *, colour: str, width: float = 1.4
+) -> None:
+    """Draw frames, [boxes, 4] as x, y, width, height, with a word above each."""
+    from matplotlib.patches import Rectangle
+
+    for place, (x, y, wide, high) in enumerate(boxes):
+        axis.add_patch(Rectangle((x, y), wide, high, fill=False, edgecolor=colour, lw=width))
+        if texts:
+            axis.text(x, y, _plain(texts[place]), fontsize=6, color=colour, va="bottom")
+
+
+def draw_curves(
+    path: Path, lines: Sequence[tuple[str, AnyArray, AnyArray]], *, title: str, x: str, y: str
+) -> Path:
+    """Draw lines from 0 to 1 in both directions, each with its name."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2 * COLUMN_IN, 1.5 * COLUMN_IN), layout="constrained")
+    FigureCanvasAgg(figure)
+    axis = figure.subplots()
+    for name, across, up in lines:
+        axis.plot(across, up, lw=1.6, label=_plain(name))
+    axis.set(xlim=(0, 1), ylim=(0, 1.02), xlabel=x, ylabel=y)
+    axis.set_title(_plain(title), fontsize=11)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    return save(figure, path)
 
 
 def _plain(text: str) -> str:

@@ -31,6 +31,8 @@ class Loaded:
     """[height, width, channels]"""
     geometry: Letterbox | None = None
     """How it was put into the input, once it was."""
+    target: tuple[int, int] | None = None
+    """Height and width of the input."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +131,12 @@ def resize_and_crop(
     return moved[top : top + crop[0], left : left + crop[1]]
 
 
-def letterboxed(pixels: Pixels, target: tuple[int, int]) -> tuple[Pixels, Letterbox]:
+def letterboxed(
+    pixels: Pixels, target: tuple[int, int], *, centred: bool = True
+) -> tuple[Pixels, Letterbox]:
     """Scale an image into a target without changing its proportions; the rest is grey."""
     size = (pixels.shape[0], pixels.shape[1])
-    geometry, inner = letterbox_of(size, target)
+    geometry, inner = letterbox_of(size, target, centred=centred)
     canvas = np.full((*target, pixels.shape[2]), GREY, np.uint8)
     part = scaled(pixels, inner)
     canvas[geometry.top : geometry.top + inner[0], geometry.left : geometry.left + inner[1]] = part

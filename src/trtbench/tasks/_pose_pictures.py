@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from trtbench.analysis.pose import COCO_SIGMAS, COCO_SKELETON, People
 from trtbench.host.images import read_image
 from trtbench.tasks._drawing import draw_skeleton, grid, save, shape_of, show
+from trtbench.tasks._images import ImageFiles
 from trtbench.tasks.contract import Predicted, TaskPicture
 
 WORST = 6
@@ -20,13 +20,8 @@ SHOWN = 0.25
 Edges = tuple[tuple[int, int], ...]
 
 
-class Images(Protocol):
-    paths: list[Path]
-    names: tuple[str, ...]
-
-
 def draw_people(
-    images: Images,
+    images: ImageFiles,
     models: Sequence[Predicted],
     everyone: Sequence[list[People]],
     *,

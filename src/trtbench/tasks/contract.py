@@ -167,6 +167,8 @@ class TaskTable:
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[Scalar, ...], ...]
+    in_json_only: bool = False
+    """Too long to be read: for other programs."""
 
 
 @dataclass(frozen=True, kw_only=True)

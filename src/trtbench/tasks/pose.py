@@ -19,7 +19,7 @@ from trtbench.analysis.pose import (
     oks_matrix,
     pck,
 )
-from trtbench.analysis.resample import statistic_interval
+from trtbench.analysis.resample import statistic_interval, statistic_intervals
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Score
 from trtbench.errors import InputError, UsageError
@@ -33,7 +33,6 @@ from trtbench.tasks._images import (
     names_below,
     normalize_flag,
     normalized,
-    noted,
 )
 from trtbench.tasks._pose_pictures import SHOWN, draw_people
 from trtbench.tasks._yolo import people_from_outputs, people_from_row
@@ -86,8 +85,9 @@ class PoseImages(ImageFiles):
         self.notes: tuple[str, ...] = ()
         told = settings.get("annotations")
         self.annotations = Annotations(Path(str(told))) if told else None
-        self._root = path
-        self.paths = self._known(paths)
+        if self.annotations is not None:
+            paths, self.notes = self.annotations.annotated(path, paths)
+        self.paths = paths
         self.names = names_below(path, self.paths)
 
     def prepare(self, loaded: Loaded) -> Arrays:
@@ -98,36 +98,6 @@ class PoseImages(ImageFiles):
     def image_id(self, index: int) -> Any:
         assert self.annotations is not None
         return self.annotations.id_of(self.names[index])
-
-    def _known(self, paths: list[Path]) -> list[Path]:
-        """Keep annotated images, and say which are not, and which annotations have no image."""
-        if self.annotations is None:
-            return paths
-        names = names_below(self._root, paths)
-        ids = [self.annotations.id_of(name) for name in names]
-        known = [path for path, id in zip(paths, ids, strict=True) if id is not None]
-        rest = [name for name, id in zip(names, ids, strict=True) if id is None]
-        lacking = [name for name, id in self.annotations.files.items() if id not in ids]
-        for what, missing in (
-            ("images without annotation", rest),
-            ("annotated images not found", lacking),
-        ):
-            if missing:
-                self.notes = (*self.notes, noted(what, missing))
-        told = next(iter(self.annotations.files), "none")
-        if not known:
-            raise InputError(
-                "no image is annotated: names do not match",
-                facts={"images": names[0], "annotations": told},
-            )
-        own = [id for id in ids if id is not None]
-        if len(set(own)) < len(own):
-            double = next(n for n, id in zip(names, ids, strict=True) if ids.count(id) > 1)
-            raise InputError(
-                "two images belong to one annotation: their folders are not in its file names",
-                facts={"for example": double, "annotations": told},
-            )
-        return known
 
 
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
@@ -246,17 +216,13 @@ def _scores(images: PoseImages, tally: _Tally, sigmas: tuple[float, ...]) -> tup
     count = len(tally.people)
     found = {images.image_id(index): people for index, people in enumerate(tally.people)}
     values = coco_metrics(images.annotations, found, sigmas)
+    intervals = statistic_intervals(
+        lambda weights: average_precision(tally.matches, weights=weights),
+        examples=count,
+        resamples=RESAMPLES,
+    )
     scores = [
-        Score(
-            metric=name,
-            value=value,
-            interval=statistic_interval(
-                lambda weights, name=name: average_precision(tally.matches, weights=weights)[name],  # type: ignore[misc]
-                examples=count,
-                resamples=RESAMPLES,
-            ),
-            count=count,
-        )
+        Score(metric=name, value=value, interval=intervals.get(name), count=count)
         for name, value in values.items()
     ]
     for part, hits in tally.hits.items():

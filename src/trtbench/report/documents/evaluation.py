@@ -41,7 +41,7 @@ def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) 
     sections = [Section(id="scores", title="", blocks=tuple(blocks))]
     if evaluation.unreadable:
         sections.append(_unreadable(evaluation, rows))
-    sections += [_section(table, rows) for table in evaluation.tables]
+    sections += [_section(table, rows) for table in evaluation.tables if not table.in_json_only]
     if pictures := tuple(_pictures(evaluation)):
         sections.append(Section(id="pictures", title="Worst cases", blocks=pictures))
     title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"

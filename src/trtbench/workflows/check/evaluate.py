@@ -63,6 +63,7 @@ class TableValue(Value, frozen=True, kw_only=True):
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[Scalar, ...], ...]
+    in_json_only: bool = False
 
 
 class PictureValue(Value, frozen=True, kw_only=True):
@@ -299,7 +300,13 @@ def _evaluation(passes: Sequence[Passed], judgement: Judgement, request: EvalReq
         inputs_sha256=passes[0].outcome.inputs_sha256,
         unreadable=passes[0].outcome.unreadable,
         tables=tuple(
-            TableValue(id=each.id, title=each.title, headings=each.headings, rows=each.rows)
+            TableValue(
+                id=each.id,
+                title=each.title,
+                headings=each.headings,
+                rows=each.rows,
+                in_json_only=each.in_json_only,
+            )
             for each in judgement.tables
         ),
         pictures=tuple(

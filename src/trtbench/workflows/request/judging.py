@@ -141,9 +141,12 @@ class DataFields(VerbRequest):
     """What models are judged on."""
 
     task: Annotated[
-        str, Option("classification, depth, pose; with --help shows its flags.", metavar="NAME")
+        str,
+        Option(
+            "classification, detection, depth, pose; with --help shows its flags.", metavar="NAME"
+        ),
     ]
-    data: Annotated[File, Option("Images, or an .npz with labels.", metavar="PATH")]
+    data: Annotated[File, Option("Images, an .npz with labels, or a data.yaml.", metavar="PATH")]
     limit: Annotated[int | None, Option("Only the first so many items.", least=1)] = None
     warmup: Annotated[
         Fraction, Option("Batches at the start whose times do not count.", kind=PART)

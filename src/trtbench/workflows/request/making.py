@@ -89,8 +89,8 @@ class ImageTaskFields(TaskFields):
     task: Annotated[
         str | None,
         Option(
-            "Prepares images for calibration as it does for judging (classification, depth, "
-            "pose); adds its flags (see --task NAME --help).",
+            "Prepares images for calibration as it does for judging (classification, detection, "
+            "depth, pose); adds its flags (see --task NAME --help).",
             metavar="NAME",
         ),
     ] = None

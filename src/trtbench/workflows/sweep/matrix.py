@@ -13,10 +13,11 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from trtbench.boundary import check_nesting, check_parts, check_title, mask_values, read_text
+from trtbench.boundary import check_title, mask_values, read_text
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, Value
-from trtbench.errors import UnavailableError, UsageError, near_miss
+from trtbench.errors import UsageError, near_miss
+from trtbench.host.yaml_files import yaml_from_text
 from trtbench.workflows.request.fields import Option, fields_of
 from trtbench.workflows.request.making import RecipeFields, build_settings
 from trtbench.workflows.request.measuring import BenchRequest
@@ -286,7 +287,8 @@ def _table(path: Path) -> Mapping[str, Any]:
         text = read_text(path)
     except (OSError, UnicodeDecodeError, ValueError) as problem:
         raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
-    table = _from_yaml(text, path) if path.suffix in (".yaml", ".yml") else _from_toml(text, path)
+    is_yaml = path.suffix in (".yaml", ".yml")
+    table = yaml_from_text(text, where=str(path)) if is_yaml else _from_toml(text, path)
     if not isinstance(table, Mapping):
         raise UsageError(f"{path} holds no table", fix="write it like models = [...]")
     return table
@@ -301,32 +303,6 @@ def _from_toml(text: str, path: Path) -> Any:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise UsageError(f"{path} is not TOML", facts={"reason": problem}) from None
-
-
-def _from_yaml(text: str, path: Path) -> Any:
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        raise UnavailableError(
-            "YAML files need the package PyYAML", fix="pip install pyyaml, or write it in TOML"
-        ) from None
-    check_nesting(text, where=str(path))
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Takes dates for the texts they are."""
-
-        yaml_implicit_resolvers = {
-            first: [each for each in known if each[0] != "tag:yaml.org,2002:timestamp"]
-            for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-
-    try:
-        found = yaml.load(text, Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as problem:
-        reason = " ".join(str(problem).split())
-        raise UsageError(f"{path} is not YAML", facts={"reason": reason}) from None
-    check_parts(found, where=str(path))
-    return found
 
 
 def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""Images for detectors, prepared as they were trained with, and the boxes in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from trtbench.analysis.detection import Letterbox
+from trtbench.analysis.detection_scores import Objects
+from trtbench.domain.spec import TensorSpec
+from trtbench.errors import InputError
+from trtbench.host.images import find_images, read_image, scaled
+from trtbench.tasks._box_truth import YAML, CocoBoxes, Truth, YoloBoxes, read_yolo_data
+from trtbench.tasks._images import (
+    ImageFiles,
+    Loaded,
+    image_input,
+    letterboxed,
+    names_below,
+    normalized,
+)
+from trtbench.tasks.contract import Arrays, Settings, Tensors
+
+SIZE = 640
+FILES = ("data.yaml", "dataset.yaml")
+"""What the description of a YOLO data set is called in its folder."""
+
+
+@dataclass
+class DetectionImage(Loaded):
+    """One decoded image, and how many classes its data set has."""
+
+    classes: int | None = None
+    highest: int | None = None
+    """One above the largest number of a category."""
+
+
+class DetectionImages(ImageFiles):
+    """Images, and the objects annotated in them."""
+
+    def __init__(self, settings: Settings, tensors: Tensors) -> None:
+        images = [tensor for tensor in tensors if len(tensor.shape) == 4]
+        fixed = image_input(images or tensors)
+        size = int(settings.get("size") or SIZE)
+        self._takes = fixed if fixed.size else image_input(images, size=size)
+        self._sizes = [tensor for tensor in tensors if _takes_size(tensor)]
+        if len(self._sizes) + 1 != len(tensors):
+            image_input(tensors)  # refuses what else the network takes
+        assert self._takes.size is not None
+        self._fit = str(settings.get("fit") or "letterbox")
+        self._normalize = settings.get("normalize") or "none"
+        self._colour = settings.get("colour") or "rgb"
+        self.preparation = {
+            "fit": self._fit, "size": "x".join(map(str, self._takes.size)),
+            "normalize": self._normalize, "colour": self._colour,
+        }  # fmt: skip
+        self.notes: tuple[str, ...] = ()
+        self.truth = self._open(Path(str(settings["data"])), settings)
+
+    def _open(self, path: Path, settings: Settings) -> Truth | None:
+        """Find the images, and what is annotated in them."""
+        told, names = settings.get("annotations"), {}
+        if path.is_dir() and not told:
+            path = next((path / name for name in FILES if (path / name).is_file()), path)
+        if not path.exists():
+            raise InputError(f"there are no images and no data set at {path}")
+        if path.suffix.lower() in YAML:
+            data = read_yolo_data(path, str(settings.get("split") or "val"))
+            root, self.paths, names = data.root, data.paths, data.names
+            self.names = tuple(_short(each, root) for each in self.paths)
+        else:
+            root, self.paths = path, find_images(path) if path.is_dir() else [path]
+            self.names = names_below(path, self.paths)
+        if settings.get("unlabelled"):
+            return None
+        if told and Path(str(told)).suffix.lower() == ".json":
+            coco = CocoBoxes(Path(str(told)))
+            self.paths, self.notes = coco.annotated(root, self.paths)
+            self.names = names_below(root, self.paths)
+            return coco
+        folder = Path(str(told)) if told else None
+        if folder is not None and not folder.is_dir():
+            raise InputError(f"{folder} is neither COCO's JSON nor a folder of YOLO's labels")
+        labels = YoloBoxes(self.paths, names, folder=folder, root=root)
+        if not labels.found and (folder is not None or names):
+            raise InputError(
+                "no image has a file of labels",
+                facts={"looked for": next(iter(labels.files.values()), "none")},
+            )
+        return labels if labels.found else None
+
+    def load(self, index: int) -> Loaded:
+        pixels = read_image(self.paths[index], channels=self._takes.channels)
+        ids = self.truth.ids if self.truth is not None and self.truth.named else ()
+        return DetectionImage(
+            index=index, pixels=pixels, target=self._takes.size,
+            classes=len(ids) or None, highest=ids[-1] + 1 if ids else None,
+        )  # fmt: skip
+
+    def prepare(self, loaded: Loaded) -> Arrays:
+        target = self._takes.size
+        assert target is not None
+        if self._fit == "stretch":
+            high, wide = loaded.pixels.shape[:2]
+            pixels = scaled(loaded.pixels, target)
+            loaded.geometry = Letterbox(
+                scale_x=target[1] / wide, scale_y=target[0] / high, left=0, top=0
+            )
+        else:
+            centred = self._fit == "letterbox"
+            pixels, loaded.geometry = letterboxed(loaded.pixels, target, centred=centred)
+        ordered = pixels[:, :, ::-1] if self._colour == "bgr" else pixels
+        # Networks that scale boxes themselves are told the input's own size: the way back from
+        # there to the image is the same for all.
+        sizes = {each.name: np.array([target[1], target[0]]) for each in self._sizes}
+        return {self._takes.name: normalized(ordered, self._normalize, self._takes), **sizes}
+
+    def objects(self, index: int) -> Objects:
+        """What is annotated in one image."""
+        assert self.truth is not None
+        return self.truth.boxes(self.paths[index], self.names[index])
+
+
+def _takes_size(tensor: TensorSpec) -> bool:
+    """Whether an input wants the width and height of the images."""
+    return len(tensor.shape) == 2 and tensor.shape[1] == 2
+
+
+def _short(path: Path, root: Path) -> str:
+    try:
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return path.as_posix()

@@ -1,0 +1,225 @@
+"""Detectors that say known boxes in the layout of each family, and data that they are right on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image, ImageDraw
+
+SIZE = 64
+CLASSES = 3
+NAMES = ("cat", "dog", "bird")
+OBJECTS = ((10.0, 12.0, 30.0, 40.0, 0, 0.9), (36.0, 8.0, 60.0, 50.0, 2, 0.8))
+"""x0, y0, x1, y1 in the input, class, score."""
+
+TYPES = {"f": TensorProto.FLOAT, "i": TensorProto.INT32}
+
+
+def network(
+    path: Path, outputs: Mapping[str, np.ndarray], *, size: int = SIZE, sizes: bool = False
+) -> Path:
+    """Says the same about every image; outputs have no batch of their own."""
+    nodes = [
+        helper.make_node("ReduceMean", ["images"], ["mean"], axes=[1, 2, 3], keepdims=0),
+        helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
+    ]
+    weights: dict[str, np.ndarray] = {"zero": np.float32(0.0)}  # type: ignore[dict-item]
+    made = []
+    for number, (name, values) in enumerate(outputs.items()):
+        whole = values.dtype.kind == "i"
+        weights[f"table{number}"] = values[None].astype(np.float32)
+        weights[f"shape{number}"] = np.array([-1, *[1] * values.ndim], np.int64)
+        nodes += [
+            helper.make_node("Reshape", ["nothing", f"shape{number}"], [f"flat{number}"]),
+            helper.make_node(
+                "Add", [f"flat{number}", f"table{number}"], [f"f{number}" if whole else name]
+            ),
+        ]
+        if whole:
+            nodes.append(helper.make_node("Cast", [f"f{number}"], [name], to=TensorProto.INT32))
+        kind = TYPES["i" if whole else "f"]
+        made.append(helper.make_tensor_value_info(name, kind, ["batch", *values.shape]))
+    inputs = [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, size, size])]
+    if sizes:
+        inputs.append(
+            helper.make_tensor_value_info("orig_target_sizes", TensorProto.INT64, ["batch", 2])
+        )
+    graph = helper.make_graph(
+        nodes, "detector", inputs, made,
+        initializer=[numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+def centres(objects: Sequence[Sequence[float]] = OBJECTS) -> np.ndarray:
+    boxes = np.array([each[:4] for each in objects])
+    return np.concatenate([(boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]], axis=1)
+
+
+def one_hot(objects: Sequence[Sequence[float]] = OBJECTS, classes: int = CLASSES) -> np.ndarray:
+    scores = np.zeros((len(objects), classes))
+    for row, each in enumerate(objects):
+        scores[row, int(each[4])] = each[5]
+    return scores
+
+
+def logits(probabilities: np.ndarray) -> np.ndarray:
+    clipped = np.clip(probabilities, 1e-7, 1 - 1e-7)
+    return np.log(clipped / (1 - clipped))
+
+
+def filled(rows: np.ndarray, count: int) -> np.ndarray:
+    """Rows that say nothing, behind those that do."""
+    return np.concatenate([rows, np.zeros((count - len(rows), rows.shape[1]))])
+
+
+def yolov8(*, count: int = 84, objects: Sequence[Sequence[float]] = OBJECTS) -> np.ndarray:
+    """[4 + classes, n], each object twice: doubles are to be dropped."""
+    twice = [*objects, *((*o[:5], o[5] * 0.7) for o in objects)]
+    rows = np.concatenate([centres(twice), one_hot(twice)], axis=1)
+    return filled(rows, count).T
+
+
+def yolov5(*, count: int = 252) -> np.ndarray:
+    """[n, 5 + classes]: the score is objectness times class."""
+    twice = [*OBJECTS, *((*o[:5], o[5] * 0.7) for o in OBJECTS)]
+    scores = one_hot(twice)
+    objectness = np.full((len(twice), 1), 0.95)
+    rows = np.concatenate([centres(twice), objectness, scores / 0.95], axis=1)
+    return filled(rows, count)
+
+
+def end2end(*, count: int = 20) -> np.ndarray:
+    rows = np.array([[*each[:4], each[5], each[4]] for each in OBJECTS])
+    return filled(rows, count)
+
+
+def lists(*, count: int = 10, fraction: bool = False) -> dict[str, np.ndarray]:
+    """Rubbish behind the count must not be read."""
+    rows = end2end(count=count)
+    rows[len(OBJECTS) :] = (1, 1, 20, 20, 0.99, 1)
+    boxes = rows[:, :4] / (SIZE if fraction else 1)
+    return {
+        "num_dets": np.array([len(OBJECTS)], np.int32), "det_boxes": boxes,
+        "det_scores": rows[:, 4], "det_classes": rows[:, 5].astype(np.int32),
+    }  # fmt: skip
+
+
+def yolov8_heads(*, apart: bool = False) -> dict[str, np.ndarray]:
+    """Distances to the sides as distributions, on grids of stride 8, 16 and 32."""
+    found: dict[str, np.ndarray] = {}
+    for number, stride in enumerate((8, 16, 32)):
+        places = SIZE // stride
+        sides = np.zeros((4, 16, places, places))
+        classes = np.full((CLASSES, places, places), -12.0)
+        if stride == 8:
+            for x0, y0, x1, y1, label, score in OBJECTS:
+                column, row = int((x0 + x1) / 2 // 8), int((y0 + y1) / 2 // 8)
+                away = [(column + 0.5) - x0 / 8, (row + 0.5) - y0 / 8,
+                        x1 / 8 - (column + 0.5), y1 / 8 - (row + 0.5)]  # fmt: skip
+                for side, distance in enumerate(away):
+                    low = int(distance)
+                    part = distance - low
+                    sides[side, :, row, column] = -40.0
+                    sides[side, low, row, column] = np.log(max(1 - part, 1e-12))
+                    sides[side, low + 1, row, column] = np.log(max(part, 1e-12))
+                classes[int(label), row, column] = logits(np.array(score))
+        flat = sides.reshape(64, places, places)
+        if apart:
+            found |= {f"box{number}": flat, f"cls{number}": classes}
+        else:
+            found[f"head{number}"] = np.concatenate([flat, classes])
+    return found
+
+
+def yolov5_heads(*, flat: bool = False) -> dict[str, np.ndarray]:
+    """Sigmoids around the places of grids; the first anchor of the middle grid is 30 by 61."""
+    found: dict[str, np.ndarray] = {}
+    for number, stride in enumerate((8, 16, 32)):
+        places = SIZE // stride
+        values = np.full((3, places, places, 5 + CLASSES), -12.0)
+        if stride == 16:
+            for (x0, y0, x1, y1, label, score), centre in zip(OBJECTS, centres(), strict=True):
+                column, row = int(centre[0] // 16), int(centre[1] // 16)
+                xy = (centre[:2] / 16 - [column, row] + 0.5) / 2
+                wh = np.sqrt(np.array([x1 - x0, y1 - y0]) / [30, 61]) / 2
+                own = np.full(CLASSES, 1e-7)
+                own[int(label)] = score / 0.95
+                values[0, row, column] = logits(np.concatenate([xy, wh, [0.95], own]))
+        if flat:
+            values = values.transpose(0, 3, 1, 2).reshape(-1, places, places)
+        found[f"head{number}"] = values
+    return found
+
+
+def pictures(folder: Path) -> Path:
+    """One image of the input's size, one twice as wide, where OBJECTS lie as the letterbox says."""
+    folder.mkdir(parents=True)
+    for name, size in (("square.png", (64, 64)), ("wide.png", (128, 64))):
+        image = Image.new("RGB", size, (30, 60, 90))
+        draw = ImageDraw.Draw(image)
+        for x0, y0, x1, y1, *_ in in_image(size):
+            draw.rectangle((x0, y0, x1, y1), fill=(200, 180, 60))
+        image.save(folder / name)
+    return folder
+
+
+def in_image(size: tuple[int, int], *, fit: str = "letterbox") -> list[tuple[float, ...]]:
+    """OBJECTS in the pixels of an image of this width and height."""
+    wide, high = size
+    scale = min(SIZE / wide, SIZE / high)
+    top = (SIZE - round(high * scale)) // 2 if fit == "letterbox" else 0
+    x_scale, y_scale = (SIZE / wide, SIZE / high) if fit == "stretch" else (scale, scale)
+    found = []
+    for x0, y0, x1, y1, label, score in OBJECTS:
+        x = np.clip(np.array([x0, x1]) / x_scale, 0, wide)
+        y = np.clip((np.array([y0, y1]) - top) / y_scale, 0, high)
+        found.append((x[0], y[0], x[1], y[1], label, score))
+    return found
+
+
+def coco(
+    path: Path, *, ids: Sequence[int] = (1, 2, 3), fit: str = "letterbox",
+    sizes: Mapping[str, tuple[int, int]] | None = None,
+) -> Path:  # fmt: skip
+    listed, images = [], []
+    sizes = sizes or {"square.png": (64, 64), "wide.png": (128, 64)}
+    for number, (name, size) in enumerate(sizes.items(), start=1):
+        images.append({"id": number, "file_name": name, "width": size[0], "height": size[1]})
+        for x0, y0, x1, y1, label, _ in in_image(size, fit=fit):
+            listed.append({
+                "id": len(listed) + 1, "image_id": number, "category_id": ids[int(label)],
+                "bbox": [x0, y0, x1 - x0, y1 - y0], "area": (x1 - x0) * (y1 - y0), "iscrowd": 0,
+            })  # fmt: skip
+    categories = [{"id": id, "name": name} for id, name in zip(ids, NAMES, strict=True)]
+    content = {"images": images, "annotations": listed, "categories": categories}
+    path.write_text(json.dumps(content))
+    return path
+
+
+def yolo_data(root: Path) -> Path:
+    """images/val and labels/val with a data.yaml, as Ultralytics has it."""
+    images = pictures(root / "images" / "val")
+    labels = root / "labels" / "val"
+    labels.mkdir(parents=True)
+    for name, (wide, high) in (("square", (64, 64)), ("wide", (128, 64))):
+        lines = [
+            f"{label} {(x0 + x1) / 2 / wide} {(y0 + y1) / 2 / high} {(x1 - x0) / wide} "
+            f"{(y1 - y0) / high}"
+            for x0, y0, x1, y1, label, _ in in_image((wide, high))
+        ]
+        (labels / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    Image.new("RGB", (40, 40)).save(images / "zero.png")
+    (root / "data.yaml").write_text(
+        "path: .\nval: images/val\nnames:\n"
+        + "".join(f"  {number}: {name}\n" for number, name in enumerate(NAMES))
+    )
+    return root / "data.yaml"

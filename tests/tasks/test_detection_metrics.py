@@ -1,0 +1,227 @@
+"""Boxes against second implementations: pycocotools, ONNX Runtime's suppression, torchvision's."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from real_parts import has_modules
+from trtbench.analysis.detection import suppress
+from trtbench.analysis.detection_scores import (
+    BoxTally,
+    Objects,
+    boxes_from_corners,
+    match_boxes,
+    precisions,
+)
+
+NAMES = (
+    "mAP", "mAP50", "mAP75", "mAP_small", "mAP_medium", "mAP_large", "AR1", "AR10", "AR100",
+    "AR_small", "AR_medium", "AR_large",
+)  # fmt: skip
+
+
+def objects(boxes: list, classes: list, *, scores=None, areas=None, crowd=None) -> Objects:
+    count = len(boxes)
+    sides = np.array(boxes, float).reshape(count, 4)
+    return Objects(
+        boxes=sides,
+        classes=np.array(classes, np.int64),
+        scores=np.ones(count) if scores is None else np.array(scores, float),
+        areas=sides[:, 2] * sides[:, 3] if areas is None else np.array(areas, float),
+        crowd=np.zeros(count, bool) if crowd is None else np.array(crowd, bool),
+    )
+
+
+def scene(seed: int) -> tuple[dict, list[dict], list[tuple[Objects, Objects]]]:
+    """Random objects of all sizes, crowds, boxes that hit and miss, many boxes, equal scores."""
+    rng = np.random.default_rng(seed)
+    listed: list[dict] = []
+    results: list[dict] = []
+    pairs = []
+    for image in range(1, 40):
+        truth: dict[str, list] = {"boxes": [], "classes": [], "areas": [], "crowd": []}
+        found: dict[str, list] = {"boxes": [], "classes": [], "scores": []}
+        for _ in range(rng.integers(0, 9)):
+            side = np.round(np.exp(rng.uniform(1.5, 5.5, 2)))
+            box = [*np.round(rng.uniform(0, 400, 2)).tolist(), *side.tolist()]
+            label, crowd = int(rng.integers(0, 6)), bool(rng.random() < 0.12)
+            area = float(side.prod() * rng.choice([1.0, 0.6]))  # that of a mask is smaller
+            for key, value in zip(truth, (box, label, area, crowd), strict=True):
+                truth[key].append(value)
+            listed.append({
+                "id": len(listed) + 1, "image_id": image, "category_id": label, "bbox": box,
+                "area": area, "iscrowd": int(crowd),
+            })  # fmt: skip
+            for _ in range(rng.integers(0, 4)):
+                near = np.array(box)
+                if rng.random() < 0.8:
+                    near[:2] += rng.normal(0, side * 0.1)
+                    near[2:] *= np.exp(rng.normal(0, 0.15, 2))
+                found["boxes"].append(near.tolist())
+                found["classes"].append(label if rng.random() < 0.9 else int(rng.integers(0, 7)))
+                found["scores"].append(round(float(rng.random()), 2))
+        for _ in range(rng.integers(0, 250 if image % 9 == 0 else 6)):
+            found["boxes"].append(rng.uniform(5, 300, 4).tolist())
+            found["classes"].append(int(rng.integers(0, 2)))
+            found["scores"].append(round(float(rng.random()), 2))
+        results += [
+            {"image_id": image, "bbox": box, "category_id": label, "score": score}
+            for box, label, score in zip(*found.values(), strict=True)
+        ]
+        pairs.append((objects(**found), objects(**truth)))
+    told = {
+        "images": [{"id": i, "file_name": f"{i}.png"} for i in range(1, 40)],
+        "annotations": listed,
+        "categories": [{"id": i, "name": str(i)} for i in range(7)],
+    }
+    return told, results, pairs
+
+
+def with_pycocotools(told: dict, results: list[dict]):
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO()
+        truth.dataset = told
+        truth.createIndex()
+        second = COCOeval(truth, truth.loadRes(results), "bbox")
+        second.evaluate()
+        second.accumulate()
+        second.summarize()
+    return second
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_all_twelve_numbers_as_pycocotools_has_them(seed: int) -> None:
+    told, results, pairs = scene(seed)
+    second = with_pycocotools(told, results)
+    tally = BoxTally([match_boxes(found, truth) for found, truth in pairs])
+    own = tally.summary()
+    assert 0.05 < own["mAP"] < 0.95
+    for name, value in zip(NAMES, second.stats, strict=True):
+        assert own[name] == pytest.approx(value, abs=1e-6), name
+    for each in tally.by_class():
+        theirs = second.eval["precision"][:, :, each.number, 0, 2]
+        assert np.allclose(each.precision, theirs, atol=1e-6), "every point of every curve"
+        recall = second.eval["recall"][:, each.number, 0, 2]
+        assert np.allclose(each.recall[100], recall, atol=1e-6)
+
+
+def test_nothing_there_and_nothing_said() -> None:
+    nothing = objects([], [])
+    box = objects([[0, 0, 10, 10]], [1], scores=[0.9])
+    assert BoxTally([match_boxes(box, nothing)]).summary() == {}
+    said_nothing = BoxTally([match_boxes(nothing, box)]).summary()
+    assert said_nothing["mAP"] == 0.0
+    assert said_nothing["AR100"] == 0.0
+    assert "mAP_large" not in said_nothing, "there is no large object"
+    assert np.isnan(precisions([])["mAP"])
+
+
+def test_weights_are_repetitions() -> None:
+    _, _, pairs = scene(3)
+    matches = [match_boxes(found, truth) for found, truth in pairs][:8]
+    weights = [2, 0, 1, 3, 1, 0, 1, 2]
+    repeated = [each for each, n in zip(matches, weights, strict=True) for _ in range(n)]
+    weighted = precisions(BoxTally(matches).by_class(weights=np.array(weights)))
+    for name, value in precisions(BoxTally(repeated).by_class()).items():
+        # Where scores are equal, repeated images lie otherwise in the order.
+        assert weighted[name] == pytest.approx(value, abs=0.03), name
+
+
+def candidates(seed: int, count: int = 900) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Objects in heaps, so that many are double, more of them than are looked at in one go."""
+    rng = np.random.default_rng(seed)
+    heap = rng.uniform(0, 500, (25, 2))[rng.integers(0, 25, count)]
+    low = heap + rng.normal(0, 6, (count, 2))
+    boxes = np.concatenate([low, low + rng.uniform(20, 60, (count, 2))], axis=1)
+    return boxes.astype(np.float32), rng.random(count).astype(np.float32), rng.integers(0, 4, count)
+
+
+def by_onnxruntime(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou: float) -> list:
+    """Suppression within each class, by the operator NonMaxSuppression; boxes by (class, place)."""
+    shape = {"boxes": [1, "n", 4], "scores": [1, "c", "n"]}
+    inputs = [helper.make_tensor_value_info(k, TensorProto.FLOAT, v) for k, v in shape.items()]
+    scalars = {"most": np.array([len(boxes)], np.int64), "iou": np.array([iou], np.float32),
+               "least": np.array([0.0], np.float32)}  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["y"])],
+        "nms",
+        inputs,
+        [helper.make_tensor_value_info("y", TensorProto.INT64, ["k", 3])],
+        initializer=[helper.make_tensor(k, TensorProto.INT64 if v.dtype.kind == "i" else
+                                        TensorProto.FLOAT, v.shape, v) for k, v in scalars.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    table = np.zeros((1, int(classes.max()) + 1, len(boxes)), np.float32)
+    table[0, classes, np.arange(len(boxes))] = scores
+    [chosen] = session.run(None, {"boxes": boxes[None, :, [1, 0, 3, 2]], "scores": table})
+    return [int(place) for _, _, place in chosen]
+
+
+@pytest.mark.parametrize("iou", [0.3, 0.45, 0.7])
+def test_suppression_as_onnx_runtime_has_it(iou: float) -> None:
+    boxes, scores, classes = candidates(int(100 * iou))
+    own = suppress(boxes, scores, classes=classes, iou=iou, most=900)
+    second = by_onnxruntime(boxes, scores, classes, iou)
+    assert 20 < len(own) < 880
+    assert set(own.tolist()) == set(second)
+    assert (np.diff(scores[own]) <= 0).all(), "the best first"
+    alone = suppress(boxes, scores, iou=iou, most=900)
+    assert set(alone.tolist()) == set(by_onnxruntime(boxes, scores, classes * 0, iou))
+    assert suppress(boxes, scores, iou=iou, most=7).tolist() == alone[:7].tolist()
+    assert suppress(boxes[:0], scores[:0], classes=classes[:0]).tolist() == []
+
+
+SECOND = """
+import json, sys
+import numpy as np
+import torch
+from torchvision.ops import batched_nms, nms
+
+data = {name: torch.from_numpy(each) for name, each in np.load(sys.argv[1]).items()}
+found = {}
+for iou in (0.3, 0.45, 0.7):
+    boxes, scores = data["boxes"], data["scores"]
+    found[f"class {iou}"] = batched_nms(boxes, scores, data["classes"], iou).tolist()
+    found[f"all {iou}"] = nms(boxes, scores, iou).tolist()
+print(json.dumps(found))
+"""
+
+
+def test_suppression_as_torchvision_has_it(tmp_path: Path, torch_python: str) -> None:
+    if not has_modules(torch_python, "torchvision"):
+        pytest.skip("no torchvision beside PyTorch")
+    boxes, scores, classes = candidates(5, count=2000)
+    np.savez(tmp_path / "data.npz", boxes=boxes, scores=scores, classes=classes)
+    second = json.loads(
+        subprocess.run(
+            [torch_python, "-c", SECOND, str(tmp_path / "data.npz")],
+            check=True, capture_output=True, text=True,
+        ).stdout
+    )  # fmt: skip
+    for name, places in second.items():
+        how, _, iou = name.partition(" ")
+        own = suppress(
+            boxes, scores, classes=classes if how == "class" else None, iou=float(iou), most=2000
+        )
+        assert own.tolist() == places, name
+
+
+def test_boxes_from_corners() -> None:
+    found = boxes_from_corners(np.array([[1.0, 2, 4, 8]]), np.array([3]))
+    assert found.boxes.tolist() == [[1, 2, 3, 6]]
+    assert found.areas.tolist() == [18]

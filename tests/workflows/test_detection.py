@@ -1,0 +1,264 @@
+"""Detection end to end: every family's layout through ONNX Runtime, by the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
+
+from made_detectors import (
+    CLASSES,
+    OBJECTS,
+    SIZE,
+    centres,
+    coco,
+    end2end,
+    in_image,
+    lists,
+    logits,
+    network,
+    one_hot,
+    pictures,
+    yolo_data,
+    yolov5,
+    yolov5_heads,
+    yolov8,
+    yolov8_heads,
+)
+
+from trtbench.cli import run
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: object, status: int = 0) -> dict:
+        told = run(["eval", *map(str, words), "--task", "detection", "--threads", "1", "--json"])
+        out, err = capsys.readouterr()
+        assert told == status, err
+        return json.loads(out) if status == 0 else {"error": " ".join(err.split())}
+
+    return call
+
+
+def values(model: dict) -> dict[str, float]:
+    return {each["metric"]: each["value"] for each in model["scores"]}
+
+
+def queries(count: int = 30) -> np.ndarray:
+    """Normalised centres of OBJECTS, and of queries that say nothing."""
+    boxes = np.full((count, 4), 0.5)
+    boxes[: len(OBJECTS)] = centres() / SIZE
+    return boxes
+
+
+def probabilities(classes: int, *, count: int = 30, first: int = 0, nothing: int = -1):
+    """Rows that sum to one: OBJECTS with their scores, else the class of nothing."""
+    rows = np.zeros((count, classes))
+    rows[:, nothing] = 1.0
+    for place, (*_, label, score) in enumerate(OBJECTS):
+        rows[place] = 0.0
+        rows[place, int(label) + first], rows[place, nothing] = score, 1 - score
+    return rows
+
+
+def families(folder: Path) -> dict[str, tuple[Path, str]]:
+    """One network of each layout, and the decoder it is for."""
+    ssd_boxes = np.zeros((500, 4))
+    ssd_boxes[: len(OBJECTS)] = np.array([each[:4] for each in OBJECTS]) / SIZE
+    rtdetr = np.zeros((30, CLASSES))
+    rtdetr[: len(OBJECTS)] = one_hot()
+    batched = lists(fraction=True)
+    labelled = lists(count=len(OBJECTS))
+    made: dict[str, tuple[dict[str, np.ndarray], str]] = {
+        "yolov8": ({"output0": yolov8()}, "yolov8"),
+        "yolov8-rows": ({"output0": yolov8().T}, "yolov8"),
+        "yolov8-any-count": ({"output0": yolov8(count=100)}, "yolov8"),
+        "yolov5": ({"output0": yolov5()}, "yolov5"),
+        "yolov5-any-count": ({"output0": yolov5(count=1100)}, "yolov5"),
+        "yolov10": ({"output0": end2end()}, "end2end"),
+        "efficient-nms": (lists(), "nms-lists"),
+        "batched-nms": (
+            {
+                "num_detections": batched["num_dets"], "nmsed_boxes": batched["det_boxes"],
+                "nmsed_scores": batched["det_scores"],
+                "nmsed_classes": batched["det_classes"].astype(np.float32),
+            },
+            "nms-lists",
+        ),
+        "ssd-with-labels": (
+            {k: labelled[f"det_{k}"] for k in ("boxes", "classes", "scores")}, "nms-lists",
+        ),
+        "rt-detr": ({"logits": logits(rtdetr), "pred_boxes": queries()}, "detr"),
+        "detr": (
+            {"logits": np.log(probabilities(CLASSES + 1) + 1e-6), "pred_boxes": queries()}, "detr",
+        ),
+        "ssd": (
+            {
+                "scores": probabilities(CLASSES + 1, count=500, first=1, nothing=0),
+                "boxes": ssd_boxes,
+            },
+            "ssd",
+        ),
+        "yolov8-heads": (yolov8_heads(), "yolov8-heads"),
+        "yolov8-heads-apart": (yolov8_heads(apart=True), "yolov8-heads"),
+        "yolov5-heads": (yolov5_heads(), "yolov5-heads"),
+        "yolov5-heads-flat": (yolov5_heads(flat=True), "yolov5-heads"),
+    }  # fmt: skip
+    return {
+        name: (network(folder / f"{name}.onnx", outputs), decoder)
+        for name, (outputs, decoder) in made.items()
+    }
+
+
+def test_every_family_says_the_same_boxes(tmp_path: Path, evaluate) -> None:
+    """COCO's ids begin at 1, the networks' classes at 0; doubles and paddings are dropped."""
+    made = families(tmp_path)
+    data, told = pictures(tmp_path / "images"), coco(tmp_path / "instances.json")
+    paths = [path for path, _ in made.values()]
+    found = evaluate(*paths, "--data", data, "--annotations", told, "--batch", 2)
+    by_name = {Path(each["label"]).stem: each for each in found["models"]}
+    for name, (path, decoder) in made.items():
+        own = values(by_name[name])
+        assert own["mAP"] == pytest.approx(1.0), name
+        assert own["AR"] == pytest.approx(1.0), name
+        assert f"{path.name}: decoded as {decoder}, classes by index" in found["method"]
+        assert own.get("iou_to_first", 1.0) == pytest.approx(1.0, abs=1e-3), name
+    assert found["preparation"] == {
+        "task": "detection", "fit": "letterbox", "size": "64x64", "normalize": "none",
+        "colour": "rgb",
+    }  # fmt: skip
+    [images] = [each for each in found["tables"] if each["id"] == "images"]
+    assert all(row[2:] == [2, 2, 0, 0] for row in images["rows"]), "no double was counted"
+    [curve] = [each for each in found["tables"] if each["id"] == "precision_recall"]
+    assert len(curve["rows"]) == 101
+    for name in ("detection_precision_recall.png", "detection_worst_0.png"):
+        assert (tmp_path / "artifacts/eval" / name).is_file()
+
+
+def test_yolo_data_and_what_a_model_gets_wrong(tmp_path: Path, evaluate) -> None:
+    told = yolo_data(tmp_path / "set")
+    shifted = [(x0 + 3, y0, x1 + 3, y1, label, score) for x0, y0, x1, y1, label, score in OBJECTS]
+    right = network(tmp_path / "right.onnx", {"output0": yolov8()})
+    moved = network(tmp_path / "moved.onnx", {"output0": yolov8(objects=shifted)})
+    found = evaluate(right, moved, "--data", told)
+    first, second = (values(each) for each in found["models"])
+    # One image has no label file: what is said about it is made up, after all that is right.
+    assert first["mAP50"] == pytest.approx(1.0)
+    # 3 of 20 and of 24 pixels: overlaps of 17/23 and 21/27, of the wide image the same.
+    assert second["mAP50"] == pytest.approx(1.0)
+    assert second["mAP75"] == pytest.approx(0.5), "the cat is below 0.75, the bird above"
+    assert second["mAP"] == pytest.approx((5 + 6) / 20), "up to 0.70, and up to 0.75"
+    [classes] = [each for each in found["tables"] if each["id"] == "classes"]
+    assert {row[0]: row[1] for row in classes["rows"]} == {"cat": 2, "bird": 2}
+    [images] = [each for each in found["tables"] if each["id"] == "images"]
+    made_up = {row[0]: row[5] for row in images["rows"] if row[1] == "right.onnx"}
+    assert made_up["images/val/zero.png"] == 2
+    assert second["iou_to_first"] == pytest.approx((17 / 23 + 21 / 27) / 2, abs=1e-3)
+    again = evaluate(right, "--data", tmp_path / "set" / "images" / "val")
+    assert values(again["models"][0])["mAP50"] == pytest.approx(1.0), "labels/ beside images/"
+    whole = evaluate(right, "--data", tmp_path / "set")
+    assert whole["models"][0]["items"] == 3, "data.yaml is found in the folder"
+    missing = evaluate(right, "--data", told, "--split", "test", status=2)["error"]
+    assert "has no 'test'" in missing
+    assert "--split val" in missing
+
+
+@pytest.mark.parametrize("fit", ["corner", "stretch"])
+def test_other_ways_into_the_input(tmp_path: Path, evaluate, fit: str) -> None:
+    model = network(tmp_path / "net.onnx", {"output0": yolov8()})
+    data, told = pictures(tmp_path / "images"), coco(tmp_path / "i.json", fit=fit)
+    found = evaluate(model, "--data", data, "--annotations", told, "--fit", fit)
+    assert values(found["models"][0])["mAP"] == pytest.approx(1.0)
+    assert found["preparation"]["fit"] == fit
+
+
+def test_numbers_of_classes_that_are_ids(tmp_path: Path, evaluate) -> None:
+    """COCO's 80 categories have ids up to 90, and some networks say those."""
+    data, told = pictures(tmp_path / "images"), coco(tmp_path / "i.json", ids=(3, 7, 90))
+    rows = end2end()
+    rows[: len(OBJECTS), 5] = [3, 90]
+    model = network(tmp_path / "ids.onnx", {"output0": rows}, sizes=True)
+    found = evaluate(model, "--data", data, "--annotations", told)
+    assert values(found["models"][0])["mAP"] == pytest.approx(1.0)
+    assert "classes by id" in found["method"]
+    other = network(tmp_path / "four.onnx", {"output0": np.vstack([yolov8(), yolov8()[-1:]])})
+    error = evaluate(other, "--data", data, "--annotations", told, status=1)["error"]
+    assert "do not have the same classes" in error
+    assert "oriented boxes (OBB) are not done" in error
+    found = evaluate(other, "--data", data, "--annotations", told, "--class-map", "index")
+    assert values(found["models"][0])["mAP"] == pytest.approx(1.0)
+
+
+HOOK = """
+import numpy as np
+
+def boxes(outputs, images):
+    found = []
+    for rows, image in zip(outputs["strange"], images):
+        assert (image.input_width, image.input_height) == (64, 64)
+        found.append(np.stack([rows[0], rows[1], rows[2], rows[3], rows[5], rows[4]], axis=1))
+    return found
+"""
+
+
+def test_a_decoder_of_ones_own(tmp_path: Path, evaluate) -> None:
+    strange = np.array(OBJECTS).T[:, :, None]  # [6, objects, 1]: nobody's layout
+    model = network(tmp_path / "strange.onnx", {"strange": strange[..., 0][None]})
+    data, told = pictures(tmp_path / "images"), coco(tmp_path / "i.json")
+    words = (model, "--data", data, "--annotations", told)
+    hook = tmp_path / "mine.py"
+    hook.write_text(HOOK.replace('outputs["strange"]', 'outputs["strange"][:, 0]'))
+    error = evaluate(*words, status=1)["error"]
+    assert "no decoder fits the outputs" in error
+    assert "output strange float32 1x1x6x2" in error
+    assert "tried yolov8" in error
+    assert "--decoder FILE.py:FUNCTION" in error
+    found = evaluate(*words, "--decoder", f"{hook}:boxes")
+    assert values(found["models"][0])["mAP"] == pytest.approx(1.0)
+    assert "mine.py:boxes" in found["method"]
+    assert "cannot be loaded" in evaluate(*words, "--decoder", f"{hook}:none", status=2)["error"]
+    hook.write_text("def boxes(outputs, images):\n    return [outputs['gone'] for _ in images]\n")
+    error = evaluate(*words, "--decoder", f"{hook}:boxes", status=1)["error"]
+    assert "KeyError" in error
+    hook.chmod(0o666)
+    assert "is not yours" in evaluate(*words, "--decoder", f"{hook}:boxes", status=2)["error"]
+    assert "did you mean yolov8?" in evaluate(*words, "--decoder", "yolo8", status=2)["error"]
+
+
+def test_labels_that_are_oriented_or_broken(tmp_path: Path, evaluate) -> None:
+    yolo_data(tmp_path / "set")
+    model = network(tmp_path / "net.onnx", {"output0": yolov8()})
+    label = tmp_path / "set/labels/val/square.txt"
+    words = (model, "--data", tmp_path / "set/images/val")
+    label.write_text("0 0.1 0.1 0.9\n")
+    assert "square.txt, line 1 is not a label" in evaluate(*words, status=1)["error"]
+    for file in label.parent.iterdir():
+        file.write_text("0 0.1 0.1 0.9 0.1 0.9 0.9 0.1 0.9\n")
+    assert "oriented boxes (OBB) are not done" in evaluate(*words, status=1)["error"]
+    polygon = "0 0.15 0.18 0.46 0.18 0.46 0.62 0.3 0.625 0.15625 0.625\n"
+    for file in label.parent.iterdir():
+        file.write_text(polygon)
+    found = evaluate(*words)
+    [sizes] = [each for each in found["tables"] if each["id"] == "sizes"]
+    assert sizes["rows"][0][:2] == ["all", 2], "polygons count by their boxes"
+
+
+def test_without_annotations_models_are_compared(tmp_path: Path, evaluate) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    Image.new("RGB", (64, 64)).save(images / "a.png")
+    first = network(tmp_path / "first.onnx", {"output0": yolov8()})
+    second = network(tmp_path / "second.onnx", {"output0": yolov8(objects=OBJECTS[:1])})
+    found = evaluate(first, second, "--data", images)
+    assert "compared only" in found["method"]
+    assert values(found["models"][1]) == {"iou_to_first": pytest.approx(0.5)}
+    assert in_image((64, 64))[0][:4] == pytest.approx(OBJECTS[0][:4])
