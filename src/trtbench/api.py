@@ -15,7 +15,7 @@ from trtbench.workflows.request.explaining import (
     LayersRequest,
     WhyRequest,
 )
-from trtbench.workflows.request.judging import CheckRequest, EvalRequest
+from trtbench.workflows.request.judging import CheckRequest, EvalRequest, LocalizeRequest
 from trtbench.workflows.request.keeping import (
     DoctorRequest,
     ExportRunsRequest,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.check.values import Checked
     from trtbench.workflows.compare.gate import Gate
     from trtbench.workflows.explain.ladder import Explanation
+    from trtbench.workflows.explain.localize import Localization
     from trtbench.workflows.importing.run import ImportResult
     from trtbench.workflows.look.doctor import Diagnosis
     from trtbench.workflows.request.groups import OnUnclear
@@ -733,6 +734,104 @@ def check(
             classes=classes,
             floor=floor,
             expect=expect,
+            runtime=runtime,
+            python=python,
+            shapes=shapes or {},
+            batch=batch,
+            device=device,
+            threads=threads,
+            options=options or {},
+            timeout=timeout,
+            wait=wait,
+            settings=settings or {},
+            store=store,
+        )
+    )
+
+
+def localize(
+    reference: File,
+    candidate: File,
+    *,
+    data: File | None = None,
+    random: int = 64,
+    limit: int | None = 256,
+    repair: bool = False,
+    where: str | None = None,
+    max_time: Duration = "5min",
+    speed: bool = True,
+    output: File = "artifacts/localize",
+    distribution: Literal["uniform", "normal", "recorded"] = "uniform",
+    range: Range | None = None,
+    seed: int = 0,
+    inputs: File | None = None,
+    images: File | None = None,
+    task: str | None = None,
+    runtime: Sides | None = None,
+    python: Sides | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    options: Pairs | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    settings: Mapping[str, Scalar] | None = None,
+    store: File | None = None,
+) -> Localization:
+    """Find the layers that cost a low-precision model its accuracy, and the fewest to keep.
+
+    reference: The model in full precision, as ONNX.
+    candidate: The same in low precision.
+    data: Data with answers: judge by the metric of --task.
+    random: So many seeded random inputs, without data.
+    limit: Only the first so many inputs.
+    repair: Keep the fewest layers in full precision that meet --where.
+    where: What a repair has to meet: 'top1>=baseline-0.5%', 'sqnr>=30dB' (default: 0.5 % of the
+        metric, or the usual SQNR of the type).
+    max_time: Search no longer than this; long networks by bisection.
+    speed: Measure the repaired model against both others.
+    output: Folder of the tables and the repaired model.
+    distribution: Of random inputs; recorded: the range a side was quantized for.
+    range: Where random inputs lie (0:1).
+    seed: Of random inputs.
+    inputs: Inputs from .npz, .npy or raw binaries.
+    images: Images, with the preprocessing of --task.
+    task: Whose preprocessing images get (default: classification).
+    runtime: What executes the models: once for all sides, or once per side.
+    python: Interpreter: once for all sides, or once per side.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    device: cpu, cuda:0, cuda:1, ...
+    threads: Threads within an operator (CPU runtimes).
+    options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
+        repeat for several.
+    timeout: Give up on a launch or a step after this long: 10min.
+    wait: Wait while the device is in use, or else fail at once.
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> found = trtbench.localize("model.onnx", "model.int8.onnx", repair=True, where="sqnr>=30dB")
+    >>> found.found.groups[0].node, found.repaired
+    """
+    return verbs.localize(
+        LocalizeRequest(
+            reference=reference,
+            candidate=candidate,
+            data=data,
+            random=random,
+            limit=limit,
+            repair=repair,
+            where=where,
+            max_time=max_time,
+            speed=speed,
+            output=output,
+            distribution=distribution,
+            range=range,
+            seed=seed,
+            inputs=inputs,
+            images=images,
+            task=task,
             runtime=runtime,
             python=python,
             shapes=shapes or {},

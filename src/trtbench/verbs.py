@@ -21,7 +21,7 @@ from trtbench.workflows.request.explaining import (
 )
 from trtbench.workflows.request.fields import converted
 from trtbench.workflows.request.groups import StoreFields
-from trtbench.workflows.request.judging import CheckRequest, EvalRequest
+from trtbench.workflows.request.judging import CheckRequest, EvalRequest, LocalizeRequest
 from trtbench.workflows.request.keeping import (
     DoctorRequest,
     ExportRunsRequest,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.check.values import Checked
     from trtbench.workflows.compare.gate import Gate
     from trtbench.workflows.explain.ladder import Explanation
+    from trtbench.workflows.explain.localize import Localization
     from trtbench.workflows.explain.source import EngineSource
     from trtbench.workflows.importing.run import ImportResult
     from trtbench.workflows.look.doctor import Diagnosis
@@ -152,6 +153,20 @@ def check(request: CheckRequest) -> Checked:
     write_check(checked, Path(request.output))
     join_checks(checked, store)
     return checked
+
+
+def localize(request: LocalizeRequest) -> Localization:
+    """Find the layers that cost a low-precision model its accuracy, and the fewest to keep.
+
+    >>> found = trtbench.localize("model.onnx", "model.int8.onnx", repair=True, where="sqnr>=30dB")
+    >>> found.found.groups[0].node, found.repaired
+    """
+    from trtbench.workflows.explain.localize import run_localize
+    from trtbench.workflows.request.conduct import conduct_from_request
+
+    store, config = _open(request)
+    conduct = conduct_from_request(request, config)
+    return run_localize(request, store=store, config=config, conduct=conduct)
 
 
 def evaluate(request: EvalRequest) -> Evaluation:

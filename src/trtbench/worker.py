@@ -32,6 +32,7 @@ from trtbench.domain.job import (
     ExportJob,
     InferJob,
     LayersJob,
+    LocalizeJob,
     QuantizeJob,
     Stage,
     VerifyJob,
@@ -127,6 +128,8 @@ def main(arguments: list[str]) -> int:
             _infer(job, folder=folder, events=events)
         elif isinstance(job, LayersJob):
             _layers(job, folder=folder, events=events)
+        elif isinstance(job, LocalizeJob):
+            _localize(job, folder=folder, events=events)
         elif isinstance(job, BuildJob):
             _build(job, folder=folder, events=events)
         elif isinstance(job, (ExportJob, QuantizeJob, VerifyJob)):
@@ -204,6 +207,24 @@ def _layers(job: LayersJob, *, folder: Path, events: Events) -> None:
     from trtbench.build.onnx_layers import compare_layers
 
     outcome = compare_layers(job.spec, stage=events)
+    events("save")
+    (folder / "outcome.json").write_bytes(json_from_value(outcome))
+
+
+def _localize(job: LocalizeJob, *, folder: Path, events: Events) -> None:
+    from trtbench.build.localize import localize
+    from trtbench.tasks._feed import open_feed
+    from trtbench.tasks._judge import TaskJudge
+
+    spec = job.spec
+    has_answers = spec.feed.kind == "task" and not spec.feed.settings.get("unlabelled")
+    outcome = localize(
+        spec,
+        open_source=lambda tensors: open_feed(spec.feed, tensors, spec=spec.run),
+        judge=partial(TaskJudge, spec.feed, folder=folder / "judged") if has_answers else None,
+        folder=folder,
+        stage=events,
+    )
     events("save")
     (folder / "outcome.json").write_bytes(json_from_value(outcome))
 

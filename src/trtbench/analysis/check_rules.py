@@ -26,7 +26,10 @@ SHARES = (
 )  # fmt: skip
 METRICS = (
     *SHARES, "nan", "inf", "nonfinite", "shape_mismatch", "max_abs", "mean_abs", "max_rel",
-    "mean_rel", "rmse", "rel_l2", "sqnr_db", "cosine", "bias", "kl", "kl_max", "js",
+    "mean_rel", "rmse", "rel_l2", "sqnr", "sqnr_db", "cosine", "bias", "kl", "kl_max", "js",
+)  # fmt: skip
+MORE_IS_BETTER = (
+    "close", "equality", "argmax_match", "top5_agreement", "sqnr", "sqnr_db", "cosine",
 )  # fmt: skip
 EXAMPLE = "'max_abs<=0.1', 'argmax_match>=99%' or 'logits: kl<0.01'"
 
@@ -93,7 +96,27 @@ def _broken(rule: CheckRule, checks: list[OutputCheck]) -> Iterable[str]:
 
 def _row(check: OutputCheck) -> Row:
     """The quantities of an output; of equal outputs the ratio to their difference is infinite."""
-    row = dict(check.numbers())
-    if "sqnr_db" in row and row["sqnr_db"] is None and check.identical:
-        row["sqnr_db"] = math.inf
-    return row
+    return worst_numbers([check])
+
+
+def worst_numbers(checks: Iterable[OutputCheck]) -> dict[str, float | None]:
+    """Of several outputs, the worst number of each name; of equal ones SQNR is infinite."""
+    found: dict[str, float | None] = {}
+    for check in checks:
+        row = dict(check.numbers())
+        if row.get("sqnr_db") is None and check.identical:
+            row["sqnr_db"] = math.inf
+        row["sqnr"] = row["sqnr_db"]
+        for name, value in row.items():
+            found[name] = _worse(name, found[name], value) if name in found else value
+    return found
+
+
+def _worse(name: str, one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return other if one is None else one
+    if name in ("nan", "inf", "nonfinite"):
+        return one + other
+    if name == "bias":
+        return max(one, other, key=abs)
+    return min(one, other) if name in MORE_IS_BETTER else max(one, other)

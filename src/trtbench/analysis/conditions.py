@@ -27,7 +27,7 @@ DEEPEST = 50
 LONGEST = 300
 """Words and signs of a condition, for the same reason."""
 
-UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 0.01}
+UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 0.01, "dB": 1.0}
 _UNIT = "|".join(sorted((re.escape(name) for name in UNITS), key=len, reverse=True))
 _TOKEN = re.compile(
     rf"""\s*(?:

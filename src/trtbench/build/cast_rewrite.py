@@ -165,7 +165,7 @@ class _Rewriting:
             else:
                 value.type.tensor_type.elem_type = self.low
         _replace_nodes(self.graph, self.nodes)
-        _drop_unused(self.graph)
+        drop_unused(self.graph)
         self._restore_names()
         del self.graph.value_info[:]
 
@@ -226,7 +226,8 @@ def _rename_inputs(graph: GraphProto, names: Mapping[str, str]) -> None:
             _rename_inputs(body, names)
 
 
-def _drop_unused(graph: GraphProto) -> None:
+def drop_unused(graph: GraphProto) -> None:
+    """Drop stored values that nothing reads."""
     used = {value.name for value in graph.output} | _read(graph)
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     gone = {tensor.name for tensor in graph.initializer} - {tensor.name for tensor in kept}

@@ -154,7 +154,7 @@ def sort_nodes(graph: GraphProto) -> None:
     """Put every node after those it reads from, its bodies' reading included."""
     makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     needs = [
-        sorted({makers[name] for name in _reads(node) if name in makers}) for node in graph.node
+        sorted({makers[name] for name in reads_of(node) if name in makers}) for node in graph.node
     ]
     order: dict[int, None] = {}
     for start in range(len(needs)):
@@ -177,11 +177,11 @@ def sort_nodes(graph: GraphProto) -> None:
     graph.node.extend(copies)
 
 
-def _reads(node: NodeProto) -> set[str]:
+def reads_of(node: NodeProto) -> set[str]:
     """Names that a node reads, those its bodies take from outside too."""
     found = {name for name in node.input if name}
     for body in subgraphs(node):
-        found |= {name for inner in body.node for name in _reads(inner)}
+        found |= {name for inner in body.node for name in reads_of(inner)}
         found |= {value.name for value in body.output}
     return found
 

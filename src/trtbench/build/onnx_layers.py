@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,14 @@ class _Place:
     size_bytes: int | None
 
 
+class Sized(Protocol):
+    @property
+    def size_bytes(self) -> int | None: ...
+
+
+P = TypeVar("P", bound=Sized)
+
+
 def compare_layers(spec: LayersSpec, *, stage: Stage) -> LayersOutcome:
     """Measure the drift of every tensor that both graphs have."""
     stage("load")
@@ -70,7 +78,7 @@ def compare_layers(spec: LayersSpec, *, stage: Stage) -> LayersOutcome:
             fix="compare a model with what `trtbench quantize` made of it",
         )
     stage("measure")
-    groups = list(_groups(shared, spec.memory_bytes))
+    groups = list(grouped(shared, spec.memory_bytes))
     diffs: dict[str, TensorDiff] = {}
     for number, group in enumerate(groups, start=1):
         diffs |= _compared(reference, candidate, group, feeds)
@@ -117,9 +125,9 @@ def _places(model: ModelProto, path: Path, items: int) -> Iterator[_Place]:
                 )
 
 
-def _groups(places: Sequence[_Place], memory_bytes: int) -> Iterator[list[_Place]]:
+def grouped(places: Sequence[P], memory_bytes: int) -> Iterator[list[P]]:
     """Put tensors together that fit into the memory; one of unknown size counts an eighth."""
-    group: list[_Place] = []
+    group: list[P] = []
     held = 0
     for place in places:
         size = place.size_bytes if place.size_bytes is not None else memory_bytes // 8
@@ -145,27 +153,30 @@ def _compared(
 
 
 def _run(model: ModelProto, names: Sequence[str], feeds: Sequence[Feed]) -> Feed:
-    session = _session(model, names)
-    types = {each.name: _TYPES.get(each.type) for each in session.get_inputs()}
-    parts = []
-    for feed in feeds:
-        typed = {
-            name: array.astype(types[name]) if types[name] and array.dtype.kind == "f" else array
-            for name, array in feed.items()
-            if name in types
-        }
-        try:
-            values = session.run(list(names), typed)
-        except Exception as problem:  # its exceptions share no base class of their own
-            raise InputError(
-                "ONNX Runtime does not run the graph", facts={"reason": _first_line(problem)}
-            ) from None
-        parts.append(dict(zip(names, values, strict=True)))
+    session = session_of(model, names)
+    parts = [outputs_of(session, names, feed) for feed in feeds]
     return {name: np.concatenate([np.atleast_1d(p[name]) for p in parts]) for name in names}
 
 
-def _session(model: ModelProto, names: Sequence[str]) -> Any:
-    """Load a graph whose outputs are these tensors."""
+def outputs_of(session: Any, names: Sequence[str], feed: Feed) -> Feed:
+    """Run a session once; floating-point arrays take the type of the input."""
+    types = {each.name: _TYPES.get(each.type) for each in session.get_inputs()}
+    typed = {
+        name: array.astype(types[name]) if types[name] and array.dtype.kind == "f" else array
+        for name, array in feed.items()
+        if name in types
+    }
+    try:
+        values = session.run(list(names), typed)
+    except Exception as problem:  # its exceptions share no base class of their own
+        raise InputError(
+            "ONNX Runtime does not run the graph", facts={"reason": _first_line(problem)}
+        ) from None
+    return dict(zip(names, values, strict=True))
+
+
+def session_of(model: ModelProto, names: Sequence[str]) -> Any:
+    """Load a graph as it is written, with these tensors as its outputs."""
     try:
         import onnxruntime
     except ImportError as problem:

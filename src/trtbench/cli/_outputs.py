@@ -32,6 +32,7 @@ from trtbench.workflows.check.layers import LayersChecked
 from trtbench.workflows.check.values import Checked
 from trtbench.workflows.compare.compare import Compared
 from trtbench.workflows.demo import Demo
+from trtbench.workflows.explain.localize import Localization
 from trtbench.workflows.importing.find import Unused, plain
 from trtbench.workflows.importing.run import ImportResult
 from trtbench.workflows.look.doctor import Diagnosis
@@ -256,6 +257,7 @@ OUTPUTS: dict[str, Any] = {
     "import": ImportOutput,
     "inspect": Inspection,
     "layers": LayersOutput,
+    "localize": Localization,
     "lottery": Lottery,
     "profile": ProfileOutput,
     "quantize": ConversionOutput,

@@ -6,6 +6,7 @@ from typing import Literal
 
 from trtbench.domain.conversion import ExportSpec, QuantSpec, VerifySpec
 from trtbench.domain.feed import Feed, LayersSpec
+from trtbench.domain.localize import LocalizeSpec
 from trtbench.domain.result import Fact, Finding, LaunchFacts, Scalar
 from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import BuildSpec, RunSpec, TensorSpec, Value
@@ -69,6 +70,12 @@ class LayersJob(Value, frozen=True, kw_only=True, tag="layers", tag_field="job")
     spec: LayersSpec
 
 
+class LocalizeJob(Value, frozen=True, kw_only=True, tag="localize", tag_field="job"):
+    """Find the nodes that cost an ONNX file its accuracy."""
+
+    spec: LocalizeSpec
+
+
 class BuildJob(Value, frozen=True, kw_only=True, tag="build", tag_field="job"):
     """Build one engine."""
 
@@ -95,7 +102,7 @@ class VerifyJob(Value, frozen=True, kw_only=True, tag="verify", tag_field="job")
 
 
 ConversionJob = ExportJob | QuantizeJob | VerifyJob
-Job = BenchJob | DuetJob | InferJob | LayersJob | BuildJob | ConversionJob
+Job = BenchJob | DuetJob | InferJob | LayersJob | LocalizeJob | BuildJob | ConversionJob
 
 
 class BenchOutcome(Value, frozen=True, kw_only=True):

@@ -18,7 +18,15 @@ from trtbench.workflows.request.groups import (
     SideFields,
     StoreFields,
 )
-from trtbench.workflows.request.kinds import FILE, PART, File, Fraction
+from trtbench.workflows.request.kinds import (
+    FILE,
+    PART,
+    TIME,
+    Duration,
+    File,
+    Fraction,
+    seconds,
+)
 
 IMAGES_TASK = "classification"
 """Whose preprocessing images get when nobody says."""
@@ -84,8 +92,13 @@ class FeedFields(VerbRequest):
         super().__post_init__()
         if self.inputs and self.images:
             raise UsageError("--inputs and --images exclude each other")
-        if self.task and not self.images:
+        if self.task and not self._for_task:
             raise UsageError("--task says how images are prepared", fix="--images FOLDER")
+
+    @property
+    def _for_task(self) -> File | None:
+        """What a task prepares."""
+        return self.images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,3 +183,50 @@ class EvalRequest(DataFields, RunningFields, PrecisionFields, TaskFields, StoreF
     def judging(self) -> dict[str, Scalar]:
         """The settings of the task."""
         return {**self.settings, "data": str(self.data)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalizeRequest(FeedFields, RunningFields, TaskFields, StoreFields):
+    """Find the layers that cost a low-precision model its accuracy, and the fewest to keep."""
+
+    reference: Annotated[File, Argument("The model in full precision, as ONNX.", "REFERENCE")]
+    candidate: Annotated[File, Argument("The same in low precision.", "CANDIDATE")]
+    data: Annotated[
+        File | None,
+        Option("Data with answers: judge by the metric of --task.", metavar="PATH"),
+    ] = None
+    random: Annotated[int, Option("So many seeded random inputs, without data.", least=1)] = 64
+    limit: Annotated[int | None, Option("Only the first so many inputs.", least=1)] = 256
+    repair: Annotated[
+        bool, Option("Keep the fewest layers in full precision that meet --where.")
+    ] = False
+    where: Annotated[
+        str | None,
+        Option(
+            "What a repair has to meet: 'top1>=baseline-0.5%', 'sqnr>=30dB' (default: 0.5 % of "
+            "the metric, or the usual SQNR of the type).",
+            metavar="CONDITION",
+        ),
+    ] = None
+    max_time: Annotated[
+        Duration, Option("Search no longer than this; long networks by bisection.", kind=TIME)
+    ] = "5min"
+    speed: Annotated[bool, Option("Measure the repaired model against both others.")] = True
+    output: Annotated[
+        File, Option("Folder of the tables and the repaired model.", ("-o", "--output"), kind=FILE)
+    ] = "artifacts/localize"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.data and not self.task:
+            raise UsageError("--data is judged by a task", fix="--task classification")
+        if self.data and (self.inputs or self.images):
+            raise UsageError("--data excludes --inputs and --images")
+        if self.where and not self.repair:
+            raise UsageError("--where says what a repair has to meet", fix="--repair")
+        if seconds(self.max_time) <= 0:
+            raise UsageError("a search of 0 s finds nothing", fix="--max-time 5min")
+
+    @property
+    def _for_task(self) -> File | None:
+        return self.data or self.images

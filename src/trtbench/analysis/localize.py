@@ -1,0 +1,105 @@
+"""Which of many parts matter, found with few trials: one by one, by bisection, and the fewest."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import combinations
+
+Restored = frozenset[int]
+Loss = tuple[float, ...]
+"""What is compared first stands first; less is better."""
+
+MOST_IN_PAIRS = 8
+"""Parts of the highest rank that are tried two by two where more than two were needed."""
+
+
+def one_by_one(order: Sequence[int], try_it: Callable[[Restored], Loss | None]) -> dict[int, Loss]:
+    """Restore each part alone, those first that are suspected first; ends when time is up."""
+    found: dict[int, Loss] = {}
+    for part in order:
+        loss = try_it(frozenset({part}))
+        if loss is None:
+            break
+        found[part] = loss
+    return found
+
+
+def bisect(count: int, try_it: Callable[[Restored], Loss | None]) -> dict[int, Loss]:
+    """Restore halves of the network, then halves of the better half; ends when time is up.
+
+    The half that leaves the least loss is divided first, so that the worst part is found after
+    twice the logarithm of their number, the next one soon after.
+    """
+    found: dict[int, Loss] = {}
+    waiting: list[tuple[Loss, int, int]] = [((), 0, count)]
+    while waiting:
+        loss, low, high = heapq.heappop(waiting)
+        if high - low == 1:
+            found[low] = loss
+            continue
+        middle = (low + high) // 2
+        for start, stop in ((low, middle), (middle, high)):
+            tried = try_it(frozenset(range(start, stop)))
+            if tried is None:
+                return found
+            heapq.heappush(waiting, (tried, start, stop))
+    return found
+
+
+def fewest(
+    order: Sequence[int], meets: Callable[[Restored], bool | None]
+) -> tuple[Restored | None, bool]:
+    """Find a small set of parts that meets a condition, and whether none of it can be left out.
+
+    First the shortest beginning of the ranking, then without each part that is not needed, then
+    any two of the highest ranks. ``meets`` gives ``None`` when time is up.
+    """
+    length = _shortest_prefix(order, meets)
+    if length is None:
+        return None, False
+    chosen = frozenset(order[:length])
+    for part in reversed(order[:length]):
+        answer = meets(chosen - {part}) if len(chosen) > 1 else False
+        if answer is None:
+            return chosen, False
+        if answer:
+            chosen -= {part}
+    for fewer in _smaller_sets(order, size=len(chosen)):
+        answer = meets(fewer)
+        if answer:
+            return fewer, True
+        if answer is None:
+            break
+    return chosen, True
+
+
+def _shortest_prefix(order: Sequence[int], meets: Callable[[Restored], bool | None]) -> int | None:
+    """Double the beginning of the ranking until it meets the condition, then halve the step."""
+    failed, length = 0, 1
+    while not (answer := meets(frozenset(order[:length]))):
+        if answer is None or length >= len(order):
+            return None
+        failed, length = length, min(2 * length, len(order))
+    while length - failed > 1:
+        middle = (failed + length) // 2
+        answer = meets(frozenset(order[:middle]))
+        if answer is None:
+            break
+        failed, length = (failed, middle) if answer else (middle, length)
+    return length
+
+
+def _smaller_sets(order: Sequence[int], *, size: int) -> Iterator[Restored]:
+    first = order[:MOST_IN_PAIRS]
+    for smaller in range(1, min(size, 3)):
+        yield from (frozenset(each) for each in combinations(first, smaller))
+
+
+def joined(pairs: Collection[tuple[int, int]], count: int) -> list[list[int]]:
+    """Put parts together that have to be restored together; each group in order."""
+    group = list(range(count))
+    for a, b in pairs:
+        low, high = sorted((group[a], group[b]))
+        group = [low if each == high else each for each in group]
+    return [[part for part in range(count) if group[part] == each] for each in sorted(set(group))]

@@ -1,0 +1,365 @@
+"""Finds the nodes that cost a low-precision model its accuracy, and the fewest to keep from it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from trtbench.analysis.check_rules import METRICS
+from trtbench.analysis.conditions import Condition, condition_from_text, holds, names_of
+from trtbench.analysis.localize import Loss, Restored, bisect, fewest, joined, one_by_one
+from trtbench.analysis.numeric import USUAL_SQNR_DB
+from trtbench.analysis.onnx_stamp import PREFIX
+from trtbench.analysis.scores import is_share, less_is_better
+from trtbench.build.cast import prepared
+from trtbench.build.cast_types import at_opset
+from trtbench.build.localize_graph import LOW, Graph, Pair, Part, divided
+from trtbench.build.localize_looks import Batches, Judge, Looks, Seen, Source
+from trtbench.build.localize_ranges import LIMITS, Watch, watches_of
+from trtbench.build.localize_rewrite import restored
+from trtbench.build.onnx_file import load_onnx, save_onnx
+from trtbench.build.onnx_layers import FOLLOWERS
+from trtbench.build.onnx_read import input_specs, read_onnx
+from trtbench.domain.job import Stage
+from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup
+from trtbench.errors import InputError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+SEARCHING = 0.6
+"""Part of the time that may go into ranking when a repair is to follow."""
+OUTPUT_METRIC = "sqnr_db"
+
+
+@dataclass
+class _Search:
+    """Tries models with some groups restored, each set once, until time is up."""
+
+    pair: Pair
+    looks: Looks
+    groups: list[list[Part]]
+    metric: str
+    ends: float
+    tell: Callable[[str], None]
+    known: dict[Restored, dict[str, float]] = field(default_factory=dict)
+
+    def numbers(self, chosen: Restored) -> dict[str, float]:
+        if chosen not in self.known:
+            parts = sorted((p for g in chosen for p in self.groups[g]), key=lambda p: p.position)
+            self.known[chosen] = self.looks.numbers(restored(self.pair, parts))
+            self.tell(f"{len(self.known)} models tried")
+        return self.known[chosen]
+
+    def loss(self, chosen: Restored) -> Loss | None:
+        """How bad a model is; ``None`` when time is up."""
+        if chosen not in self.known and time.monotonic() > self.ends:
+            return None
+        return self.loss_of(self.numbers(chosen))
+
+    def loss_of(self, numbers: dict[str, float]) -> Loss:
+        by_outputs = (numbers.get("nonfinite", 0.0), numbers.get("rel_l2", math.inf))
+        if self.metric == OUTPUT_METRIC:
+            return by_outputs
+        value = numbers.get(self.metric, math.nan)
+        loss = value if less_is_better(self.metric) else -value
+        return (loss if math.isfinite(loss) else math.inf, *by_outputs)
+
+
+def localize(
+    spec: LocalizeSpec,
+    *,
+    open_source: Callable[[Any], Source],
+    judge: Callable[[Any], Judge] | None,
+    folder: Path,
+    stage: Stage,
+) -> Localized:
+    """Divide, look at boundaries, restore groups, rank them; then keep the fewest, if asked for."""
+    began = time.monotonic()
+    progress = getattr(stage, "progress", lambda done, text: None)
+    stage("load")
+    pair = divided(*_graphs(Path(spec.reference), Path(spec.candidate)))
+    tensors = input_specs(pair.reference.model)
+    source = open_source(tensors)
+    batches = Batches(source, tensors, size=spec.run.batch, memory_bytes=spec.memory_bytes)
+    known = read_onnx(Path(spec.reference), batch=batches.size)
+    sizes = {t.name: t.size_bytes for node in known.nodes for t in node.outputs}
+    stage("measure")
+    looks = Looks(pair, batches, folder, sizes, None if judge is None else lambda: judge(source))
+    metric, where, condition = _metric(spec, pair, looks.scores)
+    progress(0.02, "the candidate as it is")
+    before = time.monotonic()
+    candidate = looks.numbers(pair.candidate.model)
+    trial_s = time.monotonic() - before
+    seen, watches, changed = _look(spec, pair, looks, progress)
+    low = [part for part in pair.parts if part.type is not None]
+    if not low:
+        raise InputError(
+            "no part of the candidate computes in a lower precision than the reference",
+            facts={"parts matched": str(len(pair.parts))},
+            fix="trtbench inspect CANDIDATE shows its types",
+        )
+    groups = [[low[i] for i in each] for each in joined(_beyond(pair, low, seen), len(low))]
+    whole_s = spec.max_time_s * (SEARCHING if condition else 1.0)
+    search = _Search(pair, looks, groups, metric, began + whole_s, _teller(progress, began, spec))
+    search.known[frozenset()] = candidate
+    everything = search.numbers(frozenset(range(len(groups))))
+    suspects = _suspects(pair, groups, seen)
+    left = began + whole_s - time.monotonic()
+    single = len(groups) * trial_s <= left
+    losses = one_by_one(suspects, search.loss) if single else bisect(len(groups), search.loss)
+    ranked = sorted(range(len(groups)), key=lambda g: _rank(g, losses, suspects))
+    found = Localized(
+        metric=metric,
+        groups=tuple(
+            _group(search, g, pair, seen, watches, candidate, tried=g in losses) for g in ranked
+        ),
+        reference=looks.scores,
+        candidate=candidate,
+        all_restored=everything,
+        items=len(batches),
+        where=where,
+        one_by_one=single,
+        marks_changed_outputs=changed,
+        file_sqnr_db=_of_file(pair, looks),
+        unmatched=_unmatched(pair),
+    )
+    search.ends = began + spec.max_time_s
+    if condition is not None:
+        found = _repair(spec, search, found, ranked, condition)
+    seconds = time.monotonic() - began
+    return msgspec.structs.replace(
+        found, trials=len(search.known), seconds=seconds,
+        in_time=len(losses) == len(groups) or not single,
+    )  # fmt: skip
+
+
+def _graphs(reference: Path, candidate: Path) -> tuple[Graph, Graph]:
+    """Load both with all their nodes named, at one opset."""
+    models = [prepared(load_onnx(path)) for path in (reference, candidate)]
+    newest = max(_opset(model) for model in models)
+    raised = [at_opset(model, newest, what="the other model") for model in models]
+    return Graph(raised[0]), Graph(raised[1])
+
+
+def _opset(model: ModelProto) -> int:
+    return next((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), 0)
+
+
+def _metric(
+    spec: LocalizeSpec, pair: Pair, scores: dict[str, float]
+) -> tuple[str, str | None, Condition | None]:
+    """What groups are ranked by, the first metric of the task, else SQNR; and the condition."""
+    metric = next(iter(scores), OUTPUT_METRIC)
+    if spec.repair is None:
+        return metric, None, None
+    where = spec.where or _usual(metric, pair)
+    shares = [name for name in scores if is_share(name)]
+    condition = condition_from_text(where, names=(*scores, *METRICS), shares=shares)
+    asked = [name for name in names_of(condition) if name in scores]
+    return (asked[0] if asked else metric), where, condition
+
+
+def _usual(metric: str, pair: Pair) -> str:
+    """What a conversion usually reaches: half a per cent, or the SQNR of the type."""
+    if metric != OUTPUT_METRIC:
+        sign, way = ("<=", "*1.01") if less_is_better(metric) else (">=", "*0.99")
+        return f"{metric}{sign}baseline{'-0.5%' if is_share(metric) else way}"
+    kinds = {(part.type or "").lower() for part in pair.parts}
+    usual = min((USUAL_SQNR_DB[kind] for kind in kinds if kind in USUAL_SQNR_DB), default=20.0)
+    return f"nonfinite<=0 and sqnr>={usual:g}dB"
+
+
+def _look(
+    spec: LocalizeSpec, pair: Pair, looks: Looks, progress: Callable[[float, str], None]
+) -> tuple[dict[str, Seen], dict[str, list[Watch]], bool]:
+    """Look at every boundary, and at every place where values take a low type."""
+    found = watches_of(pair.candidate, pair.parts)
+    by_name: dict[str, list[Watch]] = {}
+    for each in found.values():
+        for name, watch in each:
+            if name and name not in pair.candidate.inputs:
+                by_name.setdefault(name, []).append(watch)
+            elif name:
+                _watch_input(looks, pair, name, watch)
+
+    def hand(name: str) -> Callable[[Any], None]:
+        def add(array: Any) -> None:
+            for watch in by_name[name]:
+                watch.add(array)
+
+        return add
+
+    seen, changed = looks.boundaries(
+        memory_bytes=spec.memory_bytes,
+        watched={name: hand(name) for name in by_name},
+        progress=lambda done, text: progress(0.02 + 0.18 * done, text),
+    )
+    watches = {tensor: [watch for _, watch in each] for tensor, each in found.items()}
+    return seen, watches, changed
+
+
+def _watch_input(looks: Looks, pair: Pair, name: str, watch: Watch) -> None:
+    own = next(ours for ours, theirs in pair.matches.items() if theirs == name)
+    for batch in looks.batches.first(len(looks.batches)):
+        watch.add(batch.feed[own])
+
+
+def _beyond(pair: Pair, parts: Sequence[Part], seen: dict[str, Seen]) -> list[tuple[int, int]]:
+    """Pairs of parts that a tensor joins which the low type cannot hold: one alone is no use."""
+    places = {part.tensor: place for place, part in enumerate(parts)}
+    found = []
+    for place, part in enumerate(parts):
+        kind = LOW.get(pair.candidate.types.get(part.match, 0))
+        if kind is None or seen[part.tensor].largest <= LIMITS[kind]:
+            continue
+        found += [(place, places[p.tensor]) for p in parts if part.tensor in p.reads]
+    return found
+
+
+def _suspects(pair: Pair, groups: Sequence[list[Part]], seen: dict[str, Seen]) -> list[int]:
+    """Groups in the order of suspicion: those that lose finite values, then by added drift."""
+    keys = [(not _loses(group, seen), -(_added(group, seen) or 0.0)) for group in groups]
+    return sorted(range(len(groups)), key=lambda g: keys[g])
+
+
+def _loses(group: Sequence[Part], seen: dict[str, Seen]) -> bool:
+    """Whether values stop being finite here: they are at its inputs, and not behind it."""
+    inside = {part.tensor for part in group}
+    before = [seen[n].nonfinite for p in group for n in p.reads if n in seen and n not in inside]
+    return not any(before) and any(seen[part.tensor].nonfinite for part in group)
+
+
+def _added(group: Sequence[Part], seen: dict[str, Seen]) -> float | None:
+    inside = {part.tensor for part in group}
+    behind = [seen[part.tensor].rel_l2 for part in group]
+    own = max((each for each in behind if each is not None), default=None)
+    if own is None:
+        return None
+    reads = [n for part in group for n in part.reads if n in seen and n not in inside]
+    before = max((seen[name].rel_l2 or 0.0 for name in reads), default=0.0)
+    return math.sqrt(max(0.0, own**2 - before**2))
+
+
+def _rank(group: int, losses: dict[int, Loss], suspects: Sequence[int]) -> tuple[object, ...]:
+    """What leaves the least loss when restored, then what is suspected first."""
+    loss = losses.get(group)
+    rounded = tuple(float(f"{each:.4g}") for each in loss) if loss is not None else ()
+    return (loss is None, rounded, suspects.index(group))
+
+
+def _group(
+    search: _Search,
+    number: int,
+    pair: Pair,
+    seen: dict[str, Seen],
+    watches: dict[str, list[Watch]],
+    candidate: dict[str, float],
+    *,
+    tried: bool,
+) -> NodeGroup:
+    parts = search.groups[number]
+    first, last = parts[0], parts[-1]
+    numbers = search.known.get(frozenset({number}), {}) if tried else {}
+    sqnr = [each.get(OUTPUT_METRIC) for each in (candidate, numbers)]
+    return NodeGroup(
+        node=first.node,
+        op=first.op,
+        nodes=tuple(dict.fromkeys(name for part in parts for name in part.nodes)),
+        named=_named(parts, pair),
+        position=first.position,
+        type=first.type or "",
+        rel_l2=seen[last.tensor].rel_l2,
+        added=_added(parts, seen),
+        nonfinite=sum(seen[part.tensor].nonfinite for part in parts),
+        first_nonfinite=_loses(parts, seen),
+        ranges=tuple(w.result() for part in parts for w in watches.get(part.tensor, ())),
+        restored=numbers,
+        gain=_gain(search.metric, candidate, numbers),
+        sqnr_gain_db=None if None in sqnr else sqnr[1] - sqnr[0],  # type: ignore[operator]
+    )
+
+
+def _named(parts: Sequence[Part], pair: Pair) -> tuple[str, ...]:
+    """Nodes to name to a quantizer: all for a cast, those with scales of their own else."""
+    nodes = [pair.reference.nodes[place] for part in parts for place in part.places]
+    if parts[0].type not in LOW.values():
+        nodes = [node for node in nodes if node.op_type not in FOLLOWERS] or nodes
+    return tuple(dict.fromkeys(node.name for node in nodes if node.op_type != "Constant"))
+
+
+def _gain(metric: str, before: dict[str, float], after: dict[str, float]) -> float | None:
+    if metric not in before or metric not in after:
+        return None
+    gain = after[metric] - before[metric]
+    return -gain if less_is_better(metric) else gain
+
+
+def _repair(
+    spec: LocalizeSpec,
+    search: _Search,
+    found: Localized,
+    ranked: Sequence[int],
+    condition: Condition,
+) -> Localized:
+    """Keep the fewest groups that meet the condition, and write the model."""
+
+    def meets(chosen: Restored) -> bool | None:
+        if chosen not in search.known and time.monotonic() > search.ends:
+            return None
+        return bool(holds(condition, search.numbers(chosen), baseline=found.reference))
+
+    if meets(frozenset()):
+        chosen: Restored | None = frozenset()
+        minimal = True
+    else:
+        chosen, minimal = fewest(ranked, meets)
+    if chosen is None:
+        return msgspec.structs.replace(found, met=False)
+    kept = [g for g in ranked if g in chosen]
+    if kept and spec.repair is not None:
+        parts = sorted((p for g in kept for p in search.groups[g]), key=lambda p: p.position)
+        made = restored(search.pair, parts)
+        entry = made.metadata_props.add()
+        entry.key, entry.value = f"{PREFIX}kept", " ".join(n for p in parts for n in p.nodes)
+        save_onnx(made, Path(spec.repair))
+    return msgspec.structs.replace(
+        found,
+        met=True,
+        minimal=minimal,
+        repaired=search.numbers(chosen),
+        kept=tuple(search.groups[g][0].node for g in kept),
+    )
+
+
+def _of_file(pair: Pair, looks: Looks) -> float | None:
+    """Run the file itself, where a stand-in was looked at in its place."""
+    if not any(kind in LOW for kind in pair.candidate.types.values()):
+        return None
+    try:
+        numbers = looks.numbers(pair.candidate.model, as_it_is=True)
+    except InputError:
+        return None
+    return numbers.get(OUTPUT_METRIC)
+
+
+def _unmatched(pair: Pair) -> tuple[str, ...]:
+    inside = {part.tensor for part in pair.parts}
+    lost = [name for name in pair.reference.boundaries() if name not in inside]
+    return tuple(pair.reference.nodes[pair.reference.makers[name]].name for name in lost)
+
+
+def _teller(
+    progress: Callable[[float, str], None], began: float, spec: LocalizeSpec
+) -> Callable[[str], None]:
+    def tell(text: str) -> None:
+        used = (time.monotonic() - began) / spec.max_time_s
+        progress(min(0.99, 0.2 + 0.8 * used), text)
+
+    return tell

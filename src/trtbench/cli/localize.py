@@ -1,0 +1,65 @@
+"""``trtbench localize``: which layers cost a low-precision model its accuracy, and the repair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trtbench.cli._flags import command_line, flags
+from trtbench.cli._options import json_option, refuse_unwritable
+from trtbench.cli.check import CheckCommand
+from trtbench.errors import BrokenRuleError
+from trtbench.workflows.request.judging import LocalizeRequest
+
+
+class LocalizeCommand(CheckCommand):
+    preprocessing_only = False
+
+
+@click.command(
+    "localize",
+    short_help="Which layers cost a low-precision model its accuracy, and the repair.",
+    cls=LocalizeCommand,
+)
+@flags(LocalizeRequest)
+@json_option
+def command(request: LocalizeRequest, as_json: bool) -> None:
+    """Find the layers of CANDIDATE that cost it most of what REFERENCE gets right.
+
+    Both are ONNX files of one network; CANDIDATE computes in INT8, FP8, FP16 or BF16. Groups of
+    nodes are restored to the reference's precision and ranked by what that gains: by the metric
+    of --task where --data is given, else by the outputs. --repair keeps the fewest that meet
+    --where; status 3 says that none do.
+
+    \b
+    Examples:
+      trtbench localize model.onnx model.int8.onnx
+      trtbench localize model.onnx model.fp16.onnx --repair
+      trtbench localize model.onnx model.int8.onnx --task classification \\
+          --data val --repair --where 'top1>=baseline-0.5%'
+      trtbench localize model.onnx model.int8.onnx --inputs data.npz \\
+          --repair --where 'sqnr>=30dB' --max-time 10min
+    """
+    from trtbench.cli._screen import Talk, print_json, say, show
+    from trtbench.cli._settings import load_config, open_store
+    from trtbench.report.documents.localize import document_from_localized
+    from trtbench.workflows.explain.localize import run_localize
+    from trtbench.workflows.request.conduct import conduct_from_request
+
+    config = load_config(store=request.store)
+    store = open_store(config)
+    refuse_unwritable(Path(request.output))
+    with Talk("localize") as talk:
+        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+        result = run_localize(request, store=store, config=config, conduct=conduct)
+    if as_json:
+        print_json(result)
+    else:
+        show(document_from_localized(result))
+    made = (result.repaired,) if result.repaired else ()
+    say(f"written {', '.join((*made, *result.files))}")
+    if result.found.met is False:
+        raise BrokenRuleError(
+            "no repair meets the condition", facts={"condition": result.found.where}
+        )

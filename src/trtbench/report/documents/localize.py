@@ -1,0 +1,330 @@
+"""Which layers cost a model its accuracy: the answer first, then the ranking, then the repair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtbench.analysis.numeric import sqnr_from_rel_l2
+from trtbench.analysis.scores import is_share
+from trtbench.domain.localize import Localized, NodeGroup, TypeRange
+from trtbench.domain.result import Scalar, Verdict
+from trtbench.report.document import (
+    Block,
+    Cell,
+    Code,
+    Document,
+    Heading,
+    Section,
+    Table,
+    Text,
+    table_from_rows,
+)
+from trtbench.report.documents.comparison import interval_text
+from trtbench.units import text_from_fraction, text_from_seconds
+
+if TYPE_CHECKING:
+    from trtbench.workflows.explain.localize import Localization
+
+SHOWN = 10
+SHOWN_NAMES = 8
+FEW = 1.0
+"""Decibels below which a group gains nothing worth speaking of."""
+MANY_ZEROED, MANY_BEYOND = 0.25, 0.001
+"""Shares from which a range explains a loss."""
+
+RANKING = (
+    Heading(key="node", title="Node", fit="shorten"),
+    Heading(key="op", title="Op", rank=4),
+    Heading(key="restored", title="Restored", align="right"),
+    Heading(key="gain", title="Gain", align="right"),
+    Heading(key="sqnr_gain_db", title="SQNR gain", align="right", rank=3),
+    Heading(key="boundary_db", title="SQNR there", align="right", rank=1),
+    Heading(key="added", title="Adds rel. L2", align="right", rank=5),
+    Heading(key="nonfinite", title="Not finite", align="right", rank=6),
+    Heading(key="nodes", title="Nodes", align="right", rank=7),
+    Heading(key="cause", title="Range", fit="wrap", rank=2),
+)
+MODELS = (
+    Heading(key="model", title="Model", fit="shorten"),
+    Heading(key="metric", title="", align="right"),
+    Heading(key="sqnr_db", title="SQNR", align="right"),
+    Heading(key="nonfinite", title="Not finite", align="right", rank=1),
+    Heading(key="speed", title="Repaired against it", rank=2),
+)
+
+
+def document_from_localized(result: Localization) -> Document:
+    """Describe what was found."""
+    found = result.found
+    blocks: list[Block] = [
+        Text(text=answer(result), tone="bad" if found.met is False else "plain"),
+        Text(text=_how(result)),
+        _models(result),
+        _ranking(found),
+        *(Text(text=note, tone="unclear") for note in _notes(result)),
+        *_commands(result),
+    ]
+    return Document(
+        title=f"{Path(result.candidate).name} against {Path(result.reference).name}",
+        created="",
+        sections=(Section(id="localize", title="", blocks=tuple(blocks)),),
+    )
+
+
+def answer(result: Localization) -> str:
+    """Say in a sentence what breaks the model, and what keeping it out of that type gives."""
+    found = result.found
+    worst = found.groups[0]
+    if found.met and not found.kept:
+        return f"Nothing to repair: {_value(found, found.candidate)} meets {found.where}."
+    cause = f"{worst.node} {cause_of(worst)}"
+    if found.met:
+        return f"{cause}; {_kept_words(result)}."
+    if found.met is False:
+        all_of_them = _value(found, found.all_restored)
+        reason = f"all groups restored give {all_of_them}" if found.in_time else "time was up"
+        return f"{cause}. No repair meets {found.where}: {reason}."
+    if not worst.restored:
+        return f"{cause}."
+    return f"{cause}; restored: {_value(found, worst.restored)} ({_was(found)})."
+
+
+def cause_of(group: NodeGroup) -> str:
+    """Say what the low type does to a node, by its range where that explains it."""
+    told = telling_range(group)
+    if told is None:
+        added = "" if group.added is None else f" (adds rel. L2 {group.added:.2g})"
+        return f"loses most in {group.type}{added}"
+    return range_words(told, named=told.node != group.node)
+
+
+def range_words(told: TypeRange, *, named: bool = False) -> str:
+    """Describe a range that explains a loss."""
+    of = f"{told.what} of {told.node}" if named and told.what != "weights" else told.what
+    if told.type in ("FP16", "BF16"):
+        where = f" in {told.node}" if named else ""
+        return (
+            f"overflows {told.type}{where}: {told.largest:.6g} > {told.limit:.6g} "
+            f"({text_from_fraction(told.beyond)} of values)"
+        )
+    if told.beyond >= MANY_BEYOND and told.beyond * 10 >= told.zeroed:
+        share = text_from_fraction(told.beyond)
+        return (
+            f"is clipped by {told.type}: {share} of its {of} beyond ±{told.limit:.4g}, "
+            f"largest {told.largest:.4g}"
+        )
+    share = text_from_fraction(told.zeroed)
+    return (
+        f"has outliers that {told.type} cannot bear: {share} of its {of} become 0, "
+        f"the largest is {told.largest:.4g}"
+    )
+
+
+def telling_range(group: NodeGroup) -> TypeRange | None:
+    """Choose the range that explains the loss of a group; ``None`` where none does."""
+    over = [each for each in group.ranges if each.type in ("FP16", "BF16") and each.beyond]
+    if over:
+        return over[0]
+    quantized = [each for each in group.ranges if each.type not in ("FP16", "BF16")]
+    odd = [e for e in quantized if e.beyond >= MANY_BEYOND or e.zeroed >= MANY_ZEROED]
+    return max(odd, key=lambda each: max(each.zeroed, 10 * each.beyond), default=None)
+
+
+def _kept_words(result: Localization) -> str:
+    found = result.found
+    kept = [group for group in found.groups if group.node in found.kept]
+    count = len({name for group in kept for name in group.nodes})
+    what = "kept" if count == 1 else f"{count} nodes kept"
+    faster = next((s.verdict for s in result.speeds if s.against == result.candidate), None)
+    speed = "" if faster is None else f", {speed_words(faster)}"
+    return f"{what} in full precision: {_value(found, found.repaired)} ({_was(found)}){speed}"
+
+
+def speed_words(verdict: Verdict) -> str:
+    """Say how much slower or faster, or that it is the same or cannot be told."""
+    if verdict.ratio is None or verdict.kind in ("unclear", "incomparable"):
+        ends = f" ({interval_text(verdict)})" if verdict.interval else ""
+        return f"speed {verdict.kind}{ends}"
+    if verdict.kind == "same":
+        return "the same speed"
+    return f"{text_from_fraction(abs(verdict.ratio - 1), digits=2)} {verdict.kind}"
+
+
+def _was(found: Localized) -> str:
+    odd = int(found.candidate.get("nonfinite", 0))
+    lost = f"{odd} values not finite" if odd else ""
+    if found.metric == "sqnr_db":
+        return f"was {lost or _decibels(found.candidate.get('sqnr_db'))}"
+    value = _metric_text(found.metric, found.candidate.get(found.metric))
+    return f"was {value}{f', {lost}' if lost else ''}"
+
+
+def _value(found: Localized, numbers: Mapping[str, float]) -> str:
+    if found.metric != "sqnr_db":
+        return f"{found.metric} {_metric_text(found.metric, numbers.get(found.metric))}"
+    return f"SQNR {_decibels(numbers.get('sqnr_db'))}"
+
+
+def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> str:
+    if value is None:
+        return "–"
+    if metric == "sqnr_db":
+        return _decibels(value, signed=signed)
+    if is_share(metric):
+        return text_from_fraction(value, digits=2, signed=signed)
+    return f"{value:+.4g}" if signed else f"{value:.4g}"
+
+
+def _decibels(value: float | None, *, signed: bool = False) -> str:
+    if value is None:
+        return "–"
+    if math.isinf(value):
+        return "equal" if value > 0 else "–"
+    return f"{value:+.1f} dB" if signed else f"{value:.1f} dB"
+
+
+def _how(result: Localization) -> str:
+    found = result.found
+    way = "each by itself" if found.one_by_one else "by bisection"
+    count = len(found.groups)
+    groups = f"{count} group{'s' if count != 1 else ''} of nodes in {_types(found)}"
+    took = text_from_seconds(found.seconds, digits=2)
+    return f"{groups}, restored {way}: {found.trials} models on {result.inputs}, in {took}."
+
+
+def _types(found: Localized) -> str:
+    return " and ".join(dict.fromkeys(group.type for group in found.groups))
+
+
+def _models(result: Localization) -> Table:
+    found = result.found
+    sides: list[tuple[str, str, Mapping[str, float]]] = [
+        (Path(result.reference).name, result.reference, {"sqnr_db": math.inf, **found.reference}),
+        (Path(result.candidate).name, result.candidate, found.candidate),
+        ("all groups restored", "", found.all_restored),
+    ]
+    if found.kept:
+        name = Path(result.repaired).name if result.repaired else "repaired"
+        sides.append((name, "", found.repaired))
+    speeds = {each.against: each.verdict for each in result.speeds}
+    by_task = found.metric != "sqnr_db"
+    headings = [h for h in MODELS if (h.key != "metric" or by_task)
+                and (h.key != "speed" or speeds)]  # fmt: skip
+    rows = []
+    for name, path, numbers in sides:
+        verdict = speeds.get(path)
+        row: list[Cell | Scalar] = [name]
+        if by_task:
+            value = numbers.get(found.metric)
+            row.append(Cell(value=value, text=_metric_text(found.metric, value)))
+        value = numbers.get("sqnr_db")
+        row.append(Cell(value=value, text="" if path == result.reference else _decibels(value)))
+        row.append(int(numbers.get("nonfinite", 0)))
+        if speeds:
+            row.append(Cell(text="" if verdict is None else _against(verdict)))
+        rows.append(row)
+    named = [
+        Heading(key=h.key, title=found.metric if h.key == "metric" else h.title, align=h.align,
+                rank=h.rank, fit=h.fit)
+        for h in headings
+    ]  # fmt: skip
+    return table_from_rows("models", headings=tuple(named), rows=rows)
+
+
+def _against(verdict: Verdict) -> str:
+    ends = f", {interval_text(verdict)}" if verdict.interval else ""
+    return f"{verdict.kind}{ends}"
+
+
+def _ranking(found: Localized) -> Table:
+    caption = (
+        "Restored: the whole model with this group alone in full precision. SQNR there: behind "
+        "the group, as it is."
+    )
+    rows = [_row(found, group) for group in found.groups[:SHOWN]]
+    by_task = found.metric != "sqnr_db"
+    keys = [h.key for h in RANKING if h.key != "sqnr_gain_db" or by_task]
+    places = [place for place, h in enumerate(RANKING) if h.key in keys]
+    return table_from_rows(
+        "ranking",
+        headings=tuple(RANKING[place] for place in places),
+        rows=[[row[place] for place in places] for row in rows],
+        caption=caption,
+    )
+
+
+def _row(found: Localized, group: NodeGroup) -> Sequence[Cell | Scalar]:
+    value = group.restored.get(found.metric)
+    there = None if group.rel_l2 is None else sqnr_from_rel_l2(group.rel_l2)
+    told = telling_range(group)
+    return (
+        group.node,
+        group.op,
+        Cell(value=value, text=_metric_text(found.metric, value)),
+        Cell(value=group.gain, text=_metric_text(found.metric, group.gain, signed=True)),
+        Cell(value=group.sqnr_gain_db, text=_decibels(group.sqnr_gain_db, signed=True)),
+        Cell(value=there, text=_decibels(there)),
+        Cell(value=group.added, text="–" if group.added is None else f"{group.added:.3g}"),
+        group.nonfinite,
+        len(group.nodes),
+        "" if told is None else _short(told),
+    )
+
+
+def _short(told: TypeRange) -> str:
+    if told.type in ("FP16", "BF16"):
+        return f"{told.largest:.4g} > {told.limit:.6g}"
+    share = told.beyond if told.beyond * 10 >= told.zeroed else told.zeroed
+    word = "clipped" if share == told.beyond else "0"
+    return f"{text_from_fraction(share)} of {told.what} {word}"
+
+
+def _notes(result: Localization) -> Iterator[str]:
+    found = result.found
+    left = len(found.groups) - SHOWN
+    if left > 0:
+        yield f"{left} more groups are in the files."
+    best = found.groups[0]
+    spread = best.sqnr_gain_db is not None and best.sqnr_gain_db < FEW and best.restored
+    if spread and not best.first_nonfinite and found.metric == "sqnr_db":
+        yield f"The loss is spread: no group by itself gains {FEW:g} dB."
+    if found.met and found.kept:
+        words = (
+            "none of them can be left out"
+            if found.minimal
+            else "time was up before it was tried with fewer"
+        )
+        kept = ", ".join(found.kept[:SHOWN_NAMES]) + (
+            " ..." if len(found.kept) > SHOWN_NAMES else ""
+        )
+        yield f"Kept for {found.where}: {kept}; {words}."
+    untried = sum(1 for group in found.groups if not group.restored)
+    if untried:
+        why = "time was up" if found.one_by_one else "bisection left them aside"
+        yield f"{untried} groups were not restored by themselves: {why}."
+    if found.marks_changed_outputs:
+        yield "Looking at boundaries changed the final outputs: what is said of them is in doubt."
+    if found.file_sqnr_db is not None:
+        yield (
+            f"{_types(found)} is computed in FP32 here and rounded behind every node, as tensor "
+            "cores do. ONNX Runtime by itself leaves roundings out, and would give "
+            f"{_decibels(found.file_sqnr_db)}."
+        )
+    if found.unmatched:
+        names = _some(found.unmatched)
+        yield f"Not found in the candidate, so part of what follows them: {names}."
+    yield from result.notes
+    yield from found.notes
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN_NAMES]) + (" ..." if len(names) > SHOWN_NAMES else "")
+
+
+def _commands(result: Localization) -> Iterator[Block]:
+    captions = ("To make such a model from the reference:", "Or with ModelOpt:")
+    for caption, command in zip(captions, result.commands, strict=False):
+        yield Code(text=command, caption=caption)

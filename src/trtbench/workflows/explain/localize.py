@@ -1,0 +1,263 @@
+"""Which layers cost a low-precision model its accuracy, and which are the fewest to keep."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from trtbench.boundary import clean_line
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.feed import Feed
+from trtbench.domain.job import PROGRESS_MARK, LocalizeJob
+from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup
+from trtbench.domain.result import Verdict
+from trtbench.domain.spec import Value
+from trtbench.errors import JobError, TrtbenchError, UsageError, write_error
+from trtbench.executors.local import run_job
+from trtbench.models.sidecar import read_sidecar
+from trtbench.report.documents.localize import document_from_localized
+from trtbench.report.renderers.md import markdown
+from trtbench.store.store import Store
+from trtbench.tasks import TASKS
+from trtbench.tasks.contract import completed
+from trtbench.workflows.check.check import feed_of, with_source
+from trtbench.workflows.compare.compare import compare
+from trtbench.workflows.make.conversion import put_in_place
+from trtbench.workflows.measure.failure import raise_told
+from trtbench.workflows.request.choice import first_choice
+from trtbench.workflows.request.comparing import CompareRequest
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.fields import converted
+from trtbench.workflows.request.judging import CheckRequest, LocalizeRequest
+from trtbench.workflows.request.kinds import seconds
+from trtbench.workflows.request.progress import Event
+from trtbench.workflows.request.spec import side_spec
+
+SEARCH_PART = 0.8
+"""Of the bar, where a comparison of speeds follows."""
+PATIENCE_S = 3600.0
+"""Added to the time a search is allowed: one model over all items may take long."""
+
+
+class Speed(Value, frozen=True, kw_only=True):
+    """The repaired model against another one."""
+
+    against: str
+    verdict: Verdict
+
+
+class Localization(Value, frozen=True, kw_only=True):
+    """What was found, the repaired model, and how to make it again."""
+
+    reference: str
+    candidate: str
+    inputs: str
+    """What both ran on, in words."""
+    found: Localized
+    repaired: str | None = None
+    """The repaired file."""
+    speeds: tuple[Speed, ...] = ()
+    commands: tuple[str, ...] = ()
+    """That make such a model from the reference."""
+    notes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+def run_localize(
+    request: LocalizeRequest, *, store: Store, config: Config, conduct: Conduct | None = None
+) -> Localization:
+    """Find the groups that matter, repair if asked for, and measure what that costs."""
+    conduct = conduct or Conduct()
+    for path in (request.reference, request.candidate):
+        if Path(path).suffix.lower() != ".onnx":
+            raise UsageError("localize looks into ONNX files", facts={"given": path})
+    output = Path(request.output)
+    with store.scratch() as folder:
+        spec = localize_spec(request, config, folder)
+        found = _search(spec, folder / "search", _part(conduct, 0.0, SEARCH_PART))
+        made = _keep(spec, request, output) if found.kept else None
+    result = Localization(
+        reference=str(request.reference),
+        candidate=str(request.candidate),
+        inputs=inputs_in_words(request, found),
+        found=found,
+        repaired=None if made is None else str(made),
+        commands=commands_for(request, found),
+    )
+    if made is not None and request.speed:
+        last = _part(conduct, SEARCH_PART, 1.0)
+        result = _with_speeds(result, request, store=store, config=config, conduct=last)
+    return _write(result, output)
+
+
+def localize_spec(request: LocalizeRequest, config: Config, folder: Path) -> LocalizeSpec:
+    """Settle what the worker searches with."""
+    asked = converted(
+        request,
+        CheckRequest,
+        reference=request.reference,
+        random=request.random,
+        limit=request.limit,
+        task=request.task if request.images else None,
+    )
+    plain = replace(request, threads=None, device=None, options={})
+    run = with_source(side_spec(plain, request.reference, first_choice("onnx"), config), asked)
+    sides = [Path(request.reference), Path(request.candidate)]
+    feed = _task_feed(request) if request.data else feed_of(asked, sides)
+    return LocalizeSpec(
+        reference=str(sides[0].absolute()),
+        candidate=str(sides[1].absolute()),
+        run=run,
+        feed=feed,
+        repair=str(folder / f"{sides[1].stem}.repaired.onnx") if request.repair else None,
+        where=request.where,
+        max_time_s=seconds(request.max_time),
+    )
+
+
+def _task_feed(request: LocalizeRequest) -> Feed:
+    assert request.task is not None
+    settings = {**request.settings, "data": str(request.data)}
+    return Feed(
+        kind="task",
+        task=request.task,
+        settings=completed(TASKS.load(request.task).FLAGS, settings),
+        count=request.limit,
+        seed=request.seed,
+    )
+
+
+def _search(spec: LocalizeSpec, folder: Path, conduct: Conduct) -> Localized:
+    def hear(line: str) -> None:
+        if line.startswith(PROGRESS_MARK):
+            done, _, text = line.removeprefix(PROGRESS_MARK).partition(" ")
+            conduct.listen(Event(kind="stage", text=text, done=float(done)))
+
+    end = run_job(
+        LocalizeJob(spec=spec),
+        folder=folder,
+        timeout_s=conduct.timeout_s or spec.max_time_s + PATIENCE_S,
+        memory_bytes=conduct.memory_bytes,
+        on_stage=hear,
+    )
+    if not end.ok:
+        raise_told(end)
+        reason = end.error.message if end.error else end.signal or end.exit_status
+        error = JobError("the search did not finish", facts={"reason": reason})
+        error.log_tail = end.log_tail
+        raise error
+    path = folder / "outcome.json"
+    return value_from_json(path.read_bytes(), Localized, where=str(path))
+
+
+def _keep(spec: LocalizeSpec, request: LocalizeRequest, output: Path) -> Path:
+    assert spec.repair is not None
+    target = output / Path(spec.repair).name
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise write_error(output, problem) from None
+    put_in_place(Path(spec.repair), target)
+    return target
+
+
+def _with_speeds(
+    result: Localization,
+    request: LocalizeRequest,
+    *,
+    store: Store,
+    config: Config,
+    conduct: Conduct,
+) -> Localization:
+    """Measure the repaired model in turn with the candidate and with the reference."""
+    found, notes = [], list(result.notes)
+    for name in (result.candidate, result.reference):
+        asked = converted(
+            request, CompareRequest, baseline=name, candidates=(result.repaired,),
+            inputs=None, seed=request.seed, accept=("inputs",),
+        )  # fmt: skip
+        try:
+            compared = compare(asked, store=store, config=config, conduct=conduct)[0]
+        except TrtbenchError as problem:
+            reason = problem.facts.get("reason", "")
+            told = clean_line(f"{problem.message}{f': {reason}' if reason else ''}")
+            notes.append(f"speed against {Path(name).name} was not measured: {told}")
+            continue
+        found.append(Speed(against=name, verdict=compared.comparison.verdicts[0]))
+    return msgspec.structs.replace(result, speeds=tuple(found), notes=tuple(notes))
+
+
+def commands_for(request: LocalizeRequest, found: Localized) -> tuple[str, ...]:
+    """Write the commands that leave the groups out: those of the repair, else the worst one."""
+    kept = [group for group in found.groups if group.node in found.kept] or list(found.groups[:1])
+    names = list(dict.fromkeys(name for group in kept for name in group.named))
+    if not names or (not found.kept and not _matters(kept[0])):
+        return ()
+    low = kept[0].type.lower()
+    quoted = " ".join(shlex.quote(name) for name in names)
+    reference = shlex.quote(str(request.reference))
+    if low in ("fp16", "bf16"):
+        flags = " ".join(f"--keep {shlex.quote(name)}" for name in names)
+        own = f"trtbench quantize {reference} --precision {low} {flags}"
+        return own, (
+            f"python -m modelopt.onnx.autocast --onnx_path {reference} "
+            f"--low_precision_type {low} --nodes_to_exclude {quoted}"
+        )
+    flags = " ".join(f"--exclude {shlex.quote(name)}" for name in names)
+    own = f"trtbench quantize {reference} --precision {low} {_recipe(request)} {flags}"
+    return own, (
+        f"python -m modelopt.onnx.quantization --onnx_path {reference} --quantize_mode {low} "
+        f"--calibration_data CALIBRATION.npy --nodes_to_exclude {quoted}"
+    )
+
+
+def _recipe(request: LocalizeRequest) -> str:
+    """How the candidate was calibrated, where the record beside it tells."""
+    record = read_sidecar(Path(request.candidate))
+    if record is None or record.calibration is None:
+        return "--calibration DATA"
+    method = (record.method or "").split()[-1:]
+    parts = ["--calibration", record.calibration.source, *(["--method", *method] if method else [])]
+    if record.facts.get("per_channel") is False:
+        parts.append("--per-tensor")
+    return shlex.join(parts)
+
+
+def _matters(group: NodeGroup) -> bool:
+    return group.first_nonfinite or (group.gain or 0.0) > 0 or (group.sqnr_gain_db or 0.0) > 0
+
+
+def inputs_in_words(request: LocalizeRequest, found: Localized) -> str:
+    """Say what both models ran on."""
+    if request.data:
+        return f"{found.items} items of {request.data}, task {request.task}"
+    if request.images or request.inputs:
+        return f"{found.items} items of {request.images or request.inputs}"
+    return f"{found.items} random inputs, {request.distribution}, seed {request.seed}"
+
+
+def _part(conduct: Conduct, start: float, stop: float) -> Conduct:
+    """Have one step tell how far the whole is."""
+
+    def listen(event: Event) -> None:
+        done = None if event.done is None else start + (stop - start) * event.done
+        conduct.listen(msgspec.structs.replace(event, done=done))
+
+    return replace(conduct, listen=listen)
+
+
+def _write(result: Localization, folder: Path) -> Localization:
+    """Write everything as JSON, and what the screen shows as Markdown."""
+    paths = [folder / "localize.json", folder / "localize.md"]
+    result = msgspec.structs.replace(result, files=tuple(map(str, paths)))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths[0].write_bytes(json_from_value(result))
+        paths[1].write_text(markdown(document_from_localized(result)), encoding="utf-8")
+    except OSError as problem:
+        raise write_error(folder, problem) from None
+    return result
