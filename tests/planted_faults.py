@@ -9,6 +9,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from trtbench.build.quantize_data import save_feeds
+from trtbench.build.quantize_onnxruntime import quantize_int8
+from trtbench.domain.conversion import CalibrationRef, QuantSpec
+from trtbench.models.identity import model_ref
+
 WIDTH = 16
 
 
@@ -61,3 +66,99 @@ def with_outlier(path: Path, *, layer: int, seed: int, layers: int = 8) -> Path:
     weights[layer - 1][:, channel] = 0
     weights[layer][channel, int(rng.integers(weights[layer].shape[1]))] = 150
     return network(path, weights)
+
+
+def int8_of(
+    reference: Path,
+    path: Path,
+    *,
+    per_channel: bool = True,
+    keep: tuple[str, ...] = (),
+    shape: tuple[int, ...] = (WIDTH,),
+) -> Path:
+    """Quantize with ONNX Runtime, in this process."""
+    folder = path.parent / f"{path.stem}-quantizing"
+    folder.mkdir()
+    items = np.random.default_rng(9).normal(size=(64, *shape)).astype(np.float32)
+    save_feeds(folder / "calibration.npz", [{"x": items}])
+    calibration = CalibrationRef(
+        source="normal",
+        kind="arrays",
+        items=64,
+        batch=64,
+        sha256="",
+        file=str(folder / "calibration.npz"),
+    )
+    spec = QuantSpec(
+        model=model_ref(reference), output=str(path), precision="int8", via="onnxruntime",
+        method="minmax", per_channel=per_channel, keep=keep, calibration=calibration,
+    )  # fmt: skip
+    quantize_int8(spec, folder=folder, stage=lambda stage: None)
+    return path
+
+
+def convolutions(path: Path, *, layers: int, seed: int) -> Path:
+    """Convolutions with a batch norm and a ReLU behind each."""
+    rng = np.random.default_rng(seed)
+    nodes, stored, at = [], [], "x"
+    for place in range(layers):
+        arrays = {
+            "w": rng.normal(0, 0.3, (3, 3, 3, 3)), "scale": rng.uniform(0.5, 2, 3),
+            "bias": rng.normal(size=3), "mean": rng.normal(size=3), "var": rng.uniform(0.5, 2, 3),
+        }  # fmt: skip
+        names = {key: f"{key}{place}" for key in arrays}
+        stored += [
+            numpy_helper.from_array(values.astype(np.float32), names[key])
+            for key, values in arrays.items()
+        ]
+        last = place == layers - 1
+        to = "y" if last else f"r{place}"
+        nodes += [
+            helper.make_node(
+                "Conv", [at, names["w"]], [f"c{place}"], name=f"conv{place}", pads=[1, 1, 1, 1]
+            ),
+            helper.make_node(
+                "BatchNormalization",
+                [f"c{place}", *(names[key] for key in ("scale", "bias", "mean", "var"))],
+                [f"b{place}"], name=f"norm{place}",
+            ),
+            helper.make_node("Relu", [f"b{place}"], [to], name=f"relu{place}"),
+        ]  # fmt: skip
+        at = to
+    shape = ["batch", 3, 6, 6]
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        stored,
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+def fp8_of(reference: Path, path: Path, *, scale: float = 0.02) -> Path:
+    """Put pairs of Q and DQ nodes to E4M3 before every product, as ModelOpt does."""
+    model = onnx.version_converter.convert_version(onnx.load(reference), 19)
+    graph = model.graph
+    graph.initializer.append(numpy_helper.from_array(np.float32(scale), "scale"))
+    graph.initializer.append(
+        helper.make_tensor("zero", TensorProto.FLOAT8E4M3FN, [], b"\0", raw=True)
+    )
+    nodes = []
+    for node in graph.node:
+        for index, name in enumerate(list(node.input) if node.op_type == "MatMul" else ()):
+            low, back = f"{node.name}.{index}.low", f"{node.name}.{index}.back"
+            nodes += [
+                helper.make_node("QuantizeLinear", [name, "scale", "zero"], [low], name=low),
+                helper.make_node("DequantizeLinear", [low, "scale", "zero"], [back], name=back),
+            ]
+            node.input[index] = back
+        nodes.append(node)
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path

@@ -36,6 +36,7 @@ Low = Literal["fp16", "bf16"]
 _SHAPE_SOURCES = ("Shape", "Size")
 _DATA_FIRST = ("Expand", "Reshape", "Tile", "Slice", "Pad", "Resize")
 """Operators whose first input is data; the others only say how it is laid out."""
+ASKED_FOR = "asked for"
 _UNCAST = "control flow is left in FP32"
 
 
@@ -148,7 +149,7 @@ def matching_nodes(model: ModelProto, keep: Sequence[str]) -> dict[str, str]:
                 f"the model has no node {pattern!r}",
                 fix=f"did you mean {guess}?" if guess else "trtbench inspect MODEL --layers",
             )
-        held.update(dict.fromkeys(matches, "asked for"))
+        held.update(dict.fromkeys(matches, ASKED_FOR))
     return held
 
 

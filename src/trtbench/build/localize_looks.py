@@ -14,7 +14,7 @@ from trtbench.analysis.check import OutputTally
 from trtbench.analysis.check_rules import worst_numbers
 from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.build.localize_graph import Pair
-from trtbench.build.localize_rewrite import stand_in
+from trtbench.build.localize_rewrite import copied, stand_in
 from trtbench.build.onnx_layers import Feed, grouped, outputs_of, session_of
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
@@ -170,7 +170,7 @@ class Looks:
         judge = self.judge() if self.judge else None
         tallies = {name: OutputTally(name) for name in self._outputs}
         names = {name: self.pair.matches[name] for name in self._outputs}
-        ran = model if as_it_is else stand_in(model)
+        ran = copied(model) if as_it_is else stand_in(model)
         inputs = {name: self.pair.matches[name] for name in self.pair.reference.inputs}
         for batch, outputs in self._run(ran, list(names.values()), inputs):
             found = {name: _rows(outputs[other], batch) for name, other in names.items()}

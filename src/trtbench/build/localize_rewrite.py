@@ -49,8 +49,7 @@ class _Restoring:
 
     def __init__(self, pair: Pair, chosen: set[str]) -> None:
         self.pair, self.chosen = pair, chosen
-        self.made = type(pair.candidate.model)()
-        self.made.CopyFrom(pair.candidate.model)
+        self.made = copied(pair.candidate.model)
         self.replaced = {pair.matches[tensor] for tensor in chosen}
         self.nodes: dict[str, NodeProto] = {}
         """Copied or put in, by name."""
@@ -131,10 +130,16 @@ class _Restoring:
         return self.made
 
 
-def stand_in(model: ModelProto) -> ModelProto:
-    """Copy a model with FP32 in place of FP16 and BF16, and every such tensor rounded."""
+def copied(model: ModelProto) -> ModelProto:
+    """Copy a model, so that what is done to it stays with the copy."""
     made = type(model)()
     made.CopyFrom(model)
+    return made
+
+
+def stand_in(model: ModelProto) -> ModelProto:
+    """Copy a model with FP32 in place of FP16 and BF16, and every such tensor rounded."""
+    made = copied(model)
     graph = made.graph
     types = Graph(model).types
     if not any(kind in LOW for kind in types.values()):

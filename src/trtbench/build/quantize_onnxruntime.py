@@ -6,7 +6,7 @@ from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtbench.build.cast import matching_nodes, prepared
+from trtbench.build.cast import ASKED_FOR, matching_nodes, prepared
 from trtbench.build.cast_types import FLOAT, FLOAT16, QDQ_OPSET, at_opset
 from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx, sort_nodes
 from trtbench.build.onnx_rules import quantized_operators, refusals
@@ -178,8 +178,25 @@ def _reader(quantization: Any, feeds: FeedFile) -> Any:
     return Reader()
 
 
+def _read_unrounded(model: ModelProto, names: set[str]) -> None:
+    """Have nodes that are left alone read what others made, not what was rounded for others.
+
+    The quantizer rounds behind every node it quantizes, also for readers it was told to leave.
+    """
+    makers = {name: node for node in model.graph.node for name in node.output}
+    for node in model.graph.node:
+        for index, name in enumerate(node.input if node.name in names else ()):
+            back = makers.get(name)
+            if back is None or back.op_type != "DequantizeLinear":
+                continue
+            forth = makers.get(back.input[0])
+            if forth is not None and forth.op_type == "QuantizeLinear":
+                node.input[index] = forth.input[0]
+
+
 def _finish(spec: QuantSpec, raw: Path, kept: dict[str, str]) -> QuantOutcome:
     model = load_onnx(raw)
+    _read_unrounded(model, {name for name, reason in kept.items() if reason == ASKED_FOR})
     sort_nodes(model.graph)  # the quantizer does not see what bodies of control flow read
     problems = refusals(model)
     if problems:

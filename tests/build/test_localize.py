@@ -1,0 +1,209 @@
+"""A fault planted in one layer is named first and repaired, on ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from planted_faults import (
+    convolutions,
+    fp8_of,
+    int8_of,
+    network,
+    overflowing,
+    plain_weights,
+    with_outlier,
+)
+from trtbench.analysis.localize import bisect
+from trtbench.build.cast import cast
+from trtbench.build.localize import localize
+from trtbench.build.localize_graph import Graph, divided
+from trtbench.build.localize_rewrite import restored, stand_in
+from trtbench.build.onnx_file import check_onnx, save_onnx
+from trtbench.domain.feed import Feed
+from trtbench.domain.localize import Localized, LocalizeSpec
+from trtbench.domain.spec import RunSpec
+from trtbench.errors import InputError
+from trtbench.models.identity import model_ref
+from trtbench.report.documents.localize import telling_range
+from trtbench.tasks._feed import open_feed
+
+LAYERS = 5
+ITEMS = 32
+
+
+def searched(folder: Path, reference: Path, candidate: Path, **asked: object) -> Localized:
+    """Search in this process: a child for each of forty networks would take minutes."""
+    run = RunSpec(model=model_ref(reference), runtime="onnxruntime")
+    feed = Feed(kind="random", count=ITEMS, distribution="normal")
+    spec = LocalizeSpec(
+        reference=str(reference), candidate=str(candidate), run=run, feed=feed, **asked
+    )
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    return localize(
+        spec,
+        open_source=lambda tensors: open_feed(feed, tensors, spec=run),
+        judge=None,
+        folder=work,
+        stage=lambda stage: None,
+    )
+
+
+def fp16_of(reference: Path, path: Path, *, keep_io: bool = False) -> Path:
+    save_onnx(cast(onnx.load(reference), precision="fp16", keep_io=keep_io).model, path)
+    return path
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_overflow_in_fp16_is_named_first_and_repaired(tmp_path: Path, seed: int) -> None:
+    layer = seed % LAYERS
+    reference = overflowing(tmp_path / "a.onnx", layer=layer, seed=seed, layers=LAYERS + 1)
+    candidate = fp16_of(reference, tmp_path / "b.onnx", keep_io=seed % 2 == 0)
+    repaired = tmp_path / "c.onnx"
+    found = searched(
+        tmp_path, reference, candidate, repair=str(repaired), where="nonfinite<=0 and sqnr>=40dB"
+    )
+    worst = found.groups[0]
+    assert worst.node == f"fc{layer}"
+    assert worst.first_nonfinite
+    told = telling_range(worst)
+    assert told is not None
+    assert (told.node, told.type, told.limit) == (f"fc{layer}", "FP16", 65504)
+    assert told.largest > 65504
+    assert 0 < told.beyond < 1
+    assert found.candidate["nonfinite"] > 0
+    assert found.met
+    assert found.kept == (f"fc{layer}",)
+    assert found.repaired["nonfinite"] == 0
+    assert not found.marks_changed_outputs
+    check_onnx(repaired)
+    types = {t.name: t.data_type for t in onnx.load(repaired).graph.initializer}
+    low = {name for name, kind in types.items() if kind == onnx.TensorProto.FLOAT16}
+    assert len(low) == LAYERS + 1 - 2, "all but the layer and the one that brings it back"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_outliers_in_int8_are_named_first_and_repaired(tmp_path: Path, seed: int) -> None:
+    layer = 1 + seed % LAYERS
+    reference = with_outlier(tmp_path / "a.onnx", layer=layer, seed=seed, layers=LAYERS + 1)
+    candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
+    repaired = tmp_path / "c.onnx"
+    found = searched(tmp_path, reference, candidate, repair=str(repaired), where="sqnr>=10dB")
+    worst = found.groups[0]
+    assert worst.node == f"fc{layer}"
+    weights = next(each for each in worst.ranges if each.what == "weights")
+    assert weights.zeroed > 0.5
+    assert weights.largest == pytest.approx(150, rel=0.01)
+    assert found.met
+    assert f"fc{layer}" in found.kept
+    assert found.repaired["sqnr_db"] >= 10 > found.candidate["sqnr_db"]
+    check_onnx(repaired)
+    kept = [node for node in onnx.load(repaired).graph.node if node.name == f"fc{layer}"]
+    stored = {t.name: t for t in onnx.load(repaired).graph.initializer}
+    assert np.abs(numpy_helper.to_array(stored[kept[0].input[1]])).max() == pytest.approx(150)
+
+
+def test_a_node_left_out_of_int8_is_as_good_as_the_repair(tmp_path: Path) -> None:
+    """The command that is printed makes what the repair has: the node reads nothing rounded."""
+    reference = with_outlier(tmp_path / "a.onnx", layer=2, seed=3, layers=LAYERS)
+    candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
+    found = searched(tmp_path, reference, candidate)
+    worst = found.groups[0]
+    assert worst.named == ("fc2",)
+    again = int8_of(reference, tmp_path / "c.onnx", per_channel=False, keep=worst.named)
+    node = next(n for n in onnx.load(again).graph.node if n.name == "fc2")
+    assert list(node.input) == ["fc1.act", "fc2.weight"]
+    other = searched(tmp_path, reference, again)
+    assert other.candidate["sqnr_db"] == pytest.approx(worst.restored["sqnr_db"], abs=0.5)
+
+
+def test_parts_are_found_whatever_a_quantizer_calls_them(tmp_path: Path) -> None:
+    """With every node and tensor renamed, the graph alone tells what is what."""
+    reference = overflowing(tmp_path / "a.onnx", layer=1, seed=5, layers=LAYERS)
+    model = cast(onnx.load(reference), precision="fp16").model
+    names = {name: f"t{i}" for i, n in enumerate(model.graph.node) for name in n.output}
+    del names["y"]
+    for index, node in enumerate(model.graph.node):
+        node.name = f"n{index}"
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    save_onnx(model, tmp_path / "b.onnx")
+    found = searched(tmp_path, reference, tmp_path / "b.onnx")
+    assert found.groups[0].node == "fc1"
+    assert not found.unmatched
+
+
+def test_batch_norms_that_a_quantizer_folded_stand_in_the_part_of_their_convolution(
+    tmp_path: Path,
+) -> None:
+    reference = convolutions(tmp_path / "a.onnx", layers=3, seed=0)
+    candidate = int8_of(reference, tmp_path / "b.onnx", shape=(3, 6, 6))
+    assert not any(n.op_type == "BatchNormalization" for n in onnx.load(candidate).graph.node)
+    pair = divided(*(Graph(onnx.load(path)) for path in (reference, candidate)))
+    assert [part.node for part in pair.parts] == ["conv0", "conv1", "conv2"]
+    assert all(part.type == "INT8" for part in pair.parts)
+    found = searched(tmp_path, reference, candidate)
+    assert found.all_restored["sqnr_db"] > 100, "everything restored is the reference again"
+
+
+def test_restoring_everything_gives_the_reference(tmp_path: Path) -> None:
+    reference = network(tmp_path / "a.onnx", plain_weights(np.random.default_rng(0), 3))
+    for candidate in (
+        fp16_of(reference, tmp_path / "b.onnx"),
+        int8_of(reference, tmp_path / "c.onnx"),
+    ):
+        pair = divided(*(Graph(onnx.load(path)) for path in (reference, candidate)))
+        made = restored(pair, pair.parts)
+        assert not any(node.op_type == "QuantizeLinear" for node in made.graph.node)
+        save_onnx(made, tmp_path / "d.onnx")
+        check_onnx(tmp_path / "d.onnx")
+
+
+def test_the_stand_in_overflows_where_onnx_runtime_leaves_the_rounding_out(tmp_path: Path) -> None:
+    reference = overflowing(tmp_path / "a.onnx", layer=1, seed=5, layers=LAYERS)
+    candidate = fp16_of(reference, tmp_path / "b.onnx")
+    made = stand_in(onnx.load(candidate))
+    types = {value.type.tensor_type.elem_type for value in (*made.graph.input, *made.graph.output)}
+    assert types == {onnx.TensorProto.FLOAT}
+    found = searched(tmp_path, reference, candidate)
+    assert found.candidate["nonfinite"] > 0
+    assert found.file_sqnr_db is not None
+
+
+def test_a_long_network_is_searched_by_bisection(tmp_path: Path) -> None:
+    reference = with_outlier(tmp_path / "a.onnx", layer=20, seed=1, layers=40)
+    candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False)
+    found = searched(tmp_path, reference, candidate, max_time_s=1e-6)
+    assert not found.one_by_one
+    assert found.trials <= 2 + 1, "time was up at once"
+    tried: list[frozenset[int]] = []
+
+    def loss(chosen: frozenset[int]) -> tuple[float, ...] | None:
+        tried.append(chosen)
+        return None if len(tried) > 12 else (0.0 if 20 in chosen else 1.0, -len(chosen))
+
+    assert list(bisect(41, loss)) == [20]
+
+
+def test_nothing_low_is_said_so(tmp_path: Path) -> None:
+    reference = network(tmp_path / "a.onnx", plain_weights(np.random.default_rng(0), 3))
+    with pytest.raises(InputError, match="no part of the candidate"):
+        searched(tmp_path, reference, reference)
+
+
+def test_bf16_and_fp8_run_too(tmp_path: Path) -> None:
+    reference = network(tmp_path / "a.onnx", plain_weights(np.random.default_rng(0), 3))
+    save_onnx(cast(onnx.load(reference), precision="bf16").model, tmp_path / "b.onnx")
+    found = searched(tmp_path, reference, tmp_path / "b.onnx")
+    assert {group.type for group in found.groups} == {"BF16"}
+    assert 20 < found.candidate["sqnr_db"] < 60
+    eight = fp8_of(reference, tmp_path / "c.onnx")
+    found = searched(tmp_path, reference, eight)
+    assert {group.type for group in found.groups} == {"FP8"}
+    assert found.groups[0].ranges[0].limit == pytest.approx(448 * 0.02)
+    assert found.all_restored["sqnr_db"] > found.candidate["sqnr_db"]
