@@ -27,7 +27,7 @@ from trtbench.build.onnx_file import load_onnx, save_onnx
 from trtbench.build.onnx_layers import FOLLOWERS
 from trtbench.build.onnx_read import input_specs, read_onnx
 from trtbench.domain.job import Stage
-from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup
+from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup, Numbers
 from trtbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -120,9 +120,9 @@ def localize(
         groups=tuple(
             _group(search, g, pair, seen, watches, candidate, tried=g in losses) for g in ranked
         ),
-        reference=looks.scores,
-        candidate=candidate,
-        all_restored=everything,
+        reference=told(looks.scores),
+        candidate=told(candidate),
+        all_restored=told(everything),
         items=len(batches),
         where=where,
         one_by_one=single,
@@ -267,7 +267,6 @@ def _group(
     parts = search.groups[number]
     first, last = parts[0], parts[-1]
     numbers = search.known.get(frozenset({number}), {}) if tried else {}
-    sqnr = [each.get(OUTPUT_METRIC) for each in (candidate, numbers)]
     return NodeGroup(
         node=first.node,
         op=first.op,
@@ -280,9 +279,9 @@ def _group(
         nonfinite=sum(seen[part.tensor].nonfinite for part in parts),
         first_nonfinite=_loses(parts, seen),
         ranges=tuple(w.result() for part in parts for w in watches.get(part.tensor, ())),
-        restored=numbers,
+        restored=told(numbers),
         gain=_gain(search.metric, candidate, numbers),
-        sqnr_gain_db=None if None in sqnr else sqnr[1] - sqnr[0],  # type: ignore[operator]
+        sqnr_gain_db=_gain(OUTPUT_METRIC, candidate, numbers),
     )
 
 
@@ -298,7 +297,14 @@ def _gain(metric: str, before: dict[str, float], after: dict[str, float]) -> flo
     if metric not in before or metric not in after:
         return None
     gain = after[metric] - before[metric]
+    if not math.isfinite(gain):
+        return None
     return -gain if less_is_better(metric) else gain
+
+
+def told(numbers: dict[str, float]) -> Numbers:
+    """Numbers as a file can hold them: it has no infinity."""
+    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
 
 
 def _repair(
@@ -313,7 +319,7 @@ def _repair(
     def meets(chosen: Restored) -> bool | None:
         if chosen not in search.known and time.monotonic() > search.ends:
             return None
-        return bool(holds(condition, search.numbers(chosen), baseline=found.reference))
+        return bool(holds(condition, search.numbers(chosen), baseline=search.looks.scores))
 
     if meets(frozenset()):
         chosen: Restored | None = frozenset()
@@ -333,7 +339,7 @@ def _repair(
         found,
         met=True,
         minimal=minimal,
-        repaired=search.numbers(chosen),
+        repaired=told(search.numbers(chosen)),
         kept=tuple(search.groups[g][0].node for g in kept),
     )
 

@@ -122,11 +122,12 @@ def _weights(graph: Graph, node: NodeProto) -> Iterator[tuple[str, Watch]]:
 def _quantized(graph: Graph, node: NodeProto, tensor: str, what: str, scale: float) -> Watch:
     kind = quantized_type(graph, node)
     below = _ZERO_BELOW.get(kind, 0.5)
+    maker = graph.maker(tensor)
+    name = maker.name if what == "output" and maker is not None else node.name
     readers = graph.readers.get(node.output[0], [])
-    name = node.name
-    if readers:  # the node behind the DQ node is the one people know
+    if what == "input" and readers:  # the node behind the DQ node is the one people know
         behind = graph.readers.get(graph.nodes[readers[0]].output[0], [])
-        name = graph.nodes[behind[0]].name if behind and what == "input" else name
+        name = graph.nodes[behind[0]].name if behind else name
     return Watch(tensor, what, name, kind, scale * STEPS[kind], scale * below)
 
 

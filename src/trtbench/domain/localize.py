@@ -5,6 +5,9 @@ from __future__ import annotations
 from trtbench.domain.feed import Feed
 from trtbench.domain.spec import RunSpec, Value
 
+Numbers = dict[str, float | None]
+"""By name, as conditions know them; of equal outputs ``rel_l2`` is 0 and ``sqnr_db`` ``None``."""
+
 
 class LocalizeSpec(Value, frozen=True, kw_only=True):
     """Two ONNX files, the data they are judged on, and what a repair shall meet."""
@@ -64,7 +67,7 @@ class NodeGroup(Value, frozen=True, kw_only=True):
     first_nonfinite: bool = False
     """Its inputs are finite and its outputs are not."""
     ranges: tuple[TypeRange, ...] = ()
-    restored: dict[str, float] = {}
+    restored: Numbers = {}
     """Numbers of the model with this group alone restored; empty where time was short."""
     gain: float | None = None
     """By the metric: what restoring it alone gains."""
@@ -78,15 +81,15 @@ class Localized(Value, frozen=True, kw_only=True):
     """What groups are ranked by: ``top1``, or ``sqnr_db`` of the outputs."""
     groups: tuple[NodeGroup, ...]
     """Ranked, what gains most first."""
-    reference: dict[str, float]
+    reference: Numbers
     """Metrics of the task; without one, nothing."""
-    candidate: dict[str, float]
-    all_restored: dict[str, float]
+    candidate: Numbers
+    all_restored: Numbers
     """With every group restored that could be matched."""
     items: int
     where: str | None = None
     """What the repair had to meet."""
-    repaired: dict[str, float] = {}
+    repaired: Numbers = {}
     kept: tuple[str, ...] = ()
     """Groups that the repaired model keeps in the reference's precision."""
     met: bool | None = None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench.analysis.numeric import sqnr_from_rel_l2
 from trtbench.analysis.scores import is_share
-from trtbench.domain.localize import Localized, NodeGroup, TypeRange
+from trtbench.domain.localize import Localized, NodeGroup, Numbers, TypeRange
 from trtbench.domain.result import Scalar, Verdict
 from trtbench.report.document import (
     Block,
@@ -40,7 +39,7 @@ RANKING = (
     Heading(key="op", title="Op", rank=4),
     Heading(key="restored", title="Restored", align="right"),
     Heading(key="gain", title="Gain", align="right"),
-    Heading(key="sqnr_gain_db", title="SQNR gain", align="right", rank=3),
+    Heading(key="sqnr_gain_db", title="SQNR gain", align="right", rank=1),
     Heading(key="boundary_db", title="SQNR there", align="right", rank=1),
     Heading(key="added", title="Adds rel. L2", align="right", rank=5),
     Heading(key="nonfinite", title="Not finite", align="right", rank=6),
@@ -154,18 +153,22 @@ def speed_words(verdict: Verdict) -> str:
 
 
 def _was(found: Localized) -> str:
-    odd = int(found.candidate.get("nonfinite", 0))
+    odd = int(found.candidate.get("nonfinite") or 0)
     lost = f"{odd} values not finite" if odd else ""
     if found.metric == "sqnr_db":
-        return f"was {lost or _decibels(found.candidate.get('sqnr_db'))}"
+        return f"was {lost or _sqnr(found.candidate)}"
     value = _metric_text(found.metric, found.candidate.get(found.metric))
     return f"was {value}{f', {lost}' if lost else ''}"
 
 
-def _value(found: Localized, numbers: Mapping[str, float]) -> str:
-    if found.metric != "sqnr_db":
-        return f"{found.metric} {_metric_text(found.metric, numbers.get(found.metric))}"
-    return f"SQNR {_decibels(numbers.get('sqnr_db'))}"
+def _value(found: Localized, numbers: Numbers) -> str:
+    return f"{'SQNR' if found.metric == 'sqnr_db' else found.metric} {_shown(found, numbers)}"
+
+
+def _shown(found: Localized, numbers: Numbers) -> str:
+    if found.metric == "sqnr_db":
+        return _sqnr(numbers)
+    return _metric_text(found.metric, numbers.get(found.metric))
 
 
 def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> str:
@@ -181,9 +184,12 @@ def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> s
 def _decibels(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return "–"
-    if math.isinf(value):
-        return "equal" if value > 0 else "–"
-    return f"{value:+.1f} dB" if signed else f"{value:.1f} dB"
+    return (f"{value:+.1f} dB" if signed else f"{value:.1f} dB").replace("-", "−")
+
+
+def _sqnr(numbers: Numbers) -> str:
+    value = numbers.get("sqnr_db")
+    return "equal" if value is None and numbers.get("rel_l2") == 0 else _decibels(value)
 
 
 def _how(result: Localization) -> str:
@@ -201,8 +207,8 @@ def _types(found: Localized) -> str:
 
 def _models(result: Localization) -> Table:
     found = result.found
-    sides: list[tuple[str, str, Mapping[str, float]]] = [
-        (Path(result.reference).name, result.reference, {"sqnr_db": math.inf, **found.reference}),
+    sides: list[tuple[str, str, Numbers]] = [
+        (Path(result.reference).name, result.reference, found.reference),
         (Path(result.candidate).name, result.candidate, found.candidate),
         ("all groups restored", "", found.all_restored),
     ]
@@ -220,9 +226,9 @@ def _models(result: Localization) -> Table:
         if by_task:
             value = numbers.get(found.metric)
             row.append(Cell(value=value, text=_metric_text(found.metric, value)))
-        value = numbers.get("sqnr_db")
-        row.append(Cell(value=value, text="" if path == result.reference else _decibels(value)))
-        row.append(int(numbers.get("nonfinite", 0)))
+        shown = "" if path == result.reference else _sqnr(numbers)
+        row.append(Cell(value=numbers.get("sqnr_db"), text=shown))
+        row.append(int(numbers.get("nonfinite") or 0))
         if speeds:
             row.append(Cell(text="" if verdict is None else _against(verdict)))
         rows.append(row)
@@ -263,7 +269,7 @@ def _row(found: Localized, group: NodeGroup) -> Sequence[Cell | Scalar]:
     return (
         group.node,
         group.op,
-        Cell(value=value, text=_metric_text(found.metric, value)),
+        Cell(value=value, text=_shown(found, group.restored)),
         Cell(value=group.gain, text=_metric_text(found.metric, group.gain, signed=True)),
         Cell(value=group.sqnr_gain_db, text=_decibels(group.sqnr_gain_db, signed=True)),
         Cell(value=there, text=_decibels(there)),
@@ -276,7 +282,7 @@ def _row(found: Localized, group: NodeGroup) -> Sequence[Cell | Scalar]:
 
 def _short(told: TypeRange) -> str:
     if told.type in ("FP16", "BF16"):
-        return f"{told.largest:.4g} > {told.limit:.6g}"
+        return f"{told.largest:.6g} > {told.limit:.6g}"
     share = told.beyond if told.beyond * 10 >= told.zeroed else told.zeroed
     word = "clipped" if share == told.beyond else "0"
     return f"{text_from_fraction(share)} of {told.what} {word}"
@@ -316,6 +322,9 @@ def _notes(result: Localization) -> Iterator[str]:
     if found.unmatched:
         names = _some(found.unmatched)
         yield f"Not found in the candidate, so part of what follows them: {names}."
+    runtimes = ", ".join(dict.fromkeys(each.runtime for each in result.speeds))
+    if runtimes:
+        yield f"Speeds are those of {runtimes} on this machine; -r measures with another runtime."
     yield from result.notes
     yield from found.notes
 

@@ -47,6 +47,7 @@ class Speed(Value, frozen=True, kw_only=True):
     """The repaired model against another one."""
 
     against: str
+    runtime: str
     verdict: Verdict
 
 
@@ -187,7 +188,9 @@ def _with_speeds(
             told = clean_line(f"{problem.message}{f': {reason}' if reason else ''}")
             notes.append(f"speed against {Path(name).name} was not measured: {told}")
             continue
-        found.append(Speed(against=name, verdict=compared.comparison.verdicts[0]))
+        runtime = compared.candidate.record.spec.runtime
+        verdict = compared.comparison.verdicts[0]
+        found.append(Speed(against=name, runtime=runtime, verdict=verdict))
     return msgspec.structs.replace(result, speeds=tuple(found), notes=tuple(notes))
 
 
@@ -195,7 +198,7 @@ def commands_for(request: LocalizeRequest, found: Localized) -> tuple[str, ...]:
     """Write the commands that leave the groups out: those of the repair, else the worst one."""
     kept = [group for group in found.groups if group.node in found.kept] or list(found.groups[:1])
     names = list(dict.fromkeys(name for group in kept for name in group.named))
-    if not names or (not found.kept and not _matters(kept[0])):
+    if not names or (not found.kept and (found.met or not _matters(kept[0]))):
         return ()
     low = kept[0].type.lower()
     quoted = " ".join(shlex.quote(name) for name in names)
