@@ -66,6 +66,8 @@ def words(folder: Path) -> dict[str, list[str]]:
         "quantize": ["quantize", model, "--precision", "int8", "--calibration", "random",
                      "--items", "8", "-o", other],
         "check": ["check", model, other, "--random", "8", "--floor", "off", *out],
+        "localize": ["localize", model, other, "--random", "8", "--repair", "--where",
+                     "sqnr>=200dB or close>=0%", "--no-speed", *out],
         "compare": ["compare", "last", "last", "--output-dir", str(folder / "compared")],
         "gate": ["gate", "last", "--metric", "median<10s", *out],
         "runs": ["runs"],

@@ -1,0 +1,106 @@
+"""`trtbench localize` from the command line and from Python: the answer, the files, the repair."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import trtbench
+from planted_faults import WIDTH, int8_of, overflowing, with_outlier
+from trtbench.build.cast import cast
+from trtbench.build.onnx_file import save_onnx
+from trtbench.cli import run as run_command
+from trtbench.errors import EXIT_BROKEN, UsageError
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def fp16(tmp_path: Path) -> tuple[Path, Path]:
+    reference = overflowing(tmp_path / "model.onnx", layer=2, seed=4, layers=5)
+    save_onnx(cast(onnx.load(reference), precision="fp16").model, tmp_path / "model.fp16.onnx")
+    return reference, tmp_path / "model.fp16.onnx"
+
+
+def test_the_answer_comes_first_and_the_repaired_model_is_measured(
+    fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["localize", *map(str, fp16), "--distribution", "normal", "--repair"]
+    assert run_command(words) == 0
+    told = capsys.readouterr().out
+    first = told.splitlines()[1]
+    assert first.startswith("fc2 overflows FP16: ")
+    assert "> 65504" in first
+    made = Path("artifacts/localize/model.fp16.repaired.onnx")
+    assert made.is_file()
+    found = json.loads(Path("artifacts/localize/localize.json").read_text())
+    assert found["found"]["kept"] == ["fc2"]
+    assert [Path(each["against"]).name for each in found["speeds"]] == [
+        "model.fp16.onnx",
+        "model.onnx",
+    ]
+    assert all(each["verdict"]["launches"] > 1 for each in found["speeds"])
+    assert "--keep fc2 --keep fc2.relu --keep fc3 --keep fc3.relu" in found["commands"][0]
+    checked = trtbench.check(fp16[0], made, random=32, distribution="normal", floor="off")
+    assert checked.candidates[0].checks[0].sqnr_db > 40
+
+
+def test_the_command_that_is_printed_makes_a_model_as_good(fp16: tuple[Path, Path]) -> None:
+    found = trtbench.localize(*fp16, distribution="normal", repair=True, speed=False)
+    words = found.commands[0].split()
+    assert words[:2] == ["trtbench", "quantize"]
+    assert run_command([*words[1:], "-o", "again.onnx"]) == 0
+    again = trtbench.localize(fp16[0], "again.onnx", distribution="normal", random=64)
+    assert again.found.candidate["nonfinite"] == 0
+    assert again.found.candidate["sqnr_db"] == pytest.approx(found.found.repaired["sqnr_db"], abs=1)
+
+
+def test_the_metric_of_a_task_decides_where_there_are_answers(tmp_path: Path) -> None:
+    reference = with_outlier(tmp_path / "model.onnx", layer=2, seed=3, layers=4)
+    candidate = int8_of(reference, tmp_path / "model.int8.onnx", per_channel=False)
+    items = np.random.default_rng(1).normal(size=(120, WIDTH)).astype(np.float32)
+    outputs = _outputs(reference, items)
+    np.savez(tmp_path / "data.npz", x=items, labels=outputs.argmax(axis=1))
+    found = trtbench.localize(
+        reference, candidate, task="classification", data="data.npz", repair=True, speed=False,
+        where="top1>=baseline-20%",
+    )  # fmt: skip
+    result = found.found
+    assert result.metric == "top1"
+    assert result.reference["top1"] == 1.0
+    assert result.candidate["top1"] < 0.8 <= result.repaired["top1"]
+    assert result.groups[0].node == "fc2"
+    assert result.groups[0].gain > 0.1
+    assert result.kept == ("fc2",)
+
+
+def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["localize", *map(str, fp16), "--repair", "--where", "sqnr>=500dB", "--no-speed"]
+    assert run_command(words) == EXIT_BROKEN
+    assert "No repair meets sqnr>=500dB" in capsys.readouterr().out
+    assert not list(Path("artifacts/localize").glob("*.repaired.onnx"))
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(UsageError, match="judged by a task"):
+        trtbench.localize("a.onnx", "b.onnx", data="val")
+    with pytest.raises(UsageError, match="a repair has to meet"):
+        trtbench.localize("a.onnx", "b.onnx", where="sqnr>=30dB")
+    with pytest.raises(UsageError, match="finds nothing"):
+        trtbench.localize("a.onnx", "b.onnx", max_time=0)
+
+
+def _outputs(path: Path, items: np.ndarray) -> np.ndarray:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(["y"], {"x": items})[0])
