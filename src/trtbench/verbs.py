@@ -162,7 +162,6 @@ def localize(request: LocalizeRequest) -> Localization:
     >>> found.found.groups[0].node, found.repaired
     """
     from trtbench.workflows.explain.localize import run_localize
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     store, config = _open(request)
     conduct = conduct_from_request(request, config)
