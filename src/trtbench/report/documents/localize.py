@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from trtbench.analysis.numeric import sqnr_from_rel_l2
 from trtbench.analysis.scores import is_share
+from trtbench.domain.comparison import Verdict
 from trtbench.domain.localize import Localized, NodeGroup, Numbers, TypeRange
-from trtbench.domain.result import Scalar, Verdict
+from trtbench.domain.result import Scalar
 from trtbench.report.document import (
     Block,
     Cell,

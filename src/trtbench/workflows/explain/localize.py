@@ -10,10 +10,10 @@ import msgspec
 
 from trtbench.boundary import clean_line
 from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.comparison import Verdict
 from trtbench.domain.feed import Feed
 from trtbench.domain.job import PROGRESS_MARK, LocalizeJob
 from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup
-from trtbench.domain.result import Verdict
 from trtbench.domain.spec import Value
 from trtbench.errors import JobError, TrtbenchError, UsageError, write_error
 from trtbench.executors.local import run_job
