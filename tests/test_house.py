@@ -87,6 +87,7 @@ DOORS = {
     # In a folder of plug-ins a file that is none begins with ``_``; these are called from above.
     "trtbench.runtimes._duet", "trtbench.runtimes._infer", "trtbench.runtimes._stream",
     "trtbench.tasks._feed",
+    "trtbench.tasks._judge",
     "trtbench.build.builders._prepare", "trtbench.build.builders._precision",
 }  # fmt: skip
 
@@ -173,6 +174,7 @@ READ_THEMSELVES = {
     "boundary", "build/builders", "build/onnx_layers.py", "build/quantize_data.py", "cli/gate.py",
     "executors/_ray_task.py", "executors/_shell.py", "executors/local.py", "host", "report",
     "runtimes", "worker.py", "workflows/check/evaluate.py", "workflows/check/layers.py",
+    "workflows/explain/localize.py",
     "workflows/compare/duet.py", "workflows/demo.py", "workflows/explain/drawing.py",
     "workflows/make", "workflows/measure", "workflows/stored/site.py",
     # Checked by the boundary a line before.

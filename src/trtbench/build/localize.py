@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -19,19 +19,23 @@ from trtbench.analysis.onnx_stamp import PREFIX
 from trtbench.analysis.scores import is_share, less_is_better
 from trtbench.build.cast import prepared
 from trtbench.build.cast_types import at_opset
-from trtbench.build.localize_graph import LOW, Graph, Pair, Part, divided
+from trtbench.build.localize_graph import LOW, Graph, Part, TwoGraphs, divided
 from trtbench.build.localize_looks import Batches, Judge, Looks, Seen, Source
-from trtbench.build.localize_ranges import LIMITS, Watch, watches_of
+from trtbench.build.localize_ranges import LIMITS, RangeWatch, watches_of
 from trtbench.build.localize_rewrite import restored
 from trtbench.build.onnx_file import load_onnx, save_onnx
 from trtbench.build.onnx_layers import FOLLOWERS
 from trtbench.build.onnx_read import input_specs, read_onnx
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.job import Stage
 from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup, Numbers
+from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+S = TypeVar("S", bound=Source)
 
 SEARCHING = 0.6
 """Part of the time that may go into ranking when a repair is to follow."""
@@ -42,7 +46,7 @@ OUTPUT_METRIC = "sqnr_db"
 class _Search:
     """Tries models with some groups restored, each set once, until time is up."""
 
-    pair: Pair
+    pair: TwoGraphs
     looks: Looks
     groups: list[list[Part]]
     metric: str
@@ -75,8 +79,8 @@ class _Search:
 def localize(
     spec: LocalizeSpec,
     *,
-    open_source: Callable[[Any], Source],
-    judge: Callable[[Any], Judge] | None,
+    open_source: Callable[[Sequence[TensorSpec]], S],
+    judge: Callable[[S], Judge] | None,
     folder: Path,
     stage: Stage,
 ) -> Localized:
@@ -153,7 +157,7 @@ def _opset(model: ModelProto) -> int:
 
 
 def _metric(
-    spec: LocalizeSpec, pair: Pair, scores: dict[str, float]
+    spec: LocalizeSpec, pair: TwoGraphs, scores: dict[str, float]
 ) -> tuple[str, str | None, Condition | None]:
     """What groups are ranked by, the first metric of the task, else SQNR; and the condition."""
     metric = next(iter(scores), OUTPUT_METRIC)
@@ -166,7 +170,7 @@ def _metric(
     return (asked[0] if asked else metric), where, condition
 
 
-def _usual(metric: str, pair: Pair) -> str:
+def _usual(metric: str, pair: TwoGraphs) -> str:
     """What a conversion usually reaches: half a per cent, or the SQNR of the type."""
     if metric != OUTPUT_METRIC:
         sign, way = ("<=", "*1.01") if less_is_better(metric) else (">=", "*0.99")
@@ -177,11 +181,11 @@ def _usual(metric: str, pair: Pair) -> str:
 
 
 def _look(
-    spec: LocalizeSpec, pair: Pair, looks: Looks, progress: Callable[[float, str], None]
-) -> tuple[dict[str, Seen], dict[str, list[Watch]], bool]:
+    spec: LocalizeSpec, pair: TwoGraphs, looks: Looks, progress: Callable[[float, str], None]
+) -> tuple[dict[str, Seen], dict[str, list[RangeWatch]], bool]:
     """Look at every boundary, and at every place where values take a low type."""
     found = watches_of(pair.candidate, pair.parts)
-    by_name: dict[str, list[Watch]] = {}
+    by_name: dict[str, list[RangeWatch]] = {}
     for each in found.values():
         for name, watch in each:
             if name and name not in pair.candidate.inputs:
@@ -189,8 +193,8 @@ def _look(
             elif name:
                 _watch_input(looks, pair, name, watch)
 
-    def hand(name: str) -> Callable[[Any], None]:
-        def add(array: Any) -> None:
+    def hand(name: str) -> Callable[[AnyArray], None]:
+        def add(array: AnyArray) -> None:
             for watch in by_name[name]:
                 watch.add(array)
 
@@ -205,13 +209,13 @@ def _look(
     return seen, watches, changed
 
 
-def _watch_input(looks: Looks, pair: Pair, name: str, watch: Watch) -> None:
+def _watch_input(looks: Looks, pair: TwoGraphs, name: str, watch: RangeWatch) -> None:
     own = next(ours for ours, theirs in pair.matches.items() if theirs == name)
     for batch in looks.batches.first(len(looks.batches)):
         watch.add(batch.feed[own])
 
 
-def _beyond(pair: Pair, parts: Sequence[Part], seen: dict[str, Seen]) -> list[tuple[int, int]]:
+def _beyond(pair: TwoGraphs, parts: Sequence[Part], seen: dict[str, Seen]) -> list[tuple[int, int]]:
     """Pairs of parts that a tensor joins which the low type cannot hold: one alone is no use."""
     places = {part.tensor: place for place, part in enumerate(parts)}
     found = []
@@ -223,7 +227,7 @@ def _beyond(pair: Pair, parts: Sequence[Part], seen: dict[str, Seen]) -> list[tu
     return found
 
 
-def _suspects(pair: Pair, groups: Sequence[list[Part]], seen: dict[str, Seen]) -> list[int]:
+def _suspects(pair: TwoGraphs, groups: Sequence[list[Part]], seen: dict[str, Seen]) -> list[int]:
     """Groups in the order of suspicion: those that lose finite values, then by added drift."""
     keys = [(not _loses(group, seen), -(_added(group, seen) or 0.0)) for group in groups]
     return sorted(range(len(groups)), key=lambda g: keys[g])
@@ -257,9 +261,9 @@ def _rank(group: int, losses: dict[int, Loss], suspects: Sequence[int]) -> tuple
 def _group(
     search: _Search,
     number: int,
-    pair: Pair,
+    pair: TwoGraphs,
     seen: dict[str, Seen],
-    watches: dict[str, list[Watch]],
+    watches: dict[str, list[RangeWatch]],
     candidate: dict[str, float],
     *,
     tried: bool,
@@ -285,7 +289,7 @@ def _group(
     )
 
 
-def _named(parts: Sequence[Part], pair: Pair) -> tuple[str, ...]:
+def _named(parts: Sequence[Part], pair: TwoGraphs) -> tuple[str, ...]:
     """Nodes to name to a quantizer: all for a cast, those with scales of their own else."""
     nodes = [pair.reference.nodes[place] for part in parts for place in part.places]
     if parts[0].type not in LOW.values():
@@ -344,7 +348,7 @@ def _repair(
     )
 
 
-def _of_file(pair: Pair, looks: Looks) -> float | None:
+def _of_file(pair: TwoGraphs, looks: Looks) -> float | None:
     """Run the file itself, where a stand-in was looked at in its place."""
     if not any(kind in LOW for kind in pair.candidate.types.values()):
         return None
@@ -355,7 +359,7 @@ def _of_file(pair: Pair, looks: Looks) -> float | None:
     return numbers.get(OUTPUT_METRIC)
 
 
-def _unmatched(pair: Pair) -> tuple[str, ...]:
+def _unmatched(pair: TwoGraphs) -> tuple[str, ...]:
     inside = {part.tensor for part in pair.parts}
     lost = [name for name in pair.reference.boundaries() if name not in inside]
     return tuple(pair.reference.nodes[pair.reference.makers[name]].name for name in lost)

@@ -130,7 +130,7 @@ class Graph:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class TwoGraphs:
     """Two graphs of one network, divided at the same boundaries."""
 
     reference: Graph
@@ -141,10 +141,10 @@ class Pair:
     """In the order of the reference."""
 
 
-def divided(reference: Graph, candidate: Graph) -> Pair:
+def divided(reference: Graph, candidate: Graph) -> TwoGraphs:
     """Divide both graphs at the boundaries that are found in both."""
     matches = matched(reference, candidate)
-    return Pair(
+    return TwoGraphs(
         reference=reference,
         candidate=candidate,
         matches={**paired_inputs(reference, candidate), **matches},
@@ -202,7 +202,7 @@ def matched(reference: Graph, candidate: Graph) -> dict[str, str]:
 
 
 def paired_inputs(reference: Graph, candidate: Graph) -> dict[str, str]:
-    """Pair the inputs by name, else by place."""
+    """TwoGraphs the inputs by name, else by place."""
     if set(reference.inputs) == set(candidate.inputs):
         return {name: name for name in reference.inputs}
     if len(reference.inputs) != len(candidate.inputs):

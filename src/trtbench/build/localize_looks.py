@@ -13,9 +13,10 @@ import numpy as np
 from trtbench.analysis.check import OutputTally
 from trtbench.analysis.check_rules import worst_numbers
 from trtbench.analysis.inputs import fixed_batch, has_rows
-from trtbench.build.localize_graph import Pair
+from trtbench.build.localize_graph import TwoGraphs
 from trtbench.build.localize_rewrite import copied, stand_in
 from trtbench.build.onnx_layers import Feed, grouped, outputs_of, session_of
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.chunks import Chunks, ChunkWriter
@@ -33,13 +34,13 @@ class Source(Protocol):
 
     def load(self, index: int) -> Any: ...
 
-    def prepare(self, loaded: Any) -> Mapping[str, Any]: ...
+    def prepare(self, loaded: Any) -> Mapping[str, AnyArray]: ...
 
 
 class Judge(Protocol):
     """Scores one model by its task: takes its outputs batch by batch."""
 
-    def add(self, outputs: Mapping[str, Any], loaded: Sequence[Any]) -> None: ...
+    def add(self, outputs: Mapping[str, AnyArray], loaded: Sequence[object]) -> None: ...
 
     def scores(self) -> dict[str, float]: ...
 
@@ -49,7 +50,7 @@ class Batch:
     start: int
     count: int
     feed: Feed
-    loaded: list[Any]
+    loaded: list[object]
 
 
 class Batches:
@@ -98,7 +99,7 @@ class Batches:
 
 
 @dataclass(frozen=True)
-class Mark:
+class MarkedTensor:
     """A tensor to look at: its name in the reference, if it is there, and in the candidate."""
 
     tensor: str
@@ -123,7 +124,7 @@ class Seen:
             return None
         return math.sqrt(self.error2 / self.signal2) if self.signal2 else None
 
-    def add(self, wanted: Any, found: Any) -> None:
+    def add(self, wanted: AnyArray, found: AnyArray) -> None:
         if wanted.shape != found.shape:
             return
         r, t = wanted.astype(np.float64), found.astype(np.float64)
@@ -140,7 +141,7 @@ class Seen:
 class Looks:
     """Runs models on the same items and holds them against the reference's outputs."""
 
-    pair: Pair
+    pair: TwoGraphs
     batches: Batches
     folder: Path
     sizes: Mapping[str, int | None]
@@ -187,7 +188,7 @@ class Looks:
         self,
         *,
         memory_bytes: int,
-        watched: Mapping[str, Callable[[Any], None]],
+        watched: Mapping[str, Callable[[AnyArray], None]],
         progress: Callable[[float, str], None],
     ) -> tuple[dict[str, Seen], bool]:
         """Compare all boundaries, a few at a time, and whether looking changed the outputs.
@@ -199,7 +200,8 @@ class Looks:
         ours = {part.tensor: part.match for part in self.pair.parts}
         further = [name for name in watched if name not in ours.values()]
         marks = [
-            Mark(a, b, self.sizes.get(a)) for a, b in (*ours.items(), *(("", n) for n in further))
+            MarkedTensor(a, b, self.sizes.get(a))
+            for a, b in (*ours.items(), *(("", n) for n in further))
         ]
         seen = {tensor: Seen() for tensor in ours}
         plain = self._first_outputs(candidate, ())
@@ -219,9 +221,9 @@ class Looks:
         self,
         reference: ModelProto,
         candidate: ModelProto,
-        marks: Sequence[Mark],
+        marks: Sequence[MarkedTensor],
         seen: dict[str, Seen],
-        watched: Mapping[str, Callable[[Any], None]],
+        watched: Mapping[str, Callable[[AnyArray], None]],
     ) -> None:
         wanted = [mark.tensor for mark in marks if mark.tensor]
         names = [mark.match for mark in marks]
@@ -253,7 +255,7 @@ class Looks:
             yield batch, outputs_of(session, names, feed)
 
 
-def _rows(array: Any, batch: Batch) -> Any:
+def _rows(array: AnyArray, batch: Batch) -> AnyArray:
     """Cut off what filled up a batch; an output without rows belongs to the whole of it."""
     if array.ndim and len(array) >= batch.count:
         return array[: batch.count]

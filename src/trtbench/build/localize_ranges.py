@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trtbench.build.localize_graph import LOW, Graph, Part, quantized_type
 from trtbench.build.localize_rewrite import EXACT, EXACT_ANYWAY
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.localize import TypeRange
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _ZERO_BELOW = {"FP8": 2.0**-10, "FP4": 0.25}
 
 
 @dataclass
-class Watch:
+class RangeWatch:
     """Collects what passes at one place where values take a low type."""
 
     tensor: str
@@ -41,7 +42,7 @@ class Watch:
     zeroed: int = 0
     elements: int = 0
 
-    def add(self, array: Any) -> None:
+    def add(self, array: AnyArray) -> None:
         values = np.abs(array.astype(np.float64))
         finite = values[np.isfinite(values)]
         self.elements += values.size
@@ -57,7 +58,7 @@ class Watch:
         )  # fmt: skip
 
 
-def watches_of(graph: Graph, parts: Sequence[Part]) -> dict[str, list[tuple[str, Watch]]]:
+def watches_of(graph: Graph, parts: Sequence[Part]) -> dict[str, list[tuple[str, RangeWatch]]]:
     """Find where values of each part take a low type; by part, with the tensor to look at.
 
     The tensor is that of the stand-in; weights are looked at here and now, under no name.
@@ -72,7 +73,7 @@ def watches_of(graph: Graph, parts: Sequence[Part]) -> dict[str, list[tuple[str,
     }
 
 
-def _watches(graph: Graph, node: NodeProto, own: set[str]) -> Iterator[tuple[str, Watch]]:
+def _watches(graph: Graph, node: NodeProto, own: set[str]) -> Iterator[tuple[str, RangeWatch]]:
     if node.op_type == "QuantizeLinear" and node.input[0] in graph.active:
         maker = graph.maker(node.input[0])
         what = "output" if maker is not None and maker.name in own else "input"
@@ -88,11 +89,11 @@ def _watches(graph: Graph, node: NodeProto, own: set[str]) -> Iterator[tuple[str
         if kind is not None and name in graph.active:
             yield (
                 name + EXACT,
-                Watch(name, "output", node.name, kind, LIMITS[kind], _SMALLEST[kind]),
+                RangeWatch(name, "output", node.name, kind, LIMITS[kind], _SMALLEST[kind]),
             )
 
 
-def _weights(graph: Graph, node: NodeProto) -> Iterator[tuple[str, Watch]]:
+def _weights(graph: Graph, node: NodeProto) -> Iterator[tuple[str, RangeWatch]]:
     """Look at stored values: integers before a DQ node, or what a Q node makes such of."""
     values, scale = _stored(graph, node.input[0]), _stored(graph, node.input[1])
     if values is None or scale is None:
@@ -111,7 +112,7 @@ def _weights(graph: Graph, node: NodeProto) -> Iterator[tuple[str, Watch]]:
     readers = graph.readers.get(node.output[0], [])
     reader = graph.nodes[readers[0]].name if readers else node.name
     limit = float(steps.max()) * STEPS[kind]
-    watch = Watch(node.input[0], "weights", reader, kind, limit, 0.0)
+    watch = RangeWatch(node.input[0], "weights", reader, kind, limit, 0.0)
     watch.elements, watch.largest = values.size, float(sizes.max(initial=0.0))
     below = _ZERO_BELOW.get(kind, 0.5)
     zero = (values.astype(np.float64) == 0) if is_narrow else (sizes > 0) & (sizes < below * steps)
@@ -119,7 +120,7 @@ def _weights(graph: Graph, node: NodeProto) -> Iterator[tuple[str, Watch]]:
     yield "", watch
 
 
-def _quantized(graph: Graph, node: NodeProto, tensor: str, what: str, scale: float) -> Watch:
+def _quantized(graph: Graph, node: NodeProto, tensor: str, what: str, scale: float) -> RangeWatch:
     kind = quantized_type(graph, node)
     below = _ZERO_BELOW.get(kind, 0.5)
     maker = graph.maker(tensor)
@@ -128,10 +129,10 @@ def _quantized(graph: Graph, node: NodeProto, tensor: str, what: str, scale: flo
     if what == "input" and readers:  # the node behind the DQ node is the one people know
         behind = graph.readers.get(graph.nodes[readers[0]].output[0], [])
         name = graph.nodes[behind[0]].name if behind else name
-    return Watch(tensor, what, name, kind, scale * STEPS[kind], scale * below)
+    return RangeWatch(tensor, what, name, kind, scale * STEPS[kind], scale * below)
 
 
-def _stored(graph: Graph, name: str) -> Any | None:
+def _stored(graph: Graph, name: str) -> AnyArray | None:
     from onnx import numpy_helper
 
     tensor = graph.stored.get(name)

@@ -13,7 +13,7 @@ import numpy as np
 
 from trtbench.build.cast_rewrite import drop_unused
 from trtbench.build.cast_types import FLOAT
-from trtbench.build.localize_graph import LOW, Graph, Pair, Part
+from trtbench.build.localize_graph import LOW, Graph, Part, TwoGraphs
 from trtbench.build.onnx_file import reads_of, sort_nodes, stored_tensors, subgraphs
 from trtbench.errors import InputError
 
@@ -33,7 +33,7 @@ EXACT_ANYWAY = (
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
 
 
-def restored(pair: Pair, chosen: Collection[Part]) -> ModelProto:
+def restored(pair: TwoGraphs, chosen: Collection[Part]) -> ModelProto:
     """Make the candidate with these parts computed as the reference computes them.
 
     Casts stand where types do not meet; between two restored parts nothing is rounded.
@@ -47,7 +47,7 @@ def restored(pair: Pair, chosen: Collection[Part]) -> ModelProto:
 class _Restoring:
     """One pass that puts nodes of the reference into a copy of the candidate."""
 
-    def __init__(self, pair: Pair, chosen: set[str]) -> None:
+    def __init__(self, pair: TwoGraphs, chosen: set[str]) -> None:
         self.pair, self.chosen = pair, chosen
         self.made = copied(pair.candidate.model)
         self.replaced = {pair.matches[tensor] for tensor in chosen}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from trtbench.domain.feed import Feed
 from trtbench.host.chunks import Chunks, ChunkWriter
@@ -26,7 +25,7 @@ class TaskJudge:
         folder.mkdir(parents=True)
         self._writer = ChunkWriter(folder)
 
-    def add(self, outputs: Arrays, loaded: Sequence[Any]) -> None:
+    def add(self, outputs: Arrays, loaded: Sequence[object]) -> None:
         """Make predictions of one batch."""
         decoded = self._task.decode(outputs, loaded, settings=self._settings)
         self._writer.add(decoded, items=len(loaded))
