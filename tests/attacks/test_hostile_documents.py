@@ -132,3 +132,15 @@ def test_documents_show_hostile_texts_and_obey_none(store: Store, tmp_path: Path
             assert "<script" not in prose, path
             assert "\n[a](javascript" not in prose.replace("\\[", ""), path
     assert seen >= {".html", ".md", ".json", ".js", ".tex", ".csv"}
+
+
+def test_a_run_shows_hostile_texts_in_python_and_notebooks(store: Store) -> None:
+    shown = []
+    for folder in (each for each in store.runs.iterdir() if (each / "run.json").is_file()):
+        run: Any = store.load(folder.name)
+        shown += [repr(run), str(run), run._repr_html_()]
+        page = Page()
+        page.feed(run._repr_html_())
+        assert page.carried_out == []
+    assert any("alert(1)" in each for each in shown)
+    assert not [text for text in shown for each in STEERING if each in text]

@@ -22,6 +22,7 @@ from trtbench.domain.comparison import GateResult
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.host.arrays import read_archive, read_arrays
+from trtbench.host.images import read_image
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.workflows.sweep.matrix import matrix_from_file
 
@@ -93,6 +94,24 @@ def test_an_archive_that_unpacks_to_more_than_it_may_is_refused(tmp_path: Path) 
     assert len(read_archive(path)["x"]) == 10**6
     with pytest.raises(InputError, match="damaged"):
         read_archive(path, most=10**6)
+
+
+def test_an_image_starts_no_program(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import EpsImagePlugin
+
+    program = world / "gs"
+    program.write_text(f"#!/bin/sh\ntouch {world / 'owned'}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{world}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # which Pillow looks for once
+    text = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    (world / "cat.jpg").write_text(text)
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        read_image(world / "cat.jpg", channels=3)
+    assert not (world / "owned").exists()
+    os.mkfifo(world / "pipe.png")
+    with pytest.raises(InputError, match="is a pipe"):
+        read_image(world / "pipe.png", channels=3)
 
 
 PIPES = (

@@ -44,6 +44,43 @@ def test_an_exported_program_does_not_run_code_unasked(tmp_path: Path, torch_pyt
     assert trace.exists()  # so the attack is a real one
 
 
+SCRIPTS = """
+import sys, torch
+class Fine(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        return x + 1
+class Filler(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        seen = torch.from_file("PRECIOUS", shared=True, size=8, dtype=torch.uint8)
+        return x + seen.fill_(7).sum()
+class Writer(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        torch.save(x, "PRECIOUS")
+        return x
+for each in (Fine, Filler, Writer):
+    torch.jit.script(each()).save(each.__name__.lower() + ".ts")
+"""
+
+
+def test_torchscript_does_not_change_files_unasked(tmp_path: Path, torch_python: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"8 bytes.")
+    code = tmp_path / "make.py"
+    code.write_text(SCRIPTS.replace("PRECIOUS", str(precious)))
+    made = [torch_python, str(code)]
+    subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
+    quick = ("--duration", "10ms", "--warmup", "1ms", "--no-until-steady", "--shape", "x:1x2")
+    where = ("-r", "torch", "--python", torch_python, "--device", "cpu", "--store", tmp_path / "s")
+    assert trtbench("bench", tmp_path / "fine.ts", *where, *quick).returncode == 0
+    for name in ("filler.ts", "writer.ts"):
+        refused = trtbench("bench", tmp_path / name, *where, *quick)
+        assert refused.returncode == 2, refused.stderr
+        assert "can change any of yours" in refused.stderr
+        assert precious.read_bytes() == b"8 bytes."
+    trtbench("bench", tmp_path / "filler.ts", *where, *quick, "--opt", "trust=on")
+    assert precious.read_bytes() == b"\7" * 8  # so the attack is a real one
+
+
 def test_the_code_that_a_file_names_is_told_without_running_it(tmp_path: Path) -> None:
     import pickle
     from io import BytesIO

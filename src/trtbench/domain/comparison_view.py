@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING, Any
 
-from trtbench.domain.run_view import html_row
+from trtbench.boundary import clean_line
+from trtbench.domain.run_view import escaped, html_row
 from trtbench.errors import UsageError
 from trtbench.extras import optional_library
 from trtbench.units import text_from_fraction
@@ -33,7 +33,8 @@ class ComparisonView:
     def __repr__(self) -> str:
         """Write one line: which runs, and what is said of each metric."""
         said = ", ".join(f"{each.metric} {each.kind} {_change(each)}" for each in self.verdicts)
-        return f"<Comparison of {self.candidate} with {self.baseline}: {said or 'no verdict'}>"
+        line = f"<Comparison of {self.candidate} with {self.baseline}: {said or 'no verdict'}>"
+        return clean_line(line)
 
     def _repr_html_(self) -> str:
         """Write a table of the verdicts, a picture of their intervals, and what to beware of."""
@@ -43,10 +44,8 @@ class ComparisonView:
             for each in self.verdicts
         ]
         grave = [each for each in self.findings if each.severity != "note"]
-        said = "".join(
-            f"<li>{html.escape(f'{e.severity} {e.code}: {e.message}')}</li>" for e in grave
-        )
-        names = f"{html.escape(self.candidate)} against {html.escape(self.baseline)}"
+        said = "".join(f"<li>{escaped(f'{e.severity} {e.code}: {e.message}')}</li>" for e in grave)
+        names = f"{escaped(self.candidate)} against {escaped(self.baseline)}"
         table = f"<table>{heads}{''.join(rows)}</table>"
         return f"<p><b>{names}</b></p>{table}{self._svg()}{f'<ul>{said}</ul>' if said else ''}"
 
@@ -78,7 +77,7 @@ class ComparisonView:
             return left + half * (1 + change / span)
 
         parts = [
-            f'<text x="0" y="{n * ROW + 17}">{html.escape(name)}</text>'
+            f'<text x="0" y="{n * ROW + 17}">{escaped(name)}</text>'
             f'<line x1="{place(low):.1f}" x2="{place(high):.1f}" y1="{n * ROW + 13}" '
             f'y2="{n * ROW + 13}" stroke="currentColor" stroke-width="3"/>'
             f'<circle cx="{place(middle):.1f}" cy="{n * ROW + 13}" r="4"/>'

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trtbench.boundary import clean_line
 from trtbench.errors import UsageError
 from trtbench.extras import optional_library
 from trtbench.units import text_from_seconds
@@ -46,7 +47,7 @@ class RunView:
             median = text_from_seconds(float(np.nanmedian(head)))
             parts.append(f"{self.times.headline} median {median} of {len(head)}")
         parts += [f"{count} {name}{'s' * (count > 1)}" for name, count in self._counts().items()]
-        return f"<Run {self.record.id}: {', '.join(parts)}>"
+        return clean_line(f"<Run {self.record.id}: {', '.join(parts)}>")
 
     def __str__(self) -> str:
         """What was measured, the median of every column, and what the tool thinks of it."""
@@ -57,7 +58,7 @@ class RunView:
                 lines.append(f"  {name:<10} median {mid}, {low} to {high}, n={len(column)}")
         lines += [f"  {each.severity} {each.code}: {each.message}" for each in self.findings]
         lines.append(f"  run {self.record.id}" + (f" in {self.path}" if self.path else ""))
-        return "\n".join(lines)
+        return "\n".join(map(clean_line, lines))
 
     def _repr_html_(self) -> str:
         """Write a small table, a picture of the times, and what stands against the numbers."""
@@ -76,13 +77,12 @@ class RunView:
         )
         grave = [each for each in self.findings if each.severity != "note"]
         said = "".join(
-            f"<li>{html.escape(f'{each.severity} {each.code}: {each.message}')}</li>"
-            for each in grave
+            f"<li>{escaped(f'{each.severity} {each.code}: {each.message}')}</li>" for each in grave
         )
         head = self.times.durations().get(self.times.headline)
         return "".join(
             (
-                f"<p><b>{html.escape(self._what())}</b><br>run {html.escape(self.record.id)}</p>",
+                f"<p><b>{escaped(self._what())}</b><br>run {html.escape(self.record.id)}</p>",
                 table if rows else "",
                 _svg(head) if head is not None and len(head) else "",
                 f"<ul>{said}</ul>" if said else "",
@@ -143,9 +143,14 @@ def _range(column: Column) -> tuple[float, str, float]:
     return far, unit, scale
 
 
+def escaped(text: str) -> str:
+    """Make text stand for itself in a page, on one line."""
+    return html.escape(clean_line(text))
+
+
 def html_row(tag: str, *cells: object) -> str:
     """Write one row of a table of HTML."""
-    return f"<tr>{''.join(f'<{tag}>{html.escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
+    return f"<tr>{''.join(f'<{tag}>{escaped(str(cell))}</{tag}>' for cell in cells)}</tr>"
 
 
 def _svg(column: Column) -> str:

@@ -8,9 +8,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.boundary import check_file
 from trtbench.errors import InputError, UnavailableError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF")
+"""What a file may hold, whatever its name: Pillow starts programs for others (EPS: Ghostscript)."""
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of ImageNet's colours, from 0 to 1: what most networks are trained with."""
 GREY = 114
@@ -40,8 +43,10 @@ def read_image(path: Path, *, channels: int) -> Pixels:
     image = _pillow()
     from PIL import ImageOps, UnidentifiedImageError
 
+    check_file(path)
+    image.init()  # a Pillow without WebP has none
     try:
-        with image.open(path) as opened:
+        with image.open(path, formats=[each for each in FORMATS if each in image.OPEN]) as opened:
             upright = ImageOps.exif_transpose(opened)
             picture = _in_bytes(upright, image).convert("L" if channels == 1 else "RGB")
     except (*_DAMAGE, UnidentifiedImageError, image.DecompressionBombError) as problem:

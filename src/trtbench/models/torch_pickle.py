@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import pickletools
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ _MOST_BYTES = 1 << 26
 
 DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError, EOFError)
 """What zipfile raises on archives that are damaged, encrypted or packed in an unknown way."""
+
+_FILE_OPERATORS = re.compile(rb"\b(from_file|save)\b")
 
 _PLAIN = {"torch", "collections", "numpy", "builtins", "__builtin__"}
 """Packages that weights alone may name."""
@@ -55,6 +58,26 @@ def modules_named(path: Path) -> set[str]:
         except Exception:  # a damaged pickle names what it names up to there
             continue
     return found - _PLAIN or (found & {"torch"} if found else set())
+
+
+def file_operators(path: Path) -> set[str]:
+    """The operators in the code of a TorchScript file that read or write files of the machine.
+
+    PyTorch has no others whose arguments are names of files. A part that is too large to be looked
+    at, or cannot be, counts as one.
+    """
+    found: set[bytes] = set()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if not member.filename.endswith(".py"):
+                    continue
+                if member.file_size > _MOST_BYTES:
+                    return {"code that is too large to be looked at"}
+                found |= set(_FILE_OPERATORS.findall(archive.read(member)))
+    except DAMAGE:
+        return {"code that cannot be looked at"}
+    return {f"torch.{each.decode()}" for each in found}
 
 
 def _pickles(path: Path) -> list[bytes]:

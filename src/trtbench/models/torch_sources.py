@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shlex
 import sys
 import urllib.error
@@ -16,7 +17,7 @@ from trtbench.domain.conversion import ExportSpec, InputShape
 from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError, near_miss
 from trtbench.host.versions import library_versions
 from trtbench.models.identity import sha256_of
-from trtbench.models.torch_pickle import archive_kind, modules_named
+from trtbench.models.torch_pickle import archive_kind, file_operators, modules_named
 
 DOWNLOAD_WORDS = (
     "urlopen",
@@ -144,6 +145,10 @@ ZOOS: dict[str, Callable[[str, ExportSpec, Any], TorchSource]] = {
 """Sources that are written ``name:model``."""
 
 
+SAFE_WEIGHTS = (2, 6)
+"""From this version on, ``weights_only`` keeps its word (CVE-2025-32434)."""
+
+
 def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     if not path.is_file():
         raise InputError(
@@ -158,12 +163,23 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
         program = torch.export.load(str(path))
         return TorchSource(kind=kind, model=program.module(), program=program, sha256=digest)
     if kind == "TorchScript":
+        touched = file_operators(path)
+        if touched:
+            danger = "running it can change any of yours"
+            _demand_trust(spec, path.name, touched, what="TorchScript with files", danger=danger)
         return TorchSource(kind=kind, model=torch.jit.load(str(path), "cpu"), sha256=digest)
+    if _version(torch) < SAFE_WEIGHTS:
+        danger = f"PyTorch {torch.__version__} can run code even where it reads weights alone"
+        _demand_trust(spec, path.name, modules_named(path), danger=danger)
     weights = _weights_only(path, torch)
     if weights is not None:
         model = _from_factory(spec, weights, path)
         return TorchSource(kind="state dict", model=model, sha256=digest)
     return _pickled(path, spec, torch, digest)
+
+
+def _version(torch: ModuleType) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", str(torch.__version__))[:2])
 
 
 def _pickled(path: Path, spec: ExportSpec, torch: ModuleType, digest: str) -> TorchSource:
@@ -192,11 +208,18 @@ def _pickled(path: Path, spec: ExportSpec, torch: ModuleType, digest: str) -> To
     return TorchSource(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
 
 
-def _demand_trust(spec: ExportSpec, name: str, named: set[str], *, what: str = "a pickle") -> None:
+def _demand_trust(
+    spec: ExportSpec,
+    name: str,
+    named: set[str],
+    *,
+    what: str = "a pickle",
+    danger: str = "loading it can run any code",
+) -> None:
     if spec.trust:
         return
     raise UsageError(
-        f"{name} is {what}: loading it can run any code",
+        f"{name} is {what}: {danger}",
         facts={"it names": ", ".join(sorted(named)) or "nothing that can be told"},
         fix="--trust, if you know where it comes from; or save a state dict and give --factory",
     )

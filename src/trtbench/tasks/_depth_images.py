@@ -135,12 +135,12 @@ def read_truth(path: Path) -> AnyArray:
     """Read one ground truth."""
     from PIL import Image
 
+    check_file(path)
     try:
         if path.suffix.lower() == ".png":
-            with Image.open(path) as picture:
+            with Image.open(path, formats=["PNG"]) as picture:
                 values = np.asarray(picture, np.float64)
         else:
-            check_file(path)
             values = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError, SyntaxError, MemoryError) as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem}) from None
