@@ -84,6 +84,8 @@ def python_page(pages: Mapping[str, str]) -> str:
     ]
     lines += ["[the index](README.md); [the notebook](../notebook.ipynb) shows them at work.", ""]
     lines += ["## Functions", ""]
+    left = [name for name in pages if name not in trtbench.__all__]
+    assert not left, f"to be added to src/trtbench/__init__.py: {', '.join(left)}"
     for name in dict.fromkeys((*pages, *trtbench.__all__)):
         value = getattr(trtbench, name)
         if inspect.isfunction(value):

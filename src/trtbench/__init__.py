@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         layers,
         load,
         localize,
+        lottery,
         profile,
         quantize,
         report,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         site,
         summary,
         sweep,
+        upgrade,
         why,
     )
     from trtbench.domain.comparison import Comparison, GateResult, Verdict
@@ -64,6 +66,7 @@ _HOMES = {
     "inspect": "trtbench.api",
     "layers": "trtbench.api",
     "localize": "trtbench.api",
+    "lottery": "trtbench.api",
     "load": "trtbench.api",
     "profile": "trtbench.api",
     "quantize": "trtbench.api",
@@ -72,6 +75,7 @@ _HOMES = {
     "site": "trtbench.api",
     "summary": "trtbench.api",
     "sweep": "trtbench.api",
+    "upgrade": "trtbench.api",
     "why": "trtbench.api",
     "Comparison": "trtbench.domain.comparison",
     "Environment": "trtbench.domain.result",
@@ -118,6 +122,7 @@ __all__ = [
     "layers",
     "load",
     "localize",
+    "lottery",
     "profile",
     "quantize",
     "report",
@@ -126,6 +131,7 @@ __all__ = [
     "summarize",
     "summary",
     "sweep",
+    "upgrade",
     "why",
 ]
 
