@@ -18,7 +18,6 @@ from typing import NoReturn
 import msgspec
 import numpy as np
 
-from trtbench.build.builders import BUILDERS
 from trtbench.domain.codec import job_from_json, json_from_value
 from trtbench.domain.conversion import ExportOutcome, QuantOutcome, VerifyOutcome
 from trtbench.domain.feed import Feed
@@ -104,9 +103,9 @@ def await_job(hold: int, quiet: int, noisy: int, *, runtime: str) -> None:
     with contextlib.suppress(Exception):  # the job itself will meet it, and put it in words
         import trtbench.runtimes._bursts  # noqa: F401
 
-        preload = RUNTIMES.load(runtime).preload
-        if preload is not None:
-            preload()
+        load_library = RUNTIMES.load(runtime).load_library
+        if load_library is not None:
+            load_library()
     os.close(noisy)
     if not os.read(hold, 1):
         leave(0)
@@ -230,6 +229,8 @@ def _localize(job: LocalizeJob, *, folder: Path, events: Events) -> None:
 
 
 def _build(job: BuildJob, *, folder: Path, events: Events) -> None:
+    from trtbench.build.builders import BUILDERS
+
     builder = BUILDERS.load(job.spec.runtime)
     outcome = builder.build(job.spec, folder=folder, stage=events)
     events("save")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from analysis_values import ar1
-from trtbench.analysis.steady import WarmupWatch, segment, segment_launches
+from trtbench.analysis.steady import segment, segment_launches
+from trtbench.analysis.warmup import WarmupWatch
 from trtbench.domain.samples import Column, IterationTimes
 from trtbench.domain.spec import Length, Warmup
 

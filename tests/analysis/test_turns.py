@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 
 from trtbench.analysis.gate import slowdown_result, slowdown_rule
-from trtbench.analysis.turns import (
-    alone_effects,
-    denial,
-    hold_to_alone,
-    order_of_turns,
-    plan_from_pace,
-    stretches,
-)
+from trtbench.analysis.turn_plan import order_of_turns, plan_from_pace, stretches
+from trtbench.analysis.turns import alone_effects, denial, hold_to_alone
 from trtbench.analysis.verdict import duet_comparison, verdict_from_effects
 from trtbench.domain.comparison import Comparison
 from trtbench.domain.result import LaunchFacts

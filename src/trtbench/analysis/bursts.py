@@ -1,4 +1,4 @@
-"""Bursts of queries on a GPU, both sides in turn: how large, how many, and what they say.
+"""What bursts of queries on a GPU, both sides in turn, say; ``turn_plan.py`` says how many.
 
 A burst is timed by one pair of events around queries back to back: what a query takes of the GPU,
 without the wandering of single ones. Series of single queries of the same launch are the judge.
@@ -17,43 +17,12 @@ from trtbench.analysis.turns import denial
 from trtbench.analysis.verdict import MARGIN, verdict_from_effects
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.result import LaunchFacts
-from trtbench.domain.spec import Value
 from trtbench.units import text_from_fraction
 
-BURST_S = 0.012
-"""Seconds of a burst: long beside the hand-over, short beside a drift of the clocks."""
-SMALLEST, LARGEST = 4, 100
-FEWEST_TURNS, TURNS = 6, 16
-"""Bursts of each side in a launch: they agree within 0.1 %, launches are what varies."""
-TURNS_S = 1.0
-"""Seconds of bursts in a launch, of both sides: slow models have fewer."""
-SETTLE = 2
-"""Pairs of bursts before those that count: clocks rise, and each finds the caches as they are."""
 GATE = 0.005
 """GPU times of bursts that differ by less are not called different; launches agree within 0.1 %."""
 BOUND = 0.9
 """Enqueueing that takes so much of a query's time keeps the GPU waiting."""
-
-
-class BurstPlan(Value, frozen=True, kw_only=True):
-    """How large the bursts of one launch are, and how many each side has."""
-
-    size: int
-    lead: int
-    """Queries before each burst that are not timed."""
-    turns: int
-
-    @property
-    def words(self) -> str:
-        return f"{self.turns} bursts of {self.size} queries"
-
-
-def plan_from_pace(pace_s: Sequence[float], *, turns: int | None = None) -> BurstPlan:
-    """Settle bursts by what a query of the slower side takes: both sides get the same."""
-    size = int(min(max(BURST_S / max(*pace_s, 1e-9), SMALLEST), LARGEST))
-    lead = max(1, size // 8)
-    fit = int(TURNS_S / max((size + lead) * sum(pace_s), 1e-9))
-    return BurstPlan(size=size, lead=lead, turns=turns or min(max(fit, FEWEST_TURNS), TURNS))
 
 
 def burst_effects(

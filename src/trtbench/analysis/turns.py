@@ -1,4 +1,4 @@
-"""How two sides take turns, and whether what they show in turn is what they show alone.
+"""Whether what two sides show in turn is what they show alone; ``turn_plan.py`` says how.
 
 The times alone are the judge of the design: a verdict that they deny is none.
 """
@@ -10,71 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from trtbench.analysis.verdict import MARGIN, verdict_from_effects
 from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import LaunchFacts, Run
-from trtbench.domain.spec import Value
 from trtbench.units import text_from_fraction
-
-TURNS_S = 0.2
-"""Seconds of pairs in one launch: more iterations in one launch hardly help, more launches do."""
-FEWEST_PAIRS, MOST_PAIRS = 6, 200
-ALONE_S = 0.1
-"""Seconds of queries alone in one launch, of both sides together."""
-BLOCK_S = 0.004
-"""Seconds of a block alone: short, so that both sides meet the same machine."""
-FEWEST_IN_BLOCK, MOST_IN_BLOCK = 2, 50
-FEWEST_BLOCKS, MOST_BLOCKS = 2, 10
-
-Stretch = tuple[int, int]
-"""A side, and how many queries it runs before the other's turn."""
-
-
-class TurnPlan(Value, frozen=True, kw_only=True):
-    """How many queries a launch holds: pairs in turn, and blocks of each side alone."""
-
-    pairs: int
-    settle: int
-    """Pairs run before those that count: each side finds the caches as the other leaves them."""
-    blocks: int
-    in_block: int
-
-    @property
-    def dropped(self) -> int:
-        """Queries at the beginning of a block that still feel the other side."""
-        return max(1, self.in_block // 5)
-
-
-def plan_from_pace(pace_s: Sequence[float], *, pairs: int | None = None) -> TurnPlan:
-    """Settle the size of a launch by what a query of each side takes, unless pairs are given."""
-    both = max(sum(pace_s), 1e-9)
-    wanted = pairs or _within(TURNS_S / both, FEWEST_PAIRS, MOST_PAIRS)
-    in_block = _within(2 * BLOCK_S / both, FEWEST_IN_BLOCK, MOST_IN_BLOCK)
-    return TurnPlan(
-        pairs=wanted,
-        settle=_within(wanted / 10, 1, 10),
-        blocks=_within(ALONE_S / (in_block * both), FEWEST_BLOCKS, MOST_BLOCKS),
-        in_block=in_block,
-    )
-
-
-def order_of_turns(count: int, *, seed: int, launch: int) -> NDArray[np.int64]:
-    """Draw the side of each turn: every pair holds both, in random order."""
-    first = np.random.default_rng([seed, launch]).integers(0, 2, size=count)
-    return np.stack([first, 1 - first], axis=1).reshape(-1)
-
-
-def stretches(turns: NDArray[np.int64], *, length: int = 1) -> list[Stretch]:
-    """Join turns of one side that follow one another; each turn is so many queries."""
-    found: list[Stretch] = []
-    for side in turns.tolist():
-        if found and found[-1][0] == side:
-            found[-1] = (side, found[-1][1] + length)
-        else:
-            found.append((side, length))
-    return found
 
 
 def alone_effects(
@@ -159,7 +99,3 @@ def _moved(run: Run) -> float | None:
         if facts.solo_median_s and len(part)
     ]
     return float(np.median(ratios)) if ratios else None
-
-
-def _within(value: float, least: int, most: int) -> int:
-    return int(min(max(round(value), least), most))

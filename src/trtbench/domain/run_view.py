@@ -5,7 +5,6 @@ Knows the fields of a run; pandas and matplotlib are imported by those who ask f
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +81,7 @@ class RunView:
         head = self.times.durations().get(self.times.headline)
         return "".join(
             (
-                f"<p><b>{escaped(self._what())}</b><br>run {html.escape(self.record.id)}</p>",
+                f"<p><b>{escaped(self._what())}</b><br>run {escaped(self.record.id)}</p>",
                 table if rows else "",
                 _svg(head) if head is not None and len(head) else "",
                 f"<ul>{said}</ul>" if said else "",
@@ -145,6 +144,8 @@ def _range(column: Column) -> tuple[float, str, float]:
 
 def escaped(text: str) -> str:
     """Make text stand for itself in a page, on one line."""
+    import html  # a notebook wants it, a worker does not
+
     return html.escape(clean_line(text))
 
 

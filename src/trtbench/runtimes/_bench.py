@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.open_shapes import assumption, is_open
-from trtbench.analysis.steady import WarmupWatch
+from trtbench.analysis.warmup import WarmupWatch
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes, times_from_columns

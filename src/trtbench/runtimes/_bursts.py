@@ -16,8 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.bursts import SETTLE, BurstPlan, plan_from_pace
-from trtbench.analysis.turns import order_of_turns
+from trtbench.analysis.turn_plan import SETTLE, BurstPlan, bursts_from_pace, order_of_turns
 from trtbench.domain.job import BenchOutcome, DuetJob, Stage
 from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes, times_from_columns
@@ -59,7 +58,7 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner) -> Result:
         with partner.slot(first=first):
             warm = warm_up(prepared.step, spec.warmup)
             pace_s, _ = _burst(prepared, size=PROBE, lead=2)()
-        plan = plan_from_pace([pace_s, partner.swap(pace_s)], turns=job.pairs)
+        plan = bursts_from_pace([pace_s, partner.swap(pace_s)], turns=job.pairs)
         stage("measure")
         bursts = _bursts(prepared, plan, job, partner) if job.bursts else None
         times, facts = _series(prepared, partner, first=first)

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.turns import Stretch, TurnPlan, order_of_turns, plan_from_pace, stretches
+from trtbench.analysis.turn_plan import Stretch, TurnPlan, order_of_turns, plan_from_pace, stretches
 from trtbench.domain.job import BenchOutcome, DuetJob, Stage
 from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
-from trtbench.analysis.steady import WarmupWatch
+from trtbench.analysis.warmup import WarmupWatch
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes, times_from_columns

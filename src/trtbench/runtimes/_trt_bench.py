@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import util
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from trtbench.domain.job import BenchOutcome, Stage
@@ -42,7 +44,7 @@ def device(spec: RunSpec) -> str:
     return spec.device or "cuda:0"
 
 
-def preload(flavour: Flavour) -> None:
+def load_library(flavour: Flavour) -> None:
     """Import TensorRT and the bindings of CUDA, and touch no device."""
     runtime_module()
     load(flavour)
@@ -70,6 +72,9 @@ def bench(
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
     """Load an engine with the options of a run; CUDA is asked first, TensorRT may crash without."""
     _check(spec, flavour)
+    # Loading the library takes as long as making CUDA's context, and the two do not meet.
+    meanwhile = Thread(target=_imported, args=(flavour,), daemon=True)
+    meanwhile.start()
     try:
         cuda = open_cuda(spec.device, spin=spec.spin_wait)
     except UnavailableError:
@@ -78,12 +83,18 @@ def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
                 f"{TITLES[flavour]} is not installed here", fix=INSTALL[flavour]
             ) from None
         raise
+    meanwhile.join()
     try:
         engine = load_engine(spec, cuda, flavour=flavour)
         return TrtSession(engine, cuda, spec, config=_config(engine, spec))
     except BaseException:
         cuda.close()
         raise
+
+
+def _imported(flavour: Flavour) -> None:
+    with suppress(Exception):  # whoever needs it will meet it again, and put it in words
+        load(flavour)
 
 
 def _check(spec: RunSpec, flavour: Flavour) -> None:

@@ -41,7 +41,7 @@ class Runtime(Protocol):
     """Load a model in the worker's own process; programs cannot."""
     turn_spec: Callable[[RunSpec, Sequence[RunSpec]], TurnSpec] | None = None
     """Settle how a side waits for its turn, given all sides of this process, or none of them."""
-    preload: Callable[[], None] | None = None
+    load_library: Callable[[], None] | None = None
     """Import its libraries, and touch no device: a worker is started ahead of its job."""
     bursts: Callable[[RunSpec], bool] | None = None
     """Tell whether its sessions time bursts of queries on a device of their own."""

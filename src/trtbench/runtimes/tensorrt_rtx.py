@@ -40,9 +40,9 @@ def open_session(spec: RunSpec) -> TrtSession:
     return _trt_bench.open_session(spec, flavour="tensorrt_rtx")
 
 
-def preload() -> None:
+def load_library() -> None:
     """Import TensorRT and the bindings of CUDA."""
-    _trt_bench.preload("tensorrt_rtx")
+    _trt_bench.load_library("tensorrt_rtx")
 
 
 def bursts(spec: RunSpec) -> bool:

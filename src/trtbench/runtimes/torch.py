@@ -69,7 +69,7 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     return bench_session(open_session, spec, stage=stage)
 
 
-def preload() -> None:
+def load_library() -> None:
     """Import PyTorch."""
     import_torch()
 

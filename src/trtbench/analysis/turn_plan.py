@@ -1,0 +1,106 @@
+"""How two sides take turns: how many queries, blocks and bursts, and in which order.
+
+Light, because every worker that takes turns imports it; what comes of it is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtbench.domain.spec import Value
+
+TURNS_S = 0.2
+"""Seconds of pairs in one launch: more iterations in one launch hardly help, more launches do."""
+FEWEST_PAIRS, MOST_PAIRS = 6, 200
+ALONE_S = 0.1
+"""Seconds of queries alone in one launch, of both sides together."""
+BLOCK_S = 0.004
+"""Seconds of a block alone: short, so that both sides meet the same machine."""
+FEWEST_IN_BLOCK, MOST_IN_BLOCK = 2, 50
+FEWEST_BLOCKS, MOST_BLOCKS = 2, 10
+
+BURST_S = 0.012
+"""Seconds of a burst: long beside the hand-over, short beside a drift of the clocks."""
+SMALLEST, LARGEST = 4, 100
+FEWEST_BURSTS, MOST_BURSTS = 6, 16
+"""Bursts of each side in a launch: they agree within 0.1 %, launches are what varies."""
+BURSTS_S = 1.0
+"""Seconds of bursts in a launch, of both sides: slow models have fewer."""
+SETTLE = 2
+"""Pairs of bursts before those that count: clocks rise, and each finds the caches as they are."""
+
+Stretch = tuple[int, int]
+"""A side, and how many queries it runs before the other's turn."""
+
+
+class TurnPlan(Value, frozen=True, kw_only=True):
+    """How many queries a launch holds: pairs in turn, and blocks of each side alone."""
+
+    pairs: int
+    settle: int
+    """Pairs run before those that count: each side finds the caches as the other leaves them."""
+    blocks: int
+    in_block: int
+
+    @property
+    def dropped(self) -> int:
+        """Queries at the beginning of a block that still feel the other side."""
+        return max(1, self.in_block // 5)
+
+
+def plan_from_pace(pace_s: Sequence[float], *, pairs: int | None = None) -> TurnPlan:
+    """Settle the size of a launch by what a query of each side takes, unless pairs are given."""
+    both = max(sum(pace_s), 1e-9)
+    wanted = pairs or _within(TURNS_S / both, FEWEST_PAIRS, MOST_PAIRS)
+    in_block = _within(2 * BLOCK_S / both, FEWEST_IN_BLOCK, MOST_IN_BLOCK)
+    return TurnPlan(
+        pairs=wanted,
+        settle=_within(wanted / 10, 1, 10),
+        blocks=_within(ALONE_S / (in_block * both), FEWEST_BLOCKS, MOST_BLOCKS),
+        in_block=in_block,
+    )
+
+
+def order_of_turns(count: int, *, seed: int, launch: int) -> NDArray[np.int64]:
+    """Draw the side of each turn: every pair holds both, in random order."""
+    first = np.random.default_rng([seed, launch]).integers(0, 2, size=count)
+    return np.stack([first, 1 - first], axis=1).reshape(-1)
+
+
+def stretches(turns: NDArray[np.int64], *, length: int = 1) -> list[Stretch]:
+    """Join turns of one side that follow one another; each turn is so many queries."""
+    found: list[Stretch] = []
+    for side in turns.tolist():
+        if found and found[-1][0] == side:
+            found[-1] = (side, found[-1][1] + length)
+        else:
+            found.append((side, length))
+    return found
+
+
+class BurstPlan(Value, frozen=True, kw_only=True):
+    """How large the bursts of one launch are, and how many each side has."""
+
+    size: int
+    lead: int
+    """Queries before each burst that are not timed."""
+    turns: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.turns} bursts of {self.size} queries"
+
+
+def bursts_from_pace(pace_s: Sequence[float], *, turns: int | None = None) -> BurstPlan:
+    """Settle bursts by what a query of the slower side takes: both sides get the same."""
+    size = int(min(max(BURST_S / max(*pace_s, 1e-9), SMALLEST), LARGEST))
+    lead = max(1, size // 8)
+    fit = int(BURSTS_S / max((size + lead) * sum(pace_s), 1e-9))
+    return BurstPlan(size=size, lead=lead, turns=turns or min(max(fit, FEWEST_BURSTS), MOST_BURSTS))
+
+
+def _within(value: float, least: int, most: int) -> int:
+    return int(min(max(round(value), least), most))
