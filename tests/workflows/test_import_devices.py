@@ -91,3 +91,16 @@ def test_reports_and_comparisons_put_devices_side_by_side_best_first(runs: list[
         assert titles == ["NVIDIA A100", "Tesla T4", "Jetson Orin"]
         ranked = table(document, "devices_ranked")
         assert [row[3].text for row in ranked.rows] == ["1.00x", "3.00x", "4.60x"]
+
+
+def test_devices_are_named_where_they_differ_and_nowhere_else(runs: list[Run]) -> None:
+    apart = document_from_runs(runs, title="Devices")
+    summary = table(apart, "summary")
+    assert [heading.title for heading in summary.headings[:2]] == ["Model", "Device"]
+    assert {row[1].value for row in summary.rows} == set(DEVICES)
+    alone = table(document_from_runs(runs[:1], title="One"), "summary")
+    assert "Device" not in {heading.title for heading in alone.headings}
+    one, other = of(runs, "Tesla T4"), of(runs, "NVIDIA A100")
+    compared = Compared(baseline=one, candidate=other, comparison=comparison_from_runs(one, other))
+    title = document_from_comparisons([compared]).sections[0].title
+    assert title == "net.engine on NVIDIA A100 against net.engine on Tesla T4"

@@ -15,7 +15,7 @@ from trtbench.analysis.comparability import DEVICE_KEYS, differences
 from trtbench.analysis.reported import reported_s
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, table_from_rows
-from trtbench.report.headings import ID_HEADING, MODEL_HEADING
+from trtbench.report.headings import DEVICE_HEADING, ID_HEADING, MODEL_HEADING
 from trtbench.report.labels import network_name, precision_name, shortened
 from trtbench.report.numbers import common_unit, text_from_duration, text_from_number
 from trtbench.report.run_facts import headline_summary, summary_of
@@ -26,7 +26,7 @@ MOST_DIFFERENCES = 5
 
 RANKING = (
     MODEL_HEADING,
-    Heading(key="device", title="Device"),
+    DEVICE_HEADING,
     Heading(key="typical_s", title="Median", align="right"),
     Heading(key="of_best", title="Of the best", align="right"),
     Heading(key="p99_s", title="p99", align="right", rank=3),
@@ -134,7 +134,7 @@ def _matrix(groups: Mapping[str, Mapping[str, Place]], devices: Sequence[str]) -
             text = "" if head is None else text_from_duration(value, unit=unit) + _mark(head)
             row.append(Cell(value=value, text=text, tone="good" if tone == "good" else "plain"))
         rows.append(row)
-    return table_from_rows("model_by_device", headings=headings, rows=rows, caption=CAPTION)
+    return table_from_rows("model_by_device", headings=headings, rows=rows)
 
 
 def _ranking(groups: Mapping[str, Mapping[str, Place]]) -> Block:

@@ -9,6 +9,7 @@ from trtbench.report.document import Heading
 
 BATCH_HEADING = Heading(key="batch", title="Batch", align="right", rank=1)
 CHANGE_HEADING = Heading(key="change", title="Change", align="right")
+DEVICE_HEADING = Heading(key="device", title="Device")
 ID_HEADING = Heading(key="id", title="Run", rank=6)
 ITEMS_HEADING = Heading(key="items_per_s", title="Items/s", align="right", rank=2)
 MEDIAN_HEADING = Heading(key="median_s", title="Median", align="right")

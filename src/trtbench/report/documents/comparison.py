@@ -123,9 +123,19 @@ def _section(compared: Compared, number: int, selftest: bool) -> Section:
         *([KeyValues(id=f"worth_{number}", pairs=tuple(after))] if after else []),
         *finding_blocks((*_errors(compared), *comparison.findings)),
     ]
-    names = [model_name(run.record) for run in (compared.candidate, compared.baseline)]
-    title = f"{names[0]} against {'itself' if selftest else names[1]}"
+    candidate, baseline = _names(compared)
+    title = f"{candidate} against {'itself' if selftest else baseline}"
     return Section(id=f"comparison-{number}", title=title, blocks=tuple(blocks))
+
+
+def _names(compared: Compared) -> tuple[str, str]:
+    """Name candidate and baseline by their models, and by their devices where those differ."""
+    sides = (compared.candidate, compared.baseline)
+    names = [model_name(run.record) for run in sides]
+    devices = device_names(sides)
+    if len(set(devices.values())) > 1:
+        names = [f"{name} on {devices[run.id]}" for name, run in zip(names, sides, strict=True)]
+    return names[0], names[1]
 
 
 def _design(compared: Compared) -> Iterator[tuple[str, str]]:
@@ -197,7 +207,7 @@ def _ranked(compared: Compared) -> tuple[Cell, ...]:
     median = head.typical if head else None
     bounds = head.median_interval if head else None
     return (
-        Cell(value=model_name(compared.candidate.record)),
+        Cell(value=_names(compared)[0]),
         Cell(value=median, text=text_from_duration(median, bounds=bounds)),
         *verdict_cells(compared.comparison.verdicts[0]),
     )

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.domain.result import Run
+from trtbench.report.device_table import device_names
 from trtbench.report.document import Card, Cards, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.finding_list import gather, short_title
 from trtbench.report.headings import (
     BATCH_HEADING,
+    DEVICE_HEADING,
     ID_HEADING,
     ITEMS_HEADING,
     MEDIAN_HEADING,
@@ -69,10 +71,14 @@ def make(runs: Sequence[Run]) -> Section:
     """Put the verdict first: what was measured, how sure it is, and every run in a row."""
     heads = [headline_summary(run) for run in runs]
     unit = common_unit(head.typical for head in heads if head)
+    devices = device_names(runs)
+    several = len(set(devices.values())) > 1  # told where it differs, and there first of all
     table = table_from_rows(
         "summary",
-        headings=HEADINGS,
-        rows=[_row(run, unit) for run in runs],
+        headings=(HEADINGS[0], *[DEVICE_HEADING] * several, *HEADINGS[1:]),
+        rows=[
+            (model_name(run.record), *[devices[run.id]] * several, *_row(run, unit)) for run in runs
+        ],
         caption=(
             "A p99 is shown when enough independent samples support it. "
             "An interval of one launch says nothing about the next launch."
@@ -119,7 +125,6 @@ def _cards(run: Run) -> Cards:
 def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     spec, head, summary = run.record.spec, headline_summary(run), summary_of(run)
     return (
-        model_name(run.record),
         precision_name(run.record),
         run.record.batch,
         *_times(head, unit, several=summary.launches > 1),
