@@ -91,6 +91,8 @@ def bench(
     launches: int | None = None,
     inputs: File | None = None,
     seed: int = 0,
+    task: str | None = None,
+    settings: Mapping[str, Scalar] | None = None,
     device: str | None = None,
     threads: int | None = None,
     protocol: Protocol | None = None,
@@ -137,8 +139,11 @@ def bench(
     duration: Least measured time, e.g. 10s (default 3s).
     iterations: Least measured queries (default 10).
     launches: Fresh processes to measure in (default 1).
-    inputs: Inputs from .npz, .npy or a folder of raw binaries.
+    inputs: Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.
     seed: Of random inputs, orders and arrivals.
+    task: Prepares the image that --inputs names (classification, depth, ...); adds its flags
+        (see --task NAME --help).
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
     device: cpu, cuda:0, cuda:1, ...
     threads: Threads within an operator (CPU runtimes).
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
@@ -190,6 +195,8 @@ def bench(
             launches=launches,
             inputs=inputs,
             seed=seed,
+            task=task,
+            settings=settings or {},
             device=device,
             threads=threads,
             protocol=protocol,
@@ -238,6 +245,8 @@ def profile(
     launches: int | None = None,
     inputs: File | None = None,
     seed: int = 0,
+    task: str | None = None,
+    settings: Mapping[str, Scalar] | None = None,
     device: str | None = None,
     threads: int | None = None,
     protocol: Protocol | None = None,
@@ -276,8 +285,11 @@ def profile(
     duration: Least measured time, e.g. 10s (default 3s).
     iterations: Least measured queries (default 10).
     launches: Fresh processes to measure in (default 1).
-    inputs: Inputs from .npz, .npy or a folder of raw binaries.
+    inputs: Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.
     seed: Of random inputs, orders and arrivals.
+    task: Prepares the image that --inputs names (classification, depth, ...); adds its flags
+        (see --task NAME --help).
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
     device: cpu, cuda:0, cuda:1, ...
     threads: Threads within an operator (CPU runtimes).
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
@@ -322,6 +334,8 @@ def profile(
             launches=launches,
             inputs=inputs,
             seed=seed,
+            task=task,
+            settings=settings or {},
             device=device,
             threads=threads,
             protocol=protocol,
@@ -424,7 +438,7 @@ def compare(
     until_steady: Go on warming up (10 s at most) until two windows agree.
     duration: Least measured time, e.g. 10s (default 3s).
     iterations: Least measured queries (default 10).
-    inputs: Inputs from .npz, .npy or a folder of raw binaries.
+    inputs: Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.
     seed: Of random inputs, orders and arrivals.
     threads: Threads within an operator (CPU runtimes).
     options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
@@ -578,7 +592,7 @@ def gate(
     until_steady: Go on warming up (10 s at most) until two windows agree.
     duration: Least measured time, e.g. 10s (default 3s).
     iterations: Least measured queries (default 10).
-    inputs: Inputs from .npz, .npy or a folder of raw binaries.
+    inputs: Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.
     seed: Of random inputs, orders and arrivals.
     threads: Threads within an operator (CPU runtimes).
     options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
@@ -1506,6 +1520,7 @@ def sweep(
     data: File | None = None,
     task: str | None = None,
     task_opt: Mapping[str, str] | None = None,
+    inputs: File | None = None,
     calibration: File | None = None,
     shapes: Shapes | None = None,
     input_shape: Sequence[str] = (),
@@ -1543,6 +1558,7 @@ def sweep(
     task: Of eval, for --data (default: classification); adds its flags (see --task NAME
         --help).
     task_opt: A flag of the task that a file or preset names, e.g. gt=truth.
+    inputs: Measure on these arrays, or on an image as the task prepares it.
     calibration: For INT8: images, .npz or random.
     shapes: Shape of an input that is open in more than its batch.
     input_shape: To export with: -1x3x224x224.
@@ -1579,6 +1595,7 @@ def sweep(
             data=data,
             task=task,
             task_opt=task_opt or {},
+            inputs=inputs,
             calibration=calibration,
             shapes=shapes or {},
             input_shape=input_shape,

@@ -151,6 +151,11 @@ def main(arguments: list[str]) -> int:
 
 def _bench(job: BenchJob, *, folder: Path, events: Events) -> None:
     runtime = RUNTIMES.load(job.spec.runtime)
+    if job.spec.inputs.task is not None:
+        from trtbench.runtimes._session import prepare_images_with
+        from trtbench.tasks._feed import image_inputs
+
+        prepare_images_with(image_inputs)
     outcome, times = runtime.bench(job.spec, folder=folder, stage=events)
     events("save")
     _save(outcome, times, folder, launch=job.launch)

@@ -13,9 +13,10 @@ from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.host.images import read_image
+from trtbench.host.maps import read_map
 from trtbench.tasks import classification, depth, pose
 from trtbench.tasks._coco import Annotations
-from trtbench.tasks._depth_images import DepthImages, read_truth
+from trtbench.tasks._depth_images import DepthImages
 from trtbench.tasks._image_folder import ImageFolder, read_classes
 from trtbench.tasks._sequences import LabelledArrays
 from trtbench.tasks.contract import Predicted, completed, settings_from_text
@@ -148,9 +149,9 @@ def test_truth_beside_the_images(tmp_path: Path) -> None:
 def test_truths_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.png").write_bytes(content)
     with pytest.raises(InputError, match="cannot be read"):
-        read_truth(tmp_path / "a.png")
+        read_map(tmp_path / "a.png")
     with pytest.raises(InputError, match="is not a map"):
-        read_truth(picture(tmp_path / "b.png"))
+        read_map(picture(tmp_path / "b.png"))
 
 
 def coco(path: Path, files: dict[str, int], people: list[dict]) -> Path:

@@ -50,6 +50,12 @@ class TaskCommand(click.Command):
         return [flag for flag in flags if flag.preprocessing or not self.preprocessing_only]
 
 
+class ImageCommand(TaskCommand):
+    """A command to which a task says how an image becomes an input."""
+
+    preprocessing_only = True
+
+
 def _task_named(args: list[str]) -> str | None:
     for place, word in enumerate(args):
         if word == "--":

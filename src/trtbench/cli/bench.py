@@ -9,6 +9,7 @@ import click
 
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import dry_run_option, json_option
+from trtbench.cli._task_flags import ImageCommand
 from trtbench.workflows.request.measuring import BenchRequest
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from trtbench.workflows.request.config import Config
 
 
-@click.command("bench", short_help="Measure a model in a fresh process and keep the run.")
+@click.command(
+    "bench", short_help="Measure a model in a fresh process and keep the run.", cls=ImageCommand
+)
 @flags(BenchRequest)
 @click.option("--explain", is_flag=True, help="Say what every finding means and what to do.")
 @json_option
@@ -39,6 +42,7 @@ def command(request: BenchRequest, explain: bool, as_json: bool, dry_run: bool) 
       trtbench bench model.onnx --device cuda:0 --opt providers=tensorrt,cuda
       trtbench bench torchvision:resnet18 -r torch --batch 8 --precision fp16
       trtbench bench model.onnx --inputs data.npz --threads 2 --tag nightly --json
+      trtbench bench depth.engine --inputs photo.jpg --task depth
       trtbench bench model.onnx --python ~/envs/ort-1.20/bin/python
       trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
       trtbench bench model.onnx --executor ssh --hosts hosts.toml --need gpu=Orin

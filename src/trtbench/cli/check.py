@@ -9,7 +9,7 @@ import click
 
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import json_option, refuse_unwritable
-from trtbench.cli._task_flags import TaskCommand
+from trtbench.cli._task_flags import ImageCommand
 from trtbench.errors import BrokenRuleError
 from trtbench.workflows.request.judging import IMAGES_TASK, CheckRequest
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.check.values import Checked
 
 
-class CheckCommand(TaskCommand):
-    preprocessing_only = True
-
+class CheckCommand(ImageCommand):
     def task_of(self, args: list[str]) -> str | None:
         images = any(word == "--images" or word.startswith("--images=") for word in args)
         return super().task_of(args) or (IMAGES_TASK if images else None)

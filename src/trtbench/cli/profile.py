@@ -10,6 +10,7 @@ import click
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._layers import top_of, top_options
 from trtbench.cli._options import dry_run_option, json_option
+from trtbench.cli._task_flags import ImageCommand
 from trtbench.errors import UsageError
 from trtbench.workflows.request.fields import converted
 from trtbench.workflows.request.measuring import BenchRequest, ProfileRequest
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from trtbench.domain.result import Run
 
 
-@click.command("profile", short_help="Time the layers of a model, or show those of a run.")
+@click.command(
+    "profile", short_help="Time the layers of a model, or show those of a run.", cls=ImageCommand
+)
 @flags(ProfileRequest)
 @top_options
 @click.option("--csv", "as_csv", is_flag=True, help="Print all layers as CSV.")

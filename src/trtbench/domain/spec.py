@@ -12,6 +12,7 @@ from trtbench.domain.words import CudaGraph as CudaGraph
 from trtbench.domain.words import ModelFormat as ModelFormat
 from trtbench.domain.words import Precision as Precision
 from trtbench.domain.words import Protocol as Protocol
+from trtbench.domain.words import Scalar
 
 ON_DEVICE: tuple[Protocol, ...] = ("gpu", "coldl2")
 """Protocols without transfers, launched as a CUDA graph."""
@@ -74,8 +75,12 @@ class InputSpec(Value, frozen=True, kw_only=True):
     """Where input tensors come from."""
 
     source: str | None = None
-    """An ``.npz``, an ``.npy`` or a folder of raw binaries; ``None`` draws random values."""
+    """An ``.npz``, an ``.npy``, a folder of raw binaries, or an image; ``None`` draws values."""
     seed: int = 0
+    task: str | None = None
+    """Whose preparation an image gets."""
+    settings: dict[str, Scalar] = {}
+    """Of that task."""
 
 
 class Length(Value, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ def find_images(folder: Path) -> list[Path]:
 
 def read_image(path: Path, *, channels: int) -> Pixels:
     """Decode one image, upright, as grey or RGB."""
-    image = _pillow()
+    image = pillow()
     from PIL import ImageOps, UnidentifiedImageError
 
     check_file(path)
@@ -83,7 +83,7 @@ def scaled(
     pixels: Pixels, size: tuple[int, int], *, how: Literal["bilinear", "bicubic"] = "bilinear"
 ) -> Pixels:
     """Resize with antialiasing, as torchvision does with Pillow images."""
-    image = _pillow()
+    image = pillow()
     one = pixels.shape[2] == 1
     picture = image.fromarray(pixels[:, :, 0] if one else pixels)
     method = getattr(image.Resampling, how.upper())
@@ -91,7 +91,8 @@ def scaled(
     return resized[:, :, None] if one else resized
 
 
-def _pillow() -> Any:
+def pillow() -> Any:
+    """Import Pillow, or say how to get it."""
     try:
         from PIL import Image
     except ImportError as problem:

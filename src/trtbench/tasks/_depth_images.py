@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.depth import DepthResult, DepthRules, to_depth
-from trtbench.boundary import check_file
-from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar
 from trtbench.errors import InputError, UsageError, near_miss
 from trtbench.host.images import find_images, read_image, scaled
+from trtbench.host.maps import READERS, read_map
 from trtbench.tasks._drawing import grid, save, show
 from trtbench.tasks._images import ImageFiles, Loaded, image_input, names_below, normalized, noted
 from trtbench.tasks.contract import Arrays, DataSource, Predicted, Settings, TaskPicture, Tensors
@@ -24,7 +23,6 @@ SIZE = 518
 WORST = 3
 SHOWN = ("abs_rel", "rmse", "d1")
 """Metrics in the titles of pictures."""
-TRUTHS = (".npy", ".png")
 
 Results = Mapping[int, DepthResult]
 """Of one model, by image."""
@@ -65,7 +63,7 @@ class DepthImages(ImageFiles):
         path = self.truths.get(self.paths[index])
         if path is None:
             return None
-        values = read_truth(path) / float(self.settings.get("gt_scale") or 1.0)
+        values = read_map(path) / float(self.settings.get("gt_scale") or 1.0)
         return np.asarray(values, np.float64)
 
     def truth_or_reason(self, index: int) -> tuple[NDArray[np.float64] | None, str | None]:
@@ -125,29 +123,10 @@ class DepthImages(ImageFiles):
 def truth_files(folder: Path) -> dict[str, Path]:
     """Ground truths by their way below a folder, without ending; arrays come before pictures."""
     found: dict[str, Path] = {}
-    for suffix in reversed(TRUTHS):
+    for suffix in reversed(READERS):
         paths = (each for each in sorted(folder.rglob("*")) if each.suffix.lower() == suffix)
         found |= {str(each.relative_to(folder).with_suffix("")): each for each in paths}
     return dict(sorted(found.items()))
-
-
-def read_truth(path: Path) -> AnyArray:
-    """Read one ground truth."""
-    from PIL import Image
-
-    check_file(path)
-    try:
-        if path.suffix.lower() == ".png":
-            with Image.open(path, formats=["PNG"]) as picture:
-                values = np.asarray(picture, np.float64)
-        else:
-            values = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError, SyntaxError, MemoryError) as problem:
-        raise InputError(f"{path} cannot be read", facts={"reason": problem}) from None
-    values = np.squeeze(np.asarray(values))
-    if values.ndim != 2:
-        raise InputError(f"{path} is not a map", facts={"shape": values.shape})
-    return values
 
 
 def draw_depth(

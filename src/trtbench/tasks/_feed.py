@@ -49,6 +49,27 @@ def open_feed_of_pass(feed: Feed, outcome: InferOutcome, *, spec: RunSpec) -> Da
     return source.part([place for place in range(len(source.names)) if place not in lost])
 
 
+def image_inputs(spec: RunSpec, tensors: Tensors) -> dict[str, Array]:
+    """Prepare the image that is a run's input, and repeat it to fill the batch."""
+    source = spec.inputs.source
+    settings = {**spec.inputs.settings, "data": source, "unlabelled": True}
+    feed = Feed(kind="task", task=spec.inputs.task, settings=settings)
+    images = open_feed(feed, tensors, spec=spec)
+    item = images.prepare(images.load(0))
+    found = {}
+    for tensor in tensors:
+        lead = tensor.shape[0]
+        count = lead if isinstance(lead, int) and lead > 0 else spec.batch or 1
+        try:
+            typed = np.asarray(item[tensor.name]).astype(tensor.dtype)
+        except TypeError:
+            raise InputError(
+                f"an image cannot be made {tensor.dtype}, which the input {tensor.name!r} is"
+            ) from None
+        found[tensor.name] = np.repeat(typed[None], count, axis=0)
+    return found
+
+
 class RandomItems(DataSource):
     """Items drawn one by one, each from its own seed."""
 

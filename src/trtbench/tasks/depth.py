@@ -38,7 +38,8 @@ DRAWS_LATENCY = True
 KINDS = ("depth", "inverse", "disparity")
 
 FLAGS = (
-    Flag(name="gt", help="Ground truth: an .npy, or a folder of them named as the images."),
+    Flag(name="gt",
+         help="Ground truth: .npy .npz .pfm .exr .tiff .png, or a folder named as the images."),
     Flag(name="gt-kind", default="depth", choices=KINDS, help="What the ground truth holds."),
     Flag(name="output-kind", default="inverse", choices=KINDS, help="What the network predicts."),
     Flag(name="align", default="median", choices=("median", "least-squares", "none"),

@@ -88,8 +88,11 @@ class InputFields(VerbRequest):
 
     inputs: Annotated[
         File | None,
-        Option("Inputs from .npz, .npy or a folder of raw binaries.", kind=FILE, metavar="FILE"),
-    ] = None
+        Option(
+            "Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.",
+            kind=FILE, metavar="FILE",
+        ),
+    ] = None  # fmt: skip
     seed: Annotated[int, Option("Of random inputs, orders and arrivals.", least=0)] = 0
 
 

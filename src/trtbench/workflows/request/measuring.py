@@ -21,6 +21,7 @@ from trtbench.workflows.request.groups import (
     StoreFields,
     TagFields,
 )
+from trtbench.workflows.request.judging import TaskFields
 from trtbench.workflows.request.kinds import FILE, TIME, Duration, File
 
 
@@ -80,6 +81,20 @@ class LayerTimeFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreparationFields(TaskFields):
+    """How an image becomes an input."""
+
+    task: Annotated[
+        str | None,
+        Option(
+            "Prepares the image that --inputs names (classification, depth, ...); adds its flags "
+            "(see --task NAME --help).",
+            metavar="NAME",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunFolderFields(VerbRequest):
     """Where the run is written."""
 
@@ -90,7 +105,8 @@ class RunFolderFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RunFields(
-    RuntimeFields, ShapeFields, LengthFields, LaunchFields, InputFields, DeviceFields, QueryFields,
+    RuntimeFields, ShapeFields, LengthFields, LaunchFields, InputFields, PreparationFields,
+    DeviceFields, QueryFields,
     WatchFields, PrecisionFields, LayerTimeFields, OptionFields, PythonFields, MemoryFields,
     PatienceFields, RunFolderFields,
 ):  # fmt: skip

@@ -24,11 +24,14 @@ from trtbench.domain.spec import (
 from trtbench.errors import UsageError, near_miss
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.files import utf8_path
+from trtbench.host.images import SUFFIXES
 from trtbench.models.identity import model_ref
 from trtbench.models.sidecar import precision_of_engine
 from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
 from trtbench.runtimes.contract import Runtime
+from trtbench.tasks import TASKS
+from trtbench.tasks.contract import completed
 from trtbench.workflows.request.choice import default_runtime, first_choice
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import VerbRequest, converted, fields_of, settled
@@ -72,7 +75,7 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
         model=reference,
         runtime=name,
         shapes={key: tuple(shape) for key, shape in asked.shapes.items()},
-        inputs=InputSpec(source=_source(asked.inputs), seed=asked.seed),
+        inputs=_inputs(asked),
         warmup=_warmup(asked),
         stop=_stop(asked),
         launches=asked.launches or 1,
@@ -143,6 +146,24 @@ def own_options(options: Mapping[str, str], runtime: str) -> dict[str, str]:
         if not colon or owner == runtime:
             found[rest if colon else key] = value
     return found
+
+
+def _inputs(asked: BenchRequest) -> InputSpec:
+    """Settle inputs; an image needs a task that prepares it."""
+    source = _source(asked.inputs)
+    if source is None or Path(source).suffix.lower() not in SUFFIXES:
+        if asked.task is not None:
+            raise UsageError("--task says how an image is prepared", fix="--inputs photo.jpg")
+        return InputSpec(source=source, seed=asked.seed)
+    if asked.task is None:
+        raise UsageError(
+            f"nobody says how {Path(source).name} becomes an input",
+            fix=f"--task {' or --task '.join(TASKS.names())}: it is prepared as for eval",
+        )
+    flags = TASKS.load(asked.task).FLAGS
+    own = {flag.key for flag in flags if flag.preprocessing}
+    settings = {k: v for k, v in completed(flags, asked.settings).items() if k in own}
+    return InputSpec(source=source, seed=asked.seed, task=asked.task, settings=settings)
 
 
 def _source(inputs: str | Path | None) -> str | None:

@@ -135,6 +135,10 @@ class AccuracyFields(VerbRequest):
         Mapping[str, str],
         Option("A flag of the task that a file or preset names, e.g. gt=truth.", kind=PAIRS),
     ] = field(default_factory=dict)
+    inputs: Annotated[
+        File | None,
+        Option("Measure on these arrays, or on an image as the task prepares it.", metavar="FILE"),
+    ] = None
     calibration: Annotated[
         File | None, Option("For INT8: images, .npz or random.", metavar="DATA")
     ] = None

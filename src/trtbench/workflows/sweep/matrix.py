@@ -71,6 +71,8 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the models are for, as ``trtbench eval --task`` takes it."""
     task_settings: dict[str, Scalar] = {}
     """Flags of the task, with underscores: ``gt``, ``normalize``, ``annotations``, ..."""
+    inputs: str | None = None
+    """What is measured on: arrays, or an image that the task prepares; else random values."""
     calibration: str | None = None
     """Data for INT8: a folder of images, an ``.npz``, or ``random``."""
     profile: tuple[int, int, int] | None = None
@@ -133,6 +135,7 @@ def matrix_from_file(path: Path) -> Matrix:
         "options": {**matrix.options, **({"opt.weights": tuple(weights)} if weights else {})},
         "models": tuple(_placed(each, path.parent) for each in matrix.models),
         "data": _placed(matrix.data, path.parent) if matrix.data else None,
+        "inputs": _placed(matrix.inputs, path.parent) if matrix.inputs else None,
         "calibration": _placed(matrix.calibration, path.parent) if matrix.calibration else None,
         "task_settings": {
             key: _own_file(value, path.parent) for key, value in matrix.task_settings.items()

@@ -134,6 +134,7 @@ class _Planner:
         self._contents: dict[str, str] = {}
         self._data = data_digest(matrix.data) if matrix.data else None
         self._judging = judging_of(matrix) if matrix.data else {}
+        self._inputs = data_digest(matrix.inputs) if matrix.inputs else None
         self._calibration = data_digest(matrix.calibration) if matrix.calibration else None
 
     def add(self, place: int, case: Case) -> None:
@@ -150,7 +151,7 @@ class _Planner:
             self.refused[place] = problem
         self.chains.append(chain)
         self.shapes.append(self._shapes(case) if problem is None else {})
-        self.keys.append(digest({"content": content, "case": case}))
+        self.keys.append(digest({"content": content, "case": case, "inputs": self._inputs}))
 
     def _chain(self, case: Case) -> tuple[str, ...]:
         formats = RUNTIMES.load(case.runtime).FORMATS

@@ -70,6 +70,7 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
             "data": _path(request.data),
             "task": request.task,
             "task_settings": _task_settings(request, matrix),
+            "inputs": _path(request.inputs),
             "calibration": _path(request.calibration),
             "shapes": {name: tuple(dims) for name, dims in request.shapes.items()},
             "input_shape": list(request.input_shape),

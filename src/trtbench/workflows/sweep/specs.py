@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 
 from trtbench.domain.spec import RunSpec
+from trtbench.host.images import SUFFIXES
 from trtbench.runtimes import RUNTIMES
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.sweep.content import preparing_of
 from trtbench.workflows.sweep.matrix import PREFIXES, SOURCE, Case, Matrix
 from trtbench.workflows.sweep.plan import SweepPlan, judging_options
 
@@ -23,12 +25,12 @@ LOOK_EVERY = "100ms"
 def spec_of_case(plan: SweepPlan, place: int, model: Path | str, config: Config) -> RunSpec:
     """Settle how a case is measured."""
     case = plan.cases[place]
-    spec = run_spec(_request(plan, place, model, flags=_flags(case)), config)
-    if _is_watched(plan.matrix, case, spec):
-        return run_spec(
-            _request(plan, place, model, flags={**_flags(case), "telemetry": LOOK_EVERY}), config
-        )
-    return spec
+    flags = {**_inputs(plan.matrix), **_flags(case)}
+    spec = run_spec(_request(plan, place, model, flags=flags), config)
+    if not _is_watched(plan.matrix, case, spec):
+        return spec
+    flags["telemetry"] = LOOK_EVERY
+    return run_spec(_request(plan, place, model, flags=flags), config)
 
 
 def judging_spec(plan: SweepPlan, place: int, model: Path | str, config: Config) -> RunSpec:
@@ -68,6 +70,15 @@ def _is_watched(matrix: Matrix, case: Case, spec: RunSpec) -> bool:
     """Whether the GPU is looked at unasked: a task is judged, and nobody said otherwise."""
     on_gpu = RUNTIMES.load(case.runtime).device(spec).startswith("cuda")
     return on_gpu and matrix.data is not None and "telemetry" not in case.settings
+
+
+def _inputs(matrix: Matrix) -> dict[str, Any]:
+    """What is measured on; an image is prepared as those that are judged."""
+    if matrix.inputs is None:
+        return {}
+    if Path(matrix.inputs).suffix.lower() not in SUFFIXES:
+        return {"inputs": matrix.inputs}
+    return {"inputs": matrix.inputs, "task": matrix.task, "settings": preparing_of(matrix)}
 
 
 def _flags(case: Case) -> dict[str, Any]:

@@ -1,0 +1,82 @@
+"""Maps of numbers in every kind of file: what is read is what was written."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from trtbench.errors import InputError
+from trtbench.host.maps import read_map
+
+STEPS = (np.arange(20 * 4).reshape(20, 4) / 8).astype(np.float32)
+EXR = (
+    "di8xAQIAAABjaGFubmVscwBjaGxpc3QAEwAAAFoAAgAAAAAAAAABAAAAAQAAAABjb21wcmVzc2lvbgBjb21wcmVz"
+    "c2lvbgABAAAAA2RhdGFXaW5kb3cAYm94MmkAEAAAAAAAAAAAAAAAAwAAABMAAABkaXNwbGF5V2luZG93AGJveDJp"
+    "ABAAAAAAAAAAAAAAAAMAAAATAAAAbGluZU9yZGVyAGxpbmVPcmRlcgABAAAAAHBpeGVsQXNwZWN0UmF0aW8AZmxv"
+    "YXQABAAAAAAAgD9zY3JlZW5XaW5kb3dDZW50ZXIAdjJmAAgAAAAAAAAAAAAAAHNjcmVlbldpbmRvd1dpZHRoAGZs"
+    "b2F0AAQAAAAAAIA/dHlwZQBzdHJpbmcADQAAAHNjYW5saW5laW1hZ2UAQgEAAAAAAADlAQAAAAAAAAAAAACbAAAA"
+    "eF5jaAACBgaHAw0NCxIOODxQYGAQ+KDwwOCCw4GADQkLCiY0NHRUTCiYkbEgYUXEhoAdHgccTlhcMLih8UDhhcQH"
+    "gR8cDAwsfzh+8HwR+CDyRuKFzBOFByp3NG7oXDG4YHLG4oTNEYcDLns8dvhsCdgQsiZiRcyShAUpczJm5EwpmFDS"
+    "U9FR09LQsM8JBPc7YocHHGgKASeBfMEQAAAALgAAAHheY2hoaKprqWmr6qjoKusp6SuaUDApb0rOtKwZGbPS5qTM"
+    "SzpojxcCAPVtH8I="
+)
+"""Those numbers, as the library OpenEXR 3.5 wrote them, packed by ZIP."""
+
+
+def written(folder: Path, kind: str) -> Path:
+    path = folder / f"map.{kind}"
+    if kind == "npy":
+        np.save(path, STEPS[None])
+    elif kind == "npz":
+        np.savez(path, depth=STEPS, mask=STEPS > 1)
+    elif kind == "pfm":
+        path.write_bytes(b"Pf\n4 20\n-1.0\n" + STEPS[::-1].astype("<f4").tobytes())
+    elif kind == "exr":
+        path.write_bytes(base64.b64decode(EXR))
+    else:
+        Image.fromarray(STEPS).save(path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "pfm", "exr", "tiff"])
+def test_what_is_read_is_what_was_written(tmp_path: Path, kind: str) -> None:
+    np.testing.assert_array_equal(read_map(written(tmp_path, kind)), STEPS)
+
+
+def test_bytes_of_pfm_in_the_other_order_and_with_colours(tmp_path: Path) -> None:
+    colours = np.stack([STEPS, STEPS + 1, STEPS + 2], axis=2)[::-1].astype(">f4")
+    (tmp_path / "a.pfm").write_bytes(b"PF 4 20 1.0\n" + colours.tobytes())
+    np.testing.assert_array_equal(read_map(tmp_path / "a.pfm"), STEPS)
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+@pytest.mark.parametrize("kind", ["npy", "npz", "pfm", "exr", "tiff"])
+def test_files_cut_short_are_refused_wherever_they_end(tmp_path: Path, kind: str) -> None:
+    whole = written(tmp_path, kind).read_bytes()
+    damaged = tmp_path / f"damaged.{kind}"
+    for end in range(0, len(whole) - 1, 7):
+        damaged.write_bytes(whole[:end])
+        with pytest.raises(InputError):
+            read_map(damaged)
+
+
+def test_damaged_numbers_in_an_exr_file_do_no_harm(tmp_path: Path) -> None:
+    whole = bytearray(base64.b64decode(EXR))
+    path = tmp_path / "a.exr"
+    for place in range(0, len(whole), 3):
+        for value in (0, 127, 255):
+            path.write_bytes(bytes([*whole[:place], value, *whole[place + 1 :]]))
+            with contextlib.suppress(InputError):
+                assert read_map(path).ndim == 2
+
+
+def test_several_arrays_and_none_of_a_known_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", near=STEPS, far=STEPS)
+    with pytest.raises(InputError) as refused:
+        read_map(tmp_path / "a.npz")
+    assert "near, far" in str(refused.value.facts["reason"])
