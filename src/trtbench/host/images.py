@@ -61,7 +61,7 @@ def read_image(path: Path, *, channels: int) -> Pixels:
 
 def image_size(path: Path) -> tuple[int, int]:
     """Height and width of an upright image, without decoding it."""
-    image = _pillow()
+    image = pillow()
     try:
         with image.open(path) as opened:
             wide, high = opened.size
