@@ -86,6 +86,7 @@ def test_no_circle_runs_through_the_report() -> None:
 DOORS = {
     # In a folder of plug-ins a file that is none begins with ``_``; these are called from above.
     "trtbench.runtimes._duet", "trtbench.runtimes._infer", "trtbench.runtimes._stream",
+    "trtbench.runtimes._session",
     "trtbench.tasks._feed",
     "trtbench.tasks._judge",
     "trtbench.build.builders._prepare", "trtbench.build.builders._precision",
