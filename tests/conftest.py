@@ -79,6 +79,14 @@ def found_rtx() -> Rtx:
         pytest.skip(str(problem))
 
 
+@pytest.fixture
+def rtx(found_rtx: Rtx, monkeypatch: pytest.MonkeyPatch) -> Rtx:
+    """TensorRT-RTX within reach of the workers that a test starts."""
+    for name, value in found_rtx.env.items():
+        monkeypatch.setenv(name, value)
+    return found_rtx
+
+
 @pytest.fixture(scope="session")
 def docs_python() -> str:
     """The interpreter with Sphinx and nbclient that ``make docs`` sets up."""

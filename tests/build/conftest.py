@@ -7,16 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bindings.rtx import Rtx
 from trtbench.data import demo_file
-
-
-@pytest.fixture
-def rtx(found_rtx: Rtx, monkeypatch: pytest.MonkeyPatch) -> Rtx:
-    """TensorRT-RTX within reach of the workers that a test starts."""
-    for name, value in found_rtx.env.items():
-        monkeypatch.setenv(name, value)
-    return found_rtx
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import jsonschema
@@ -12,15 +15,21 @@ import pytest
 from layer_files import write_engine
 
 import leftovers
+from bindings.rtx import Rtx
 from models import conv_model
 from trtbench.cli import run
 from trtbench.cli import trtbench as group
 from trtbench.cli._outputs import FILES, OUTPUTS, schema_of, write_schemas
+from trtbench.data import demo_file
+from trtbench.workflows import demo
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "docs" / "reference" / "schemas"
 SHORT = ["--batch", "2", "--warmup", "20ms"]
-NEEDS_MORE = {"build", "demo", "eval", "explain", "export", "export-runs", "profile"}
-"""Verbs that need a GPU, PyTorch, data or a minute; their values have tests of their own."""
+OF_ENGINES = {"build", "lottery", "profile"}
+OF_TWO_VERSIONS = {"upgrade"}
+OF_PYTORCH = {"export"}
+OF_PARQUET = {"export-runs"}
+OF_THE_DEMO = {"demo"}
 
 
 def test_published_schemas_are_those_of_the_values(tmp_path: Path) -> None:
@@ -62,7 +71,7 @@ def words(folder: Path) -> dict[str, list[str]]:
     leftovers.run_set(folder / "set")
     out = ["-o", str(folder / "out")]
     return {
-        "bench": ["bench", model, *SHORT, "--iterations", "30", "--launches", "2"],
+        "bench": ["bench", model, *SHORT, "--iterations", "30", "--launches", "2", "--tag", "one"],
         "quantize": ["quantize", model, "--precision", "int8", "--calibration", "random",
                      "--items", "8", "-o", other],
         "check": ["check", model, other, "--random", "8", "--floor", "off", *out],
@@ -82,23 +91,85 @@ def words(folder: Path) -> dict[str, list[str]]:
         "why": ["why", first, second],
         "sweep": ["sweep", model, "--batch", "1,2", "--duration", "20ms", "--launches", "2",
                   "--where", "median<10s", "--format", "none", "-o", str(folder / "sweep")],
+        "explain": ["explain", "last", "--against", "tag:one"],
+        "eval": ["eval", str(demo_file("digits.onnx")), "--task", "classification", "--batch", "64",
+                 "--data", str(demo_file("digits.npz")), "-o", str(folder / "judged")],
     }  # fmt: skip
 
 
-def test_what_is_printed_is_what_the_schema_says(
-    words: dict[str, list[str]],
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TRTBENCH_STORE", str(folder / "store"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
-    assert set(words) | NEEDS_MORE == set(OUTPUTS)
-    for verb, command in words.items():
-        status = run([*command, "--json"])
+@pytest.fixture
+def holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
+    """Run a verb with ``--json`` and hold what it prints to its schema."""
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    def held(verb: str, *words: str) -> None:
+        status = run([*verb.split(), *words, "--json"])
         printed = capsys.readouterr()
         assert status == 0, (verb, printed.err)
         jsonschema.validate(json.loads(printed.out), schema_of(verb))
+
+    return held
+
+
+def test_what_is_printed_is_what_the_schema_says(
+    words: dict[str, list[str]], holds: Callable[..., None]
+) -> None:
+    others = OF_ENGINES | OF_TWO_VERSIONS | OF_PYTORCH | OF_PARQUET | OF_THE_DEMO
+    assert set(words) | others == set(OUTPUTS)
+    for verb, command in words.items():
+        holds(verb, *command[len(verb.split()) :])
+
+
+def test_verbs_of_engines(trtexec: Any, holds: Callable[..., None]) -> None:
+    model, engine = str(trtexec.onnx()), str(trtexec.engine())
+    quick = ["--launches", "1", "--duration", "50ms"]
+    holds("build", model, "--precision", "fp16")
+    holds("build", model, "--times", "2")
+    holds("lottery", model, "--builds", "2", *quick)
+    holds("profile", engine, "--warmup", "50ms", "--duration", "50ms")
+
+
+@pytest.mark.xdist_group("rtx")
+def test_an_upgrade_and_a_build_by_tensorrt_rtx(
+    rtx: Rtx, tmp_path: Path, holds: Callable[..., None]
+) -> None:
+    model, python = (
+        str(conv_model(tmp_path / "net.onnx", batch=1)),
+        rtx.python or sys.executable,
+    )
+    real = ["-r", "tensorrt-rtx", "--target", "sm_86"]
+    holds("build", model, *real, "--python", python)
+    holds("upgrade", f"old={python}", f"new={python}", model, "--builds", "2", *real)
+
+
+def test_an_export_by_pytorch(
+    torch_python: str, tmp_path: Path, holds: Callable[..., None]
+) -> None:
+    code = "import sys, torch\ntorch.jit.script(torch.nn.Linear(3, 2).eval()).save(sys.argv[1])"
+    source = str(tmp_path / "net.pt")
+    subprocess.run([torch_python, "-c", code, source], check=True)
+    words = ["--input-shape", "1x3", "--python", torch_python, "-o", str(tmp_path / "net.onnx")]
+    holds("export", source, *words)
+
+
+@pytest.mark.real("pyarrow")
+def test_an_export_of_runs(tmp_path: Path, holds: Callable[..., None]) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    holds("bench", str(conv_model(tmp_path / "net.onnx")), *SHORT, "--iterations", "30")
+    holds("export-runs", "--to", "parquet", "-o", str(tmp_path / "parquet"))
+
+
+@pytest.mark.slow
+def test_the_demo_made_short(
+    tmp_path: Path, holds: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = {"DURATION_S": 0.05, "LAUNCHES": 2, "BATCHES": (1,), "PAIRS": {1: 20}}
+    for name, value in short.items():
+        monkeypatch.setattr(demo, name, value)
+    holds("demo", "-o", str(tmp_path / "report"))
 
 
 def test_a_schema_is_printed_and_an_unknown_verb_refused(
