@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +47,95 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     paths = folder / "60.engine", folder / "61.engine"
     conv_engines()(paths, layers=[60, 61])
     return paths
+
+
+SERVE = """
+import sys
+from trtbench.worker import main
+for line in sys.stdin:
+    status = main(line.rstrip("\\n").split("\\t"))
+    print("\\ndone", status, flush=True)
+"""
+
+
+class BuilderProcess:
+    """A worker that does one build after the other: loading TensorRT's builder takes ten seconds.
+
+    One that does not survive a build is started again for the next.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._process: subprocess.Popen[str] | None = None
+
+    def do(self, job: Path, folder: Path) -> str:
+        """Do one job; gives what went wrong where nothing was left."""
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{job}\t{folder}\n")
+        process.stdin.flush()
+        watch = threading.Timer(600, process.kill)
+        watch.start()
+        try:
+            for line in process.stdout:
+                if line.startswith("done "):
+                    return ""
+        finally:
+            watch.cancel()
+        return f"status {process.wait()}: {self._log.read_text()[-2000:]}"
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", SERVE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log.open("a"),
+                text=True,
+            )
+        return self._process
+
+
+@pytest.fixture(scope="session")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuilderProcess]:
+    process = BuilderProcess(tmp_path_factory.mktemp("builder") / "log.txt")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def timing_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all builds whose subject it is not: kernels of the same layers are timed once."""
+    return tmp_path_factory.mktemp("timing") / "timing.cache"
+
+
+@pytest.fixture
+def build_job(builder: BuilderProcess, timing_cache: Path) -> Callable[..., dict[str, Any]]:
+    """Build a model into a folder as ``net.engine``; gives the outcome, or the error."""
+
+    def job(model: Path, folder: Path, **changes: Any) -> dict[str, Any]:
+        folder.mkdir(exist_ok=True)
+        spec = {
+            "model": {"path": str(model), "format": "onnx"},
+            "output": str(folder / "net.engine"),
+            "runtime": "tensorrt",
+            "timing_cache": str(timing_cache),
+            **changes,
+        }
+        (folder / "job.json").write_text(json.dumps({"job": "build", "spec": spec}))
+        problem = builder.do(folder / "job.json", folder)
+        for name in ("error.json", "outcome.json"):
+            if (folder / name).is_file():
+                return json.loads((folder / name).read_text())
+        raise AssertionError(problem)
+
+    return job
 
 
 def conv_engines() -> Callable[..., None]:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx makes the models"),
 ]
 
-SIZE, CHANNELS = 64, 64
+SIZE, CHANNELS = 32, 64
 SHAPES = {
     "image": {
         "min": [1, 3, SIZE, SIZE],
@@ -47,7 +48,7 @@ def strong() -> bool:
 def model(tmp_path: Path) -> Path:
     import models
 
-    return models.conv_model(tmp_path / "net.onnx", channels=CHANNELS, size=SIZE, layers=6)
+    return models.conv_model(tmp_path / "net.onnx", channels=CHANNELS, size=SIZE, layers=3)
 
 
 @pytest.fixture
@@ -57,23 +58,15 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
-def build(model: Path, folder: Path, **changes: Any) -> dict[str, Any]:
-    """Build in a fresh worker; gives its outcome, or its error."""
-    folder.mkdir(exist_ok=True)
-    spec = {
-        "model": {"path": str(model), "format": "onnx"},
-        "output": str(folder / "net.engine"),
-        "runtime": "tensorrt",
-        "shapes": SHAPES,
-        **changes,
-    }
-    (folder / "job.json").write_text(json.dumps({"job": "build", "spec": spec}))
-    command = [sys.executable, "-m", "trtbench.worker", str(folder / "job.json"), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    for name in ("error.json", "outcome.json"):
-        if (folder / name).is_file():
-            return json.loads((folder / name).read_text())
-    raise AssertionError(done.stderr)
+Build = Callable[..., dict[str, Any]]
+"""Builds a model into a folder; gives the outcome, or the error."""
+
+
+@pytest.fixture
+def build(build_job: Build) -> Build:
+    return lambda model, folder, **changes: build_job(
+        model, folder, **{"shapes": SHAPES, **changes}
+    )
 
 
 def kinds(folder: Path) -> set[str | None]:
@@ -92,7 +85,7 @@ def condition(outcome: dict[str, Any], name: str) -> Any:
     return outcome["conditions"][name]["value"]
 
 
-def test_fp32_with_everything_beside_it(model: Path, tmp_path: Path) -> None:
+def test_fp32_with_everything_beside_it(build: Build, model: Path, tmp_path: Path) -> None:
     outcome = build(model, tmp_path / "out", precision="fp32")
     engine = (tmp_path / "out" / "net.engine").read_bytes()
     header = plan_from_bytes(engine[:64], where="engine")
@@ -106,14 +99,14 @@ def test_fp32_with_everything_beside_it(model: Path, tmp_path: Path) -> None:
     assert kinds(tmp_path / "out") <= {"fp32", "int32", None}
 
 
-def test_fp16_is_really_built(model: Path, tmp_path: Path, strong: bool) -> None:
+def test_fp16_is_really_built(build: Build, model: Path, tmp_path: Path, strong: bool) -> None:
     outcome = build(model, tmp_path / "out", precision="fp16")
     assert condition(outcome, "typing") == ("strong" if strong else "weak")
     assert "fp16" in condition(outcome, "precision")
     assert "fp16" in kinds(tmp_path / "out"), outcome["notes"]
 
 
-def test_a_static_batch_needs_no_shapes(tmp_path: Path) -> None:
+def test_a_static_batch_needs_no_shapes(build: Build, tmp_path: Path) -> None:
     import models
 
     path = models.conv_model(tmp_path / "static.onnx", channels=16, size=32, batch=4)
@@ -131,7 +124,7 @@ os._exit(0)
 """Leaves without taking TensorRT's objects apart, which 8.6 does not always survive."""
 
 
-def test_several_profiles(model: Path, tmp_path: Path) -> None:
+def test_several_profiles(build: Build, model: Path, tmp_path: Path) -> None:
     many = {"image": {end: [32, 3, SIZE, SIZE] for end in ("min", "opt", "max")}}
     outcome = build(model, tmp_path / "out", more_profiles=[many])
     assert outcome["facts"]["engine_layers"] > 0
@@ -142,7 +135,7 @@ def test_several_profiles(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["entropy2", "minmax"])
 def test_int8_with_a_calibrator(
-    model: Path, data: Path, tmp_path: Path, strong: bool, method: str
+    build: Build, model: Path, data: Path, tmp_path: Path, strong: bool, method: str
 ) -> None:
     if strong:
         pytest.skip("this version has no calibrators")
@@ -169,7 +162,7 @@ def test_int8_with_a_calibrator(
     assert build(model, tmp_path / "alone", **alone)["facts"]["calibration_cache"] == "hit"
 
 
-def test_int8_from_a_quantized_model(tmp_path: Path, strong: bool) -> None:
+def test_int8_from_a_quantized_model(build: Build, tmp_path: Path, strong: bool) -> None:
     from onnx import TensorProto
 
     from typed_models import quantized
@@ -185,14 +178,14 @@ def _typed(outcome: dict[str, Any]) -> bool:
     return int(outcome["version"].split(".")[0]) >= 10
 
 
-def test_int8_without_scales_is_refused(model: Path, tmp_path: Path) -> None:
+def test_int8_without_scales_is_refused(build: Build, model: Path, tmp_path: Path) -> None:
     error = build(model, tmp_path / "out", precision="int8")
     assert error["kind"] == "UsageError"
     assert "trtbench quantize" in error["fix"]
 
 
 def test_the_timing_cache_is_reused(
-    model: Path, tmp_path: Path, record_property: pytest.RecordProperty
+    build: Build, model: Path, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
     cache = tmp_path / "timing.cache"
     asked = {"precision": "fp16", "timing_cache": str(cache)}
@@ -210,7 +203,7 @@ def test_the_timing_cache_is_reused(
     assert cache.with_name("timing.cache.old").is_file()
 
 
-def test_too_small_a_workspace_is_told(model: Path, tmp_path: Path) -> None:
+def test_too_small_a_workspace_is_told(build: Build, model: Path, tmp_path: Path) -> None:
     error = build(model, tmp_path / "out", workspace_bytes=1)
     if "kind" not in error:
         pytest.skip("this version builds the network without scratch memory")
@@ -218,7 +211,7 @@ def test_too_small_a_workspace_is_told(model: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "net.engine").exists()
 
 
-def test_an_operator_nobody_knows_is_named(tmp_path: Path) -> None:
+def test_an_operator_nobody_knows_is_named(build: Build, tmp_path: Path) -> None:
     import models
 
     path = models.unsupported_operator_model(tmp_path / "net.onnx")
@@ -227,7 +220,7 @@ def test_an_operator_nobody_knows_is_named(tmp_path: Path) -> None:
     assert error["facts"]["operator"] == "Unheard"
 
 
-def test_an_opset_too_new_is_said(tmp_path: Path) -> None:
+def test_an_opset_too_new_is_said(build: Build, tmp_path: Path) -> None:
     from onnx import TensorProto
 
     from typed_models import typed

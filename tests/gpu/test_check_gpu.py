@@ -26,6 +26,7 @@ pytestmark = [
     ),
 ]
 
+ENDS = ("min", "opt", "max")
 IMAGE = {end: f"image:{batch}x1x32x32" for end, batch in (("min", 1), ("opt", 8), ("max", 16))}
 
 
@@ -98,13 +99,21 @@ def test_accuracy_and_latency_of_the_same_bytes(
     assert "top1" in text or "top-1" in text
 
 
-def test_depth_and_keypoints_through_engines(told: Any, tmp_path: Path) -> None:
+def test_depth_and_keypoints_through_engines(told: Any, tmp_path: Path, build_job: Any) -> None:
     from PIL import Image
 
-    root = depth_data(tmp_path / "depth", count=3)
+    root = depth_data(tmp_path / "rooms", count=3)
     model = depth_network(tmp_path / "depth.onnx")
-    shapes = {end: f"images:{n}x3x32x32" for end, n in (("min", 1), ("opt", 1), ("max", 4))}
-    engine = build(model, tmp_path / "depth.engine", shapes, "--precision", "fp32")
+
+    def engine_of(source: Path, size: int) -> str:
+        shapes = {
+            "images": {end: [n, 3, size, size] for end, n in zip(ENDS, (1, 1, 4), strict=True)}
+        }
+        folder = tmp_path / source.stem
+        build_job(source, folder, shapes=shapes, precision="fp32")
+        return str(folder / "net.engine")
+
+    engine = engine_of(model, 32)
     words = ["eval", str(model), engine, "--task", "depth", "--data", str(root / "images")]
     words += ["--gt", str(root / "truth"), "--normalize", "none"]
     models = told(*words, *side("onnxruntime", "tensorrt"))["models"]
@@ -115,8 +124,7 @@ def test_depth_and_keypoints_through_engines(told: Any, tmp_path: Path) -> None:
     points = [(20.0, 20.0), (30.0, 30.0), (40.0, 40.0)]
     rows = [pose_row((30, 30), (40, 40), 0.9, points)]
     pose = pose_network(tmp_path / "pose.onnx", rows)
-    shapes = {end: f"images:{n}x3x64x64" for end, n in (("min", 1), ("opt", 1), ("max", 4))}
-    engine = build(pose, tmp_path / "pose.engine", shapes, "--precision", "fp32")
+    engine = engine_of(pose, 64)
     (tmp_path / "people").mkdir()
     Image.new("RGB", (64, 64), (9, 9, 9)).save(tmp_path / "people" / "a.png")
     people = [person(points, [10, 10, 40, 40], image=1, id=1)]
