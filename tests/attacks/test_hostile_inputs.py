@@ -21,9 +21,14 @@ from trtbench.analysis.gate_report import junit_from_results
 from trtbench.domain.comparison import GateResult
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, TrtbenchError
+from trtbench.executors._hosts import hosts_from_file
 from trtbench.host.arrays import read_archive, read_arrays
 from trtbench.host.images import read_image
 from trtbench.report.csv_lines import csv_from_lines
+from trtbench.tasks._coco import CocoFile
+from trtbench.tasks._image_folder import read_classes
+from trtbench.workflows.compare.gate import rules_from_file
+from trtbench.workflows.request.config import load_config
 from trtbench.workflows.sweep.matrix import matrix_from_file
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
@@ -73,6 +78,33 @@ def test_yaml_that_is_a_trap_is_refused_in_words(world: Path, text: str) -> None
     with contextlib.suppress(TrtbenchError):
         matrix_from_file(world / "s.yaml")
     assert not (world / "owned").exists()
+
+
+DEEP = [
+    "a = " + "[" * 100_000,
+    "a = " + "[" * 500 + "]" * 500,
+    "[[host]]\naddress = 'x'\nresources = " + "{a=" * 20_000,
+]
+
+
+@pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
+def test_settings_rules_and_hosts_without_a_bottom_are_refused_in_words(
+    world: Path, text: str
+) -> None:
+    (world / "deep.toml").write_text(text)
+    for read in (hosts_from_file, rules_from_file, matrix_from_file):
+        with pytest.raises(TrtbenchError):
+            read(world / "deep.toml")
+    (world / "deep.toml").rename(world / "trtbench.toml")
+    with pytest.raises(TrtbenchError):
+        load_config(folder=world)
+
+
+def test_annotations_without_a_bottom_are_refused_in_words(world: Path) -> None:
+    (world / "deep.json").write_text("[" * 1_000_000)
+    for read in (CocoFile, read_classes):
+        with pytest.raises(InputError, match="JSON"):
+            read(world / "deep.json")
 
 
 def test_an_array_that_says_it_is_huge_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import runs
 
 from trtbench.cli import run as trtbench
 from trtbench.domain.result import Gpu
-from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.errors import InputError, StoreError, UnavailableError, UsageError
 from trtbench.executors import ExecutorSettings, Needs, local
 from trtbench.executors._folders import blob, keep_blob, pack, place_blob, unpack
 from trtbench.executors.local import open_executor
@@ -204,3 +204,25 @@ def test_two_sides_are_compared_on_one_machine_and_both_are_kept(tmp_path):
     }
     assert found.candidate.record.spec.model.path == str(other)
     assert store.load(found.baseline.id).record.duet.side == 0
+
+
+def test_another_run_that_comes_back_takes_no_place(tmp_path):
+    """A machine answers with the record of a run that is in the store already."""
+    store = Store(tmp_path / "store")
+    first = run_bench(runs.quick_spec(tmp_path), store=store)
+
+    class Liar:
+        def width(self, needs):
+            return 1
+
+        def run(self, request, *, folder, tell):
+            shutil.copytree(first.path, folder, dirs_exist_ok=True)
+
+        def close(self):
+            pass
+
+    with pytest.raises(StoreError, match="another run"):
+        run_bench(runs.quick_spec(tmp_path), store=store, conduct=Conduct(executor=Liar()))
+    (entry,) = store.index.find()
+    assert (entry.id, store.path(entry)) == (first.id, first.path)
+    assert [each.name for each in store.runs.iterdir()] == [first.id]

@@ -277,8 +277,35 @@ exclude:
 """
 
 
+RULES = b"""p99 = "<5ms"
+median = ["4ms", "6ms"]
+max_slowdown = "3%"
+expect = ["count(Einsum)>=1"]
+gpu = { p99 = "<5ms" }
+"""
+HOSTS = b"""[[host]]
+name = "board"
+address = "me@board"
+port = 22
+options = ["Compression=yes"]
+environment = { A = "b" }
+gpus = 1
+memory = "8GiB"
+"""
+SETTINGS = b"""store = "runs"
+[defaults]
+duration = "1s"
+launches = 3
+[runtimes.onnxruntime]
+python = "/usr/bin/python3"
+"""
+
+
 @pytest.mark.usefixtures("bounded")
-def test_sweep_files(tmp_path, capsys) -> None:
+def test_sweep_files(tmp_path, capsys, monkeypatch) -> None:
+    from trtbench.executors._hosts import hosts_from_file
+    from trtbench.workflows.compare.gate import rules_from_file
+    from trtbench.workflows.request.config import load_config
     from trtbench.workflows.sweep.journal import (
         JOURNAL,
         Journal,
@@ -290,6 +317,8 @@ def test_sweep_files(tmp_path, capsys) -> None:
     from trtbench.workflows.sweep.matrix import cases_from_matrix, matrix_from_file
     from trtbench.workflows.sweep.request import check_choice
 
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
     (tmp_path / "s.toml").write_bytes(SWEEP)
     outline = SweepOutline(
         name="s", tag="sweep:s", created="2026-01-01", store="/s",
@@ -306,6 +335,7 @@ def test_sweep_files(tmp_path, capsys) -> None:
         "s.toml": SWEEP, "s.yaml": YAML,
         "sweep.json": (tmp_path / "swept" / "sweep.json").read_bytes(),
         JOURNAL: (tmp_path / "swept" / JOURNAL).read_bytes(),
+        "rules.toml": RULES, "hosts.toml": HOSTS, "trtbench.toml": SETTINGS,
         "where": b"p99<5ms and (top1>=baseline-0.5% or not batch==8) and model=='m'",
     }  # fmt: skip
 
@@ -318,6 +348,12 @@ def test_sweep_files(tmp_path, capsys) -> None:
             lines.ends(), lines.unfinished(), lines.interrupted()
         elif name == "sweep.json":
             read_outline(folder)
+        elif name == "rules.toml":
+            rules_from_file(folder / name)
+        elif name == "hosts.toml":
+            hosts_from_file(folder / name)
+        elif name == "trtbench.toml":
+            load_config(folder=folder)
         elif name == "where":
             check_choice(data.decode("utf-8", "replace"), "items", outline.matrix)
         else:

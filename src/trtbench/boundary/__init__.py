@@ -13,6 +13,7 @@ from trtbench.boundary.files import (
     check_parts,
     read_bytes,
     read_text,
+    read_toml,
 )
 from trtbench.boundary.names import (
     check_id,
@@ -48,6 +49,7 @@ __all__ = [
     "mask_words",
     "read_bytes",
     "read_text",
+    "read_toml",
     "shown",
     "stranger",
     "tag_from_text",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,6 +69,21 @@ def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
 def read_text(path: Path, *, most: int = MOST_TEXT_BYTES) -> str:
     """Read a text that people write by hand."""
     return read_bytes(path, most=most).decode("utf-8")
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """Read settings, a sweep, rules or hosts; what is no TOML, or too deep, is a ValueError."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    text = read_text(path)
+    try:
+        found: dict[str, object] = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    check_parts(found, where=str(path))
+    return found
 
 
 def check_archive(path: Path, *, most: int = MOST_UNPACKED_BYTES) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import msgspec
 
-from trtbench.boundary import read_text
+from trtbench.boundary import read_toml
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, UsageError
 from trtbench.executors._slots import Slot
@@ -48,16 +47,11 @@ class HostsFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def hosts_from_file(path: Path) -> tuple[Host, ...]:
     """Read the machines; keys that mean nothing are named."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        raw = tomllib.loads(read_text(path))
-        hosts = msgspec.convert(raw, type=HostsFile).host
+        hosts = msgspec.convert(read_toml(path), type=HostsFile).host
     except OSError as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as problem:
+    except (ValueError, msgspec.ValidationError) as problem:
         raise UsageError(f"{path} is no list of hosts", facts={"reason": problem}) from None
     if not hosts:
         raise UsageError(f"{path} lists no host", fix="[[host]]\\naddress = 'user@board'")

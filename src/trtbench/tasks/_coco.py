@@ -24,7 +24,7 @@ class CocoFile:
     def __init__(self, path: Path) -> None:
         try:
             self.raw: dict[str, Any] = json.loads(read_text(path, most=MOST_BYTES))
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, RecursionError) as problem:
             raise InputError(f"{path} is not COCO's JSON", facts={"reason": problem}) from None
         known = self.raw if isinstance(self.raw, dict) else {}
         missing = [k for k in ("images", "annotations", "categories") if k not in known]

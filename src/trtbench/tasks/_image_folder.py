@@ -124,7 +124,7 @@ def read_classes(path: Path) -> dict[str, int]:
     if path.suffix == ".json":
         try:
             raw = json.loads(text)
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise InputError(f"{path} is not JSON", facts={"reason": problem}) from None
         try:
             return _order_from_json(raw)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -20,7 +19,7 @@ from trtbench.analysis.gate import (
 )
 from trtbench.analysis.gate_report import junit_from_results
 from trtbench.analysis.summary import summary_from_run
-from trtbench.boundary import read_text
+from trtbench.boundary import read_toml
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.comparison import GateResult, GateRule, Verdict
 from trtbench.domain.result import Run
@@ -126,13 +125,9 @@ def rules_beside(model: str) -> tuple[GateRule, ...]:
 
 def rules_from_file(path: Path) -> tuple[GateRule, ...]:
     """Read rules from a TOML file."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        table: Mapping[str, Any] = tomllib.loads(read_text(path))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        table = read_toml(path)
+    except (OSError, ValueError) as problem:
         raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
     return rules_from_table(table, where=str(path))
 

@@ -10,6 +10,7 @@ import msgspec
 
 from trtbench.domain.result import Run
 from trtbench.domain.spec import RunSpec
+from trtbench.errors import StoreError
 from trtbench.executors import Partner
 from trtbench.store.directory import new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
@@ -61,6 +62,8 @@ def _partner(sides: Sides, asked: PairFields) -> Partner:
 
 def _keep_side(source: Path, spec: RunSpec, store: Store) -> Run:
     record = read_record(source)
+    if record.id in store.index.ids():  # its entry would take the other's place
+        raise StoreError("what came back is a run that is here already", facts={"run": record.id})
     ours = msgspec.structs.replace(spec, launches=record.spec.launches)
     with store.new_run(record.id) as folder:
         shutil.copytree(source, folder, dirs_exist_ok=True)

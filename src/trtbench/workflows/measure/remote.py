@@ -13,11 +13,11 @@ import msgspec
 
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import UnavailableError
+from trtbench.errors import StoreError, UnavailableError
 from trtbench.executors import EXECUTORS, Executor, ExecutorSettings, Needs, Request
 from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
-from trtbench.store.directory import new_id, read_record, read_run, write_record
+from trtbench.store.directory import RECORD, new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
 from trtbench.workflows.measure.failure import job_error
 from trtbench.workflows.request.cached import cached_from_run
@@ -88,7 +88,13 @@ def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Ex
 
     with store.new_run(run_id, output=conduct.output) as folder:
         executor.run(request, folder=folder, tell=tell)
-        write_record(folder, with_spec(read_record(folder), spec))
+        record = read_record(folder)
+        if record.id != run_id:  # its entry in the index would take another run's place
+            (folder / RECORD).unlink()
+            raise StoreError(
+                "what came back is another run", facts={"asked for": run_id, "came": record.id}
+            )
+        write_record(folder, with_spec(record, spec))
     kept = read_run(target)
     if isinstance(kept, FailedRun):
         store.add(kept, path=target)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trtbench.boundary import read_text
+from trtbench.boundary import read_toml
 from trtbench.domain.spec import Value
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError, near_miss
@@ -145,14 +144,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> ConfigFile:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     refuse_strangers(path)
     try:
-        raw = tomllib.loads(read_text(path))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as problem:
+        raw = read_toml(path)
+    except (ValueError, OSError) as problem:
         raise UsageError(
             f"{path} cannot be read",
             facts={"reason": problem},

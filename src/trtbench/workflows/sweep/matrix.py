@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from trtbench.boundary import check_title, mask_values, read_text
+from trtbench.boundary import check_title, mask_values, read_text, read_toml
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, Value
 from trtbench.errors import UsageError, near_miss
@@ -286,26 +285,14 @@ def _matches(case: Case, pattern: Mapping[str, Scalar]) -> bool:
 
 
 def _table(path: Path) -> Mapping[str, Any]:
-    try:
-        text = read_text(path)
-    except (OSError, UnicodeDecodeError, ValueError) as problem:
-        raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
     is_yaml = path.suffix in (".yaml", ".yml")
-    table = yaml_from_text(text, where=str(path)) if is_yaml else _from_toml(text, path)
+    try:
+        table = yaml_from_text(read_text(path), where=str(path)) if is_yaml else read_toml(path)
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
     if not isinstance(table, Mapping):
         raise UsageError(f"{path} holds no table", fix="write it like models = [...]")
     return table
-
-
-def _from_toml(text: str, path: Path) -> Any:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise UsageError(f"{path} is not TOML", facts={"reason": problem}) from None
 
 
 def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
