@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from imports import bring, only, record, stored
 
+from trtbench.report.build_time import tried_of
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Text
 from trtbench.store.store import Store
@@ -57,6 +58,7 @@ def test_the_log_of_a_build_alone_is_a_build(tmp_path: Path, store: Store) -> No
     said = section.blocks[0]
     assert isinstance(said, Text)
     assert "built in 8.25 s, most of it on" in said.text
+    assert "; 2 tactics were tried" in said.text
 
 
 def test_a_build_beside_its_run_is_part_of_that_run(tmp_path: Path, store: Store) -> None:
@@ -122,3 +124,8 @@ def test_differences_of_outputs_stay_with_their_run(tmp_path: Path, store: Store
     (tmp_path / "output_diff.json").write_text('{"max_abs": 0.5}')
     run = with_files(stored(only(bring(tmp_path, store=store)), store), store=store)
     assert run.extra["output_comparison"] == {"max_abs": 0.5}
+
+
+def test_tactics_inside_of_subgraphs_are_counted_with_their_layer() -> None:
+    assert tried_of({"name": "a", "tried": 2, "tried_within": 300}) == 302
+    assert tried_of({"name": "of an older record", "tried": 2}) == 2

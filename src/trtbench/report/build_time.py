@@ -76,8 +76,8 @@ def _sentence(build: BuildTime) -> str:
     if len(build.phases_s) == 1:
         return f"{said}."
     part = f"{text_from_duration(longest)} ({text_from_share(longest / whole)})"
-    tried = sum(int(each["tried"]) for each in build.layers)
-    tactics = f"; {text_from_count(tried)} tactics were tried" if tried else ""
+    tried = sum(map(tried_of, build.layers))
+    tactics = f"; {_tactics(tried)} {'was' if tried == 1 else 'were'} tried" if tried else ""
     return f"{said}, most of it on {phase}: {part}{tactics}."
 
 
@@ -85,6 +85,15 @@ def cost_s(layer: Mapping[str, Any]) -> float:
     """Compute the time spent on a layer or, unknown, that of one call of each tactic."""
     spent = layer.get("spent_s")
     return float(spent) if spent is not None else float(layer.get("timed_ms") or 0.0) / 1e3
+
+
+def tried_of(layer: Mapping[str, Any]) -> int:
+    """Count the tactics that were tried for a layer, those of operations inside of it too."""
+    return int(layer["tried"]) + int(layer.get("tried_within") or 0)
+
+
+def _tactics(count: int) -> str:
+    return "1 tactic" if count == 1 else f"{text_from_count(count)} tactics"
 
 
 def _phases(facts: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -145,7 +154,7 @@ def _layer_figure(build: BuildTime) -> Figure:
                 name="time spent",
                 role="run:0",
                 values=tuple(cost_s(each) / scale for each in shown),
-                labels=tuple(f"{each['tried']} tactics" for each in shown),
+                labels=tuple(_tactics(tried_of(each)) for each in shown),
             ),
         ),
     )
@@ -170,7 +179,7 @@ def _rows(build: BuildTime) -> Iterator[list[Cell | str | int | None]]:
             shortened(build.name, length=NAME_LENGTH),
             shortened(str(each["name"]), length=80),
             each.get("runner"),
-            Cell(value=each["tried"], text=text_from_count(each["tried"])),
+            Cell(value=tried_of(each), text=text_from_count(tried_of(each))),
             Cell(value=spent, text=text_from_duration(spent)),
             shortened(str(chosen.get("name") or chosen.get("id") or ""), length=80),
             _milliseconds(chosen.get("time_ms")),
