@@ -128,6 +128,20 @@ def test_a_damaged_run_is_named_and_listed_with_the_reason(
     assert {row["id"]: bool(row["failed"]) for row in rows}[ids[1]]
 
 
+def test_charts_are_described_where_those_of_reports_are(tmp_path: Path) -> None:
+    """The browser fills in numbers; titles, axes, colours and units come with the site."""
+    store = Store(tmp_path / "store")
+    add_series(store, [1e-3] * 2, [record(k) for k in range(2)])
+    out = write_site(store, tmp_path / "out").index.parent
+    script = (out / "assets/pages.js").read_text()
+    assert not re.search("xaxis|yaxis|scatter|marker|dash", script)
+    data = json.loads((out / "data/site.js").read_text()[len("trtbenchSite(") : -3])
+    assert set(re.findall(r'filled\("(\w+)"', script)) == set(data["figures"])
+    ranks = data["figures"]["ranks"]["spec"]
+    assert ranks["layout"]["xaxis"]["title"]["text"] == "Time ({unit})"
+    assert [trace["line"]["color"] for trace in ranks["data"]] == ["@blue", "@vermillion"]
+
+
 # In the browser.
 
 

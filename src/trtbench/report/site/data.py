@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,33 @@ MOST_POINTS = 400
 RANKS = tuple(k / 100 for k in range(101))
 BLOCKING = ("shapes", "batch", "protocol", "gap", "rate", "machine", "GPU", *BLOCKING_CONDITIONS)
 """Differences that make a ratio meaningless, as ``analysis.comparability`` has them."""
+
+
+def shared_figures() -> dict[str, dict[str, Any]]:
+    """Describe the charts of runs that meet only in a browser, which fills in their numbers.
+
+    ``{unit}`` stands for a unit that suits the numbers.
+    """
+    time, share = Axis(title="Time", unit="{unit}"), Axis(title="Samples", unit="%")
+    median, ratio = Axis(title="Median", unit="{unit}"), Axis(title="B over A", unit="%")
+    zero = Line(name=None, role="mark", x=(1, 99), y=(0, 0), style="dotted")
+    figures = (
+        _curves("ranks", "Share of samples at or below", time, share, *_both("line")),
+        _curves("shift", "B over A, percentile by percentile", Axis(title="Percentile"), ratio,
+                _both("line")[1], zero),
+        _curves("launches", "Median of every launch", Axis(title="Launch"), median,
+                *_both("ring")),
+    )  # fmt: skip
+    return {each.id: {"title": each.title, "spec": spec_from_figure(each)} for each in figures}
+
+
+def _both(style: Literal["line", "ring"]) -> tuple[Line, Line]:
+    a, b = (Line(name=None, role=f"run:{k}", x=(), y=(), style=style) for k in (0, 1))
+    return a, b
+
+
+def _curves(id: str, title: str, x: Axis, y: Axis, *lines: Line) -> Figure:
+    return Figure(id=id, title=title, chart=Lines(x=x, y=y, panels=(Panel(lines=lines),)))
 
 
 def row_from_record(
@@ -207,10 +234,8 @@ def _samples(run: Run) -> Figure:
         style="points",
     )
     title = f"{PHASES.get(run.times.headline, run.times.headline)} time"
-    chart = Lines(
-        x=Axis(title="Sample"), y=Axis(title=title, unit=unit), panels=(Panel(lines=(line,)),)
-    )
-    return Figure(id="samples", title=f"{title}, sample by sample", chart=chart)
+    axes = Axis(title="Sample"), Axis(title=title, unit=unit)
+    return _curves("samples", f"{title}, sample by sample", *axes, line)
 
 
 def _thinned(column: NDArray[np.float64]) -> list[list[float]]:

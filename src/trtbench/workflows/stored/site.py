@@ -17,6 +17,7 @@ from trtbench.report.site.data import (
     row_from_record,
     run_data,
     series_data,
+    shared_figures,
 )
 from trtbench.report.site.pages import (
     DATA,
@@ -136,6 +137,7 @@ def _write_pages(store: Store, folder: Path, rows: list[dict[str, Any]], title: 
         "pages": {name: file for file, name in names.items()},
         "series": _series(store, rows),
         "blocking": list(BLOCKING),
+        "figures": shared_figures(),
     }
     pages = pages_from_networks(names, facts)
     (folder / "assets").mkdir(exist_ok=True)

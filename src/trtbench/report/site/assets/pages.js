@@ -51,13 +51,11 @@ const COLOURS = ["blue", "vermillion"];
 // plotly reads a little HTML in texts.
 function plain(text) { return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;"); }
 
-// What is described in the browser: curves of runs that only meet on this page.
-function curves(x, y, traces) {
-  const data = traces.map(({ xs, ys, colour, dots, dash, text }) => ({
-    type: "scatter", x: xs, y: ys, text, showlegend: false, mode: dots ? "markers" : "lines", hoverinfo: text ? "text" : "x+y",
-    ...(dots ? { marker: { color: `@${colour}`, size: 8 } } : { line: { color: `@${colour}`, width: 2, dash } }),
-  }));
-  return { data, layout: { xaxis: { title: { text: x } }, yaxis: { title: { text: y } } }, height: 360 };
+// Runs that meet only on this page: the chart is described with the site, and gets its numbers here.
+function filled(name, lines, unit = "") {
+  const { title, spec } = JSON.parse(JSON.stringify(site.figures[name]).replaceAll("{unit}", unit));
+  lines.forEach((line, k) => Object.assign(spec.data[k], line));
+  return figure({ ...spec, data: spec.data.filter((trace) => trace.x.length) }, title);
 }
 
 function figure(spec, title, { notes = [], click } = {}) {
@@ -116,7 +114,7 @@ function failedParts(data) {
 function finishedParts(run, data) {
   return el("div", {}, numberCards(data), findingsPart(data), statisticsPart(data), el("div", { class: "charts" },
     data.samples ? figure(data.samples, `${data.headline} time, sample by sample`) : null,
-    data.ranks.length ? figure(ranksChart([data]), "Share of samples at or below") : null), neighbours(run));
+    data.ranks.length ? ranksChart([data]) : null), neighbours(run));
 }
 
 function numberCards(data) {
@@ -147,7 +145,7 @@ function statisticsPart(data) {
 function ranksChart(list) {
   const [unit, scale] = unitOf(list[0].ranks[50]);
   const high = Math.max(...list.map((data) => data.ranks[99]));
-  return curves(`Time (${unit})`, "Samples (%)", list.map((data, k) => ({ colour: COLOURS[k], xs: data.ranks.map((value) => Math.min(value, high) / scale), ys: data.ranks.map((_, rank) => rank) })));
+  return filled("ranks", list.map((data) => ({ x: data.ranks.map((value) => Math.min(value, high) / scale), y: data.ranks.map((_, rank) => rank) })), unit);
 }
 
 function neighbours(run) {
@@ -182,8 +180,8 @@ async function showCompare() {
   const blocking = differing.filter(([name, x, y]) => site.blocking.includes(name) && x !== null && y !== null);
   view(pickers, el("div", { class: "pair" }, runs.map((run, k) => el("p", {}, el("i", { style: `background: var(--${COLOURS[k]})` }), runLink(run.id, runName(run)), el("span", { class: "dim" }, ` ${minuteText(run.at)} · ${run.machine}`)))),
     blocking.length ? refusal(blocking) : ratios(both), legend(["A", "B"]), el("div", { class: "charts" },
-      figure(ranksChart(both), "Share of samples at or below"), blocking.length ? null : figure(shiftChart(both), "B over A, percentile by percentile"),
-      both.some((data) => data.launches.length > 1) ? figure(launchChart(both), "Median of every launch") : null),
+      ranksChart(both), blocking.length ? null : shiftChart(both),
+      both.some((data) => data.launches.length > 1) ? launchChart(both) : null),
     differencesPart(differing, both), el("p", {}, "For a verdict, measure both in turn: ", el("code", {}, `trtbench compare ${runs[0].model} ${runs[1].model}`)));
 }
 
@@ -237,14 +235,12 @@ function ratios([a, b]) {
 
 function shiftChart([a, b]) {
   const ranks = [...Array(99).keys()].map((rank) => rank + 1);
-  const ys = ranks.map((rank) => 100 * (b.ranks[rank] / a.ranks[rank] - 1));
-  return curves("Percentile", "B over A (%)", [{ xs: ranks, ys, colour: "vermillion" }, { xs: [1, 99], ys: [0, 0], colour: "grey", dash: "dash" }]);
+  return filled("shift", [{ x: ranks, y: ranks.map((rank) => 100 * (b.ranks[rank] / a.ranks[rank] - 1)) }]);
 }
 
 function launchChart(list) {
   const [unit, scale] = unitOf(list[0].launches[0]);
-  return curves("Launch", `Median (${unit})`, list.map((data, k) => ({ colour: COLOURS[k], dots: true, text: data.launches.map((value) => timeText(value)),
-    xs: data.launches.map((_, n) => n + 1 + (k - 0.5) * 0.16), ys: data.launches.map((value) => value / scale) })));
+  return filled("launches", list.map(({ launches }) => ({ x: launches.map((_, n) => n + 1), y: launches.map((value) => value / scale) })), unit);
 }
 
 const VOLATILE = ["Load before (1, 5, 15 min)", "Memory", "Host", "GPU"]; // the last two stand among the conditions
