@@ -796,7 +796,7 @@ def localize(
     """Find the layers that cost a low-precision model its accuracy, and the fewest to keep.
 
     reference: The model in full precision, as ONNX.
-    candidate: The same in low precision.
+    candidate: The same in low precision, or an engine of it.
     data: Data with answers: judge by the metric of --task.
     random: So many seeded random inputs, without data.
     limit: Only the first so many inputs.

@@ -16,6 +16,8 @@ from onnx import TensorProto, helper
 
 import models
 from bindings.rtx import Rtx
+from planted_faults import convolutions
+from trtbench.build.localize_marks import write_marked
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json
@@ -456,3 +458,17 @@ def listen_until(child: Child, happened: Callable[[], bool]) -> None:
     while not happened():
         assert not child.has_ended(), "it ended before"
         child.hear(select.select(child.watched(), [], [], 0.05)[0])
+
+
+def test_a_model_with_marks_is_built_and_hands_them_out(rtx: Rtx, tmp_path: Path) -> None:
+    """What localize asks of a builder: the same file with outputs where layers meet."""
+    model = convolutions(tmp_path / "net.onnx", layers=3, seed=0)
+    shapes = {f"shapes_{end}": {"x": (2, 3, 6, 6)} for end in ("min", "opt", "max")}
+    plain = built(model, rtx, **shapes)
+    graph = graph_from_json((tmp_path / "net.engine.graph.json").read_bytes(), where="graph")
+    marked = write_marked(model, ["r0", "r1"], tmp_path / "marked.onnx")
+    artefact = built(marked, rtx, **shapes)
+    other = graph_from_json((tmp_path / "marked.engine.graph.json").read_bytes(), where="graph")
+    assert plain.spec.precision == artefact.spec.precision
+    assert not {"r0", "r1"} & set(graph.io_tensors)
+    assert {"r0", "r1"} <= {tensor.name for layer in other.layers for tensor in layer.outputs}

@@ -49,14 +49,14 @@ def test_the_answer_comes_first_and_the_repaired_model_is_measured(
         "model.onnx",
     ]
     assert all(each["verdict"]["launches"] > 1 for each in found["speeds"])
-    assert "--keep fc2 --keep fc2.relu --keep fc3 --keep fc3.relu" in found["commands"][0]
+    assert "--keep fc2 --keep fc2.relu --keep fc3 --keep fc3.relu" in found["commands"]["trtbench"]
     checked = trtbench.check(fp16[0], made, random=32, distribution="normal", floor="off")
     assert checked.candidates[0].checks[0].sqnr_db > 40
 
 
 def test_the_command_that_is_printed_makes_a_model_as_good(fp16: tuple[Path, Path]) -> None:
     found = trtbench.localize(*fp16, distribution="normal", repair=True, speed=False)
-    words = found.commands[0].split()
+    words = found.commands["trtbench"].split()
     assert words[:2] == ["trtbench", "quantize"]
     assert run_command([*words[1:], "-o", "again.onnx"]) == 0
     again = trtbench.localize(fp16[0], "again.onnx", distribution="normal", random=64)

@@ -14,6 +14,11 @@ MOST_IN_PAIRS = 8
 """Parts of the highest rank that are tried two by two where more than two were needed."""
 
 
+def in_order_of_suspicion(keys: Sequence[tuple[bool, float]]) -> list[int]:
+    """Order parts: those that lose finite values first, in their order, then by added drift."""
+    return sorted(range(len(keys)), key=lambda part: (not keys[part][0], -keys[part][1]))
+
+
 def one_by_one(order: Sequence[int], try_it: Callable[[Restored], Loss | None]) -> dict[int, Loss]:
     """Restore each part alone, those first that are suspected first; ends when time is up."""
     found: dict[int, Loss] = {}

@@ -13,7 +13,15 @@ import msgspec
 
 from trtbench.analysis.check_rules import METRICS
 from trtbench.analysis.conditions import Condition, condition_from_text, holds, names_of
-from trtbench.analysis.localize import Loss, Restored, bisect, fewest, joined, one_by_one
+from trtbench.analysis.localize import (
+    Loss,
+    Restored,
+    bisect,
+    fewest,
+    in_order_of_suspicion,
+    joined,
+    one_by_one,
+)
 from trtbench.analysis.numeric import USUAL_SQNR_DB
 from trtbench.analysis.onnx_stamp import PREFIX
 from trtbench.analysis.scores import is_share, less_is_better
@@ -88,7 +96,7 @@ def localize(
     began = time.monotonic()
     progress = getattr(stage, "progress", lambda done, text: None)
     stage("load")
-    pair = divided(*_graphs(Path(spec.reference), Path(spec.candidate)))
+    pair = divided(*load_graphs(Path(spec.reference), Path(spec.candidate)))
     tensors = input_specs(pair.reference.model)
     source = open_source(tensors)
     batches = Batches(source, tensors, size=spec.run.batch, memory_bytes=spec.memory_bytes)
@@ -114,7 +122,7 @@ def localize(
     search = _Search(pair, looks, groups, metric, began + whole_s, _teller(progress, began, spec))
     search.known[frozenset()] = candidate
     everything = search.numbers(frozenset(range(len(groups))))
-    suspects = _suspects(pair, groups, seen)
+    suspects = _suspects(groups, seen)
     left = began + whole_s - time.monotonic()
     single = len(groups) * trial_s <= left
     losses = one_by_one(suspects, search.loss) if single else bisect(len(groups), search.loss)
@@ -144,7 +152,7 @@ def localize(
     )  # fmt: skip
 
 
-def _graphs(reference: Path, candidate: Path) -> tuple[Graph, Graph]:
+def load_graphs(reference: Path, candidate: Path) -> tuple[Graph, Graph]:
     """Load both with all their nodes named, at one opset."""
     models = [prepared(load_onnx(path)) for path in (reference, candidate)]
     newest = max(_opset(model) for model in models)
@@ -227,20 +235,20 @@ def _beyond(pair: TwoGraphs, parts: Sequence[Part], seen: dict[str, Seen]) -> li
     return found
 
 
-def _suspects(pair: TwoGraphs, groups: Sequence[list[Part]], seen: dict[str, Seen]) -> list[int]:
+def _suspects(groups: Sequence[list[Part]], seen: dict[str, Seen]) -> list[int]:
     """Groups in the order of suspicion: those that lose finite values, then by added drift."""
-    keys = [(not _loses(group, seen), -(_added(group, seen) or 0.0)) for group in groups]
-    return sorted(range(len(groups)), key=lambda g: keys[g])
+    keys = [(loses(group, seen), added(group, seen) or 0.0) for group in groups]
+    return in_order_of_suspicion(keys)
 
 
-def _loses(group: Sequence[Part], seen: dict[str, Seen]) -> bool:
+def loses(group: Sequence[Part], seen: dict[str, Seen]) -> bool:
     """Whether values stop being finite here: they are at its inputs, and not behind it."""
     inside = {part.tensor for part in group}
     before = [seen[n].nonfinite for p in group for n in p.reads if n in seen and n not in inside]
     return not any(before) and any(seen[part.tensor].nonfinite for part in group)
 
 
-def _added(group: Sequence[Part], seen: dict[str, Seen]) -> float | None:
+def added(group: Sequence[Part], seen: dict[str, Seen]) -> float | None:
     inside = {part.tensor for part in group}
     behind = [seen[part.tensor].rel_l2 for part in group]
     own = max((each for each in behind if each is not None), default=None)
@@ -279,9 +287,9 @@ def _group(
         position=first.position,
         type=first.type or "",
         rel_l2=seen[last.tensor].rel_l2,
-        added=_added(parts, seen),
+        added=added(parts, seen),
         nonfinite=sum(seen[part.tensor].nonfinite for part in parts),
-        first_nonfinite=_loses(parts, seen),
+        first_nonfinite=loses(parts, seen),
         ranges=tuple(w.result() for part in parts for w in watches.get(part.tensor, ())),
         restored=told(numbers),
         gain=_gain(search.metric, candidate, numbers),

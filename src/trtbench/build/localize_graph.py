@@ -7,7 +7,7 @@ then of nodes, then by what is computed from what.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -141,9 +141,17 @@ class TwoGraphs:
     """In the order of the reference."""
 
 
-def divided(reference: Graph, candidate: Graph) -> TwoGraphs:
-    """Divide both graphs at the boundaries that are found in both."""
+def divided(
+    reference: Graph, candidate: Graph, *, only: Collection[str] | None = None
+) -> TwoGraphs:
+    """Divide both graphs at the boundaries that are found in both.
+
+    ``only`` are boundaries of the candidate, where not all are wanted; outputs are there anyway.
+    """
     matches = matched(reference, candidate)
+    if only is not None:
+        wanted = {*only, *candidate.outputs}
+        matches = {a: b for a, b in matches.items() if b in wanted}
     return TwoGraphs(
         reference=reference,
         candidate=candidate,

@@ -13,6 +13,7 @@ import numpy as np
 from trtbench.analysis.check import OutputTally
 from trtbench.analysis.check_rules import worst_numbers
 from trtbench.analysis.inputs import fixed_batch, has_rows
+from trtbench.build.cast_types import FP16_MAX
 from trtbench.build.localize_graph import TwoGraphs
 from trtbench.build.localize_rewrite import copied, stand_in
 from trtbench.build.onnx_layers import Feed, grouped, outputs_of, session_of
@@ -117,6 +118,8 @@ class Seen:
     """Of the reference, finite."""
     nonfinite: int = 0
     elements: int = 0
+    beyond_fp16: int = 0
+    """Of the reference, values that FP16 cannot hold."""
 
     @property
     def rel_l2(self) -> float | None:
@@ -134,7 +137,9 @@ class Seen:
         self.nonfinite += int(np.count_nonzero(known & ~usable))
         self.error2 += float(((t - r)[usable] ** 2).sum())
         self.signal2 += float((r[usable] ** 2).sum())
-        self.largest = max(self.largest, float(np.abs(r[known]).max(initial=0.0)))
+        sizes = np.abs(r[known])
+        self.largest = max(self.largest, float(sizes.max(initial=0.0)))
+        self.beyond_fp16 += int(np.count_nonzero(sizes > FP16_MAX))
 
 
 @dataclass

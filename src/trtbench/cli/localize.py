@@ -27,10 +27,10 @@ class LocalizeCommand(CheckCommand):
 def command(request: LocalizeRequest, as_json: bool) -> None:
     """Find the layers of CANDIDATE that cost it most of what REFERENCE gets right.
 
-    Both are ONNX files of one network; CANDIDATE computes in INT8, FP8, FP16 or BF16. Groups of
-    nodes are restored to the reference's precision and ranked by what that gains: by the metric
-    of --task where --data is given, else by the outputs. --repair keeps the fewest that meet
-    --where; status 3 says that none do.
+    Both are of one network; CANDIDATE is an ONNX file in INT8, FP8, FP16 or BF16. Groups of nodes
+    are restored to the reference's precision and ranked by what that gains: by the metric of
+    --task where --data is given, else by the outputs. --repair keeps the fewest that meet --where;
+    status 3 says that none do. An engine is compared where its layers meet.
 
     \b
     Examples:
@@ -40,6 +40,8 @@ def command(request: LocalizeRequest, as_json: bool) -> None:
           --data val --repair --where 'top1>=baseline-0.5%'
       trtbench localize model.onnx model.int8.onnx --inputs data.npz \\
           --repair --where 'sqnr>=30dB' --max-time 10min
+      trtbench localize model.onnx model.int8.engine -r onnxruntime \\
+          -r tensorrt --batch 8
     """
     from trtbench.cli._screen import Talk, print_json, say, show
     from trtbench.cli._settings import load_config, open_store

@@ -197,6 +197,8 @@ def _how(result: Localization) -> str:
     found = result.found
     way = "each by itself" if found.one_by_one else "by bisection"
     count = len(found.groups)
+    if not found.trials:
+        return f"{count} boundaries compared, on {result.inputs}."
     groups = f"{count} group{'s' if count != 1 else ''} of nodes in {_types(found)}"
     took = text_from_seconds(found.seconds, digits=2)
     return f"{groups}, restored {way}: {found.trials} models on {result.inputs}, in {took}."
@@ -211,8 +213,9 @@ def _models(result: Localization) -> Table:
     sides: list[tuple[str, str, Numbers]] = [
         (Path(result.reference).name, result.reference, found.reference),
         (Path(result.candidate).name, result.candidate, found.candidate),
-        ("all groups restored", "", found.all_restored),
     ]
+    if found.all_restored:
+        sides.append(("all groups restored", "", found.all_restored))
     if found.kept:
         name = Path(result.repaired).name if result.repaired else "repaired"
         sides.append((name, "", found.repaired))
@@ -247,13 +250,12 @@ def _against(verdict: Verdict) -> str:
 
 
 def _ranking(found: Localized) -> Table:
-    caption = (
-        "Restored: the whole model with this group alone in full precision. SQNR there: behind "
-        "the group, as it is."
-    )
+    whole = "Restored: the whole model with this group alone in full precision. "
+    caption = f"{whole if found.trials else ''}SQNR there: behind the group, as it is."
     rows = [_row(found, group) for group in found.groups[:SHOWN]]
-    by_task = found.metric != "sqnr_db"
-    keys = [h.key for h in RANKING if h.key != "sqnr_gain_db" or by_task]
+    unknown: set[str] = set() if found.metric != "sqnr_db" else {"sqnr_gain_db"}
+    unknown |= set() if found.trials else {"restored", "gain"}
+    keys = [h.key for h in RANKING if h.key not in unknown]
     places = [place for place, h in enumerate(RANKING) if h.key in keys]
     return table_from_rows(
         "ranking",
@@ -309,7 +311,7 @@ def _notes(result: Localization) -> Iterator[str]:
         )
         yield f"Kept for {found.where}: {kept}; {words}."
     untried = sum(1 for group in found.groups if not group.restored)
-    if untried:
+    if untried and found.trials:
         why = "time was up" if found.one_by_one else "bisection left them aside"
         yield f"{untried} groups were not restored by themselves: {why}."
     if found.marks_changed_outputs:
@@ -335,6 +337,5 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _commands(result: Localization) -> Iterator[Block]:
-    captions = ("To make such a model from the reference:", "Or with ModelOpt:")
-    for caption, command in zip(captions, result.commands, strict=False):
-        yield Code(text=command, caption=caption)
+    for tool, command in result.commands.items():
+        yield Code(text=command, caption=f"To make such a model from the reference, {tool}:")

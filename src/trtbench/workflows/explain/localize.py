@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup
 from trtbench.domain.spec import Value
 from trtbench.errors import JobError, TrtbenchError, UsageError, write_error
 from trtbench.executors.local import run_job
+from trtbench.models.identity import model_ref
 from trtbench.models.sidecar import read_sidecar
 from trtbench.report.documents.localize import document_from_localized
 from trtbench.report.renderers.md import markdown
@@ -62,8 +64,8 @@ class Localization(Value, frozen=True, kw_only=True):
     repaired: str | None = None
     """The repaired file."""
     speeds: tuple[Speed, ...] = ()
-    commands: tuple[str, ...] = ()
-    """That make such a model from the reference."""
+    commands: dict[str, str] = {}
+    """That make such a model from the reference, by what runs them."""
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
@@ -73,12 +75,16 @@ def run_localize(
 ) -> Localization:
     """Find the groups that matter, repair if asked for, and measure what that costs."""
     conduct = conduct or Conduct()
-    for path in (request.reference, request.candidate):
-        if Path(path).suffix.lower() != ".onnx":
-            raise UsageError("localize looks into ONNX files", facts={"given": path})
     output = Path(request.output)
+    if Path(request.reference).suffix.lower() != ".onnx":
+        raise UsageError("the reference is an ONNX file", facts={"given": request.reference})
+    kind = model_ref(Path(request.candidate)).format
+    if kind not in ("onnx", "engine"):
+        raise UsageError("localize looks into ONNX files and engines", facts={"format": kind})
     with store.scratch() as folder:
         spec = localize_spec(request, config, folder)
+        if kind == "engine":
+            return _of_engine(request, spec.feed, store=store, config=config, conduct=conduct)
         found = _search(spec, folder / "search", _part(conduct, 0.0, SEARCH_PART))
         made = _keep(spec, request, output) if found.kept else None
     result = Localization(
@@ -93,6 +99,22 @@ def run_localize(
         last = _part(conduct, SEARCH_PART, 1.0)
         result = _with_speeds(result, request, store=store, config=config, conduct=last)
     return _write(result, output)
+
+
+def _of_engine(
+    request: LocalizeRequest, feed: Feed, *, store: Store, config: Config, conduct: Conduct
+) -> Localization:
+    from trtbench.workflows.explain.localize_engine import localize_engine
+
+    found = localize_engine(request, feed, store=store, config=config, conduct=conduct)
+    result = Localization(
+        reference=str(request.reference),
+        candidate=str(request.candidate),
+        inputs=inputs_in_words(request, found),
+        found=found,
+        commands=commands_for(request, found),
+    )
+    return _write(result, Path(request.output))
 
 
 def localize_spec(request: LocalizeRequest, config: Config, folder: Path) -> LocalizeSpec:
@@ -194,28 +216,33 @@ def _with_speeds(
     return msgspec.structs.replace(result, speeds=tuple(found), notes=tuple(notes))
 
 
-def commands_for(request: LocalizeRequest, found: Localized) -> tuple[str, ...]:
+def commands_for(request: LocalizeRequest, found: Localized) -> dict[str, str]:
     """Write the commands that leave the groups out: those of the repair, else the worst one."""
     kept = [group for group in found.groups if group.node in found.kept] or list(found.groups[:1])
     names = list(dict.fromkeys(name for group in kept for name in group.named))
     if not names or (not found.kept and (found.met or not _matters(kept[0]))):
-        return ()
+        return {}
     low = kept[0].type.lower()
-    quoted = " ".join(shlex.quote(name) for name in names)
     reference = shlex.quote(str(request.reference))
+    excluded = f"--nodes_to_exclude {shlex.join(names)}"
     if low in ("fp16", "bf16"):
-        flags = " ".join(f"--keep {shlex.quote(name)}" for name in names)
-        own = f"trtbench quantize {reference} --precision {low} {flags}"
-        return own, (
-            f"python -m modelopt.onnx.autocast --onnx_path {reference} "
-            f"--low_precision_type {low} --nodes_to_exclude {quoted}"
-        )
-    flags = " ".join(f"--exclude {shlex.quote(name)}" for name in names)
-    own = f"trtbench quantize {reference} --precision {low} {_recipe(request)} {flags}"
-    return own, (
-        f"python -m modelopt.onnx.quantization --onnx_path {reference} --quantize_mode {low} "
-        f"--calibration_data CALIBRATION.npy --nodes_to_exclude {quoted}"
-    )
+        return {
+            "trtbench": f"trtbench quantize {reference} --precision {low} {_each('keep', names)}",
+            "ModelOpt": f"python -m modelopt.onnx.autocast --onnx_path {reference} "
+            f"--low_precision_type {low} {excluded}",
+        }
+    if low not in ("int8", "fp8"):
+        return {}
+    own = f"trtbench quantize {reference} --precision {low}"
+    return {
+        "trtbench": f"{own} {_recipe(request)} {_each('exclude', names)}",
+        "ModelOpt": f"python -m modelopt.onnx.quantization --onnx_path {reference} "
+        f"--quantize_mode {low} --calibration_data CALIBRATION.npy {excluded}",
+    }
+
+
+def _each(flag: str, names: Sequence[str]) -> str:
+    return " ".join(f"--{flag} {shlex.quote(name)}" for name in names)
 
 
 def _recipe(request: LocalizeRequest) -> str:
@@ -231,7 +258,8 @@ def _recipe(request: LocalizeRequest) -> str:
 
 
 def _matters(group: NodeGroup) -> bool:
-    return group.first_nonfinite or (group.gain or 0.0) > 0 or (group.sqnr_gain_db or 0.0) > 0
+    gains = ((group.gain or 0.0), (group.sqnr_gain_db or 0.0))
+    return group.first_nonfinite or max(gains) > 0 or not group.restored
 
 
 def inputs_in_words(request: LocalizeRequest, found: Localized) -> str:

@@ -190,7 +190,9 @@ class LocalizeRequest(FeedFields, RunningFields, TaskFields, StoreFields):
     """Find the layers that cost a low-precision model its accuracy, and the fewest to keep."""
 
     reference: Annotated[File, Argument("The model in full precision, as ONNX.", "REFERENCE")]
-    candidate: Annotated[File, Argument("The same in low precision.", "CANDIDATE")]
+    candidate: Annotated[
+        File, Argument("The same in low precision, or an engine of it.", "CANDIDATE")
+    ]
     data: Annotated[
         File | None,
         Option("Data with answers: judge by the metric of --task.", metavar="PATH"),
