@@ -133,6 +133,7 @@ def _environment(folder: Path) -> dict[str, str]:
     """Make what commands see the same everywhere: this trtbench, its own store and settings."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TRTBENCH_", "GITHUB_"))}
     own = folder / ".own"
+    (own / "locks").mkdir(parents=True, exist_ok=True)
     return {
         **kept,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}",
