@@ -96,7 +96,7 @@ def run_page(page: str, folder: Path, *, env: Mapping[str, str] | None = None) -
     """Run a page in a folder: write its files, execute its commands, stop at the first failure."""
     ran = []
     here = list(blocks(page))
-    for block, below in zip(here, [*here[1:], None], strict=True):
+    for block, below in zip(here, [*here, None][1:], strict=True):
         if "file" in block.notes:
             path = folder / block.notes["file"]
             path.parent.mkdir(parents=True, exist_ok=True)
