@@ -137,7 +137,8 @@ def bench(
     warmup_iterations: Least warm-up as a count of queries.
     until_steady: Go on warming up (10 s at most) until two windows agree.
     duration: Least measured time, e.g. 10s (default 3s).
-    iterations: Least measured queries (default 10).
+    iterations: Least measured queries (default 10). Without --duration there is no least time;
+        trtexec has its own of 3 s, as ever.
     launches: Fresh processes to measure in (default 1).
     inputs: Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.
     seed: Of random inputs, orders and arrivals.
@@ -283,7 +284,8 @@ def profile(
     warmup_iterations: Least warm-up as a count of queries.
     until_steady: Go on warming up (10 s at most) until two windows agree.
     duration: Least measured time, e.g. 10s (default 3s).
-    iterations: Least measured queries (default 10).
+    iterations: Least measured queries (default 10). Without --duration there is no least time;
+        trtexec has its own of 3 s, as ever.
     launches: Fresh processes to measure in (default 1).
     inputs: Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.
     seed: Of random inputs, orders and arrivals.
@@ -437,7 +439,8 @@ def compare(
     warmup_iterations: Least warm-up as a count of queries.
     until_steady: Go on warming up (10 s at most) until two windows agree.
     duration: Least measured time, e.g. 10s (default 3s).
-    iterations: Least measured queries (default 10).
+    iterations: Least measured queries (default 10). Without --duration there is no least time;
+        trtexec has its own of 3 s, as ever.
     inputs: Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.
     seed: Of random inputs, orders and arrivals.
     threads: Threads within an operator (CPU runtimes).
@@ -591,7 +594,8 @@ def gate(
     warmup_iterations: Least warm-up as a count of queries.
     until_steady: Go on warming up (10 s at most) until two windows agree.
     duration: Least measured time, e.g. 10s (default 3s).
-    iterations: Least measured queries (default 10).
+    iterations: Least measured queries (default 10). Without --duration there is no least time;
+        trtexec has its own of 3 s, as ever.
     inputs: Inputs from .npz, .npy, a folder of raw binaries; with --task, from an image.
     seed: Of random inputs, orders and arrivals.
     threads: Threads within an operator (CPU runtimes).

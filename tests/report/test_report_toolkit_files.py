@@ -5,11 +5,13 @@ import json
 from io import StringIO
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from made_runs import NASTY, made_profile, made_run, made_times, phased_times
 from PIL import Image
 
+from trtbench.domain.result import Run
 from trtbench.domain.samples import (
     IterationTimes,
     LayerProfile,
@@ -195,3 +197,23 @@ def test_a_profile_is_read_back_as_it_was() -> None:
     assert read.count == 100
     assert read.layers[0].name == NASTY
     assert read.layers[0].average_s == pytest.approx(1e-4)
+
+
+def test_enqueue_times_in_coarse_steps_are_left_out_or_as_printed() -> None:
+    steps = np.repeat([1e-5, 2e-5], 50)
+    times = IterationTimes(latency=np.full(100, 1e-3), enqueue=steps)
+    exact = made_run(times)
+    assert "enqueue_series.csv" in data_files(exact)
+    known = {**exact.record.facts, "enqueue_resolution_s": 1e-5}
+    record = msgspec.structs.replace(exact.record, facts=known)
+    coarse = Run(record=record, times=times)
+    assert "enqueue_series.csv" not in data_files(coarse)
+    assert summary(coarse).enqueue is None
+    assert "steps of 10 µs" in summary(coarse).definitions["enqueue"]
+    printed = {"enqueue_time_median_ms": 0.0134, "enqueue_time_mean_ms": 0.0139}
+    told = Run(record=msgspec.structs.replace(record, reported=printed), times=times)
+    block = summary(told).enqueue
+    assert block is not None
+    assert block.median_ms == pytest.approx(0.0134)
+    assert summary(exact).enqueue is not None
+    assert "enqueue" not in summary(exact).definitions

@@ -267,3 +267,27 @@ def test_arrays_of_numpy_are_no_model_of_pytorch(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     np.savez(path, x=np.zeros(3))
     assert model_ref(path).format == "unknown"
+
+
+def test_weights_that_an_option_names_are_part_of_the_model(tmp_path: Path) -> None:
+    """Other weights are another model, of a library or of a file, and a change is noticed."""
+    network, weights = tmp_path / "net.pt", tmp_path / "weights.pt"
+    network.write_bytes(b"PK\x03\x04 a module")
+    weights.write_bytes(b"of the first epoch")
+
+    def reference(model: str, **options: str):  # type: ignore[no-untyped-def]
+        request = BenchRequest(model=model, runtime="torch", device="cpu", options=options)
+        return run_spec(request, Config(store=str(tmp_path))).model
+
+    for model in ("torchvision:resnet18", str(network)):
+        alone = reference(model)
+        first = reference(model, weights=str(weights))
+        assert first.sha256 not in (None, alone.sha256)
+        assert first.size_bytes == (alone.size_bytes or 0) + weights.stat().st_size
+        assert reference(model, weights="none").sha256 == alone.sha256
+        assert changed(first) is None
+        weights.write_bytes(b"of the second epoch")
+        assert "weights.pt" in (changed(first) or "")
+        assert reference(model, weights=str(weights)).sha256 != first.sha256
+        weights.write_bytes(b"of the first epoch")
+        assert changed(first) is None, "the same bytes are the same model"

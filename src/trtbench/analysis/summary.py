@@ -99,16 +99,20 @@ def summary_from_run(run: Run) -> Summary:
 
 def _with_finer_enqueue(summary: Summary, record: RunRecord) -> Summary:
     """Take the enqueue times that trtexec printed where its file has them in coarse steps."""
-    step = record.facts.get("enqueue_resolution_s")
     column = next((each for each in summary.columns if each.column == "enqueue"), None)
     printed = reported_statistics(record, "enqueue")
-    if column is None or not isinstance(step, (int, float)) or "median" not in printed:
-        return summary
-    if step <= COARSE * column.median:
+    if column is None or "median" not in printed or coarse_step_s(record, column.median) is None:
         return summary
     finer = _reported_column("enqueue", printed, record)
     columns = tuple(finer if each is column else each for each in summary.columns)
     return msgspec.structs.replace(summary, columns=columns)
+
+
+def coarse_step_s(record: RunRecord, median_s: float) -> float | None:
+    """Tell the steps of enqueue times where they are too long to read the times by."""
+    step = record.facts.get("enqueue_resolution_s")
+    known = isinstance(step, (int, float)) and step > COARSE * median_s
+    return float(step) if known and isinstance(step, (int, float)) else None
 
 
 def summary_from_samples(run: Run) -> Summary:

@@ -13,6 +13,7 @@ from trtbench.errors import InputError
 from trtbench.executors._folders import place_blob
 from trtbench.executors._request import Request
 from trtbench.models.identity import sha256_of
+from trtbench.models.torch_models import is_named
 
 MODEL, OTHER, INPUTS = "model", "other", "inputs"
 
@@ -74,7 +75,7 @@ def place_parcel(parcel: Parcel, *, cache: Path, folder: Path) -> Request:
 
 def _moved(spec: RunSpec, folder: Path, kind: str) -> RunSpec:
     """Name the files of a spec as they are called where it is carried out."""
-    if spec.model.sha256 is not None:
+    if _is_sent(spec):
         path = str(folder / kind / Path(spec.model.path).name)
         spec = msgspec.structs.replace(spec, model=msgspec.structs.replace(spec.model, path=path))
     if spec.inputs.source is None:
@@ -82,6 +83,11 @@ def _moved(spec: RunSpec, folder: Path, kind: str) -> RunSpec:
     source = str(folder / INPUTS / Path(spec.inputs.source).name)
     inputs = msgspec.structs.replace(spec.inputs, source=source)
     return msgspec.structs.replace(spec, inputs=inputs)
+
+
+def _is_sent(spec: RunSpec) -> bool:
+    """Whether the model is a file; one that a library has by name is looked up where it runs."""
+    return spec.model.sha256 is not None and not is_named(spec.model.path)
 
 
 def _check_companions(model: Path, names: tuple[str, ...]) -> None:
@@ -95,7 +101,7 @@ def _spec_parts(spec: RunSpec, files: tuple[str, ...], kind: str) -> list[Parcel
     """The files of one spec; a model that a library has by name needs none."""
     model, inputs = Path(spec.model.path), spec.inputs.source
     parts = []
-    if spec.model.sha256 is not None:
+    if _is_sent(spec):
         folder = spec.model.format == "folder"
         parts += [] if folder else [_part(model, f"{kind}/{model.name}")]
         root, place = (model, f"{kind}/{model.name}") if folder else (model.parent, kind)

@@ -20,6 +20,7 @@ from trtbench.analysis.other_definitions import (
     torch_benchmark_metrics,
 )
 from trtbench.analysis.reported import reported_statistics
+from trtbench.analysis.summary import coarse_step_s
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Run, Scalar
 from trtbench.domain.samples import Column
@@ -88,6 +89,8 @@ def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
         files["latency_percentiles.csv"] = csv_from_percentiles(content.latency).encode()
     for block, column_name in BLOCKS.items():
         column = getattr(times, column_name)
+        if column_name == "enqueue" and _enqueue_step_s(run) is not None:
+            continue  # steps, not times: a table of them would be read as exact
         if series and column is not None and len(column):
             files[f"{block}_series.csv"] = csv_from_series(column, name=block).encode()
     if torch := torch_benchmark(run):
@@ -126,14 +129,39 @@ def summary(run: Run) -> ToolkitSummary:
         queries_per_s=ours.queries_per_s,
         items_per_s=ours.items_per_s,
         latency=None if name is None else _block(latency),
-        enqueue=_block(times.enqueue),
+        enqueue=_enqueue_block(run),
         compute=_block(times.gpu),
         end_to_end=_block(times.end_to_end),
         host=_block(times.host),
         engine=engine_metadata(run),
         run_config=run_config(run),
-        definitions=DEFINITIONS | ({"latency": LATENCY_DEFINITIONS[name]} if name else {}),
+        definitions=DEFINITIONS
+        | ({"latency": LATENCY_DEFINITIONS[name]} if name else {})
+        | _enqueue_definition(run),
     )
+
+
+def _enqueue_step_s(run: Run) -> float | None:
+    """Tell the steps of enqueue times that were made of rounded stamps."""
+    column = run.times.enqueue
+    if column is None or not len(column):
+        return None
+    return coarse_step_s(run.record, float(np.median(column)))
+
+
+def _enqueue_block(run: Run) -> StatisticsBlock | None:
+    """Take enqueue times as trtexec printed them where its file has only steps; else none."""
+    if _enqueue_step_s(run) is None:
+        return _block(run.times.enqueue)
+    printed = _printed_block(run, "enqueue")
+    return printed if printed.median_ms is not None else None
+
+
+def _enqueue_definition(run: Run) -> dict[str, str]:
+    step = _enqueue_step_s(run)
+    if step is None:
+        return {}
+    return {"enqueue": f"as printed; its samples come in steps of {step * 1e6:g} µs, left out"}
 
 
 def _block(column: Column | None) -> StatisticsBlock | None:

@@ -6,8 +6,11 @@ import datetime
 import hashlib
 import mmap
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from trtbench.boundary import inside
 from trtbench.domain.spec import ModelFile, ModelFormat, ModelRef
@@ -64,6 +67,29 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
 
 
+def with_files(model: ModelRef, names: Sequence[str]) -> ModelRef:
+    """Make files that lie elsewhere a part of a model: other weights are another model.
+
+    One that a library has by name is identified by that name and these files. A file that is not
+    there is left to whoever loads it.
+    """
+    paths = [path.absolute() for path in map(Path, names) if path.is_file()]
+    if not paths:
+        return model
+    files = tuple(_model_file(path.parent, str(path)) for path in paths)
+    return msgspec.structs.replace(
+        model,
+        sha256=_combined(model.sha256 or model.path, files),
+        size_bytes=(model.size_bytes or 0) + sum(each.size_bytes for each in files),
+        files=(*model.files, *files),
+    )
+
+
+def files_elsewhere(model: ModelRef) -> list[str]:
+    """List the files of a model that do not lie in its own folder."""
+    return [each.name for each in model.files if Path(each.name).is_absolute()]
+
+
 def changed(model: ModelRef) -> str | None:
     """Say what is no longer as it was when a model was described; ``None`` when nothing changed.
 
@@ -72,7 +98,10 @@ def changed(model: ModelRef) -> str | None:
     if model.sha256 is None:
         return None
     try:
-        now = model_ref(Path(model.path), folders=True)
+        # What a library has by name was never a file with a time of its last change.
+        bare = ModelRef(path=model.path, format=model.format)
+        own = bare if model.modified is None else model_ref(Path(model.path), folders=True)
+        now = with_files(own, files_elsewhere(model))
     except InputError as problem:
         return problem.message
     if now.sha256 == model.sha256:

@@ -45,6 +45,8 @@ class Runtime(Protocol):
     """Import its libraries, and touch no device: a worker is started ahead of its job."""
     bursts: Callable[[RunSpec], bool] | None = None
     """Tell whether its sessions time bursts of queries on a device of their own."""
+    model_files: Callable[[Mapping[str, str]], tuple[str, ...]] | None = None
+    """Name the files that options make a part of the model."""
     command_lines: Callable[[RunSpec], list[str]] | None = None
     """Write what a program would be started with, for ``--dry-run``."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import util
 from pathlib import Path
 from types import ModuleType
@@ -72,6 +72,12 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
 def load_library() -> None:
     """Import PyTorch."""
     import_torch()
+
+
+def model_files(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Name the weights that a model of a library, or a module, gets from a file."""
+    weights = options.get("weights", "default")
+    return () if weights in ("default", "none") else (weights,)
 
 
 def bursts(spec: RunSpec) -> bool:

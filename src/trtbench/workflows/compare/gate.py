@@ -24,7 +24,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.comparison import GateResult, GateRule, Verdict
 from trtbench.domain.result import Run
 from trtbench.errors import UsageError, write_error
-from trtbench.models.identity import identity_of
+from trtbench.models.identity import changed
 from trtbench.report.documents.gate import document_from_gate
 from trtbench.report.renderers.md import markdown
 from trtbench.store.store import Store
@@ -232,7 +232,7 @@ class _Trial:
         else:
             reference = baseline.record.spec.model
             path = Path(reference.path)
-            if not path.is_file() or reference.sha256 != identity_of(path):
+            if not path.is_file() or reference.sha256 is None or changed(reference):
                 return None
             first = msgspec.structs.replace(baseline.record.spec, warmup=WARMUP, launches=1)
         pythons = (self._python(0, first.runtime), self._python(1, second.runtime))

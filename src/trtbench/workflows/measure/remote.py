@@ -15,7 +15,7 @@ from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import StoreError, UnavailableError
 from trtbench.executors import EXECUTORS, Executor, ExecutorSettings, Needs, Request
-from trtbench.models.identity import demand_unchanged
+from trtbench.models.identity import demand_unchanged, files_elsewhere
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import RECORD, new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
@@ -129,7 +129,8 @@ def needs_of(spec: RunSpec, asked: Needs | None = None) -> Needs:
 def companions_of(spec: RunSpec) -> tuple[str, ...]:
     """Names of the files that belong to a model, which must still be what was asked about."""
     demand_unchanged(spec.model)
-    return tuple(each.name for each in spec.model.files)
+    elsewhere = files_elsewhere(spec.model)
+    return tuple(each.name for each in spec.model.files if each.name not in elsewhere)
 
 
 def with_spec(record: Record, spec: RunSpec) -> Record:

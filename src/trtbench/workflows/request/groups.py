@@ -76,7 +76,8 @@ class LengthFields(VerbRequest):
     iterations: Annotated[
         int | None,
         Option(
-            "Least measured queries (default 10).",
+            "Least measured queries (default 10). Without --duration there is no least time; "
+            "trtexec has its own of 3 s, as ever.",
             metavar="N", least=1, axis=True, setting=True, unless=("duration",),
         ),
     ] = None  # fmt: skip

@@ -25,7 +25,7 @@ from trtbench.errors import UsageError, near_miss
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.files import utf8_path
 from trtbench.host.images import SUFFIXES
-from trtbench.models.identity import model_ref
+from trtbench.models.identity import model_ref, with_files
 from trtbench.models.sidecar import precision_of_engine
 from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
@@ -71,6 +71,9 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
     protocol = asked.protocol or default
     _refuse_contradiction(protocol, asked.cuda_graph)
     layers = module.DEFAULT_PROFILE if asked.profile is None else asked.profile
+    options = {**config.options_for(name), **own_options(asked.options, name)}
+    if module.model_files is not None:
+        reference = with_files(reference, module.model_files(options))
     spec = RunSpec(
         model=reference,
         runtime=name,
@@ -80,7 +83,7 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
         stop=_stop(asked),
         launches=asked.launches or 1,
         device=_device(asked.device),
-        options={**config.options_for(name), **own_options(asked.options, name)},
+        options=options,
         protocol=protocol,
         cuda_graph=asked.cuda_graph or ("on" if protocol in ON_DEVICE else "off"),
         transfers=asked.transfers and protocol not in ON_DEVICE,
