@@ -217,7 +217,7 @@ def _trtexec() -> Check:
 
 
 def _plug_ins() -> Iterable[Check]:
-    """List who adds code to this program: it is run when it is asked for by name."""
+    """List who adds code to this program: it is run whenever a plug-in is listed or chosen."""
     from trtbench.registry import foreign_plug_ins
 
     for found in foreign_plug_ins():
