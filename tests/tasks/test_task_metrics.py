@@ -332,7 +332,9 @@ def test_the_split_of_a_pass() -> None:
     assert (split.batches, split.warmup_batches) == (3, 1)
     assert split.parts["inference"].mean_s == 5.0
     assert split.parts["inference"].max_s == 8.0
-    assert split.item_s == 1.5
+    assert split.item_parts_s["inference"] == 1.5, "of the two full batches"
+    assert split.item_parts_s["preprocess"] == 0.5
+    assert (split.item_batches, split.item_batch) == (2, 4)
     assert split.items_per_s == pytest.approx(10 / 15)
     assert split.items_per_s_all == pytest.approx(10 / (15 + 3 + 5))
     assert [warmup_batches(n, 0.1) for n in (1, 2, 9, 20, 100)] == [0, 1, 1, 2, 10]

@@ -136,6 +136,11 @@ def test_every_family_says_the_same_boxes(tmp_path: Path, evaluate) -> None:
         "task": "detection", "fit": "letterbox", "size": "64x64", "normalize": "none",
         "colour": "rgb",
     }  # fmt: skip
+    for each in found["models"]:
+        apart = each["split"]["item_parts_s"]
+        assert set(apart) == {"load", "preprocess", "inference", "model", "postprocess"}
+        assert all(seconds > 0 for seconds in apart.values())
+        assert each["timed"].startswith("median per item, batches of 2: 1, after 0")
     [images] = [each for each in found["tables"] if each["id"] == "images"]
     assert all(row[2:] == [2, 2, 0, 0] for row in images["rows"]), "no double was counted"
     [curve] = [each for each in found["tables"] if each["id"] == "precision_recall"]

@@ -37,8 +37,13 @@ class Split(Value, frozen=True, kw_only=True):
     """Counted, without the warm-up."""
     warmup_batches: int
     parts: dict[str, PassPart]
-    item_s: float | None
-    """Median inference time per item of full batches."""
+    item_parts_s: dict[str, float] = {}
+    """Median time per item of every part, over the largest batches: published numbers differ by
+    which of them they count."""
+    item_batches: int = 0
+    """So many of them there are."""
+    item_batch: int = 0
+    """Items in each."""
     items_per_s: float | None
     """Items over the time of inference alone."""
     items_per_s_all: float | None
@@ -51,16 +56,26 @@ def split_from_columns(columns: Mapping[str, AnyArray], *, warmup: float = 0.1) 
     skipped = warmup_batches(count, warmup)
     kept = {name: np.asarray(column[skipped:], np.float64) for name, column in columns.items()}
     items = kept["items"]
-    full = items == columns["items"].max(initial=0)
-    each = kept["inference"][full] / items[full]
+    full = items == items.max(initial=0)
+    parts = {name: float(np.median(kept[name][full] / items[full])) for name in PARTS if full.any()}
     whole = sum(kept[name] for name in PARTS if name != "model")
     return Split(
         batches=count - skipped,
         warmup_batches=skipped,
         parts={name: _part(kept[name]) for name in PARTS},
-        item_s=float(np.median(each)) if len(each) else None,
+        item_parts_s=parts,
+        item_batches=int(full.sum()),
+        item_batch=int(items.max(initial=0)),
         items_per_s=_rate(items, kept["inference"]),
         items_per_s_all=_rate(items, np.asarray(whole)),
+    )
+
+
+def times_in_words(split: Split) -> str:
+    """Say how times per item were taken."""
+    return (
+        f"median per item, batches of {split.item_batch}: {split.item_batches}, after "
+        f"{split.warmup_batches} of warm-up, in the pass that took the scores, one after another"
     )
 
 

@@ -320,4 +320,19 @@ class Scores(Value, frozen=True, kw_only=True):
     """What they were taken on."""
     preparation: dict[str, Scalar] = {}
     """How items were prepared."""
+    item_parts_s: dict[str, float] = {}
+    """Median time per item of every part of that pass: load, preprocess, ..., postprocess."""
+    timed: str | None = None
+    """How those times were taken."""
     findings: tuple[Finding, ...] = ()
+
+    def by_metric(self) -> dict[str, Score]:
+        """Find scores by what they are of."""
+        return {score.metric: score for score in self.scores}
+
+    def as_extra(self) -> dict[str, object]:
+        """What a run of the same bytes carries of them."""
+        carried: dict[str, object] = {"scores": self.by_metric()} if self.scores else {}
+        if self.item_parts_s:
+            carried["item_parts"] = {"seconds": self.item_parts_s, "timed": self.timed}
+        return carried

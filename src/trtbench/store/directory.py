@@ -163,7 +163,7 @@ def read_run(folder: Path) -> Run | FailedRun:
     record = read_record(folder)
     if isinstance(record, RunRecord):
         scores = read_scores(folder, record)
-        extra: dict[str, object] = {"scores": scores} if scores else {}
+        extra = scores.as_extra() if scores is not None else {}
         layers, graph = read_layers(folder)
         return Run(
             record=record,
@@ -206,11 +206,11 @@ def _parsed(path: Path, parse: Callable[..., T]) -> T | None:
         return None
 
 
-def read_scores(folder: Path, record: RunRecord) -> dict[str, object]:
+def read_scores(folder: Path, record: RunRecord) -> Scores | None:
     """Read the scores kept beside a run; those of other bytes than it measured are refused."""
     path = folder / SCORES
     if not path.exists():
-        return {}
+        return None
     kept = value_from_json(read_bytes(path), Scores, where=str(path))
     if kept.sha256 != record.spec.model.sha256:
         raise InputError(
@@ -218,7 +218,7 @@ def read_scores(folder: Path, record: RunRecord) -> dict[str, object]:
             facts={"run": record.spec.model.sha256, "scores": kept.sha256, "file": path},
             fix="remove the file, or evaluate the model that was measured",
         )
-    return {score.metric: score for score in kept.scores}
+    return kept
 
 
 def run_directories(root: Path) -> Iterator[Path]:

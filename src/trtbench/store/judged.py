@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trtbench.domain.result import Run, Score, Scores
+from trtbench.domain.result import Run, Scores
 from trtbench.errors import write_error
 from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import SCORES
@@ -34,11 +34,9 @@ def known_folders(run: Run, store: Store) -> Sequence[Path]:
     return [each for each in (run.path, by_hash) if each is not None and each.is_dir()]
 
 
-def known_scores(run: Run, store: Store) -> dict[str, Score]:
+def known_scores(run: Run, store: Store) -> Scores | None:
     """Scores that were taken of a run's bytes before it was measured; none of other bytes."""
     sha256 = run.record.spec.model.sha256
     path = store.root / FOLDER / (sha256 or "none") / SCORES
     kept = kept_value(path, Scores)
-    if kept is None or kept.sha256 != sha256:
-        return {}
-    return {score.metric: score for score in kept.scores}
+    return kept if kept is not None and kept.sha256 == sha256 else None

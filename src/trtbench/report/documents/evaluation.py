@@ -18,7 +18,14 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
-from trtbench.report.headings import MODEL_HEADING, SCORE_TITLES, score_heading
+from trtbench.report.headings import (
+    MODEL_HEADING,
+    PART_HEADINGS,
+    PARTS_MEANING,
+    SCORE_TITLES,
+    capitalized,
+    score_heading,
+)
 from trtbench.report.numbers import text_from_count, text_from_number
 from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds
 
@@ -26,14 +33,12 @@ if TYPE_CHECKING:
     from trtbench.workflows.check.evaluate import Evaluated, Evaluation, TableValue
 
 SHOWN_ROWS = 50
-PARTS = {"load": "Load", "preprocess": "Preprocess", "inference": "Inference",
-         "postprocess": "Postprocess"}  # fmt: skip
 
 
 def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) -> Document:
     """Describe scores, latencies and sizes of every model, and the tables of the task."""
     blocks: list[Block] = [
-        Text(text=f"{evaluation.method[:1].upper()}{evaluation.method[1:]}."),
+        Text(text=f"{capitalized(evaluation.method)}."),
         _main(evaluation),
         _split(evaluation),
         *(Text(text=f"note: {note}") for note in evaluation.all_notes),
@@ -108,26 +113,24 @@ def text_from_score(score: Score) -> str:
 
 
 def _split(evaluation: Evaluation) -> Table:
-    """List where the time of the pass went, per batch."""
+    """List where the time of an item went, in the pass that took the scores."""
     headings = (
         MODEL_HEADING,
-        *(
-            Heading(key=f"{key}_s", title=title, align="right", rank=place + 2)
-            for place, (key, title) in enumerate(PARTS.items())
-        ),
+        *PART_HEADINGS.values(),
         Heading(key="items_per_s", title="Items/s, inference", align="right"),
         Heading(key="items_per_s_all", title="Items/s, all", align="right", rank=1),
     )
     rows: list[list[Cell | Scalar]] = []
     for model in evaluation.models:
-        times = [model.split.parts[name].mean_s for name in PARTS]
+        times = [model.split.item_parts_s.get(name) for name in PART_HEADINGS]
         rates = (model.split.items_per_s, model.split.items_per_s_all)
         rows.append([
             model.label,
             *(Cell(value=each, text=text_from_seconds(each)) for each in times),
             *(Cell(value=each, text=text_from_rate(each)) for each in rates),
         ])  # fmt: skip
-    return table_from_rows("split", headings=headings, rows=rows)
+    caption = f"{capitalized(evaluation.models[0].timed)}. {PARTS_MEANING}"
+    return table_from_rows("split", headings=headings, rows=rows, caption=caption)
 
 
 def _unreadable(evaluation: Evaluation, most: int) -> Section:

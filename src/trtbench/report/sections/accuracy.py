@@ -11,7 +11,15 @@ from pathlib import Path
 
 from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, Picture, Section, Text, table_from_rows
-from trtbench.report.headings import MEDIAN_HEADING, METRIC_HEADING, RUN_HEADING, SIZE_HEADING
+from trtbench.report.headings import (
+    MEDIAN_HEADING,
+    METRIC_HEADING,
+    PART_HEADINGS,
+    PARTS_MEANING,
+    RUN_HEADING,
+    SIZE_HEADING,
+    capitalized,
+)
 from trtbench.report.labels import file_stem, labels_from_runs
 from trtbench.report.numbers import (
     MISSING,
@@ -22,7 +30,7 @@ from trtbench.report.numbers import (
 )
 from trtbench.report.run_facts import headline_summary, joules_per_item
 from trtbench.report.run_scores import Reading, readings_from_run
-from trtbench.units import text_from_bytes
+from trtbench.units import text_from_bytes, text_from_seconds
 
 ORDER = 80
 
@@ -62,6 +70,7 @@ def make(runs: Sequence[Run]) -> Section | None:
         caption = "Low and high enclose the score with the confidence the evaluation states."
         blocks.append(table_from_rows("accuracy", headings=HEADINGS, rows=rows, caption=caption))
         blocks += _same_bytes(labels, runs)
+        blocks += _item_parts(labels, runs)
     pictures = list(_pictures(zip(labels, runs, strict=True)))
     blocks += pictures[:MOST_PICTURES]
     if len(pictures) > MOST_PICTURES:
@@ -105,6 +114,25 @@ def _same_bytes(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
         "measuring process held; where a device does not tell it by process, the most in use on it."
     )
     return [table_from_rows("same_bytes", headings=headings, rows=rows, caption=caption)]
+
+
+def _item_parts(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
+    """Where the time of one item went in the pass that took the scores."""
+    rows: list[tuple[Cell | str, ...]] = []
+    words: list[str] = []
+    for label, run in zip(labels, runs, strict=True):
+        carried = run.extra.get("item_parts")
+        if not isinstance(carried, Mapping) or not isinstance(carried.get("seconds"), Mapping):
+            continue
+        seconds = [carried["seconds"].get(name) for name in PART_HEADINGS]
+        rows.append((label, *(Cell(value=s, text=text_from_seconds(s)) for s in seconds)))
+        words.append(str(carried.get("timed") or ""))
+    if not rows:
+        return []
+    told = capitalized("; ".join(dict.fromkeys(word for word in words if word)))
+    headings = (RUN_HEADING, *PART_HEADINGS.values())
+    caption = f"{told}. {PARTS_MEANING}"
+    return [table_from_rows("item_parts", headings=headings, rows=rows, caption=caption)]
 
 
 def _value(reading: Reading | None) -> Cell:

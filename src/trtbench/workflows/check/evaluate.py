@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from trtbench.analysis.pass_times import Split, split_from_columns
+from trtbench.analysis.pass_times import Split, split_from_columns, times_in_words
 from trtbench.boundary import read_bytes
 from trtbench.domain.feed import Feed, InferOutcome, Unreadable
 from trtbench.domain.result import FailedRun, Finding, Scalar, Score, Scores
@@ -47,6 +47,8 @@ class Evaluated(Value, frozen=True, kw_only=True):
     items: int
     batch: int
     load_s: float
+    timed: str
+    """How the times per item in ``split`` were taken."""
     layers: int | None = None
     parameters: int | None = None
     versions: dict[str, str] = {}
@@ -203,6 +205,8 @@ def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
         data=count,
         preparation=evaluation.preparation,
         findings=findings,
+        item_parts_s=model.split.item_parts_s,
+        timed=model.timed,
     )
 
 
@@ -329,6 +333,7 @@ def _evaluated(each: Passed, scores: tuple[Score, ...]) -> Evaluated:
         items=each.outcome.items,
         batch=each.outcome.batch,
         load_s=each.outcome.load_s,
+        timed=times_in_words(each.split),
         layers=layers,
         parameters=parameters,
         versions=each.outcome.versions,

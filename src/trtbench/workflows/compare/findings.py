@@ -94,9 +94,11 @@ def further_findings(
 ) -> Comparison:
     """Add what only shows beside the pair: other comparisons, and accuracies that were taken."""
     pair = PairFacts(baseline=sides[0].record, candidate=sides[1].record, comparisons=comparisons)
+    kept = (known_scores(run, store) for run in sides)
+    known = [scores.by_metric() if scores else {} for scores in kept]
     found = [
         finding
-        for accuracy in (accuracy_lost(*(known_scores(run, store) for run in sides)) or [None])
+        for accuracy in (accuracy_lost(*known) or [None])
         for finding in findings_from_evidence(Evidence(pair=pair, accuracy=accuracy))
         if finding not in comparison.findings
     ]

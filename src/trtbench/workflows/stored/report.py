@@ -89,7 +89,7 @@ def with_files(run: Run, *, store: Store | None = None) -> Run:
                 each if folder == run.path else str(folder / each) for each in pictures
             ]
     if store and "scores" not in run.extra and (scores := known_scores(run, store)):
-        extra["scores"] = scores
+        extra |= scores.as_extra()
     if (build := _build(run)) is not None:
         extra["build"] = build
     if run.path is not None and (logged := _json(run.path / BUILD_METADATA)) is not None:
