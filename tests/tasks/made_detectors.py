@@ -223,3 +223,57 @@ def yolo_data(root: Path) -> Path:
         + "".join(f"  {number}: {name}\n" for number, name in enumerate(NAMES))
     )
     return root / "data.yaml"
+
+
+def squares(root: Path, *, count: int = 12) -> Path:
+    """A YOLO data set of red and green squares of 8 pixels, each in one place of an 8 by 8 grid."""
+    rng = np.random.default_rng(0)
+    for name in ("images", "labels"):
+        (root / name / "val").mkdir(parents=True)
+    for number in range(count):
+        image = Image.new("RGB", (SIZE, SIZE), (20, 20, 20))
+        draw = ImageDraw.Draw(image)
+        lines = []
+        for place in rng.choice(64, 4, replace=False):
+            x, y, label = place % 8 * 8, place // 8 * 8, int(rng.integers(0, 2))
+            fill = (230, 20, 20) if label == 0 else (20, 230, 20)
+            draw.rectangle((x, y, x + 7, y + 7), fill=fill)
+            lines.append(f"{label} {(x + 4) / SIZE} {(y + 4) / SIZE} {8 / SIZE} {8 / SIZE}")
+        image.save(root / "images" / "val" / f"{number}.png")
+        (root / "labels" / "val" / f"{number}.txt").write_text("\n".join(lines))
+    (root / "data.yaml").write_text("val: images/val\nnames: [red, green]\n")
+    return root / "data.yaml"
+
+
+def square_finder(path: Path) -> Path:
+    """A small YOLO that really looks: [batch, 4 + 2, 64], a score per colour and place."""
+    kernel = np.zeros((2, 3, 8, 8), np.float32)
+    for colour in range(2):
+        kernel[colour] = -14 / 64
+        kernel[colour, colour] = 14 / 64
+    rows, columns = np.mgrid[:8, :8]
+    boxes = np.stack([columns * 8 + 4, rows * 8 + 4, 0 * rows + 8, 0 * rows + 8])
+    weights = {
+        "kernel": kernel, "bias": np.full(2, -4, np.float32), "zero": np.float32(0.0),
+        "boxes": boxes.reshape(1, 4, 64).astype(np.float32),
+        "flat": np.array([0, 2, 64], np.int64),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["images", "kernel", "bias"], ["grid"], strides=[8, 8]),
+        helper.make_node("Sigmoid", ["grid"], ["likely"]),
+        helper.make_node("Reshape", ["likely", "flat"], ["scores"]),
+        helper.make_node("ReduceMean", ["scores"], ["mean"], axes=[1], keepdims=1),
+        helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
+        helper.make_node("Add", ["nothing", "boxes"], ["placed"]),
+        helper.make_node("Concat", ["placed", "scores"], ["output0"], axis=1),
+    ]
+    graph = helper.make_graph(
+        nodes, "squares",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, SIZE, SIZE])],
+        [helper.make_tensor_value_info("output0", TensorProto.FLOAT, ["batch", 6, 64])],
+        initializer=[numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,14 @@ from trtbench.analysis.detection_scores import Objects
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.images import find_images, read_image, scaled
-from trtbench.tasks._box_truth import YAML, CocoBoxes, Truth, YoloBoxes, read_yolo_data
+from trtbench.tasks._box_truth import (
+    YAML,
+    CocoBoxes,
+    Truth,
+    YoloBoxes,
+    label_file,
+    read_yolo_data,
+)
 from trtbench.tasks._images import (
     ImageFiles,
     Loaded,
@@ -37,6 +45,40 @@ class DetectionImage(Loaded):
     """One above the largest number of a category."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where images are, and what classes are called there."""
+
+    root: Path
+    paths: list[Path]
+    short: tuple[str, ...]
+    names: Mapping[int, str]
+
+
+def find_images_of(settings: Settings) -> _Place:
+    """Find the images of a folder, or of the part of a YOLO data set that is asked for."""
+    path = Path(str(settings["data"]))
+    if path.is_dir() and not settings.get("annotations"):
+        path = next((path / name for name in FILES if (path / name).is_file()), path)
+    if not path.exists():
+        raise InputError(f"there are no images and no data set at {path}")
+    if path.suffix.lower() in YAML:
+        data = read_yolo_data(path, str(settings.get("split") or "val"))
+        short = tuple(_short(each, data.root) for each in data.paths)
+        return _Place(root=data.root, paths=data.paths, short=short, names=data.names)
+    paths = find_images(path) if path.is_dir() else [path]
+    return _Place(root=path, paths=paths, short=names_below(path, paths), names={})
+
+
+def folders_beside(settings: Settings) -> list[Path]:
+    """Tell the folders that hold images and YOLO's labels, wherever they are."""
+    place = find_images_of(settings)
+    if settings.get("annotations"):
+        return sorted({each.parent for each in place.paths})
+    labels = (label_file(each, None, place.root) for each in place.paths)
+    return sorted({each.parent for each in (*place.paths, *labels) if each.parent.is_dir()})
+
+
 class DetectionImages(ImageFiles):
     """Images, and the objects annotated in them."""
 
@@ -57,22 +99,12 @@ class DetectionImages(ImageFiles):
             "normalize": self._normalize, "colour": self._colour,
         }  # fmt: skip
         self.notes: tuple[str, ...] = ()
-        self.truth = self._open(Path(str(settings["data"])), settings)
+        self.truth = self._open(settings)
 
-    def _open(self, path: Path, settings: Settings) -> Truth | None:
+    def _open(self, settings: Settings) -> Truth | None:
         """Find the images, and what is annotated in them."""
-        told, names = settings.get("annotations"), {}
-        if path.is_dir() and not told:
-            path = next((path / name for name in FILES if (path / name).is_file()), path)
-        if not path.exists():
-            raise InputError(f"there are no images and no data set at {path}")
-        if path.suffix.lower() in YAML:
-            data = read_yolo_data(path, str(settings.get("split") or "val"))
-            root, self.paths, names = data.root, data.paths, data.names
-            self.names = tuple(_short(each, root) for each in self.paths)
-        else:
-            root, self.paths = path, find_images(path) if path.is_dir() else [path]
-            self.names = names_below(path, self.paths)
+        place, told = find_images_of(settings), settings.get("annotations")
+        root, self.paths, self.names = place.root, place.paths, place.short
         if settings.get("unlabelled"):
             return None
         if told and Path(str(told)).suffix.lower() == ".json":
@@ -83,8 +115,8 @@ class DetectionImages(ImageFiles):
         folder = Path(str(told)) if told else None
         if folder is not None and not folder.is_dir():
             raise InputError(f"{folder} is neither COCO's JSON nor a folder of YOLO's labels")
-        labels = YoloBoxes(self.paths, names, folder=folder, root=root)
-        if not labels.found and (folder is not None or names):
+        labels = YoloBoxes(self.paths, place.names, folder=folder, root=root)
+        if not labels.found and (folder is not None or place.names):
             raise InputError(
                 "no image has a file of labels",
                 facts={"looked for": next(iter(labels.files.values()), "none")},

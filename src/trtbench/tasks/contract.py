@@ -200,6 +200,8 @@ class Task(Protocol):
     FLAGS: tuple[Flag, ...]
     DRAWS_LATENCY: bool = False
     """Whether its pictures tell latencies: they belong to the runs that measured them."""
+    read_beside: Callable[[Settings], Sequence[Path]] | None = None
+    """Tells files and folders that are read beside those which settings name."""
 
     def open_source(self, settings: Settings, tensors: Tensors) -> DataSource:
         """Find the data; ``settings["data"]`` says where."""

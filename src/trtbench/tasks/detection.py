@@ -28,7 +28,12 @@ from trtbench.errors import InputError
 from trtbench.tasks._box_truth import NOT_DONE, Truth
 from trtbench.tasks._candidates import Detections, padded_rows, rows_from_found
 from trtbench.tasks._decoders import DECODERS, choose_decoder
-from trtbench.tasks._detection_images import SIZE, DetectionImage, DetectionImages
+from trtbench.tasks._detection_images import (
+    SIZE,
+    DetectionImage,
+    DetectionImages,
+    folders_beside,
+)
 from trtbench.tasks._detection_pictures import SHOWN, draw_objects, draw_precision
 from trtbench.tasks._images import normalize_flag
 from trtbench.tasks.contract import (
@@ -46,7 +51,7 @@ from trtbench.tasks.contract import (
 FLAGS = (
     Flag(name="annotations", help="COCO's instances (JSON), or a folder of YOLO's labels "
          "(default: labels/ beside images/, or beside each image)."),
-    Flag(name="split", default="val", choices=("train", "val", "test"),
+    Flag(name="split", default="val", choices=("train", "val", "test"), preprocessing=True,
          help="Which images of a data.yaml."),
     Flag(name="decoder", default="auto", help="Family of the outputs: auto, "
          + ", ".join(each.name for each in DECODERS[:-1])
@@ -88,6 +93,13 @@ HIGH_CONF = 0.05
 def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     """Open images with COCO's or YOLO's annotations."""
     return DetectionImages(settings, tensors)
+
+
+def read_beside(settings: Settings) -> Sequence[Path]:
+    """Tell where images and labels are that a data.yaml or a folder only points to, and hooks."""
+    hook, _, _ = str(settings.get("decoder")).rpartition(":")
+    files = [Path(hook)] if hook.endswith(".py") else []
+    return [*files, *folders_beside(settings)]
 
 
 def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings) -> Arrays:

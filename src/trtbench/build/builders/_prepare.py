@@ -89,7 +89,7 @@ def _calibration_ref(spec: BuildSpec, folder: Path) -> CalibrationRef:
     feeds = items.feeds(batch=batch, fixed=fixed_batch(inputs) is not None)
     save_feeds(folder / FEEDS, feeds)
     source = str(spec.calibration)
-    images = source != RANDOM and Path(source).is_dir()
+    images = bool(spec.prepared)
     return CalibrationRef(
         source=source,
         kind="random" if source == RANDOM else "images" if images else "arrays",

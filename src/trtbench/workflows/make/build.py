@@ -14,7 +14,7 @@ from trtbench.analysis.onnx_stamp import PREPARATION, text_from_preparation
 from trtbench.build.builders import BUILDERS
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import count_parameters, input_specs
-from trtbench.build.quantize_data import RANDOM, item_limit
+from trtbench.build.quantize_data import item_limit
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, BuildJob, BuildOutcome, JobEnd
@@ -46,7 +46,7 @@ from trtbench.workflows.make.build_shapes import (
     profiles_from_shapes,
     spans_of_batches,
 )
-from trtbench.workflows.make.calibration_images import refuse_without_task, task_items
+from trtbench.workflows.make.calibration_images import are_images, refuse_without_task, task_items
 from trtbench.workflows.make.conversion import refuse_folder
 from trtbench.workflows.make.modelopt import modelopt_option, quantize_ahead
 from trtbench.workflows.measure.failure import CHANGED, end_with_same_bytes, reason_from_end
@@ -213,7 +213,7 @@ def _carry_out(
 def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
     """Have the task make arrays of the images to calibrate with, and keep how it did so."""
     source = spec.calibration
-    if source in (None, RANDOM) or not Path(str(source)).is_dir():
+    if not are_images(source):
         return spec
     assert spec.task is not None  # refused before
     inputs = [

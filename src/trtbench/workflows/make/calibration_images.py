@@ -16,9 +16,17 @@ from trtbench.tasks import TASKS
 from trtbench.tasks.contract import completed, preparation_from_source
 
 
+def are_images(calibration: str | None) -> bool:
+    """Whether data are images, in a folder or named by a data.yaml, which a task prepares."""
+    if calibration in (None, RANDOM):
+        return False
+    path = Path(str(calibration))
+    return path.is_dir() or path.suffix.lower() in (".yaml", ".yml")
+
+
 def refuse_without_task(calibration: str | None, task: str | None) -> None:
     """Refuse images that nobody says how to prepare: the network is judged by a task's own way."""
-    if task is None and calibration not in (None, RANDOM) and Path(str(calibration)).is_dir():
+    if task is None and are_images(calibration):
         raise UsageError(
             "images are prepared by a task, the same way for calibrating and for judging",
             facts={"images": calibration, "tasks": ", ".join(TASKS.names())},

@@ -250,7 +250,7 @@ def _reference(
         )
     file = folder / "calibration.npz"
     save_feeds(file, feeds)
-    images = Path(data.calibration).is_dir() and data.calibration != RANDOM
+    images = bool(prepared)
     return CalibrationRef(
         source=data.calibration,
         kind="random" if data.calibration == RANDOM else ("images" if images else "arrays"),

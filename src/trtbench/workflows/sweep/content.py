@@ -20,6 +20,7 @@ from trtbench.models.folder_hashes import hashes_of_folder
 from trtbench.models.identity import sha256_of
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import completed
+from trtbench.workflows.make.calibration_images import are_images
 from trtbench.workflows.sweep.matrix import Matrix
 
 
@@ -30,8 +31,15 @@ def digest(value: object) -> str:
 
 def judging_of(matrix: Matrix) -> dict[str, Any]:
     """How accuracies are taken: the task, its settings, and what the files they name hold."""
-    settings = completed(TASKS.load(matrix.task).FLAGS, matrix.task_settings)
-    return {"task": matrix.task, "settings": settings, "files": files_named(settings)}
+    task = TASKS.load(matrix.task)
+    settings = completed(task.FLAGS, matrix.task_settings)
+    beside = task.read_beside({**settings, "data": matrix.data}) if task.read_beside else ()
+    return {
+        "task": matrix.task,
+        "settings": settings,
+        "files": files_named(settings),
+        "beside": [data_digest(str(path)) for path in beside],
+    }
 
 
 def files_named(settings: Mapping[str, Scalar]) -> dict[str, str]:
@@ -45,8 +53,7 @@ def files_named(settings: Mapping[str, Scalar]) -> dict[str, str]:
 
 def prepares(matrix: Matrix) -> bool:
     """Whether data to calibrate with are images, which the task of the sweep prepares."""
-    source = matrix.calibration
-    return source not in (None, "random") and Path(str(source)).is_dir()
+    return are_images(matrix.calibration)
 
 
 def preparing_of(matrix: Matrix) -> dict[str, Scalar]:
@@ -54,6 +61,15 @@ def preparing_of(matrix: Matrix) -> dict[str, Scalar]:
     flags = TASKS.load(matrix.task).FLAGS
     settings = completed(flags, matrix.task_settings)
     return {flag.key: settings[flag.key] for flag in flags if flag.preprocessing}
+
+
+def calibration_digest(matrix: Matrix) -> str:
+    """Hash the data to calibrate with, and what a task reads beside them."""
+    source, task = str(matrix.calibration), TASKS.load(matrix.task)
+    if not prepares(matrix) or task.read_beside is None:
+        return data_digest(source)
+    beside = task.read_beside({**preparing_of(matrix), "data": source})
+    return digest([data_digest(each) for each in (source, *map(str, beside))])
 
 
 def data_digest(source: str) -> str:

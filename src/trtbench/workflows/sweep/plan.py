@@ -24,6 +24,7 @@ from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.spec import refuse_other_precision
 from trtbench.workflows.sweep.content import (
     builder_tools,
+    calibration_digest,
     data_digest,
     digest,
     files_named,
@@ -135,7 +136,7 @@ class _Planner:
         self._data = data_digest(matrix.data) if matrix.data else None
         self._judging = judging_of(matrix) if matrix.data else {}
         self._inputs = data_digest(matrix.inputs) if matrix.inputs else None
-        self._calibration = data_digest(matrix.calibration) if matrix.calibration else None
+        self._calibration = calibration_digest(matrix) if matrix.calibration else None
 
     def add(self, place: int, case: Case) -> None:
         """Put one case and the steps it needs into the graph, or the reason why it cannot be."""
