@@ -48,11 +48,19 @@ def corners_from_centres(boxes: AnyArray) -> Floats:
     return np.asarray(np.concatenate([centre - half, centre + half], axis=1), np.float64)
 
 
+def shared_areas(first: AnyArray, second: AnyArray) -> Floats:
+    """What every box of one list has in common with every box of another, given by corners."""
+    sides = [
+        np.minimum(first[:, None, end], second[None, :, end])
+        - np.maximum(first[:, None, end - 2], second[None, :, end - 2])
+        for end in (2, 3)
+    ]
+    return np.asarray(np.maximum(sides[0], 0) * np.maximum(sides[1], 0), np.float64)
+
+
 def iou_matrix(first: AnyArray, second: AnyArray) -> Floats:
     """Intersection over union of every box of one list with every box of another."""
-    low = np.maximum(first[:, None, :2], second[None, :, :2])
-    high = np.minimum(first[:, None, 2:4], second[None, :, 2:4])
-    shared = np.clip(high - low, 0, None).prod(axis=2)
+    shared = shared_areas(first, second)
     areas = [np.clip(each[:, 2:4] - each[:, :2], 0, None).prod(axis=1) for each in (first, second)]
     union = areas[0][:, None] + areas[1][None, :] - shared
     return np.asarray(np.divide(shared, union, out=np.zeros_like(shared), where=union > 0))
@@ -76,14 +84,16 @@ def suppress(
         span = float(boxes.max() - boxes.min()) + 1.0
         boxes = boxes + (np.asarray(classes, np.float64) * span)[:, None]
     order = np.argsort(-scores, kind="stable")
-    kept: list[NDArray[np.int64]] = []
-    while len(order) and sum(map(len, kept)) < most:
-        block, rest = order[:BLOCK], order[BLOCK:]
+    kept = np.zeros(0, np.int64)
+    for start in range(0, len(order), BLOCK):
+        block = order[start : start + BLOCK]
+        block = block[~(iou_matrix(boxes[kept], boxes[block]) > iou).any(axis=0)]
         double = iou_matrix(boxes[block], boxes[block]) > iou
         stays = np.ones(len(block), bool)
         for place in range(len(block)):
             if stays[place]:
                 stays[place + 1 :] &= ~double[place, place + 1 :]
-        kept.append(block[stays])
-        order = rest[~(iou_matrix(boxes[kept[-1]], boxes[rest]) > iou).any(axis=0)]
-    return np.concatenate([*kept, np.zeros(0, np.int64)])[:most]
+        kept = np.concatenate([kept, block[stays]])
+        if len(kept) >= most:
+            break
+    return kept[:most]

@@ -16,6 +16,7 @@ from trtbench.analysis.average_precision import (
     match_detections,
     precision_and_recall,
 )
+from trtbench.analysis.detection import shared_areas
 from trtbench.domain.arrays import AnyArray
 
 Whole = NDArray[np.int64]
@@ -90,11 +91,13 @@ def overlaps(found: Objects, truth: Objects) -> Floats:
 
     With a crowd it is the part of the detection that lies in it.
     """
-    first, second = found.boxes[:, None], truth.boxes[None]
-    high = np.minimum(first[..., :2] + first[..., 2:], second[..., :2] + second[..., 2:])
-    shared = np.clip(high - np.maximum(first[..., :2], second[..., :2]), 0, None).prod(axis=2)
-    own, other = (each[..., 2] * each[..., 3] for each in (first, second))
-    union = np.where(truth.crowd[None], own, own + other - shared)
+    corners = [
+        np.concatenate([each.boxes[:, :2], each.boxes[:, :2] + each.boxes[:, 2:]], axis=1)
+        for each in (found, truth)
+    ]
+    shared = shared_areas(*corners)
+    own, other = (each.boxes[:, 2] * each.boxes[:, 3] for each in (found, truth))
+    union = np.where(truth.crowd[None], own[:, None], own[:, None] + other[None] - shared)
     return np.asarray(np.divide(shared, union, out=np.zeros_like(shared), where=union > 0))
 
 
