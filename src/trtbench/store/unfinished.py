@@ -87,17 +87,26 @@ def signed(path: Path, *, what: str) -> Iterator[None]:
 def remove_abandoned(root: Path) -> int:
     """Remove what dead processes of this machine left unfinished; gives how many."""
     removed = 0
-    for folder in root.glob(f"{PARTIAL}*"):
+    for folder in _partial(root):
         if _is_abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)
             removed += not folder.exists()
     return removed
 
 
+def _partial(root: Path) -> list[Path]:
+    """List unfinished folders; every new run asks, and a store may hold many thousands."""
+    try:
+        with os.scandir(root) as found:
+            return [Path(each.path) for each in found if each.name.startswith(PARTIAL)]
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+
+
 def forgotten(root: Path) -> list[Path]:
     """List what other machines, or this one before it was started again, left long ago."""
     found = []
-    for folder in sorted(root.glob(f"{PARTIAL}*")):
+    for folder in sorted(_partial(root)):
         with contextlib.suppress(OSError):
             newest = max(each.stat().st_mtime for each in (folder, *folder.rglob("*")))
             if time.time() - newest > FORGOTTEN_S and not _is_locked(folder):
