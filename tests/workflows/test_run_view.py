@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,9 +14,13 @@ import pytest
 
 import trtbench
 from models import tiny_model
+from trtbench import verbs
 from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.comparison_view import ComparisonView
 from trtbench.domain.result import Environment, Finding, Interval, Run, RunRecord
+from trtbench.domain.run_view import RunView
 from trtbench.domain.samples import IterationTimes
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import UnavailableError, UsageError
 from trtbench.store.index import Entry
@@ -153,3 +160,29 @@ def test_a_list_of_runs_is_one_page_in_a_notebook(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("rich.jupyter.display", lambda *each: shown.append(each))
     assert "net.onnx" in repr(Entries([entry]))
     assert shown == []
+
+
+def test_what_every_verb_gives_fits_on_a_screen() -> None:
+    """A value with many parts must not flood a terminal."""
+    for name, verb in inspect.getmembers(verbs, inspect.isfunction):
+        if name.startswith("_") or verb.__module__ != verbs.__name__:
+            continue
+        given = verb.__annotations__["return"]
+        if given in ("DataFrame", "list[Path]"):  # shortened by pandas; a few names
+            continue
+        home = next(line for line in inspect.getsource(verbs).splitlines() if _brings(line, given))
+        kind = getattr(importlib.import_module(home.split()[1]), given)
+        assert issubclass(kind, ShortView | RunView | ComparisonView | Entries), name
+
+
+def _brings(line: str, name: str) -> bool:
+    return "import" in line and re.search(rf"\b{name}\b", line) is not None
+
+
+def test_a_long_value_is_a_line_for_each_field() -> None:
+    summary = trtbench.summary(made())
+    lines = repr(summary).splitlines()
+    assert 3 < len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "Summary("
+    ElementTree.fromstring(f"<div>{summary._repr_html_()}</div>")

@@ -17,6 +17,7 @@ from trtbench.analysis.robust import LEVEL, difference, trimmed_count
 from trtbench.analysis.verdict import GATE, MARGIN, incomparable, judge, verdict_from_effects
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.samples import EngineGraph
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
 
 CLAIMS = (0.01, 0.02, 0.05, 0.1)
@@ -82,7 +83,7 @@ class Spread(Value, frozen=True, kw_only=True):
         return self.highest_s / self.lowest_s - 1
 
 
-class Lottery(Value, frozen=True, kw_only=True):
+class Lottery(ShortView, Value, frozen=True, kw_only=True):
     """One command, built several times: every build, and in what they differ."""
 
     model: str

@@ -12,6 +12,7 @@ from trtbench.analysis.onnx_graph import OnnxModel
 from trtbench.analysis.onnx_stamp import PREFIX, notes_from_metadata, stamp_from_metadata
 from trtbench.domain.result import Scalar
 from trtbench.domain.samples import EngineGraph, LayerInfo, LayerProfile, TensorInfo
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import TensorSpec, Value
 from trtbench.units import text_from_bytes
 
@@ -25,7 +26,7 @@ class InspectionTable(Value, frozen=True, kw_only=True):
     rows: tuple[tuple[Scalar, ...], ...]
 
 
-class Inspection(Value, frozen=True, kw_only=True):
+class Inspection(ShortView, Value, frozen=True, kw_only=True):
     """One file, looked into."""
 
     kind: str

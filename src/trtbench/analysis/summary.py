@@ -11,6 +11,7 @@ from trtbench.analysis.column_summary import QUANTILES, ColumnSummary, Quantile,
 from trtbench.analysis.reported import reported_headline, reported_rate, reported_statistics
 from trtbench.domain.result import Interval, Run, RunRecord
 from trtbench.domain.samples import DURATIONS, Column, IterationTimes
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
 
 ONE_LAUNCH = "one launch: nothing is known about how well it repeats"
@@ -20,7 +21,7 @@ COARSE = 0.05
 """Enqueue times in steps of more than this part of themselves are no better than a guess."""
 
 
-class Summary(Value, frozen=True, kw_only=True):
+class Summary(ShortView, Value, frozen=True, kw_only=True):
     """The statistics of a run."""
 
     columns: tuple[ColumnSummary, ...]

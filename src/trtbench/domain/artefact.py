@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from trtbench.domain.result import Fact, Finding, Gpu, Scalar
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import BuildSpec, Value
 
 SCHEMA = 1
 """Version of ``<engine>.json``."""
 
 
-class Artefact(Value, frozen=True, kw_only=True):
+class Artefact(ShortView, Value, frozen=True, kw_only=True):
     """One engine, where it came from and how it was made."""
 
     schema: int = SCHEMA

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from trtbench.domain.result import Scalar
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, Precision, TensorSpec, Value
 
 Exporter = Literal["dynamo", "legacy"]
@@ -161,7 +162,7 @@ class VerifyOutcome(Value, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
 
 
-class Sidecar(Value, frozen=True, kw_only=True):
+class Sidecar(ShortView, Value, frozen=True, kw_only=True):
     """What is kept beside a converted model: how it was made, and how far it is from its source."""
 
     made_by: str

@@ -25,6 +25,7 @@ from trtbench.analysis.layers.surroundings import (
     hints,
     surrounding_causes,
 )
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
 
 LEAST_GAIN = 1.02
@@ -40,7 +41,7 @@ class Explained(Value, frozen=True, kw_only=True):
     """Of the whole that is to be explained."""
 
 
-class Why(Value, frozen=True, kw_only=True):
+class Why(ShortView, Value, frozen=True, kw_only=True):
     """Why a candidate is not faster than a baseline."""
 
     baseline_s: float

@@ -13,6 +13,7 @@ from trtbench.analysis.verdict import incomparable
 from trtbench.build.builders import BUILDERS
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.result import Score
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.executors.local import check_interpreter
@@ -48,7 +49,7 @@ class UpgradeSide(Value, frozen=True, kw_only=True):
     scores: tuple[Score, ...] = ()
 
 
-class Upgrade(Value, frozen=True, kw_only=True):
+class Upgrade(ShortView, Value, frozen=True, kw_only=True):
     """What changes with the version of TensorRT."""
 
     model: str

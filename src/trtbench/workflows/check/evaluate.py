@@ -13,6 +13,7 @@ from trtbench.analysis.pass_times import Split, split_from_columns, times_in_wor
 from trtbench.boundary import read_bytes
 from trtbench.domain.feed import Feed, InferOutcome, Unreadable
 from trtbench.domain.result import FailedRun, Finding, Scalar, Score, Scores
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec, Value
 from trtbench.errors import InputError, UsageError
 from trtbench.host.chunks import Chunks
@@ -76,7 +77,7 @@ class PictureValue(Value, frozen=True, kw_only=True):
     model: int | None = None
 
 
-class Evaluation(Value, frozen=True, kw_only=True):
+class Evaluation(ShortView, Value, frozen=True, kw_only=True):
     """What an evaluation found."""
 
     task: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from trtbench.analysis.check import OutputCheck
 from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.result import Scalar
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec, Value
 from trtbench.host.chunks import Chunks
 from trtbench.workflows.measure.failure import Failed
@@ -32,7 +33,7 @@ class Candidate(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Checked(Value, frozen=True, kw_only=True):
+class Checked(ShortView, Value, frozen=True, kw_only=True):
     """What a check found."""
 
     reference: Side

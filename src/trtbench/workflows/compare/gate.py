@@ -23,6 +23,7 @@ from trtbench.boundary import read_toml
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.comparison import GateResult, GateRule, Verdict
 from trtbench.domain.result import Run
+from trtbench.domain.short_view import ShortView
 from trtbench.errors import UsageError, write_error
 from trtbench.models.identity import changed
 from trtbench.report.documents.gate import document_from_gate
@@ -56,8 +57,8 @@ RULES_SUFFIX = ".gate.toml"
 """``model.gate.toml`` beside ``model.onnx`` holds the ranges expected of it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gate:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Gate(ShortView):
     """What the gate found."""
 
     results: tuple[GateResult, ...]

@@ -19,6 +19,7 @@ from trtbench.analysis.ladder import (
 from trtbench.analysis.layers.facts import facts_from_run
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import FailedRun, Run
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import identity_of
@@ -46,8 +47,8 @@ class LadderStep:
     """Half the width of the interval over launches."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Explanation(ShortView):
     """Two runs, and the ladder between them."""
 
     a: Run

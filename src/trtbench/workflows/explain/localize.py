@@ -15,6 +15,7 @@ from trtbench.domain.comparison import Verdict
 from trtbench.domain.feed import Feed
 from trtbench.domain.job import PROGRESS_MARK, LocalizeJob
 from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
 from trtbench.errors import JobError, TrtbenchError, UsageError, write_error
 from trtbench.executors.local import run_job
@@ -53,7 +54,7 @@ class Speed(Value, frozen=True, kw_only=True):
     verdict: Verdict
 
 
-class Localization(Value, frozen=True, kw_only=True):
+class Localization(ShortView, Value, frozen=True, kw_only=True):
     """What was found, the repaired model, and how to make it again."""
 
     reference: str

@@ -11,6 +11,7 @@ import numpy as np
 
 from trtbench.analysis.reported import reported_headline
 from trtbench.domain.result import FailedRun, Run, RunRecord
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import model_ref
@@ -70,8 +71,8 @@ class Imported:
     """The run that was made of the same files before; nothing was made this time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportResult:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ImportResult(ShortView):
     """What became of every file."""
 
     runs: tuple[Imported, ...]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from trtbench.domain.result import Gpu
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError
 from trtbench.extras import EXTRAS
@@ -55,7 +56,7 @@ class CheckGroup(Value, frozen=True, kw_only=True):
     checks: tuple[Check, ...]
 
 
-class Diagnosis(Value, frozen=True, kw_only=True):
+class Diagnosis(ShortView, Value, frozen=True, kw_only=True):
     """All that was looked at, in groups."""
 
     groups: tuple[CheckGroup, ...]

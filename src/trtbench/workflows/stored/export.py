@@ -12,6 +12,7 @@ from typing import Any
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import FailedRun, Run, gpu_of
 from trtbench.domain.samples import DURATIONS
+from trtbench.domain.short_view import ShortView
 from trtbench.errors import InputError, StoreError, UsageError, write_error
 from trtbench.extras import optional_library
 from trtbench.store.contents import own_files
@@ -34,8 +35,8 @@ COLUMNS = ("start", *DURATIONS)
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exported:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Exported(ShortView):
     """What went out."""
 
     runs: int

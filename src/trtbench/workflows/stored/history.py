@@ -20,6 +20,7 @@ from trtbench.analysis.history import (
     series_from_points,
 )
 from trtbench.domain.result import FailedRun, RunRecord
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import RunSpec, batch_from_shapes
 from trtbench.errors import TrtbenchError, UsageError, write_error
 from trtbench.report.compose import write_document
@@ -41,8 +42,8 @@ APART = "interleaved"
 """A condition of runs that were one side of a comparison; they make series of their own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class History:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class History(ShortView):
     """Series, those with changes first, and how many runs could not take part."""
 
     series: tuple[Series, ...]

@@ -10,6 +10,7 @@ from typing import Any
 from trtbench import boundary
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Record, Run
+from trtbench.domain.short_view import ShortView
 from trtbench.errors import StoreError, TrtbenchError, UsageError, write_error
 from trtbench.report.site.data import (
     BLOCKING,
@@ -46,8 +47,8 @@ MARK = "data/made-by.txt"
 LEAST_SERIES = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class SiteMade:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SiteMade(ShortView):
     """What was written."""
 
     index: Path

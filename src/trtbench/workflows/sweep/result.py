@@ -20,6 +20,7 @@ from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.labels import precision_that_ran as label_of_precision
 from trtbench.domain.result import UNKNOWN, Environment, FailedRun, Finding, Run, Score, known_value
 from trtbench.domain.samples import IterationTimes, join_launches, times_from_columns
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, TrtbenchError, write_error
 from trtbench.report.documents.sweep import document_from_sweep
@@ -37,7 +38,7 @@ FORMATS = ("html", "png")
 SPOOLED_ROWS = 50_000
 
 
-class Results(msgspec.Struct, frozen=True, kw_only=True):
+class Results(ShortView, msgspec.Struct, frozen=True, kw_only=True):
     """The rows of a sweep and the runs they were made of, all rounds taken together."""
 
     rows: tuple[SweepRow, ...]
