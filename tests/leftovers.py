@@ -196,7 +196,7 @@ def series_text(values: Any) -> str:
 
 
 def torch_result() -> dict[str, Any]:
-    """Give the trtexec evaluation toolkit's result of PyTorch."""
+    """Find the trtexec evaluation toolkit's result of PyTorch."""
     row = {"min": 4.0, "max": 9.0, "mean": 5.0, "median": 4.5, "p90": 6.0, "p95": 7.0, "p99": 8.0}
     return {
         "model_path": "yolo.pt", "device": "cuda:0", "batch": 2, "shape": [2, 1, 640, 640],

@@ -8,7 +8,7 @@ STAMP = "[03/04/2025-05:06:07]"
 
 
 def lines(*texts: str, level: str = "I") -> list[str]:
-    """Give messages the prefix trtexec puts before them."""
+    """Write before messages the prefix trtexec puts before them."""
     return [f"{STAMP} [{level}] {text}" for text in texts]
 
 
@@ -29,7 +29,7 @@ def banner(kind: str, *, version: str = "", command: str = "trtexec --loadEngine
 
 
 def options(**changes: str) -> list[str]:
-    """Give the blocks of options, with some values of the inference options changed."""
+    """Find the blocks of options, with some values of the inference options changed."""
     inference = {
         "Batch": "Explicit",
         "Iterations": "10",
@@ -119,7 +119,7 @@ EXPLANATIONS = [
 
 
 def log_10(*, version: str = "100300 b26", **changes: str) -> str:
-    """Give a complete log of TensorRT 10 that built, ran and passed."""
+    """Make a complete log of TensorRT 10 that built, ran and passed."""
     begin = banner("RUNNING", version=version, command="trtexec --onnx=net.onnx --fp16")
     end = banner("PASSED", version=version, command="trtexec --onnx=net.onnx --fp16")
     return text([begin, *options(**changes), *BUILD, *SUMMARY_10, end])
@@ -142,7 +142,7 @@ def log_82() -> str:
 
 
 def log_7(*, host: str = "Host Latency", batch: int = 4) -> str:
-    """Give a log of TensorRT 7: no version, one number per line; 7.0 writes the heading small."""
+    """Make a log of TensorRT 7: no version, one number per line; 7.0 writes the heading small."""
     blocks = lines(
         host,
         "min: 3 ms (end to end 3.5 ms)",
@@ -172,7 +172,7 @@ def log_7(*, host: str = "Host Latency", batch: int = 4) -> str:
 
 
 def log_5() -> str:
-    """Give a log of TensorRT 5, with neither prefixes nor banner."""
+    """Make a log of TensorRT 5, with neither prefixes nor banner."""
     return text(
         [
             "deploy: net.prototxt",

@@ -167,7 +167,7 @@ def plan_head(flavour: bytes = b"ftrt", version: bytes = b"\x0a\x03\x00\x1a") ->
 
 
 def every_file() -> dict[str, bytes]:
-    """Give one small file of each kind and schema, by a name that tells which."""
+    """Write one small file of each kind and schema, by a name that tells which."""
     files = {f"times {variant}": times_file(variant, rows=4) for variant in STAMPED}
     files |= {
         "times twice": times_file("8.5", rows=3) * 2,
@@ -187,7 +187,7 @@ def every_file() -> dict[str, bytes]:
 
 
 def readers() -> dict[str, Callable[[bytes], object]]:
-    """Give the reader of each kind, by the first word of the names above."""
+    """Find the reader of each kind, by the first word of the names above."""
     from trtbench.trtexec import calibration, layers, outputs, plan, profile, times
 
     return {
@@ -201,7 +201,7 @@ def readers() -> dict[str, Callable[[bytes], object]]:
 
 
 def artefact_files(folder: Path, kind: str) -> Iterator[Path]:
-    """Give the real files that their content says are of a kind."""
+    """Find the real files that their content says are of a kind."""
     from trtbench.trtexec.sniff import HEAD_BYTES, kind_of
 
     for path in sorted(folder.rglob("*")):

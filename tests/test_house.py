@@ -159,6 +159,14 @@ def test_any_stands_only_where_a_library_forces_it() -> None:
     assert count <= MOST_ANYS, "name the type: ModuleType, AnyArray, Scalar, a request, a Protocol"
 
 
+def test_docstrings_say_what_is_done() -> None:
+    vague = re.compile(r'^\s*r?"""(?:Give|Gives|Helper|Utility)\b', re.MULTILINE)
+    found = [
+        path.name for path in (ROOT / "src").rglob("*.py") if vague.search(path.read_text("utf-8"))
+    ]
+    assert not found, "compute, find, list, read, write, ..."
+
+
 def test_no_function_takes_more_than_fits_in_a_head() -> None:
     for path in sorted((ROOT / "src" / "trtbench").rglob("*.py")):
         if path.name == "api.py":

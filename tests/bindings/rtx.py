@@ -46,7 +46,7 @@ class NoRtx(Exception):
 
 
 def find_rtx() -> Rtx:
-    """Give a TensorRT-RTX that imports, or say why there is none."""
+    """Make a TensorRT-RTX that imports, or say why there is none."""
     given = os.environ.get("TRTBENCH_TEST_RTX_PYTHON")
     beside = Path(__file__).resolve().parents[2] / ".venv-rtx" / "bin" / "python"
     if given or beside.is_file():

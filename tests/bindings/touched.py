@@ -56,7 +56,7 @@ OUR_ENGINE = {"engine", "flavour", "heard", "inputs", "outputs", "profile", "trt
 
 
 def touched_names(source: Path) -> set[str]:
-    """Give dotted names: ``IBuilderConfig.set_flag``, ``BuilderFlag.TF32``."""
+    """List dotted names: ``IBuilderConfig.set_flag``, ``BuilderFlag.TF32``."""
     found = set(BY_NAME)
     files = [
         *source.glob("trtbench/host/tensorrt*.py"),

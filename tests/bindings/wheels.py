@@ -70,7 +70,7 @@ def interpreters() -> list[Interpreter]:
 
 
 def bindings(version: str) -> tuple[Interpreter, Path]:
-    """Give an unpacked version and the interpreter it is for; this Python is preferred."""
+    """Make an unpacked version and the interpreter it is for; this Python is preferred."""
     reasons = []
     for interpreter in interpreters():
         for requirement in VERSIONS[version]:

@@ -160,7 +160,7 @@ class Runtime:
 
 
 def module() -> Any:
-    """Give the module, as ``load`` would."""
+    """Find the module, as ``load`` would."""
     return SimpleNamespace(
         __version__="8.6.1",
         BuilderFlag=BuilderFlag,

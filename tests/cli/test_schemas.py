@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def words(folder: Path) -> dict[str, list[str]]:
-    """Give a command for every verb that runs anywhere, in an order in which they can be run."""
+    """Make a command for every verb that runs anywhere, in an order in which they can be run."""
     model, other = str(conv_model(folder / "net.onnx")), str(folder / "net.int8.onnx")
     first, second = (str(write_engine(folder, name)) for name in ("fp16", "int8"))
     leftovers.run_set(folder / "set")

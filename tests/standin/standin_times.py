@@ -91,7 +91,7 @@ class Times:
 
 
 def profile(*, count: int) -> list[dict[str, Any]]:
-    """Give the layers of one profiling pass, in milliseconds."""
+    """Find the layers of one profiling pass, in milliseconds."""
     total = COMPUTE_MS * 1.2 * count
     return [
         {
@@ -115,7 +115,7 @@ def profile_json(layers: list[dict[str, Any]], *, count: int) -> str:
 
 
 def layer_info(*, major: int, detailed: bool, shape: list[int], kernel: float = 0.001) -> str:
-    """Give what the inspector of one version says of the engine."""
+    """Write what the inspector of one version says of the engine."""
     if not detailed:
         layers: list[Any] = [name for name, _, _ in LAYERS]
     else:

@@ -28,7 +28,7 @@ BOUND = 0.9
 def burst_effects(
     baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
 ) -> tuple[float, ...]:
-    """Give the median ln(candidate / baseline) over the bursts of each launch that has them."""
+    """Compute the median ln(candidate / baseline) over the bursts of each launch that has them."""
     return tuple(
         float(np.median(np.log(np.asarray(b.burst_s) / np.asarray(a.burst_s))))
         for a, b in zip(baseline, candidate, strict=False)

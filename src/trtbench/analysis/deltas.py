@@ -81,7 +81,7 @@ def delta(column: str, statistic: str, baseline: float | None, candidate: float 
 def difference_and_ratio(
     baseline: float | None, candidate: float | None
 ) -> tuple[float | None, float | None]:
-    """Give candidate - baseline and candidate / baseline."""
+    """Compute candidate - baseline and candidate / baseline."""
     if baseline is None or candidate is None:
         return None, None
     if math.isnan(baseline) or math.isnan(candidate):

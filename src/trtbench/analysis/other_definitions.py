@@ -43,7 +43,7 @@ def summary_percentile_name(percentile: float) -> str:
 
 
 def throughput_from_mean(latency_s: Column, *, batch: int) -> float | None:
-    """Give batch / mean latency, which it calls queries and its report calls samples."""
+    """Compute batch / mean latency, which it calls queries and its report calls samples."""
     mean = float(np.mean(latency_s)) if len(latency_s) else 0.0
     return batch / mean if mean > 0 else None
 

@@ -44,7 +44,7 @@ class Summary(ShortView, Value, frozen=True, kw_only=True):
         return next((each for each in found if each.count or each.reported), None)
 
     def column(self, name: str) -> ColumnSummary:
-        """Give one column; one that was not measured is a ``KeyError``."""
+        """Find one column; one that was not measured is a ``KeyError``."""
         for each in self.columns:
             if each.column == name:
                 return each
@@ -87,7 +87,7 @@ def summarize(
 
 
 def summary_from_run(run: Run) -> Summary:
-    """Give every statistic of a run: of its samples or, without any, as they were printed.
+    """Collect every statistic of a run: of its samples or, without any, as they were printed.
 
     This is the one place that chooses between the two; ``reported`` says which it was.
     """
@@ -197,7 +197,7 @@ def _is_closed(run: Run) -> bool:
 def throughput(
     times: IterationTimes, *, wall_s: float | None, closed_loop: bool
 ) -> tuple[float | None, str | None]:
-    """Give queries per second and what they were computed from; ``None`` when nothing tells."""
+    """Compute queries per second and what they were computed from; ``None`` when nothing tells."""
     count = len(times)
     if not count:
         return None, None

@@ -32,7 +32,7 @@ Pair = tuple[Column, Column]
 def bootstrap_ratios(
     pairs: Sequence[Pair], quantiles: Sequence[float], *, repeats: int = REPEATS, seed: int = 0
 ) -> tuple[Column, Column] | None:
-    """Give ln-ratios of quantiles, and the same for redrawn launches (repeats x quantiles)."""
+    """Compute ln-ratios of quantiles, and the same for redrawn launches (repeats x quantiles)."""
     if len(pairs) < FEWEST_LAUNCHES:
         return None
     before, after = _levelled(pairs)
@@ -78,7 +78,7 @@ def shift_function(
 
 
 def faster_share(pairs: Sequence[Pair]) -> float | None:
-    """Give P(candidate < baseline) over pairs, ties counted half, mean over launches."""
+    """Estimate P(candidate < baseline) over pairs, ties counted half, mean over launches."""
     shares = [
         float(np.mean(after < before) + 0.5 * np.mean(after == before))
         for before, after in pairs
@@ -88,7 +88,7 @@ def faster_share(pairs: Sequence[Pair]) -> float | None:
 
 
 def cliffs_delta(pairs: Sequence[Pair]) -> float | None:
-    """Give P(candidate > baseline) - P(candidate < baseline): 1 is always slower."""
+    """Estimate P(candidate > baseline) - P(candidate < baseline): 1 is always slower."""
     share = faster_share(pairs)
     return None if share is None else 1 - 2 * share
 

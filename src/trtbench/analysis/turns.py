@@ -20,7 +20,7 @@ from trtbench.units import text_from_fraction
 def alone_effects(
     baseline: Sequence[LaunchFacts], candidate: Sequence[LaunchFacts]
 ) -> tuple[float, ...]:
-    """Give ln(candidate / baseline) of the times alone, one per launch that has them."""
+    """Compute ln(candidate / baseline) of the times alone, one per launch that has them."""
     return tuple(
         _alone_effect(a.alone_s, b.alone_s)
         for a, b in zip(baseline, candidate, strict=False)

@@ -51,7 +51,7 @@ def launch_effect(baseline: Column, candidate: Column) -> float:
 
 
 def throughput_effect(baseline: Column, candidate: Column) -> float:
-    """Give ln of the ratio of rates in one launch: queries over the sum of their times."""
+    """Compute ln of the ratio of rates in one launch: queries over the sum of their times."""
     return math.log(float(np.mean(baseline)) / float(np.mean(candidate)))
 
 
@@ -282,7 +282,7 @@ def incomparable(metric: str, *, reason: str, design: Design = "apart") -> Verdi
 
 
 def pair_effect(baseline: Column, candidate: Column, *, design: Design) -> float:
-    """Give one launch's log-ratio: of pairs where rows pair, else of the two medians."""
+    """Compute one launch's log-ratio: of pairs where rows pair, else of the two medians."""
     if design == "duet":
         return launch_effect(baseline, candidate)
     return math.log(float(np.median(candidate)) / float(np.median(baseline)))

@@ -87,7 +87,7 @@ def cast(
 
 
 def prepared(model: ModelProto) -> ModelProto:
-    """Give every node a name, and put constants and functions where they can be worked on."""
+    """Name every node, and put constants and functions where they can be worked on."""
     if model.functions:
         from onnx.inliner import inline_local_functions
 

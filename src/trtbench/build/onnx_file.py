@@ -131,7 +131,7 @@ def check_onnx(path: Path) -> None:
 
 
 def stored_tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """Give every tensor whose values are in a graph, those of subgraphs too."""
+    """List every tensor whose values are in a graph, those of subgraphs too."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

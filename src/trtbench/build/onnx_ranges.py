@@ -19,7 +19,7 @@ _SAME_VALUES = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose"
 
 
 def index_limits(model: ModelProto) -> dict[str, int]:
-    """Give, for inputs that look up rows of a stored table, how many rows there are."""
+    """Count, for inputs that look up rows of a stored table, how many rows there are."""
     sizes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
     origin = {value.name: value.name for value in model.graph.input if value.name not in sizes}
     limits: dict[str, int] = {}

@@ -35,7 +35,7 @@ Values = dict[str, AnyArray]
 
 
 def infer_values(model: ModelProto) -> list[ValueInfoProto]:
-    """Give type and shape of every tensor that can be told; the model itself stays as it is."""
+    """Infer type and shape of every tensor that can be told; the model itself stays as it is."""
     import onnx
 
     work = onnx.ModelProto()

@@ -46,7 +46,7 @@ class IterationTimes:
         return next((len(column) for _, column in self.columns()), 0)
 
     def columns(self) -> Iterator[tuple[str, NDArray[np.generic]]]:
-        """Give every column that exists, stamps last."""
+        """List every column that exists, stamps last."""
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name != "stamps" and value is not None:

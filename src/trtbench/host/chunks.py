@@ -77,7 +77,7 @@ class Chunks:
         return self._files[-1][1] if self._files else 0
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Array]]]:
-        """Give every file's arrays with the number of its first item."""
+        """Read every file's arrays with the number of its first item."""
         for start, _, path in self._files:
             yield start, self._load(path)
 
@@ -92,7 +92,7 @@ class Chunks:
         return _joined(parts)
 
     def whole(self) -> dict[str, Array]:
-        """Give everything at once; for arrays known to be small."""
+        """Read everything at once; for arrays known to be small."""
         return _joined([arrays for _, arrays in self])
 
     def _load(self, path: Path) -> dict[str, Array]:

@@ -197,7 +197,7 @@ class Cuda:
         return self.prepared("cudaGraphLaunch", launched, stream)
 
     def memory(self) -> tuple[int, int]:
-        """Give free and total bytes of the device."""
+        """Ask for free and total bytes of the device."""
         free, total = self.call("cudaMemGetInfo")
         return int(free), int(total)
 

@@ -37,7 +37,7 @@ def external_names(data: memoryview) -> tuple[str, ...]:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Give number and value of each field of a message; fixed-size numbers are passed over."""
+    """Read number and value of each field of a message; fixed-size numbers are passed over."""
     at, end, groups = 0, len(data), 0
     while at < end:
         key, at = _varint(data, at)

@@ -181,7 +181,7 @@ class Document(Value, frozen=True, kw_only=True):
     """Asks renderers that can be short to be so."""
 
     def blocks(self) -> Iterator[Block]:
-        """Give every block, those inside details too."""
+        """List every block, those inside details too."""
         for section in self.sections:
             yield from _walk(section.blocks)
 

@@ -28,7 +28,7 @@ class Drawn:
     scale: float
 
     def part(self, begin: int, end: int) -> Drawn:
-        """Give some of the runs, with the names, colours and unit they have among all."""
+        """Choose some of the runs, with the names, colours and unit they have among all."""
         lists = {name: getattr(self, name)[begin:end] for name in ("runs", "names", "roles")}
         return replace(self, columns=self.columns[begin:end], **lists)
 

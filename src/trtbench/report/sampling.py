@@ -79,7 +79,7 @@ def running_median(column: Column, *, blocks: int = 60) -> tuple[Column, Column]
 
 
 def ecdf(column: Column, *, most: int = 600) -> tuple[Column, Column]:
-    """Give values and the share of samples not above them, thinned evenly in share."""
+    """Pair values with the share of samples not above them, thinned evenly in share."""
     ordered = np.sort(column)
     share = np.arange(1, len(ordered) + 1) / len(ordered)
     if len(ordered) > most:

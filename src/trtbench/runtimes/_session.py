@@ -139,7 +139,7 @@ def resolve_inputs(
 
 
 def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str, tuple[int, ...]]:
-    """Give shapes to the open inputs of a model for a batch, and refuse one that none can take."""
+    """Settle the shapes of open inputs for a batch, and refuse one that none can take."""
     _check_names(tensors, spec)
     _demand_room_for_batch(tensors, spec)
     settled = with_assumed_shapes([_with_shape(tensor, spec) for tensor in tensors])

@@ -236,7 +236,7 @@ def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None
 
 
 def _typed(values: AnyArray, tensor: TensorSpec) -> NDArray[np.generic]:
-    """Give values the type of an input; numpy has no bfloat16, its bits travel as uint16."""
+    """Cast values to the type of an input; numpy has no bfloat16, its bits travel as uint16."""
     if tensor.dtype == "bfloat16" and values.dtype.kind == "f":
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         rounded = bits + 0x7FFF + ((bits >> 16) & 1)

@@ -204,7 +204,7 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec
 
 
 def _typed(tensors: list[TensorSpec], dtypes: list[str], spec: RunSpec) -> tuple[TensorSpec, ...]:
-    """Give inputs their types; floating ones follow the weights to FP16."""
+    """Cast inputs to their types; floating ones follow the weights to FP16."""
     half = _switch(spec, "half", default=False)
     found = []
     for index, tensor in enumerate(tensors):

@@ -174,7 +174,7 @@ def _names(feed: Feed, tensors: Sequence[TensorSpec]) -> dict[str, str]:
 
 
 def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
-    """Give open dimensions the values the user gave; the batch stays as it is."""
+    """Fill open dimensions with the values the user gave; the batch stays as it is."""
     given = spec.shapes.get(tensor.name)
     if given is None:
         return tensor

@@ -61,7 +61,7 @@ def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
 
 
 def settings_from_text(flags: Sequence[Flag], told: Mapping[str, str]) -> dict[str, Scalar]:
-    """Give settings that came as text the kinds of their flags."""
+    """Read settings that came as text as their flags do."""
     kinds = {flag.key: flag.kind for flag in flags}
     found: dict[str, Scalar] = {}
     for name, text in told.items():

@@ -69,7 +69,7 @@ def sorted_apart(
     *,
     break_with: str,
 ) -> Iterator[str]:
-    """Give one log after the other, each in a pass of its own; memory does not grow with them.
+    """Read one log after the other, each in a pass of its own; memory does not grow with them.
 
     A line without a name belongs to who spoke last; names that ran nothing stay with the first.
     """

@@ -58,7 +58,7 @@ class LogSection(Value, frozen=True, kw_only=True):
         return next((value for name, value in self.entries if name == label), None)
 
     def all(self, label: str) -> tuple[str, ...]:
-        """Give every value of a label that repeats."""
+        """List every value of a label that repeats."""
         return tuple(value for name, value in self.entries if name == label)
 
 
@@ -231,7 +231,7 @@ class LogRun(Value, frozen=True, kw_only=True):
         return 7 if known and self.sections else None
 
     def section(self, name: str) -> LogSection | None:
-        """Give one block of options by its heading."""
+        """Find one block of options by its heading."""
         return next((each for each in self.sections if each.name == name), None)
 
     def option(self, label: str) -> str | None:

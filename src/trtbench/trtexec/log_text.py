@@ -199,7 +199,7 @@ def _cells(value: Any) -> list[Any] | None:
 
 
 def _cell_texts(cells: Iterable[Any]) -> Iterator[str]:
-    """Give each cell's text: what was typed, since that may be the command, then its outputs."""
+    """Collect each cell's text: what was typed, since that may be the command, then its outputs."""
     for cell in cells:
         if not isinstance(cell, dict):
             continue
@@ -227,7 +227,7 @@ def _joined(value: Any) -> str:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Give every text in a document that holds something of trtexec's."""
+    """Find every text in a document that holds something of trtexec's."""
     if isinstance(value, str):
         if holds_log(value.encode("utf-8", "replace")):
             inner = _from_json(value) if value.lstrip()[:1] in ("{", "[") else None

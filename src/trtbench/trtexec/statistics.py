@@ -113,7 +113,7 @@ def trtexec_statistics(
 def trace_averages(
     columns: Mapping[str, NDArray[np.generic]], *, runs: int = 10, warmup_ms: float = 0.0
 ) -> list[tuple[float, float]]:
-    """Give GPU and host latency of every ``Average on N runs`` line, in milliseconds."""
+    """List GPU and host latency of every ``Average on N runs`` line, in milliseconds."""
     kept, _ = _after_warmup(columns, warmup_ms)
     whole = len(kept["computeMs"]) // runs * runs
     sums = {
@@ -127,7 +127,7 @@ def trace_averages(
 
 
 def restored(durations: NDArray[np.generic], *, starts: NDArray[np.generic]) -> Single:
-    """Give printed durations the digits they had in memory, where their stamps allow it."""
+    """Restore to printed durations the digits they had in memory, where their stamps allow it."""
     values = np.asarray(durations, np.float64)
     step = np.spacing(np.abs(np.asarray(starts, np.float64)).astype(np.float32)).astype(np.float64)
     snapped = np.rint(values / step) * step
@@ -201,7 +201,7 @@ def _metric_columns(kept: Mapping[str, Column], phases: dict[str, Single]) -> di
 
 
 def _enqueue(kept: Mapping[str, Column]) -> tuple[Single, float] | None:
-    """Give enqueue times from their stamps, and how far off one may be."""
+    """Compute enqueue times from their stamps, and how far off one may be."""
     if "startEnqMs" not in kept or "endEnqMs" not in kept:
         return None
     name = "In" if _is_swapped(kept) else "Enq"

@@ -28,7 +28,7 @@ def edges_of(table: LayerTable) -> list[Edge]:
 
 
 def neighbours(edges: Iterable[Edge], count: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Give for every layer those that feed it and those it feeds."""
+    """List for every layer those that feed it and those it feeds."""
     before: list[list[int]] = [[] for _ in range(count)]
     after: list[list[int]] = [[] for _ in range(count)]
     for begin, end, _ in edges:

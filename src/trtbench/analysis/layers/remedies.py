@@ -65,7 +65,7 @@ _REMEDIES = {
 
 
 def remedy_for(code: str, layer: Layer | None, asked: str | None) -> tuple[str, str]:
-    """Give words and a command; names are quoted for a shell."""
+    """Write words and a command; names are quoted for a shell."""
     words, command = _REMEDIES[code]
     operators = operators_of(layer) if layer else ()
     filled = command.format(

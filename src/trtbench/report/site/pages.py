@@ -63,7 +63,7 @@ class SiteFacts(Value, frozen=True, kw_only=True):
 
 
 def pages_from_networks(networks: Mapping[str, str], facts: SiteFacts) -> dict[str, str]:
-    """Give every page by its file name; ``networks`` maps file names to names."""
+    """Write every page, by its file name; ``networks`` maps file names to names."""
     pages = {
         "index.html": _page("runs", "All runs", facts),
         "models.html": _page("models", "Models", facts),
@@ -132,7 +132,7 @@ def _plain(data: Any) -> Any:
 
 
 def file_names(networks: Sequence[str]) -> dict[str, str]:
-    """Give every network a file name of its own; they may differ in case or signs only."""
+    """Name a file for every network; they may differ in case or signs only."""
     taken: set[str] = set()
     found: dict[str, str] = {}
     for name in sorted(networks):

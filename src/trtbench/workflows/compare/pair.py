@@ -48,7 +48,7 @@ class WaitingPair:
             os.close(quiet)
 
     def assignments(self, jobs: tuple[DuetJob, DuetJob]) -> list[Assignment]:
-        """Give each worker its job; it is done by whoever runs these."""
+        """Hand each worker its job; it is done by whoever runs these."""
         waiting, self._waiting = self._waiting, []
         return [
             Assignment(job=job, folder=self._folder_of(side), waiting=waiting[side])

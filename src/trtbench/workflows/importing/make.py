@@ -207,7 +207,7 @@ def _precision(known: Fact, told: LogRun, graph: EngineGraph | None) -> Fact:
 
 
 def created_of(draft: Draft, told: LogRun, stated: Stated) -> tuple[str, str]:
-    """Give when a run was, and how that is known: stated, by the log, by its file, or not at all.
+    """Tell when a run was, and how that is known: stated, by the log, by its file, or not at all.
 
     trtexec prints the local time of its machine; that is taken for the local time here.
     """
@@ -257,7 +257,7 @@ def _torch_conditions(draft: Draft) -> dict[str, Fact]:
 def _tensors(
     told: LogRun, graph: EngineGraph | None
 ) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Give inputs and outputs as the log announces them, else as the engine's layers show them."""
+    """List inputs and outputs as the log announces them, else as the engine's layers show them."""
     if told.bindings or graph is None:
         return tensors_from_log(told, outputs=False), tensors_from_log(told, outputs=True)
     return edge_tensors(graph, outputs=False), edge_tensors(graph, outputs=True)

@@ -146,7 +146,7 @@ def _with_metadata_as_log(bag: list[FilePart]) -> list[FilePart]:
 
 
 def _place_times(rest: list[FilePart], logs: list[Draft], shelf: TimesShelf) -> list[FilePart]:
-    """Give each times array to the run whose printed numbers it reproduces, else by order."""
+    """Assign each times array to the run whose printed numbers it reproduces, else by order."""
     left = []
     times = _of(rest, "times")
     for number, part in enumerate(times):

@@ -23,7 +23,7 @@ BATCHES = (1, 128, 256)
 def all_profiles(
     *ends: Shapes | Sequence[Shapes] | None,
 ) -> list[dict[str, ShapeProfile]]:
-    """Give every profile; one whose shapes are not all given takes the rest from the first."""
+    """List every profile; one whose shapes are not all given takes the rest from the first."""
     lists = [[end] if isinstance(end, Mapping) else list(end or ()) for end in ends]
     count = max(1, *map(len, lists))
     padded = [[*each, *({} for _ in range(count - len(each)))] for each in lists]

@@ -1,4 +1,4 @@
-"""Give stored runs to people who keep their records elsewhere: Parquet files, MLflow."""
+"""Hand stored runs to people who keep their records elsewhere: Parquet files, MLflow."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def _check_builds(matrix: Matrix, *, where: str) -> None:
 def cases_from_matrix(
     matrix: Matrix, *, runtime_of: Callable[[str], str], builds: Iterable[str] = ()
 ) -> tuple[Case, ...]:
-    """Give every case once, in the order of the axes; ``runtime_of`` names a model's default."""
+    """List every case once, in the order of the axes; ``runtime_of`` names a model's default."""
     building = frozenset(builds)
     found: dict[bytes, Case] = {}
     varied = {name: values for name, values in matrix.options.items() if len(values) > 1}

@@ -132,7 +132,7 @@ def _preparing(matrix: Matrix, calibrated: bool) -> dict[str, Any]:
 def engine_shapes(
     model: Path, batches: tuple[int, int, int], given: Sequence[Shapes]
 ) -> dict[str, ShapeProfile]:
-    """Give every input with open dimensions the ranges that the engine is built for.
+    """Find for every input with open dimensions the ranges that the engine is built for.
 
     ``given`` has shapes for the least, the best and the largest end; batches stand in front.
     """
