@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import msgspec
 
@@ -71,7 +71,7 @@ def slowdown_rule(limit: float, *, metric: str = "headline") -> GateRule:
     )
 
 
-def rules_from_table(table: Mapping[str, Any], *, where: str) -> tuple[GateRule, ...]:
+def rules_from_table(table: Mapping[str, object], *, where: str) -> tuple[GateRule, ...]:
     """Read the expected ranges of a TOML table: ``p99 = "<5ms"``, ``median = ["4ms", "6ms"]``.
 
     ``max_slowdown = "3%"`` is the rule against a baseline; ``gpu = {p99 = "<5ms"}`` nests;
@@ -80,7 +80,7 @@ def rules_from_table(table: Mapping[str, Any], *, where: str) -> tuple[GateRule,
     return tuple(_rules(table, prefix="", where=where))
 
 
-def _rules(table: Mapping[str, Any], *, prefix: str, where: str) -> Iterator[GateRule]:
+def _rules(table: Mapping[str, object], *, prefix: str, where: str) -> Iterator[GateRule]:
     for key, value in table.items():
         name = f"{prefix}{key}"
         if key == "max_slowdown":

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
 
-def show_job(job: Any, lines: Sequence[str] = (), *, as_json: bool) -> None:
+def show_job(job: object, lines: Sequence[str] = (), *, as_json: bool) -> None:
     """Print a job; of the lines, those that begin with # are told, the others could be typed."""
     from trtbench.domain.codec import json_from_value
 

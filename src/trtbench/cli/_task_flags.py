@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,7 @@ from trtbench.cli._flags import ADDED
 if TYPE_CHECKING:
     from trtbench.tasks.contract import Flag
 
-_KINDS: dict[str, Any] = {"text": str, "whole": int, "number": float}
+_KINDS: dict[str, object] = {"text": str, "whole": int, "number": float}
 _META = "trtbench.task"
 
 

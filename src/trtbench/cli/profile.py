@@ -76,7 +76,7 @@ def _looks_like_file(name: str) -> bool:
     return Path(name).suffix.lower() in SUFFIXES
 
 
-def _show(run: Run, screen: dict[str, Any]) -> None:
+def _show(run: Run, screen: dict[str, object]) -> None:
     """Print the performance summary and the layers together, as trtexec does."""
     from trtbench.analysis.layers.columns import rows_from_layers
     from trtbench.cli._screen import print_json, show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises on bytes that are no JSON, no UTF-8, or nested beyond reason."""
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+MIGRATIONS: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {}
 """From schema N to N+1, applied in turn to the decoded JSON of an older record."""
 
 
@@ -44,7 +44,7 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-def _cleaned(value: Any) -> Any:
+def _cleaned(value: object) -> object:
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, dict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trtbench.boundary import clean_line
 from trtbench.domain.run_view import escaped, html_row
@@ -49,7 +49,7 @@ class ComparisonView:
         table = f"<table>{heads}{''.join(rows)}</table>"
         return f"<p><b>{names}</b></p>{table}{self._svg()}{f'<ul>{said}</ul>' if said else ''}"
 
-    def plot(self) -> Any:
+    def plot(self) -> object:
         """Draw the change of every metric with its interval; returns the figure."""
         drawn = _with_interval(self.verdicts)
         if not drawn:

@@ -12,7 +12,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -187,7 +187,7 @@ def _from_json(text: str) -> str | None:
     return f"\n{HARD_BREAK}\n".join(blocks)
 
 
-def _cells(value: Any) -> list[Any] | None:
+def _cells(value: object) -> list[object] | None:
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("cells"), list):
@@ -198,7 +198,7 @@ def _cells(value: Any) -> list[Any] | None:
     return None
 
 
-def _cell_texts(cells: Iterable[Any]) -> Iterator[str]:
+def _cell_texts(cells: Iterable[object]) -> Iterator[str]:
     """Collect each cell's text: what was typed, since that may be the command, then its outputs."""
     for cell in cells:
         if not isinstance(cell, dict):
@@ -209,7 +209,7 @@ def _cell_texts(cells: Iterable[Any]) -> Iterator[str]:
         yield f"{typed}\n{shown}"
 
 
-def _output(output: Any) -> str:
+def _output(output: object) -> str:
     if not isinstance(output, dict):
         return ""
     data = output.get("data")
@@ -220,13 +220,13 @@ def _output(output: Any) -> str:
     return _joined(output.get("text", output.get("traceback", "")))
 
 
-def _joined(value: Any) -> str:
+def _joined(value: object) -> str:
     if isinstance(value, list):
         return "".join(each for each in value if isinstance(each, str))
     return value if isinstance(value, str) else ""
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _strings(value: object) -> Iterator[str]:
     """Find every text in a document that holds something of trtexec's."""
     if isinstance(value, str):
         if holds_log(value.encode("utf-8", "replace")):

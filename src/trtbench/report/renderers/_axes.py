@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
@@ -23,7 +24,7 @@ DAY_S = 86_400.0
 """matplotlib counts time in days since 1970."""
 
 
-def dress(axes: Any, axis: Axis, *, which: str, values: Iterable[float] = ()) -> None:
+def dress(axes: object, axis: Axis, *, which: str, values: Iterable[float] = ()) -> None:
     """Label one axis, set its scale, its ticks and its range."""
     side = getattr(axes, f"{which}axis")
     if axis.scale == "tail":
@@ -57,7 +58,7 @@ def positions(values: Iterable[float | None], axis: Axis) -> NDArray[np.float64]
 
 
 def legend(
-    axes: Any, *, names: list[str], columns: int = LEGEND_COLUMNS, above: bool = False
+    axes: Axes, *, names: list[str], columns: int = LEGEND_COLUMNS, above: bool = False
 ) -> None:
     """Put a legend above the axes (and above their title), in as many columns as names allow."""
     if not names:
@@ -75,7 +76,7 @@ def legend(
     )
 
 
-def draw_marks(axes: Any, marks: Iterable[Mark]) -> None:
+def draw_marks(axes: Axes, marks: Iterable[Mark]) -> None:
     """Draw marks with their words in rows of their own, so that words never meet."""
     row = 0
     for mark in marks:
@@ -102,7 +103,7 @@ def draw_marks(axes: Any, marks: Iterable[Mark]) -> None:
         row += 1
 
 
-def panel_title(axes: Any, text: str | None, *, colour: str) -> None:
+def panel_title(axes: Axes, text: str | None, *, colour: str) -> None:
     """Name a panel above its left edge."""
     if text:
         axes.set_title(
@@ -125,7 +126,7 @@ def _log_steps(axis: Axis) -> tuple[float, ...]:
     return (1.0, 2.0, 5.0)
 
 
-def _fraction(axes: Any, at: float) -> float:
+def _fraction(axes: Axes, at: float) -> float:
     """Tell where along the x axis a value lies, from 0 to 1 inside the drawn range."""
     point = axes.transScale.transform((at, axes.get_ylim()[0]))
     low, high = (axes.transScale.transform((x, axes.get_ylim()[0]))[0] for x in axes.get_xlim())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from numpy.typing import NDArray
 
@@ -42,7 +43,7 @@ def draw_bars(canvas: Canvas, chart: Bars) -> None:
         legend(axes, names=names, columns=LEGEND_COLUMNS - taken)
 
 
-def _stack(axes: Any, chart: Bars, places: NDArray[np.float64]) -> NDArray[np.float64]:
+def _stack(axes: Axes, chart: Bars, places: NDArray[np.float64]) -> NDArray[np.float64]:
     ends = np.array(chart.starts) if chart.starts else np.zeros(len(places))
     for group in chart.groups:
         values = np.array([value or 0.0 for value in group.values])
@@ -54,7 +55,7 @@ def _stack(axes: Any, chart: Bars, places: NDArray[np.float64]) -> NDArray[np.fl
     return ends
 
 
-def _side_by_side(axes: Any, chart: Bars, places: NDArray[np.float64]) -> NDArray[np.float64]:
+def _side_by_side(axes: Axes, chart: Bars, places: NDArray[np.float64]) -> NDArray[np.float64]:
     height = 0.8 / len(chart.groups)
     longest = np.zeros(len(places))
     for number, group in enumerate(chart.groups):
@@ -69,7 +70,7 @@ def _side_by_side(axes: Any, chart: Bars, places: NDArray[np.float64]) -> NDArra
 
 
 def _label(
-    axes: Any, places: NDArray[np.float64], ends: NDArray[np.float64], labels: Sequence[str]
+    axes: Axes, places: NDArray[np.float64], ends: NDArray[np.float64], labels: Sequence[str]
 ) -> None:
     for place, end, words in zip(places, ends, labels, strict=True):
         axes.annotate(
@@ -121,27 +122,26 @@ def _room(canvas: Canvas, chart: Boxes) -> Any:
     return axes
 
 
-def _draw_boxes(axes: Any, boxes: Sequence[Box]) -> None:
+def _draw_boxes(axes: Axes, boxes: Sequence[Box]) -> None:
     """Draw all boxes at once: one call for each part, not one for each box."""
     places = np.arange(len(boxes))
     colours = [style.colour(box.role) for box in boxes]
     low, q1, median, q3, high = np.array(
         [(box.low, box.q1, box.median, box.q3, box.high) for box in boxes]
     ).T
-    thick = {"colors": colours, "linewidth": 2}
     for begin, end in ((low, q1), (q3, high)):
-        axes.hlines(places, begin, end, **thick)
+        axes.hlines(places, begin, end, colors=colours, linewidth=2)
     for end in (low, high):
-        axes.vlines(end, places - 0.16, places + 0.16, **thick)
+        axes.vlines(end, places - 0.16, places + 0.16, colors=colours, linewidth=2)
     axes.barh(places, q3 - q1, left=q1, height=0.56, color=colours, alpha=0.55)
     axes.vlines(median, places - 0.28, places + 0.28, color=style.INK, linewidth=3)
     x = [value for box in boxes for value in box.outliers]
     y = np.repeat(places, [len(box.outliers) for box in boxes])
-    edges = np.repeat(colours, [len(box.outliers) for box in boxes])
+    edges = [colour for box, colour in zip(boxes, colours, strict=True) for _ in box.outliers]
     axes.scatter(x, y, s=26, facecolors="none", edgecolors=edges, linewidths=1.1)
 
 
-def _name_rows(axes: Any, names: Sequence[str], *, below: Sequence[str | None] = ()) -> None:
+def _name_rows(axes: Axes, names: Sequence[str], *, below: Sequence[str | None] = ()) -> None:
     """Name rows, and say in a second line what lies outside the drawn range."""
     shown = shortened_apart(names, length=NAME_LENGTH)
     if any(below):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from numpy.typing import NDArray
 
@@ -81,12 +82,12 @@ def _title(panel: Panel) -> tuple[str, str]:
     return shortened(panel.title or "", length=TITLE_LENGTH), colour
 
 
-def _panels(canvas: Canvas, count: int, *, sharey: bool, sharex: bool = True) -> list[Any]:
+def _panels(canvas: Canvas, count: int, *, sharey: bool, sharex: bool = True) -> list[Axes]:
     grid = canvas.subplots(count, 1, sharex=sharex, sharey=sharey, squeeze=False)
     return list(grid[:, 0])
 
 
-def _draw_panel(axes: Any, panel: Panel, chart: Lines) -> None:
+def _draw_panel(axes: Axes, panel: Panel, chart: Lines) -> None:
     for line in panel.lines:
         _draw_line(axes, line, chart)
     xs = [x for line in panel.lines for x in line.x]
@@ -104,7 +105,7 @@ def _draw_panel(axes: Any, panel: Panel, chart: Lines) -> None:
     draw_marks(axes, panel.marks)
 
 
-def _draw_line(axes: Any, line: Line, chart: Lines) -> None:
+def _draw_line(axes: Axes, line: Line, chart: Lines) -> None:
     x, y = positions(line.x, chart.x), positions(line.y, chart.y)
     colour = style.colour(line.role)
     name = printable(shortened(line.name, length=NAME_LENGTH)) if line.name else None
@@ -143,13 +144,13 @@ def _draw_line(axes: Any, line: Line, chart: Lines) -> None:
         axes.plot(x, y, linestyle=dashes, marker=marker, ms=9, zorder=3, **common)
 
 
-def _draw_ends(axes: Any, line: Line, x: NDArray[np.float64], colour: str) -> None:
+def _draw_ends(axes: Axes, line: Line, x: NDArray[np.float64], colour: str) -> None:
     for at, low, high in zip(x, line.low, line.high, strict=False):
         if low is not None and high is not None:
             axes.vlines(at, low, high, color=colour, linewidth=1.6, zorder=2)
 
 
-def _shade(axes: Any, span: Span) -> None:
+def _shade(axes: Axes, span: Span) -> None:
     colour = style.colour(span.role)
     axes.axvspan(span.low, span.high, color=colour, alpha=0.18, zorder=1)
     axes.annotate(

@@ -30,7 +30,7 @@ BLOCKING = ("shapes", "batch", "protocol", "gap", "rate", "machine", "GPU", *BLO
 """Differences that make a ratio meaningless, as ``analysis.comparability`` has them."""
 
 
-def shared_figures() -> dict[str, dict[str, Any]]:
+def shared_figures() -> dict[str, dict[str, object]]:
     """Describe the charts of runs that meet only in a browser, which fills in their numbers.
 
     ``{unit}`` stands for a unit that suits the numbers.
@@ -59,7 +59,7 @@ def _curves(id: str, title: str, x: Axis, y: Axis, *lines: Line) -> Figure:
 
 def row_from_record(
     record: Record, *, median_s: float | None, items_per_s: float | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Describe a run in a line of the list; short names, because there are thousands."""
     findings = record.findings if isinstance(record, RunRecord) else ()
     gpu = gpu_of(record)
@@ -82,7 +82,7 @@ def row_from_record(
     }
 
 
-def series_data(series: Series, *, network: str) -> dict[str, Any]:
+def series_data(series: Series, *, network: str) -> dict[str, object]:
     """Describe a series by the ids of its runs, its levels and its changes."""
     return {
         "network": network,
@@ -105,7 +105,7 @@ def series_data(series: Series, *, network: str) -> dict[str, Any]:
     }
 
 
-def run_data(run: Run) -> dict[str, Any]:
+def run_data(run: Run) -> dict[str, object]:
     """Describe one run for its own page and for comparisons."""
     record = run.record
     column = headline_column(run)
@@ -134,7 +134,7 @@ def run_data(run: Run) -> dict[str, Any]:
     }
 
 
-def failed_data(record: FailedRun) -> dict[str, Any]:
+def failed_data(record: FailedRun) -> dict[str, object]:
     """Describe a run that did not finish."""
     return {
         **_common(record),
@@ -144,7 +144,7 @@ def failed_data(record: FailedRun) -> dict[str, Any]:
     }
 
 
-def basis(record: RunRecord) -> dict[str, Any]:
+def basis(record: RunRecord) -> dict[str, object]:
     """Collect the conditions two runs must share for a ratio to mean something."""
     spec, where = record.spec, record.environment
     shapes = ", ".join(f"{'x'.join(map(str, each.shape))} {each.dtype}" for each in record.inputs)
@@ -167,7 +167,7 @@ def _is_known(fact: Any) -> bool:
     return fact.source != "unknown" and fact.value is not None
 
 
-def _common(record: Record) -> dict[str, Any]:
+def _common(record: Record) -> dict[str, object]:
     model = record.spec.model
     facts = facts_from_environment(record.environment)
     return {
@@ -202,7 +202,7 @@ def _words(seconds: float | None, iterations: int | None) -> str | None:
     return ", ".join(part for part in parts if part) or None
 
 
-def _column(column: ColumnSummary) -> dict[str, Any]:
+def _column(column: ColumnSummary) -> dict[str, object]:
     values: Mapping[str, float | None] = {
         "median": column.median,
         "mean": column.mean,

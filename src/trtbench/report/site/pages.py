@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any
 
 from trtbench.boundary import clean_text
 from trtbench.domain.spec import Value
@@ -83,7 +82,7 @@ def assets() -> dict[str, bytes]:
     return files | shared | {"assets/plotly.min.js": plotly_script()}
 
 
-def script_from_data(name: str, data: Any) -> bytes:
+def script_from_data(name: str, data: object) -> bytes:
     """Wrap data as a script: pages opened from a disk may load scripts and nothing else."""
     return f"{name}({_json(data)});\n".encode()
 
@@ -112,7 +111,7 @@ def _page(page: str, heading: str, facts: SiteFacts, *, network: str = "") -> st
     )
 
 
-def _json(data: Any) -> str:
+def _json(data: object) -> str:
     """Write JSON that can stand in a script; a closing tag or a line separator would end it."""
     text = json.dumps(_plain(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for bad, good in (("</", "<\\/"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
@@ -120,7 +119,7 @@ def _json(data: Any) -> str:
     return text
 
 
-def _plain(data: Any) -> Any:
+def _plain(data: object) -> object:
     """Leave out what no JSON holds: numbers that are none, and names that are not UTF-8."""
     if isinstance(data, float):
         return data if math.isfinite(data) else None

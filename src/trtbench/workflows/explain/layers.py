@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from trtbench.analysis.layers.columns import Row, rows_from_groups, rows_from_layers
 from trtbench.analysis.layers.grouping import groups_of, matching
@@ -103,7 +102,7 @@ def write_rows(rows: Sequence[Row], path: Path) -> Path:
     return path
 
 
-def frame_of(rows: Sequence[Row]) -> Any:
+def frame_of(rows: Sequence[Row]) -> object:
     """Make a pandas DataFrame of rows."""
     return optional_library("pandas").DataFrame(list(rows))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from typing import Any
 
 from msgspec.structs import asdict
 
@@ -33,7 +32,7 @@ class Entries(list[Entry]):
             rows += [_row("td", [cell.shown for cell in row]) for row in table.rows]
         return f"<table>{''.join(rows)}</table>{html.escape(self._more())}"
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> object:
         """Make a DataFrame with a row per run; its index is the run's id, times are in seconds."""
         pandas = optional_library("pandas")
         frame = pandas.DataFrame([asdict(each) for each in self], columns=Entry.__struct_fields__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -29,7 +28,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
-def judging_of(matrix: Matrix) -> dict[str, Any]:
+def judging_of(matrix: Matrix) -> dict[str, object]:
     """How accuracies are taken: the task, its settings, and what the files they name hold."""
     task = TASKS.load(matrix.task)
     settings = completed(task.FLAGS, matrix.task_settings)

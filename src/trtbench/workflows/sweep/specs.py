@@ -72,7 +72,7 @@ def _is_watched(matrix: Matrix, case: Case, spec: RunSpec) -> bool:
     return on_gpu and matrix.data is not None and "telemetry" not in case.settings
 
 
-def _inputs(matrix: Matrix) -> dict[str, Any]:
+def _inputs(matrix: Matrix) -> dict[str, object]:
     """What is measured on; an image is prepared as those that are judged."""
     if matrix.inputs is None:
         return {}
