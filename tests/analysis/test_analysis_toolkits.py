@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from analysis_values import run, spec, stated
-from trtbench.analysis.deltas import COMPARISON_HEADER, comparison_rows, deltas
+from trtbench.analysis.deltas import COMPARISON_HEADER, comparison_rows, difference_and_ratio
 from trtbench.analysis.other_definitions import (
     COMPARED_STATISTICS,
     guide_speedup,
     summary_block,
     throughput_from_mean,
 )
-from trtbench.analysis.summary import summarize
 from trtbench.domain.samples import IterationTimes
 
 FIVE = np.array([1.0, 2, 3, 4, 10]) * 1e-3
@@ -41,16 +42,10 @@ def test_speedup_of_guide_by_hand() -> None:
     assert speedup == pytest.approx({"speedup": 2.0, "fps_improvement_percent": 100.0})
 
 
-def test_deltas_keep_the_unknown_unknown() -> None:
-    before = summarize(IterationTimes(host=np.full(50, 0.02), gpu=np.full(50, 0.01)))
-    after = summarize(IterationTimes(host=np.full(50, 0.03)))
-    rows = {(row.column, row.statistic): row for row in deltas(before, after)}
-    assert rows["host", "median"].ratio == pytest.approx(1.5)
-    assert rows["host", "median"].delta == pytest.approx(0.01)
-    assert rows["host", "p99"].ratio is None
-    assert rows["gpu", "median"].candidate is None
-    assert rows["gpu", "median"].delta is None
-    assert rows["throughput", "queries_per_s"].ratio == pytest.approx(2 / 3)
+def test_differences_keep_the_unknown_unknown() -> None:
+    assert difference_and_ratio(0.02, 0.03) == pytest.approx((0.01, 1.5))
+    assert difference_and_ratio(0.01, None) == difference_and_ratio(math.nan, 1.0) == (None, None)
+    assert difference_and_ratio(0.0, 1.0) == (1.0, None)
 
 
 def test_comparison_rows_in_their_order() -> None:

@@ -1,4 +1,4 @@
-"""Differences and ratios of every statistic of two runs, ours and the evaluation toolkit's rows."""
+"""Two runs side by side: the rows of the evaluation toolkit's comparison."""
 
 from __future__ import annotations
 
@@ -7,31 +7,18 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.comparability import Difference, blocking_reasons, differences
 from trtbench.analysis.other_definitions import COMPARED_STATISTICS, torch_benchmark_metrics
 from trtbench.analysis.reported import reported_statistics
-from trtbench.analysis.summary import Summary, summary_from_run
+from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.result import Run, precision_of
 from trtbench.domain.samples import Column
 from trtbench.domain.spec import Value
 
-STATISTICS = ("min", "median", "mean", "std", "mad", "cov", "max")
 COMPARISON_COLUMNS = ("host", "h2d", "gpu", "d2h")
 COMPARISON_HEADER = ("metric", "pt", "engine", "engine_minus_pt", "engine_over_pt_ratio", "note")
 NEARLY_ZERO = 1e-12
 """A denominator below this gives no ratio."""
-
-
-class Delta(Value, frozen=True, kw_only=True):
-    """One statistic of one column on both sides; ``None`` where a side does not have it."""
-
-    column: str
-    statistic: str
-    baseline: float | None
-    candidate: float | None
-    delta: float | None
-    ratio: float | None
 
 
 class CompareRow(Value, frozen=True, kw_only=True):
@@ -49,33 +36,6 @@ class CompareRow(Value, frozen=True, kw_only=True):
         """Write the row as its CSV does: six decimals, unknown is empty."""
         values = (self.pt, self.engine, self.engine_minus_pt, self.engine_over_pt_ratio)
         return (self.metric, *(_cell(value) for value in values), self.note)
-
-
-def deltas(baseline: Summary, candidate: Summary) -> tuple[Delta, ...]:
-    """Compare every statistic of every column that either side has, throughput last."""
-    names = dict.fromkeys(each.column for each in (*baseline.columns, *candidate.columns))
-    rows: list[Delta] = []
-    for name in names:
-        before, after = _statistics(baseline, name), _statistics(candidate, name)
-        for statistic in dict.fromkeys((*before, *after)):
-            rows.append(delta(name, statistic, before.get(statistic), after.get(statistic)))
-    for statistic in ("queries_per_s", "items_per_s"):
-        pair = getattr(baseline, statistic), getattr(candidate, statistic)
-        rows.append(delta("throughput", statistic, *pair))
-    return tuple(rows)
-
-
-def delta(column: str, statistic: str, baseline: float | None, candidate: float | None) -> Delta:
-    """Compare two numbers; what is not known on a side stays unknown."""
-    difference, ratio = difference_and_ratio(baseline, candidate)
-    return Delta(
-        column=column,
-        statistic=statistic,
-        baseline=baseline,
-        candidate=candidate,
-        delta=difference,
-        ratio=ratio,
-    )
 
 
 def difference_and_ratio(
@@ -173,16 +133,6 @@ def _tf32(run: Run) -> str:
     if fact is None or fact.source == "unknown" or fact.value is None:
         return "Unknown"
     return "On" if fact.value is True or str(fact.value).lower() in ("on", "true", "1") else "Off"
-
-
-def _statistics(summary: Summary, name: str) -> dict[str, float | None]:
-    try:
-        column: ColumnSummary = summary.column(name)
-    except KeyError:
-        return {}
-    found: dict[str, float | None] = {key: getattr(column, key) for key in STATISTICS}
-    found |= {each.name: each.value for each in column.quantiles}
-    return found
 
 
 def _cell(value: float | str | None) -> str:

@@ -12,7 +12,7 @@ FLAG = "--input-shape"
 
 
 class InputShapeCommand(click.Command):
-    """Gives ``--input-shape`` all the numbers that follow it, as one value."""
+    """Joins all the numbers that follow ``--input-shape`` into one value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, joined_dims(args))

@@ -12,8 +12,6 @@ import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.open_shapes import assumption, is_open
 from trtbench.analysis.warmup import WarmupWatch
-from trtbench.domain.job import BenchOutcome, Stage
+from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import Length, RunSpec, TensorSpec, Warmup
@@ -39,14 +37,6 @@ _NS = 1e-9
 Stamps = tuple[NDArray[np.int64], NDArray[np.int64]]
 """When calls began and ended, in nanoseconds of the host's clock."""
 _FLOOR_PROBES = 2000
-
-
-class Bench(Protocol):
-    """The function ``bench`` of a runtime: measure one launch, leave files in the folder."""
-
-    def __call__(
-        self, spec: RunSpec, *, folder: Path, stage: Stage
-    ) -> tuple[BenchOutcome, IterationTimes]: ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ _NS = 1e-9
 Enqueue = Callable[[], object]
 """Puts the work of one query on its stream; ``False`` says that it was refused."""
 CopyMaker = Callable[[Any], tuple[Call, ...]]
-"""Gives the copies of one direction, bound to a stream."""
+"""Makes the copies of one direction, bound to a stream."""
 
 
 class Lane:

@@ -36,7 +36,7 @@ class TurnSpec:
 
 
 Burst = Callable[[], tuple[float, float]]
-"""Gives the device's seconds per query, and the host's seconds of the quickest enqueueing."""
+"""Tells the device's seconds per query, and the host's seconds of the quickest enqueueing."""
 
 
 class Spans(Protocol):

@@ -1,4 +1,4 @@
-"""Gives a model the types a strongly typed builder needs, with the steps of ``quantize``."""
+"""Casts a model to the types a strongly typed builder needs, with the steps of ``quantize``."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ from trtbench.report.documents.layers import document_from_layers
 from trtbench.workflows.explain.source import EngineSource
 
 TOP = 20
-ORDERS = ("time", "order", "roofline")
 FORMATS = (".csv", ".json", ".parquet")
 
 
