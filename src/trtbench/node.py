@@ -100,6 +100,7 @@ def _compare(
         pairs=partner.pairs,
         mode=cast("Mode", partner.mode),
         margin=partner.margin,
+        cuda_graph=request.spec.cuda_graph,  # settled where it was asked for
         seed=partner.seed,
     )
     found = play_sides(sides, store=store, request=turns, conduct=replace(conduct, python=None))

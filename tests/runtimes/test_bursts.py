@@ -12,11 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpu_standin import Cudart, plan_bytes
 from trtbench.domain.result import RunRecord
 from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.errors import UsageError
 from trtbench.host.cuda import Cuda, CudaError
 from trtbench.runtimes._bursts import in_turn
 from trtbench.runtimes._gpu_query import Lane, burst_of_queries
@@ -25,6 +27,8 @@ from trtbench.store.directory import read_record
 from trtbench.store.store import Store
 from trtbench.workflows.compare.pair import WaitingPair
 from trtbench.workflows.compare.sides import Sides
+from trtbench.workflows.compare.until_clear import settle
+from trtbench.workflows.request.comparing import CompareRequest
 
 STANDIN = Path(__file__).resolve().parents[1] / "standin_gpu"
 
@@ -179,3 +183,38 @@ def test_a_pair_that_is_not_needed_is_ended(tmp_path: Path) -> None:
     pair.close()
     assert all(child.has_ended() for child in workers)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "changes", "mode", "graph", "spins"),
+    [
+        ({}, {}, "bursts", "auto", True),
+        ({"cuda_graph": "off"}, {}, "bursts", "off", True),
+        ({"cuda_graph": "on"}, {"cuda_graph": "on"}, "bursts", "on", True),
+        ({"duration": "1s"}, {}, "launches", "off", False),
+        ({"mode": "launches"}, {}, "launches", "off", False),
+        ({}, {"protocol": "gpu"}, "auto", "off", False),
+        ({}, {"streams": 2}, "auto", "off", False),
+        ({}, {"runtime": "onnxruntime", "device": "cpu"}, "auto", "off", False),
+    ],
+)
+def test_what_is_asked_for_settles_how_sides_take_turns(
+    asked: dict[str, Any], changes: dict[str, Any], mode: str, graph: str, spins: bool
+) -> None:
+    model = ModelRef(path="a.engine", format="engine")
+    spec = msgspec.structs.replace(RunSpec(model=model, runtime="tensorrt"), **changes)
+    request = CompareRequest(baseline="a.engine", candidates=["b.engine"], **asked)
+    found, sides = settle(Sides(baseline=spec, candidate=spec), request)
+    assert found == mode
+    assert {each.cuda_graph for each in sides.both} == {graph}
+    assert {each.spin_wait for each in sides.both} == {spins}
+
+
+def test_bursts_on_two_devices_are_refused() -> None:
+    model = ModelRef(path="a.engine", format="engine")
+    one, other = (
+        RunSpec(model=model, runtime="tensorrt", device=device) for device in ("cuda:0", "cuda:1")
+    )
+    request = CompareRequest(baseline="a.engine", candidates=["b.engine"], mode="bursts")
+    with pytest.raises(UsageError, match="on one GPU"):
+        settle(Sides(baseline=one, candidate=other), request)

@@ -38,7 +38,7 @@ from trtbench.workflows.compare.drift import drift_remembered
 from trtbench.workflows.compare.duet import Duet, paired, pairs_of
 from trtbench.workflows.compare.findings import further_findings, with_findings
 from trtbench.workflows.compare.sides import WARMUP, Sides
-from trtbench.workflows.compare.until_clear import make_duet, play_until_clear
+from trtbench.workflows.compare.until_clear import make_duet, play_until_clear, settle
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.comparing import (
     LAUNCHES,
@@ -268,11 +268,13 @@ def play_sides(sides: Sides, *, store: Store, request: PairFields, conduct: Cond
         return compared_from_duet(duet, request)
     from trtbench.workflows.compare.remote import pair_elsewhere
 
-    first, second = pair_elsewhere(sides, store=store, asked=request, conduct=conduct)
+    mode, sides = settle(sides, request)
+    asked = replace(request, mode=mode)
+    first, second = pair_elsewhere(sides, store=store, asked=asked, conduct=conduct)
     comparison = comparison_from_runs(
         first, second, margin=request.margin_part, accept=request.accept
     )
-    return Compared(baseline=first, candidate=second, comparison=comparison, mode=request.mode)
+    return Compared(baseline=first, candidate=second, comparison=comparison, mode=mode)
 
 
 def compared_from_duet(duet: Duet, request: TurnFields) -> Compared:

@@ -28,11 +28,7 @@ from trtbench.workflows.request.conduct import Conduct
 
 def make_duet(sides: Sides, *, store: Store, request: PairFields, conduct: Conduct) -> Duet:
     """Prepare the launches of two sides, as asked."""
-    mode, told = request.mode, (request.duration, request.iterations)
-    if mode == "auto" and any(each is not None for each in told):
-        mode = _mode_of_length(sides)
-    if settled_mode(mode, sides) == "bursts":
-        sides = _as_bursts(sides, asked=request.cuda_graph is not None)
+    mode, sides = settle(sides, request)
     free = request.launches is None and request.max_launches is None
     return Duet(
         sides,
@@ -45,9 +41,13 @@ def make_duet(sides: Sides, *, store: Store, request: PairFields, conduct: Condu
     )
 
 
-def _mode_of_length(sides: Sides) -> Mode:
-    """Launches have the length that was asked for; what takes turns on a CPU does not."""
-    return "launches" if settled_mode("auto", sides) == "bursts" else "auto"
+def settle(sides: Sides, request: PairFields) -> tuple[Mode, Sides]:
+    """Settle how sides take turns on a GPU: in bursts, unless a launch has a length."""
+    if settled_mode(request.mode, sides) != "bursts":
+        return request.mode, sides
+    if request.mode == "auto" and (request.duration, request.iterations) != (None, None):
+        return "launches", sides
+    return "bursts", _as_bursts(sides, asked=request.cuda_graph is not None)
 
 
 def _as_bursts(sides: Sides, *, asked: bool) -> Sides:
