@@ -15,6 +15,7 @@ from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.host.images import read_image
 from trtbench.host.maps import read_map
 from trtbench.tasks import classification, depth, pose
+from trtbench.tasks._box_truth import CocoBoxes, label_file, read_labels, read_yolo_data
 from trtbench.tasks._coco import Annotations
 from trtbench.tasks._depth_images import DepthImages
 from trtbench.tasks._image_folder import ImageFolder, read_classes
@@ -305,3 +306,65 @@ def test_orders_of_classes_that_are_none(tmp_path: Path, content: object) -> Non
     (tmp_path / "order.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match="holds no order of classes"):
         read_classes(tmp_path / "order.json")
+
+
+BOX = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}
+COCO = {
+    "images": [{"id": 1, "file_name": "a.png"}], "annotations": [BOX],
+    "categories": [{"id": 1, "name": "cat"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"annotations": [{**BOX, "bbox": [1, 2, 3]}]},
+        {"annotations": [{**BOX, "bbox": [1, 2, 3, "x"]}]},
+        {"annotations": [{**BOX, "area": float("nan")}]},
+        {"annotations": [{**BOX, "category_id": 7}]},
+        {"annotations": [{**BOX, "category_id": [1]}]},
+        {"annotations": [{**BOX, "image_id": [1]}]},
+        {"annotations": [5]},
+        {"annotations": None},
+        {"categories": ["cat"]},
+        {"categories": [{"name": "cat"}]},
+        {"images": [["a.png"]]},
+    ],
+)
+def test_instances_that_are_none_are_refused(tmp_path: Path, change: dict) -> None:
+    (tmp_path / "i.json").write_text(json.dumps(COCO))
+    assert CocoBoxes(tmp_path / "i.json").ids == (1,)
+    (tmp_path / "i.json").write_text(json.dumps({**COCO, **change}))
+    with pytest.raises(InputError):
+        CocoBoxes(tmp_path / "i.json")
+
+
+@pytest.mark.parametrize(
+    "line", ["1", "a 0 0 1 1", "-1 0 0 1 1", "0.5 0 0 1 1", "1e18 0 0 1 1", "0 nan 0 1 1",
+             "0 0 0 1", "0 0 0 1 1 1", "nan 0 0 1 1"]
+)  # fmt: skip
+def test_labels_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.txt").write_text(f"0 0.5 0.5 0.2 0.4\n\n{line}\n")
+    with pytest.raises(InputError, match=r"a\.txt, line 3 is not a label"):
+        read_labels(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "[1, 2]", "val: nowhere", "names: 3\nval: .", "names: {1: a}\nval: .",
+             "names: {a: b}\nval: .", "val: [", "a: &a [*a, *a]"]
+)  # fmt: skip
+def test_descriptions_of_data_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
+    picture(tmp_path / "a.png")
+    (tmp_path / "data.yaml").write_text(text)
+    with pytest.raises((InputError, UsageError)):
+        read_yolo_data(tmp_path / "data.yaml", "val")
+
+
+def test_a_list_of_images_and_a_way_that_is_meant_from_the_file(tmp_path: Path) -> None:
+    picture(tmp_path / "valid" / "images" / "a.png")
+    (tmp_path / "data.yaml").write_text("val: ../valid/images\ntest: list.txt\nnames: [x]\n")
+    (tmp_path / "list.txt").write_text("./valid/images/a.png\n")
+    for split in ("val", "test"):
+        [path] = read_yolo_data(tmp_path / "data.yaml", split).paths
+        assert path.is_file()
+        assert label_file(path, None, tmp_path) == path.parents[1] / "labels" / "a.txt"

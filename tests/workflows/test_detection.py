@@ -82,6 +82,14 @@ def families(folder: Path) -> dict[str, tuple[Path, str]]:
         "yolov8": ({"output0": yolov8()}, "yolov8"),
         "yolov8-rows": ({"output0": yolov8().T}, "yolov8"),
         "yolov8-any-count": ({"output0": yolov8(count=100)}, "yolov8"),
+        "yolov8-with-masks": (
+            {
+                "output0": np.concatenate([yolov8(), np.full((32, 84), 0.5)]),
+                "output1": np.zeros((32, 16, 16)),
+            },
+            "yolov8",
+        ),
+        "yolov5-and-its-heads": ({"output0": yolov5(), **yolov5_heads()}, "yolov5"),
         "yolov5": ({"output0": yolov5()}, "yolov5"),
         "yolov5-any-count": ({"output0": yolov5(count=1100)}, "yolov5"),
         "yolov10": ({"output0": end2end()}, "end2end"),

@@ -37,7 +37,8 @@ RUN_HEADING = Heading(key="run", title="Run", fit="shorten")
 SIZE_HEADING = Heading(key="size_bytes", title="Size", align="right", rank=5)
 THROUGHPUT_HEADING = Heading(key="items_per_s", title="Throughput", align="right", rank=2)
 
-SCORE_TITLES = {"top1": "Prec@1", "top5": "Prec@5", "agreement": "Agreement"}
+SCORE_TITLES = {"top1": "Prec@1", "top5": "Prec@5", "agreement": "Agreement",
+                "mAP": "mAP 50-95"}  # fmt: skip
 """Scores that people call otherwise than we do."""
 LEADING = ("top1", "abs_rel", "map", "ap", "top5", "d1", "rmse", "map50", "ap50")
 """Scores that a narrow terminal keeps longest."""
@@ -50,7 +51,7 @@ def score_title(metric: str) -> str:
 
 def score_heading(metric: str, place: int) -> Heading:
     """Make the heading of a score, with its place among all of its table."""
-    rank = 1 if metric in LEADING else 7 + place
+    rank = 1 if metric.lower() in LEADING else 7 + place
     return Heading(key=metric, title=score_title(metric), align="right", rank=rank)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from trtbench.tasks._coco import CocoFile
 YAML = (".yaml", ".yml")
 ORIENTED = 9
 """Numbers in a line that tells a class and four corners."""
+MOST_CLASSES = 100_000
+"""A number of a class above this is none."""
 NOT_DONE = "oriented boxes (OBB) are not done: trtbench judges upright ones"
 
 
@@ -56,7 +59,7 @@ class CocoBoxes(CocoFile):
             self._places = {id: place for place, id in enumerate(self.ids)}
             for each in self.raw["annotations"]:
                 self._places[each["category_id"]]
-        except (KeyError, TypeError, ValueError) as problem:
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise InputError(
                 f"{path} names no or other categories", facts={"reason": repr(problem)}
             ) from None
@@ -117,7 +120,9 @@ def read_labels(path: Path) -> AnyArray:
             continue
         try:
             label, *values = (float(word) for word in words)
-            if label < 0 or label % 1 or len(values) < 4 or len(values) % 2:
+            if not 0 <= label < MOST_CLASSES or label % 1 or len(values) < 4 or len(values) % 2:
+                raise ValueError(line)
+            if not all(map(math.isfinite, values)):
                 raise ValueError(line)
         except ValueError:
             raise InputError(

@@ -107,7 +107,7 @@ def _likely(
     scores = np.asarray(image.scores)
     if image.labels is not None:
         chosen = np.flatnonzero(scores > least)
-        labels = np.asarray(image.labels)[chosen].astype(np.int64)
+        labels = np.nan_to_num(np.asarray(image.labels)[chosen], nan=-1).astype(np.int64)
         values = scores[chosen]
     elif several:
         chosen, labels = np.nonzero(scores > least)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,13 @@ class CocoFile:
             raise InputError(f"{path} is not COCO's JSON", facts={"missing": ", ".join(missing)})
         try:
             self.files = {str(each["file_name"]): each["id"] for each in self.raw["images"]}
+            self._last = {Path(name).name: id for name, id in self.files.items()}
+            self._by_image: dict[Any, list[dict[str, Any]]] = {}
             for each in self.raw["annotations"]:
-                each["image_id"], [float(side) for side in each["bbox"]]
-        except (KeyError, TypeError, ValueError) as problem:
+                self._by_image.setdefault(each["image_id"], []).append(each)
+                _refuse_no_box(each)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise InputError(f"{path} lacks something", facts={"reason": repr(problem)}) from None
-        self._last = {Path(name).name: id for name, id in self.files.items()}
-        self._by_image: dict[Any, list[dict[str, Any]]] = {}
-        for each in self.raw["annotations"]:
-            self._by_image.setdefault(each["image_id"], []).append(each)
 
     def id_of(self, name: str) -> Any:
         """The number of an image: by its way below the folder, else by its last part."""
@@ -69,6 +69,13 @@ class CocoFile:
             )
         kinds = {"images without annotation": rest, "annotated images not found": lacking}
         return known, tuple(noted(what, missing) for what, missing in kinds.items() if missing)
+
+
+def _refuse_no_box(annotation: dict[str, Any]) -> None:
+    """Refuse what has no box of four numbers, or an area that is none."""
+    box = [float(side) for side in annotation["bbox"]]
+    if len(box) != 4 or not all(map(math.isfinite, (*box, float(annotation.get("area", 0))))):
+        raise ValueError(f"the box {annotation['bbox']} and its area are no numbers")
 
 
 class Annotations(CocoFile):

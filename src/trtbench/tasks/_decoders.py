@@ -124,7 +124,7 @@ def _read_lists(batch: Detections) -> Suggested:
     assert lists is not None
     images = []
     for place in range(len(batch.items)):
-        count = None if lists.counts is None else max(0, int(lists.counts[place]))
+        count = None if lists.counts is None else max(0, int(np.nan_to_num(lists.counts[place])))
         part = slice(0, count)
         images.append(
             Candidates(

@@ -90,10 +90,13 @@ def draw_skeleton(
 def draw_boxes(
     axis: Any, boxes: AnyArray, texts: Sequence[str] = (), *, colour: str, width: float = 1.4
 ) -> None:
-    """Draw frames, [boxes, 4] as x, y, width, height, with a word above each."""
+    """Draw frames, [boxes, 4] as x, y, width, height, with a word above each.
+
+    The middle of the first pixel is drawn at 0, and its edge half a pixel before.
+    """
     from matplotlib.patches import Rectangle
 
-    for place, (x, y, wide, high) in enumerate(boxes):
+    for place, (x, y, wide, high) in enumerate(boxes - [0.5, 0.5, 0, 0]):
         axis.add_patch(Rectangle((x, y), wide, high, fill=False, edgecolor=colour, lw=width))
         if texts:
             axis.text(x, y, _plain(texts[place]), fontsize=6, color=colour, va="bottom")
