@@ -18,7 +18,7 @@ from trtbench.extras import EXTRAS, missing_package
 ROOT = Path(__file__).resolve().parents[1]
 
 HIDDEN = (
-    "scipy", "onnx", "onnxruntime", "matplotlib", "plotly", "PIL", "jinja2", "faster_coco_eval",
+    "scipy", "onnx", "onnxruntime", "matplotlib", "plotly", "PIL", "jinja2",
     "psutil", "pandas", "torch", "pyarrow", "fsspec", "psycopg", "ray", "mlflow",
 )  # fmt: skip
 

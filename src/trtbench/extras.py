@@ -27,7 +27,7 @@ EXTRAS: dict[str, Extra] = {
     ),
     "html": Extra(("jinja2", "plotly", "PIL"), "HTML reports and sites"),
     "plots": Extra(("matplotlib", "PIL"), "pictures: PNG, and in Markdown and LaTeX reports"),
-    "tasks": Extra(("PIL", "matplotlib", "faster_coco_eval"), "eval and calibration on images"),
+    "tasks": Extra(("PIL", "matplotlib"), "eval and calibration on images"),
     "torch": Extra(("torch", "onnxscript"), "PyTorch models: bench and export"),
     "rtx": Extra(("tensorrt_rtx",), "TensorRT-RTX, whose builder needs no GPU"),
     "cu12": Extra(("cuda",), "engines in this process, driver of CUDA 12"),

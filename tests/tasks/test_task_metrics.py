@@ -33,7 +33,7 @@ from trtbench.analysis.pose import (
     pck,
 )
 from trtbench.analysis.resample import mean_interval
-from trtbench.tasks._coco import Annotations, coco_metrics
+from trtbench.tasks._coco import Annotations
 
 
 def test_top_k_as_scikit_learn_has_it() -> None:
@@ -280,13 +280,12 @@ def crowd_scene(folder: Path) -> tuple[Annotations, dict[int, People]]:
     return Annotations(path), found
 
 
-def test_average_precision_as_pycocotools_and_faster_coco_eval_have_it(tmp_path: Path) -> None:
+def test_average_precision_as_pycocotools_has_it(tmp_path: Path) -> None:
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
     told, found = crowd_scene(tmp_path)
     own = average_precision([match(found[i], told.people(i), COCO_SIGMAS) for i in found])
-    fast = coco_metrics(told, found, COCO_SIGMAS)
     numbered = {**told.raw, "annotations": [
         {**each, "id": number} for number, each in enumerate(told.raw["annotations"], start=1)
     ]}  # fmt: skip
@@ -306,7 +305,6 @@ def test_average_precision_as_pycocotools_and_faster_coco_eval_have_it(tmp_path:
     expected = dict(zip(("AP", "AP50", "AP75", "AR"), slow.stats[[0, 1, 2, 5]], strict=True))
     assert 0.05 < expected["AP"] < 0.95
     for name, value in expected.items():
-        assert fast[name] == pytest.approx(value, abs=1e-6), name
         assert own[name] == pytest.approx(value, abs=1e-6), name
 
 

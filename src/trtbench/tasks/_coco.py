@@ -1,12 +1,9 @@
-"""Key point annotations as COCO writes them, and its metrics by faster-coco-eval."""
+"""Annotations as COCO writes them: images, and the people in them."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,57 +125,3 @@ class Annotations(CocoFile):
             ignored=crowd | (labelled == 0),
             crowd=crowd,
         )
-
-
-def coco_metrics(
-    annotations: Annotations, found: Mapping[Any, People], sigmas: Sequence[float]
-) -> dict[str, float]:
-    """AP, AP50, AP75 and AR over key points, by faster-coco-eval; nothing if nobody is there."""
-    from faster_coco_eval import COCO, COCOeval_faster
-
-    numbered = _numbered(annotations, found)
-    results = [
-        {
-            "image_id": image,
-            "category_id": annotations.category["id"],
-            "keypoints": person.reshape(-1).tolist(),
-            "score": float(score),
-        }
-        for image, people in found.items()
-        for person, score in zip(people.keypoints, people.scores, strict=True)
-    ]
-    if all(annotations.people(image).ignored.all() for image in found):
-        return {}
-    if not results:
-        return dict.fromkeys(("AP", "AP50", "AP75", "AR"), 0.0)
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth = COCO(numbered)
-        evaluation = COCOeval_faster(
-            truth, truth.loadRes(results), iouType="keypoints", kpt_oks_sigmas=np.array(sigmas)
-        )
-        evaluation.params.imgIds = list(found)
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    stats = [float(value) for value in evaluation.stats]
-    return {"AP": stats[0], "AP50": stats[1], "AP75": stats[2], "AR": stats[5]}
-
-
-def _numbered(annotations: Annotations, found: Mapping[Any, People]) -> dict[str, Any]:
-    """The annotations of the images at hand; ids begin at 1, because a match is one above 0."""
-    kept = [each for each in annotations.raw["annotations"] if each["image_id"] in found]
-    filled = [
-        {
-            **each,
-            "id": number,
-            "iscrowd": int(bool(each.get("iscrowd"))),
-            "area": each.get("area", each["bbox"][2] * each["bbox"][3]),
-            "num_keypoints": each.get(
-                "num_keypoints", sum(v > 0 for v in each.get("keypoints", [])[2::3])
-            ),
-            "keypoints": each.get("keypoints") or [0] * 3 * annotations.points,
-        }
-        for number, each in enumerate(kept, start=1)
-    ]
-    images = [each for each in annotations.raw["images"] if each["id"] in found]
-    return {**annotations.raw, "images": images, "annotations": filled}

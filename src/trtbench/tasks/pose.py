@@ -24,7 +24,7 @@ from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Score
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images
-from trtbench.tasks._coco import Annotations, coco_metrics
+from trtbench.tasks._coco import Annotations
 from trtbench.tasks._images import (
     ImageFiles,
     Loaded,
@@ -138,13 +138,13 @@ def judge(
     sigmas = _sigmas(settings, images.annotations.points)
     truths = [images.annotations.people(images.image_id(i)) for i in range(count)]
     tallies = [_tally(own, truths, sigmas) for own in everyone]
-    own = [_scores(images, tally, sigmas) for tally in tallies]
+    own = [_scores(tally) for tally in tallies]
     alike = [(), *(_likeness(everyone[0], other, sigmas) for other in everyone[1:])]
     scores = tuple((*mine, *other) for mine, other in zip(own, alike, strict=True))
     shown = ", ".join(f"{sigma:g}" for sigma in sigmas)
     return Judgement(
         scores=scores,
-        method="COCO's OKS average precision (faster-coco-eval), 20 people per image; PCK in parts "
+        method="COCO's OKS average precision, 20 people per image; PCK in parts "
         f"of the larger side of the box; intervals by {RESAMPLES} resamples; sigmas {shown}",
         tables=(_image_table(source, models, tallies),),
         pictures=draw_people(
@@ -211,11 +211,9 @@ def _tally(own: list[People], truths: list[People], sigmas: tuple[float, ...]) -
     )
 
 
-def _scores(images: PoseImages, tally: _Tally, sigmas: tuple[float, ...]) -> tuple[Score, ...]:
-    assert images.annotations is not None
+def _scores(tally: _Tally) -> tuple[Score, ...]:
     count = len(tally.people)
-    found = {images.image_id(index): people for index, people in enumerate(tally.people)}
-    values = coco_metrics(images.annotations, found, sigmas)
+    values = average_precision(tally.matches)
     intervals = statistic_intervals(
         lambda weights: average_precision(tally.matches, weights=weights),
         examples=count,
@@ -224,6 +222,7 @@ def _scores(images: PoseImages, tally: _Tally, sigmas: tuple[float, ...]) -> tup
     scores = [
         Score(metric=name, value=value, interval=intervals.get(name), count=count)
         for name, value in values.items()
+        if not np.isnan(value)  # nobody is annotated
     ]
     for part, hits in tally.hits.items():
         right, total = hits.sum(axis=0)
