@@ -33,22 +33,26 @@ def one_by_one(order: Sequence[int], try_it: Callable[[Restored], Loss | None]) 
 def bisect(count: int, try_it: Callable[[Restored], Loss | None]) -> dict[int, Loss]:
     """Restore halves of the network, then halves of the better half; ends when time is up.
 
-    The half that leaves the least loss is divided first, so that the worst part is found after
-    twice the logarithm of their number, the next one soon after.
+    The better half is followed down to a single part, which takes twice the logarithm of their
+    number; then the best of what was left aside.
     """
     found: dict[int, Loss] = {}
-    waiting: list[tuple[Loss, int, int]] = [((), 0, count)]
-    while waiting:
-        loss, low, high = heapq.heappop(waiting)
-        if high - low == 1:
-            found[low] = loss
+    waiting: list[tuple[Loss, int, int]] = []
+    better: tuple[Loss, int, int] | None = ((), 0, count)
+    while better is not None:
+        loss, low, high = better
+        if high - low > 1:
+            halves = []
+            for start, stop in ((low, (low + high) // 2), ((low + high) // 2, high)):
+                tried = try_it(frozenset(range(start, stop)))
+                if tried is None:
+                    return found
+                halves.append((tried, start, stop))
+            better, other = sorted(halves)
+            heapq.heappush(waiting, other)
             continue
-        middle = (low + high) // 2
-        for start, stop in ((low, middle), (middle, high)):
-            tried = try_it(frozenset(range(start, stop)))
-            if tried is None:
-                return found
-            heapq.heappush(waiting, (tried, start, stop))
+        found[low] = loss
+        better = heapq.heappop(waiting) if waiting else None
     return found
 
 

@@ -47,6 +47,8 @@ S = TypeVar("S", bound=Source)
 
 SEARCHING = 0.6
 """Part of the time that may go into ranking when a repair is to follow."""
+FEW = 4
+"""Groups that drift most are tried by themselves before bisection."""
 OUTPUT_METRIC = "sqnr_db"
 
 
@@ -123,9 +125,12 @@ def localize(
     search.known[frozenset()] = candidate
     everything = search.numbers(frozenset(range(len(groups))))
     suspects = _suspects(groups, seen)
+    rounds = any(kind in LOW for kind in pair.candidate.types.values())
     left = began + whole_s - time.monotonic()
     single = len(groups) * trial_s <= left
-    losses = one_by_one(suspects, search.loss) if single else bisect(len(groups), search.loss)
+    losses = one_by_one(suspects if single else suspects[:FEW], search.loss)
+    if not single:
+        losses |= bisect(len(groups), search.loss)
     ranked = sorted(range(len(groups)), key=lambda g: _rank(g, losses, suspects))
     found = Localized(
         metric=metric,
@@ -139,7 +144,8 @@ def localize(
         where=where,
         one_by_one=single,
         marks_changed_outputs=changed,
-        file_sqnr_db=_of_file(pair, looks),
+        stand_in=rounds,
+        file_sqnr_db=_of_file(pair, looks) if rounds else None,
         unmatched=_unmatched(pair),
     )
     search.ends = began + spec.max_time_s
@@ -358,8 +364,6 @@ def _repair(
 
 def _of_file(pair: TwoGraphs, looks: Looks) -> float | None:
     """Run the file itself, where a stand-in was looked at in its place."""
-    if not any(kind in LOW for kind in pair.candidate.types.values()):
-        return None
     try:
         numbers = looks.numbers(pair.candidate.model, as_it_is=True)
     except InputError:

@@ -112,6 +112,8 @@ def _weights(graph: Graph, node: NodeProto) -> Iterator[tuple[str, RangeWatch]]:
     readers = graph.readers.get(node.output[0], [])
     reader = graph.nodes[readers[0]].name if readers else node.name
     limit = float(steps.max()) * STEPS[kind]
+    if not sizes.any():
+        return  # a bias of zeros loses nothing
     watch = RangeWatch(node.input[0], "weights", reader, kind, limit, 0.0)
     watch.elements, watch.largest = values.size, float(sizes.max(initial=0.0))
     below = _ZERO_BELOW.get(kind, 0.5)

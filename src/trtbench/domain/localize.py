@@ -104,6 +104,8 @@ class Localized(Value, frozen=True, kw_only=True):
     in_time: bool = True
     marks_changed_outputs: bool = False
     """Whether looking at boundaries changed the final outputs."""
+    stand_in: bool = False
+    """Whether FP16 or BF16 was computed in FP32 and rounded, in place of the file itself."""
     file_sqnr_db: float | None = None
     """Of the file as ONNX Runtime runs it by itself, which may leave out roundings; ``None`` where
     no stand-in was needed, or the file does not run."""

@@ -296,8 +296,8 @@ def _notes(result: Localization) -> Iterator[str]:
     left = len(found.groups) - SHOWN
     if left > 0:
         yield f"{left} more groups are in the files."
-    best = found.groups[0]
-    spread = best.sqnr_gain_db is not None and best.sqnr_gain_db < FEW and best.restored
+    best, untried = found.groups[0], sum(1 for group in found.groups if not group.restored)
+    spread = best.sqnr_gain_db is not None and best.sqnr_gain_db < FEW and not untried
     if spread and not best.first_nonfinite and found.metric == "sqnr_db":
         yield f"The loss is spread: no group by itself gains {FEW:g} dB."
     if found.met and found.kept:
@@ -310,17 +310,17 @@ def _notes(result: Localization) -> Iterator[str]:
             " ..." if len(found.kept) > SHOWN_NAMES else ""
         )
         yield f"Kept for {found.where}: {kept}; {words}."
-    untried = sum(1 for group in found.groups if not group.restored)
     if untried and found.trials:
-        why = "time was up" if found.one_by_one else "bisection left them aside"
+        why = "time was up" if found.one_by_one else "bisection left them aside, or time was up"
         yield f"{untried} groups were not restored by themselves: {why}."
     if found.marks_changed_outputs:
         yield "Looking at boundaries changed the final outputs: what is said of them is in doubt."
-    if found.file_sqnr_db is not None:
+    if found.stand_in:
+        own = f"leaves roundings out, and would give {_decibels(found.file_sqnr_db)}"
+        own = own if found.file_sqnr_db is not None else "does not run the file"
         yield (
-            f"{_types(found)} is computed in FP32 here and rounded behind every node, as tensor "
-            "cores do. ONNX Runtime by itself leaves roundings out, and would give "
-            f"{_decibels(found.file_sqnr_db)}."
+            "FP16 and BF16 are computed in FP32 here and rounded behind every node, as tensor "
+            f"cores do. ONNX Runtime's CPU by itself {own}."
         )
     if found.unmatched:
         names = _some(found.unmatched)
