@@ -1,6 +1,6 @@
 """Write ``src/trtbench/api.py``: the verbs with the fields of their requests as arguments.
 
-``python tools/make_api.py`` after a change of a request or of ``verbs.py``; a test says when.
+``python tools/make_api.py`` after a change of a request or of the verbs; a test says when.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from request_fields import default_text, is_filled, requests_by_verb, written_type
-from trtbench import verbs
+from request_fields import default_text, functions, is_filled, requests_by_verb, written_type
+from trtbench import verbs, verbs_of_runs
 from trtbench.domain import words
 from trtbench.workflows.request import groups, judging, kinds, sweeping
 from trtbench.workflows.request.fields import Argument, Option, RequestField, VerbRequest, fields_of
@@ -24,7 +24,7 @@ TARGET = Path(__file__).resolve().parents[1] / "src" / "trtbench" / "api.py"
 
 HEAD = '''"""The Python API: the verbs of the command line, with the same words as typed arguments.
 
-Made by tools/make_api.py from verbs.py and the requests; not to be changed by hand.
+Made by tools/make_api.py from the verbs and their requests; not to be changed by hand.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def _function(verb: str, request: type[VerbRequest]) -> str:
     lines += [f") -> {_returned(verb)}:"]
     lines += [textwrap.indent(_docstring(verb, shown), "    ")]
     handed = [f"{f.name}={_handed(verb, f)}" for f in shown]
-    lines += [f"    return verbs.{verb}({request.__name__}({', '.join(handed)}))"]
+    home = functions()[verb].__module__.removeprefix("trtbench.")
+    lines += [f"    return {home}.{verb}({request.__name__}({', '.join(handed)}))"]
     return "\n".join(lines) + "\n"
 
 
@@ -112,7 +113,7 @@ def _item(written: str) -> str:
 
 
 def _returned(verb: str) -> str:
-    source = ast.parse(inspect.getsource(getattr(verbs, verb)))
+    source = ast.parse(inspect.getsource(functions()[verb]))
     definition = source.body[0]
     assert isinstance(definition, ast.FunctionDef)
     assert definition.returns is not None
@@ -120,7 +121,7 @@ def _returned(verb: str) -> str:
 
 
 def _docstring(verb: str, shown: list[RequestField]) -> str:
-    text = inspect.getdoc(getattr(verbs, verb)) or ""
+    text = inspect.getdoc(functions()[verb]) or ""
     about, _, example = text.partition("\n\n>>>")
     lines = [about]
     if shown:
@@ -141,6 +142,7 @@ def _imports(body: str) -> str:
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
     homes: dict[str, set[str]] = {}
     typed: dict[str, set[str]] = {}
+    asked = {each.__name__: each.__module__ for each in requests_by_verb().values()}
     for module in (kinds, words, groups, judging, sweeping):
         for name in {each for each in used if not each.endswith("Request")} & set(vars(module)):
             if getattr(vars(module)[name], "__module__", module.__name__) == module.__name__ or (
@@ -152,13 +154,13 @@ def _imports(body: str) -> str:
     typed.setdefault("pathlib", set()).update(used & {"Path"})
     for name in used:
         if name.endswith("Request"):
-            homes.setdefault(getattr(verbs, name).__module__, set()).add(name)
-    returned = _type_checking(verbs)
+            homes.setdefault(asked[name], set()).add(name)
+    returned = {**_type_checking(verbs), **_type_checking(verbs_of_runs)}
     for name in used & set(returned):
         typed.setdefault(returned[name], set()).add(name)
     typed["trtbench.analysis.summary"] = {"Summary"}
     typed.setdefault("trtbench.domain.result", set()).update({"FailedRun", "Run"})
-    lines = ["from typing import TYPE_CHECKING", "", "from trtbench import verbs"]
+    lines = ["from typing import TYPE_CHECKING", "", "from trtbench import verbs, verbs_of_runs"]
     lines += [f"from {home} import {', '.join(sorted(homes[home]))}" for home in sorted(homes)]
     lines += ["", "if TYPE_CHECKING:"]
     lines += [

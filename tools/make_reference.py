@@ -16,8 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import click
 
 from reference_pages import files_page, python_page
-from request_fields import group_of, requests_by_verb, written_type
-from trtbench import verbs
+from request_fields import functions, group_of, requests_by_verb, written_type
 from trtbench.cli import trtbench as command_line
 from trtbench.errors import (
     EXIT_BROKEN,
@@ -66,7 +65,7 @@ def _index(found: dict[str, type[VerbRequest]]) -> str:
     lines += ["| on the command line | in Python | what it does |", "|---|---|---|"]
     for verb in found:
         typed = TYPED.get(verb, verb)
-        about = (inspect.getdoc(getattr(verbs, verb)) or "").splitlines()[0]
+        about = (inspect.getdoc(functions()[verb]) or "").splitlines()[0]
         lines.append(f"| [`trtbench {typed}`]({typed}.md) | `trtbench.{verb}` | {about} |")
     for name in _others(found):
         lines.append(f"| [`trtbench {name}`]({name}.md) | | {_command(name).short_help} |")
@@ -130,7 +129,7 @@ def _examples(help_text: str) -> Iterator[str]:
 
 
 def _python_example(verb: str) -> Iterator[str]:
-    text = inspect.getdoc(getattr(verbs, verb)) or ""
+    text = inspect.getdoc(functions()[verb]) or ""
     for line in text.splitlines():
         if line.startswith(">>> "):
             yield line.removeprefix(">>> ")

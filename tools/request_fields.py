@@ -7,19 +7,32 @@ import dataclasses
 import inspect
 import textwrap
 import typing
-from collections.abc import Iterator
+from types import FunctionType
 
-from trtbench import verbs
+from trtbench import verbs, verbs_of_runs
 from trtbench.workflows.request.fields import VerbRequest
+
+INNER = ("open_store_of",)
 
 
 def requests_by_verb() -> dict[str, type[VerbRequest]]:
     """List the verbs of Python with the request that each takes."""
-    found = {}
-    for name, function in inspect.getmembers(verbs, inspect.isfunction):
-        if function.__module__ == verbs.__name__ and not name.startswith("_"):
-            found[name] = _request_of(function)
-    return {name: found[name] for name in _in_order(found)}
+    return {name: _request_of(function) for name, function in functions().items()}
+
+
+def functions() -> dict[str, FunctionType]:
+    """List the verbs of Python in the order of their files, which is that of the work."""
+    found = [
+        (name, function)
+        for module in (verbs, verbs_of_runs)
+        for name, function in sorted(
+            inspect.getmembers(module, inspect.isfunction),
+            key=lambda each: each[1].__code__.co_firstlineno,
+        )
+        if function.__module__ == module.__name__
+        and len(inspect.signature(function).parameters) == 1
+    ]
+    return {name: function for name, function in found if name not in INNER and name[0] != "_"}
 
 
 def written_type(request: type[VerbRequest], name: str) -> str:
@@ -45,19 +58,14 @@ def is_filled(default: object) -> bool:
     return default is not dataclasses.MISSING and default in ({}, [])
 
 
-def _request_of(function: object) -> type[VerbRequest]:
-    source = ast.parse(textwrap.dedent(inspect.getsource(function)))  # type: ignore[arg-type]
+def _request_of(function: FunctionType) -> type[VerbRequest]:
+    source = ast.parse(textwrap.dedent(inspect.getsource(function)))
     definition = source.body[0]
     assert isinstance(definition, ast.FunctionDef)
     annotation = definition.args.args[0].annotation
     assert annotation is not None
-    request = getattr(verbs, ast.unparse(annotation))
+    request = function.__globals__[ast.unparse(annotation)]
     return typing.cast("type[VerbRequest]", request)
-
-
-def _in_order(found: dict[str, type[VerbRequest]]) -> Iterator[str]:
-    """Keep the order of the file, which is that of the work."""
-    return iter(sorted(found, key=lambda name: getattr(verbs, name).__code__.co_firstlineno))
 
 
 def _annotations(owner: type) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """The Python API: the verbs of the command line, with the same words as typed arguments.
 
-Made by tools/make_api.py from verbs.py and the requests; not to be changed by hand.
+Made by tools/make_api.py from the verbs and their requests; not to be changed by hand.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trtbench import verbs
+from trtbench import verbs, verbs_of_runs
 from trtbench.workflows.request.comparing import CompareRequest, GateRequest
 from trtbench.workflows.request.explaining import (
     DiffRequest,
@@ -1655,7 +1655,7 @@ def import_runs(
 
     >>> trtbench.import_runs("results/", gpu="Tesla T4").runs
     """
-    return verbs.import_runs(
+    return verbs_of_runs.import_runs(
         ImportRequest(
             paths=paths,
             output=output,
@@ -1699,7 +1699,7 @@ def runs(
 
     >>> trtbench.runs(model="resnet", since="7d")
     """
-    return verbs.runs(
+    return verbs_of_runs.runs(
         RunsRequest(
             model=model,
             failed=failed,
@@ -1740,7 +1740,7 @@ def export_runs(
 
     >>> trtbench.export_runs(to="parquet", output="runs-parquet", since="30d")
     """
-    return verbs.export_runs(
+    return verbs_of_runs.export_runs(
         ExportRunsRequest(
             names=names,
             to=to,
@@ -1776,7 +1776,7 @@ def report(
 
     >>> trtbench.report("last", output="report", format="html,md")
     """
-    return verbs.report(
+    return verbs_of_runs.report(
         ReportRequest(
             names=names, output=output, format=format, brief=brief, title=title, store=store
         )
@@ -1813,7 +1813,7 @@ def history(
 
     >>> trtbench.history("resnet18", since="30d").series
     """
-    return verbs.history(
+    return verbs_of_runs.history(
         HistoryRequest(
             model=model,
             reference=reference,
@@ -1844,7 +1844,7 @@ def site(
 
     >>> trtbench.site(output="public").index
     """
-    return verbs.site(SiteRequest(output=output, title=title, store=store))
+    return verbs_of_runs.site(SiteRequest(output=output, title=title, store=store))
 
 
 def inspect(
@@ -1865,7 +1865,7 @@ def inspect(
 
     >>> trtbench.inspect("model.onnx", batch=8).facts["flops"]
     """
-    return verbs.inspect(
+    return verbs_of_runs.inspect(
         InspectRequest(file=file, batch=batch, shapes=shapes or {}, onnx=onnx, store=store)
     )
 
@@ -1892,7 +1892,7 @@ def layers(
 
     >>> trtbench.layers("last", by="precision")
     """
-    return verbs.layers(
+    return verbs_of_runs.layers(
         LayersRequest(
             source=source, by=by, filter=filter, sort=sort, onnx=onnx, gpu=gpu, store=store
         )
@@ -1917,7 +1917,7 @@ def diff(
 
     >>> trtbench.diff("tag:fp16", "tag:int8")
     """
-    return verbs.diff(DiffRequest(a=a, b=b, onnx=onnx, gpu=gpu, store=store))
+    return verbs_of_runs.diff(DiffRequest(a=a, b=b, onnx=onnx, gpu=gpu, store=store))
 
 
 def why(
@@ -1938,7 +1938,7 @@ def why(
 
     >>> trtbench.why("tag:fp16", "tag:int8").causes
     """
-    return verbs.why(
+    return verbs_of_runs.why(
         WhyRequest(baseline=baseline, candidate=candidate, onnx=onnx, gpu=gpu, store=store)
     )
 
@@ -1961,7 +1961,7 @@ def explain(
 
     >>> trtbench.explain("last", against="tag:trtexec").ladder
     """
-    return verbs.explain(
+    return verbs_of_runs.explain(
         ExplainRequest(run=run, against=against, measure=measure, launches=launches, store=store)
     )
 
@@ -1971,7 +1971,7 @@ def doctor() -> Diagnosis:
 
     >>> trtbench.doctor().working_runtimes
     """
-    return verbs.doctor(DoctorRequest())
+    return verbs_of_runs.doctor(DoctorRequest())
 
 
 def load(name: File, *, store: File | None = None) -> Run | FailedRun:
