@@ -22,7 +22,6 @@ from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
 from trtbench.workflows.request.sweeping import SweepRequest
 
 if TYPE_CHECKING:
-
     from trtbench.analysis.builds import Lottery
     from trtbench.domain.artefact import Artefact
     from trtbench.domain.comparison import Comparison
