@@ -80,6 +80,7 @@ def bench(
     model: File,
     *,
     extra_args: tuple[str, ...] = (),
+    keep_model: bool = False,
     runtime: str | None = None,
     shapes: Shapes | None = None,
     batch: int | None = None,
@@ -130,6 +131,7 @@ def bench(
 
     model: A file, or a model of a library by name.
     extra_args: Passed on to runtimes that are programs (trtexec).
+    keep_model: Keep the model's bytes in the store: gate --baseline measures both in turn.
     runtime: What executes the model.
     shapes: Shape of one input; repeat for several.
     batch: Items per query: every dynamic leading dimension.
@@ -185,6 +187,7 @@ def bench(
         BenchRequest(
             model=model,
             extra_args=extra_args,
+            keep_model=keep_model,
             runtime=runtime,
             shapes=shapes or {},
             batch=batch,
@@ -530,6 +533,8 @@ def gate(
     rules: Sequence[File] = (),
     on_unclear: OnUnclear = "fail",
     time_limit: Duration = "60s",
+    measure_same: bool = False,
+    keep_model: bool | None = None,
     device: Sides | None = None,
     args: Sides | None = None,
     runtime: Sides | None = None,
@@ -568,7 +573,7 @@ def gate(
 ) -> Gate:
     """Hold a candidate to rules such as ``p99<5ms``; ``.open`` tells whether all are met.
 
-    candidate: A model or a stored run.
+    candidate: A model, a stored run, or a .toml file of several models.
     against: A model, a run, or tag:NAME.
     baseline: last, best or tag:NAME among the stored runs comparable with CANDIDATE.
     max_slowdown: Slower than BASELINE by this at most.
@@ -576,6 +581,9 @@ def gate(
     rules: TOML file of rules; MODEL.gate.toml beside the model is read by itself.
     on_unclear: When a rule stays unclear; retry measures once more.
     time_limit: Measure no longer than this while unclear.
+    measure_same: Measure in turn even when both sides are the same bytes.
+    keep_model: Keep CANDIDATE's bytes in the store, to be measured in turn with the next one
+        (default: with --baseline, up to 512 MiB).
     device: cpu, cuda:0, cuda:1, ...: once for all sides, or once per side.
     args: Arguments for a runtime that is a program (trtexec), in quotes: once for all sides, or
         once per side ('' is none).
@@ -629,6 +637,8 @@ def gate(
             rules=rules,
             on_unclear=on_unclear,
             time_limit=time_limit,
+            measure_same=measure_same,
+            keep_model=keep_model,
             device=device,
             args=args,
             runtime=runtime,

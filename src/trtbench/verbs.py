@@ -53,7 +53,12 @@ def bench(request: BenchRequest) -> Run:
     spec = run_spec(request, config)
     conduct = conduct_from_request(request, config, runtime=spec.runtime)
     with executor_for(request, conduct) as conduct:
-        return run_bench(spec, store=store, conduct=conduct)
+        run = run_bench(spec, store=store, conduct=conduct)
+    if request.keep_model:
+        from trtbench.workflows.measure.kept_models import keep_model
+
+        keep_model(store, spec.model)
+    return run
 
 
 def profile(request: ProfileRequest) -> Run:

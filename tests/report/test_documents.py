@@ -6,7 +6,7 @@ from made_runs import made_run
 
 from trtbench.analysis.gate import evaluate, rule_from_text
 from trtbench.analysis.summary import summary_from_run
-from trtbench.report.documents.gate import document_from_gate
+from trtbench.report.documents.gate import document_from_gates
 from trtbench.report.renderers.md import markdown
 from trtbench.report.renderers.terminal import text
 from trtbench.workflows.compare.gate import Gate
@@ -16,10 +16,12 @@ def test_a_gate_shows_every_rule_and_counts_them() -> None:
     run = made_run()
     rules = [rule_from_text(each) for each in ("median<2s", "median<1ns", "p99.9<2s")]
     results = evaluate(rules, summary=summary_from_run(run))
-    document = document_from_gate(Gate(results=tuple(results), open=False, candidate=run))
+    document = document_from_gates(
+        [Gate(name="tiny.onnx", results=tuple(results), open=False, candidate=run)]
+    )
     written = markdown(document)
     assert "1 pass, 1 fail, 1 unclear" in written
-    assert written.count("\n|") == 5
+    assert written.split("| Fact |")[0].count("\n|") == 5
     lines = text(document, width=80).splitlines()
     assert [line.split()[0] for line in lines if "median<" in line or "p99.9" in line] == [
         "pass", "FAIL", "unclear",

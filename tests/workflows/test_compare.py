@@ -323,8 +323,13 @@ def test_a_gate_says_at_once_that_both_sides_are_the_same_bytes(
         pairs=10,
     )  # fmt: skip
     conduct = Conduct(listen=lambda event: said.append(event.text))
-    gate(request, store=store, config=config, conduct=conduct)
+    found = gate(request, store=store, config=config, conduct=conduct)
     assert (SAME_BYTES in said) is same
+    assert (found.compared is None) is same, "the same bytes are measured only when asked for"
+    assert found.open
+    if same:
+        again = dataclasses.replace(request, measure_same=True)
+        assert gate(again, store=store, config=config).compared is not None
 
 
 def test_a_gate_without_a_baseline_measures_as_often_as_it_is_told(

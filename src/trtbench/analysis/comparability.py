@@ -215,6 +215,8 @@ def _machine(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
         if UNKNOWN in (one, other):
             message = "nobody recorded the machine" + ("" if one == other else " on one side")
             yield _difference(key, one, other, message)
+        elif key == "host" and left.kind == right.kind:
+            continue  # one label, or one kind of GPU and CPU: runners have a new name each time
         elif one is not None and other is not None and one != other:
             message = f"different {what}: {one} against {other}"
             yield _difference(key, one, other, message, blocking=True)
@@ -239,8 +241,10 @@ def _gpus(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
     left, right = gpu_of(a), gpu_of(b)
     if left is None or right is None:
         return
+    # Another board of one machine was chosen; runners of one kind bring their own each time.
+    same_host = a.environment.host == b.environment.host
     for key, blocking in (
-        ("name", True), ("uuid", True), ("power_limit_w", True), ("ecc", True),
+        ("name", True), ("uuid", same_host), ("power_limit_w", True), ("ecc", True),
         ("driver", False), ("persistence", False),
     ):  # fmt: skip
         one, other = getattr(left, key), getattr(right, key)

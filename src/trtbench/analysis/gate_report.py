@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 from xml.etree import ElementTree
 
 from trtbench.analysis.verdict import would_tell
 from trtbench.boundary import xml_text
 from trtbench.domain.comparison import GateResult
+
+
+class Suite(NamedTuple):
+    """One candidate: its rules are the cases."""
+
+    name: str
+    results: Sequence[GateResult]
+    seconds: float = 0.0
 
 
 def junit_from_results(
@@ -18,22 +26,44 @@ def junit_from_results(
     suite: str = "trtbench gate",
     on_unclear: Literal["fail", "pass"] = "fail",
 ) -> str:
+    """Write the JUnit XML of one candidate."""
+    return junit_from_suites([Suite(suite, results)], on_unclear=on_unclear)
+
+
+def junit_from_suites(suites: Sequence[Suite], *, on_unclear: Literal["fail", "pass"]) -> str:
     """Write JUnit XML: a rule is a test case; unclear is a failure or skipped, as asked."""
+    made = [_suite(each, on_unclear=on_unclear) for each in suites]
+    root = made[0] if len(made) == 1 else ElementTree.Element("testsuites", name="trtbench gate")
+    if len(made) > 1:
+        root.extend(made)
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _suite(suite: Suite, *, on_unclear: Literal["fail", "pass"]) -> ElementTree.Element:
+    results = suite.results
     count = Counter(result.outcome for result in results)
     failures = count["fail"] + (count["unclear"] if on_unclear == "fail" else 0)
     skipped = count["unclear"] if on_unclear == "pass" else 0
-    suite = xml_text(suite)
+    name = xml_text(suite.name)
     root = ElementTree.Element(
         "testsuite",
-        name=suite,
+        name=name,
         tests=str(len(results)),
         failures=str(failures),
         errors="0",
         skipped=str(skipped),
+        time=f"{suite.seconds:.3f}",
     )
     for result in results:
+        # One measurement serves all rules: each has its share of the time.
         case = ElementTree.SubElement(
-            root, "testcase", classname=suite, name=xml_text(result.rule.text)
+            root,
+            "testcase",
+            classname=name,
+            name=xml_text(result.rule.text),
+            time=f"{suite.seconds / max(1, len(results)):.3f}",
         )
         if result.outcome == "fail" or (result.outcome == "unclear" and on_unclear == "fail"):
             ElementTree.SubElement(case, "failure", type=result.outcome, message=_said(result))
@@ -41,9 +71,7 @@ def junit_from_results(
             ElementTree.SubElement(case, "skipped", message=_said(result))
         else:
             ElementTree.SubElement(case, "system-out").text = _said(result)
-    ElementTree.indent(root)
-    text = ElementTree.tostring(root, encoding="unicode")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+    return root
 
 
 def _said(result: GateResult) -> str:

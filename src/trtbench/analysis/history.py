@@ -111,7 +111,7 @@ def key_from_record(record: RunRecord) -> SeriesKey:
         precision=precision_of(record),
         shape=_shape(record),
         protocol=spec.protocol,
-        machine=where.host,
+        machine=where.kind,
         device=gpu.name if gpu else None,
         settings=", ".join(told),
     )

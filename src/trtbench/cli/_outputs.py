@@ -72,9 +72,10 @@ class GateOutput(Value, frozen=True, kw_only=True):
     """Whether the gate is open, and what each rule came to."""
 
     open: bool
-    candidate: str
+    candidate: str | None
     results: tuple[GateResult, ...]
     comparison: Comparison | None
+    closed_by: tuple[str, ...] = ()
 
 
 class SweepRowOutput(Value, frozen=True, kw_only=True):
@@ -252,7 +253,7 @@ OUTPUTS: dict[str, Any] = {
     "explain": ExplainOutput,
     "export": ConversionOutput,
     "export-runs": Exported,
-    "gate": GateOutput,
+    "gate": GateOutput | list[GateOutput],
     "history": HistoryOutput,
     "import": ImportOutput,
     "inspect": Inspection,

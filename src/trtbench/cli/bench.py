@@ -85,6 +85,10 @@ def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bo
     conduct = conduct_from_request(request, config, runtime=spec.runtime, command=command_line())
     with executor_for(request, conduct) as conduct, Talk(spec.model.name) as talk:
         run = run_bench(spec, store=store, conduct=replace(conduct, listen=talk))
+    if request.keep_model:
+        from trtbench.workflows.measure.kept_models import keep_model
+
+        say(f"model kept as {keep_model(store, spec.model)}")
     _show(run, explain=explain, as_json=as_json)
     for note in run.record.notes:
         say(f"note: {note}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from trtbench.errors import EXIT_BROKEN, UsageError
 from trtbench.workflows.request.comparing import GateRequest
 
 if TYPE_CHECKING:
+    from trtbench.domain.comparison import GateRule
     from trtbench.store.store import Store
     from trtbench.workflows.compare.gate import Gate
     from trtbench.workflows.request.config import Config
@@ -40,31 +42,41 @@ def command(context: click.Context, /, request: GateRequest, as_json: bool) -> N
       trtbench gate model.onnx --baseline best --max-slowdown 3%
       trtbench gate model.onnx --batch 8 --metric 'items>=2000/s' \\
           --on-unclear pass
+      trtbench gate gates.toml      # several models, a table of rules each
     """
-    from trtbench.cli._screen import Talk
     from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.compare.gate import (
         append_summary,
-        gate,
+        requests_from_file,
         rules_from_request,
         write_gate_files,
     )
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     rules_from_request(request)  # what cannot be read is said before anything is opened
+    asked = requests_from_file(request)
     config = load_config(store=request.store)
     store = open_store(config)
-    against = _baseline(request, store, config)
     refuse_unwritable(Path(request.output))
-    with Talk("gate") as talk:
-        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
-        found = gate(request, store=store, config=config, against=against, conduct=conduct)
+    found = [_judge(one, rules, store, config) for one, rules in asked]
     paths = write_gate_files(found, Path(request.output), on_unclear=request.on_unclear)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         append_summary(found, Path(summary))
     _show(found, paths, as_json=as_json)
-    if not found.open:
+    if not all(each.open for each in found):
         context.exit(EXIT_BROKEN)
+
+
+def _judge(request: GateRequest, rules: Sequence[GateRule], store: Store, config: Config) -> Gate:
+    from trtbench.cli._screen import Talk
+    from trtbench.workflows.compare.gate import gate
+    from trtbench.workflows.request.conduct import conduct_from_request
+
+    against = _baseline(request, store, config)
+    with Talk("gate") as talk:
+        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+        return gate(
+            request, store=store, config=config, against=against, conduct=conduct, further=rules
+        )
 
 
 def _baseline(request: GateRequest, store: Store, config: Config) -> str | None:
@@ -81,12 +93,13 @@ def _baseline(request: GateRequest, store: Store, config: Config) -> str | None:
     return chosen
 
 
-def _show(found: Gate, paths: list[Path], *, as_json: bool) -> None:
+def _show(found: Sequence[Gate], paths: list[Path], *, as_json: bool) -> None:
     from trtbench.cli._screen import say, show
-    from trtbench.report.documents.gate import document_from_gate
+    from trtbench.report.documents.gate import document_from_gates
 
     if as_json:
         click.echo(paths[0].read_text(), nl=False)
     else:
-        show(document_from_gate(found))
-    say(f"gate {'open' if found.open else 'closed'}; written: {', '.join(map(str, paths))}")
+        show(document_from_gates(found))
+    state = "open" if all(each.open for each in found) else "closed"
+    say(f"gate {state}; written: {', '.join(map(str, paths))}")

@@ -103,7 +103,23 @@ class Environment(Value, frozen=True, kw_only=True):
     """Versions of the libraries that matter, in the interpreter that measured."""
     git_commit: str | None = None
     command: str | None = None
+    machine: str | None = None
+    """What its owner calls it (``machine`` in ``trtbench.toml``); host names of runners change."""
     extra: dict[str, Scalar] = {}
+
+    @property
+    def label(self) -> str:
+        """The machine's name for people: what its owner calls it, else its host name."""
+        return self.machine or self.host
+
+    @property
+    def kind(self) -> str:
+        """Which machines count as this one: those of its label, else those of its GPUs and CPU."""
+        if self.machine is not None:
+            return self.machine
+        gpus = [gpu.name for gpu in self.gpus]
+        parts = [*gpus, *([f"{self.cpu}, {self.cpu_cores} cores"] if self.cpu else [])]
+        return " + ".join(parts) or self.host
 
 
 class LaunchFacts(Value, frozen=True, kw_only=True):

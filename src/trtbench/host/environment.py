@@ -23,7 +23,12 @@ ROOT = Path("/")
 
 
 def read_environment(
-    *, command: str | None, folder: Path, root: Path = ROOT, nvml_module: ModuleType | None = None
+    *,
+    command: str | None,
+    folder: Path,
+    label: str | None = None,
+    root: Path = ROOT,
+    nvml_module: ModuleType | None = None,
 ) -> Environment:
     """Describe where a run takes place, before it starts; about 10 ms without a GPU.
 
@@ -49,6 +54,7 @@ def read_environment(
         versions=library_versions(),
         git_commit=commit_of(folder),
         command=command,
+        machine=label,
         extra={**_machine_facts(root=root), **gpu_facts},
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from trtbench.analysis.verdict import would_tell
@@ -13,6 +13,7 @@ from trtbench.report.document import (
     Cell,
     Document,
     Heading,
+    KeyValues,
     Section,
     Table,
     Text,
@@ -20,7 +21,8 @@ from trtbench.report.document import (
     table_from_rows,
 )
 from trtbench.report.documents.run import finding_blocks
-from trtbench.report.labels import model_name
+from trtbench.report.numbers import text_from_duration
+from trtbench.report.run_facts import headline_summary
 
 if TYPE_CHECKING:
     from trtbench.workflows.compare.gate import Gate
@@ -47,17 +49,51 @@ def rule_table(results: Sequence[GateResult]) -> Table:
     return table_from_rows("gate", headings=HEADINGS, rows=rows)
 
 
-def document_from_gate(found: Gate) -> Document:
-    """Describe the rules of a gate; rules look at times, so errors of the run are told too."""
+def document_from_gates(found: Sequence[Gate]) -> Document:
+    """Describe the rules of one gate, or of several; errors of a run are told too."""
+    sections = tuple(_section(each, alone=len(found) == 1) for each in found)
+    if len(found) == 1:
+        title = _title(found[0])
+    else:
+        closed = [each.name for each in found if not each.open]
+        state = f"closed by {', '.join(closed)}" if closed else "open"
+        title = f"Gate {state}: {len(found)} models"
+    return Document(title=title, created="", sections=sections)
+
+
+def _section(found: Gate, *, alone: bool) -> Section:
     blocks: list[Block] = [rule_table(found.results)]
-    if found.compared is not None:
-        blocks.append(Text(text=f"against run {found.compared.baseline.id}"))
-    blocks += finding_blocks(each for each in found.candidate.findings if each.severity == "error")
+    blocks += [Text(text=f"closed by {each}", tone="bad") for each in found.closed_by]
+    if facts := tuple(_facts(found)):
+        blocks.append(KeyValues(id="facts", pairs=facts))
+    if found.candidate is not None:
+        blocks += finding_blocks(e for e in found.candidate.findings if e.severity == "error")
+    name = "gate" if alone else f"gate_{found.name}"
+    return Section(id=name, title="" if alone else _title(found), blocks=tuple(blocks))
+
+
+def _title(found: Gate) -> str:
     count: Counter[str] = Counter(result.outcome for result in found.results)
     tally = ", ".join(f"{count[key]} {key}" for key in MARKS if count[key]) or "no rules"
-    state = "open" if found.open else "closed"
-    return Document(
-        title=f"Gate {state}: {model_name(found.candidate.record)}: {tally}",
-        created="",
-        sections=(Section(id="gate", title="", blocks=tuple(blocks)),),
-    )
+    return f"Gate {'open' if found.open else 'closed'}: {found.name}: {tally}"
+
+
+def _facts(found: Gate) -> Iterator[tuple[str, Cell]]:
+    """State both medians, the machine and the versions, for whoever reads a job's page."""
+    sides = [("candidate", found.candidate)] if found.candidate is not None else []
+    if found.compared is not None:
+        sides.insert(0, ("baseline", found.compared.baseline))
+    for name, run in sides:
+        head = headline_summary(run)
+        if head is not None and head.typical is not None:
+            words = (
+                f"median {text_from_duration(head.typical)} ({run.times.headline}), run {run.id}"
+            )
+            yield name, Cell(value=head.typical, text=words)
+    if found.candidate is not None:
+        where = found.candidate.record.environment
+        gpus = ", ".join(gpu.name for gpu in where.gpus)
+        yield "machine", Cell(text=", ".join(filter(None, (where.label, gpus, where.cpu))))
+        versions = ", ".join(f"{name} {version}" for name, version in where.versions.items())
+        if versions:
+            yield "versions", Cell(text=versions)

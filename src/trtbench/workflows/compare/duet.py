@@ -136,7 +136,9 @@ class Duet:
                 held.enter_context(hold_device(spec, self._conduct))
             if self._environment is None:
                 self._environment = read_environment(
-                    command=self._conduct.command, folder=Path.cwd()
+                    command=self._conduct.command,
+                    folder=Path.cwd(),
+                    label=self._conduct.machine,
                 )
             for spec in specs:
                 demand_unchanged(spec.model)

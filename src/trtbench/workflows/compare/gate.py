@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -17,7 +17,7 @@ from trtbench.analysis.gate import (
     rules_from_table,
     slowdown_rule,
 )
-from trtbench.analysis.gate_report import junit_from_results
+from trtbench.analysis.gate_report import Suite, junit_from_suites
 from trtbench.analysis.summary import summary_from_run
 from trtbench.boundary import read_toml
 from trtbench.domain.codec import json_from_value
@@ -25,8 +25,9 @@ from trtbench.domain.comparison import GateResult, GateRule, Verdict
 from trtbench.domain.result import Run
 from trtbench.domain.short_view import ShortView
 from trtbench.errors import UsageError, write_error
-from trtbench.models.identity import changed
-from trtbench.report.documents.gate import document_from_gate
+from trtbench.models.identity import model_ref
+from trtbench.report.documents.gate import document_from_gates
+from trtbench.report.labels import model_name
 from trtbench.report.renderers.md import markdown
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import (
@@ -40,6 +41,7 @@ from trtbench.workflows.compare.duet import Duet
 from trtbench.workflows.compare.sides import WARMUP, Sides
 from trtbench.workflows.compare.until_clear import headline_verdict, make_duet
 from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.kept_models import LARGEST_BYTES, keep_model, kept_model
 from trtbench.workflows.request.comparing import GateRequest, TurnFields
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
@@ -50,8 +52,11 @@ from trtbench.workflows.request.spec import pick, side_spec
 
 ALONE_LAUNCHES = 5
 """Launches of a candidate that is only held against limits."""
-SAME_BYTES = (
-    "both sides are the same bytes in the same runtime: only this machine can tell them apart"
+SAME_BYTES = "both sides are the same bytes in the same runtime (--measure-same measures them)"
+APART = (
+    "the baseline's bytes are gone, so it is not measured again: runs measured apart are told "
+    "apart from about 40 % on until five earlier series are on record; --against FILE, or "
+    "--keep-model, has both measured in turn"
 )
 RULES_SUFFIX = ".gate.toml"
 """``model.gate.toml`` beside ``model.onnx`` holds the ranges expected of it."""
@@ -61,10 +66,17 @@ RULES_SUFFIX = ".gate.toml"
 class Gate(ShortView):
     """What the gate found."""
 
+    name: str
+    """Of the candidate, for people."""
     results: tuple[GateResult, ...]
     open: bool
-    candidate: Run
+    candidate: Run | None
+    """``None`` where nothing had to be measured."""
     compared: Compared | None = None
+    seconds: float = 0.0
+    """How long it took."""
+    closed_by: tuple[str, ...] = ()
+    """What closed it, each with the flag that helps."""
 
 
 def gate(
@@ -74,13 +86,16 @@ def gate(
     config: Config,
     against: str | None = None,
     conduct: Conduct | None = None,
+    further: Sequence[GateRule] = (),
 ) -> Gate:
     """Measure a candidate until every rule is clear or the time is up, and judge it.
 
-    ``against`` names the baseline where the request leaves it to history.
+    ``against`` names the baseline where the request leaves it to history; ``further`` rules come
+    from a file of several models.
     """
+    began = time.monotonic()
     candidate = str(request.candidate)
-    rules = (*rules_from_request(request), *rules_beside(candidate))
+    rules = (*rules_from_request(request), *rules_beside(candidate), *further)
     if against is None and request.against is not None:
         against = str(request.against)
     if not rules:
@@ -98,12 +113,24 @@ def gate(
         if last or not unclear:
             break
     policy: Literal["fail", "pass"] = "pass" if request.on_unclear == "pass" else "fail"
-    return Gate(
-        results=found.results,
+    if _keeps(request, candidate):
+        keep_model(store, model_ref(Path(candidate)))
+    return replace(
+        found,
         open=passed(found.results, on_unclear=policy),
-        candidate=found.candidate,
-        compared=found.compared,
+        seconds=time.monotonic() - began,
+        closed_by=closed_by(found.results, on_unclear=policy),
     )
+
+
+def _keeps(request: GateRequest, candidate: str) -> bool:
+    """Whether the candidate's bytes are kept: as asked, else with ``--baseline`` if not large."""
+    if not Path(candidate).is_file():
+        return False
+    if request.keep_model is not None:
+        return request.keep_model
+    size = model_ref(Path(candidate)).size_bytes
+    return request.baseline is not None and size is not None and size <= LARGEST_BYTES
 
 
 def rules_from_request(request: GateRequest) -> tuple[GateRule, ...]:
@@ -133,23 +160,15 @@ def rules_from_file(path: Path) -> tuple[GateRule, ...]:
     return rules_from_table(table, where=str(path))
 
 
-def write_gate_files(found: Gate, folder: Path, *, on_unclear: OnUnclear) -> list[Path]:
-    """Write gate.json, gate.junit.xml and gate.md."""
+def write_gate_files(found: Sequence[Gate], folder: Path, *, on_unclear: OnUnclear) -> list[Path]:
+    """Write gate.json, gate.junit.xml and gate.md, of one candidate or of several."""
     policy: Literal["fail", "pass"] = "pass" if on_unclear == "pass" else "fail"
-    name = found.candidate.record.spec.model.name
-    comparison = found.compared.comparison if found.compared else None
-    document = {
-        "open": found.open,
-        "candidate": found.candidate.id,
-        "results": found.results,
-        "comparison": comparison,
-    }
+    told = [_told(each) for each in found]
+    suites = [Suite(f"trtbench gate {each.name}", each.results, each.seconds) for each in found]
     contents = {
-        "gate.json": json_from_value(document),
-        "gate.junit.xml": junit_from_results(
-            found.results, suite=f"trtbench gate {name}", on_unclear=policy
-        ).encode(),
-        "gate.md": markdown(document_from_gate(found)).encode(),
+        "gate.json": json_from_value(told[0] if len(told) == 1 else told),
+        "gate.junit.xml": junit_from_suites(suites, on_unclear=policy).encode(),
+        "gate.md": markdown(document_from_gates(found)).encode(),
     }
     paths = []
     try:
@@ -162,13 +181,58 @@ def write_gate_files(found: Gate, folder: Path, *, on_unclear: OnUnclear) -> lis
     return paths
 
 
-def append_summary(found: Gate, path: Path) -> None:
+def _told(found: Gate) -> dict[str, object]:
+    return {
+        "open": found.open,
+        "candidate": found.candidate.id if found.candidate else None,
+        "results": found.results,
+        "comparison": found.compared.comparison if found.compared else None,
+        "closed_by": found.closed_by,
+    }
+
+
+def append_summary(found: Sequence[Gate], path: Path) -> None:
     """Add the table of results to a file of Markdown, as GitHub shows it with a job."""
     try:
         with open(path, "a", encoding="utf-8") as file:
-            file.write(markdown(document_from_gate(found), level=2) + "\n")
+            file.write(markdown(document_from_gates(found), level=2) + "\n")
     except OSError as problem:
         raise write_error(path, problem) from None
+
+
+def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[GateRule, ...]]]:
+    """Read a file of several models: a table each, with its baseline, its batch and its rules.
+
+    A candidate that is no such file stays the only one.
+    """
+    path = Path(request.candidate)
+    if path.suffix != ".toml":
+        return [(request, ())]
+    try:
+        tables = read_toml(path).get("models")
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
+    if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
+        raise UsageError(
+            f"{path} names no models", fix='[models."model.onnx"]   max_slowdown = "3%"'
+        )
+    return [_request_of(request, path, name, dict(table)) for name, table in tables.items()]
+
+
+def _request_of(
+    request: GateRequest, path: Path, name: str, table: dict[str, Any]
+) -> tuple[GateRequest, tuple[GateRule, ...]]:
+    """Take what is said of one model; names of files are meant from where the file is."""
+    given = {
+        key: table.pop(key) for key in ("against", "baseline", "batch", "runtime") if key in table
+    }
+    beside = path.parent / str(given.get("against", ""))
+    if "against" in given and beside.is_file():
+        given["against"] = beside
+    model = path.parent / name
+    rules = rules_from_table(table, where=f"{path}: {name}")
+    candidate = model if model.is_file() else name
+    return replace(request, candidate=candidate, **given), rules
 
 
 @dataclass(frozen=True)
@@ -189,8 +253,12 @@ class _Trial:
         baseline = stored_run(against, self.store)
         sides = self._sides(against, baseline, candidate) if stored is None else None
         request = self.request
+        if sides is not None and _same_bytes(sides) and not request.measure_same:
+            return self._unmeasured(candidate, baseline)
         if sides is None:
             assert baseline is not None
+            if stored is None:
+                self.conduct.listen(Event(kind="note", text=APART))
             run = stored or self._bench(candidate)
             comparison = comparison_from_runs(
                 baseline, run, margin=request.margin_part, accept=request.accept
@@ -204,6 +272,19 @@ class _Trial:
         # In turn with another engine nothing is profiled: layers are timed on their own.
         profiled = self._bench(candidate, launches=1) if self._wants_layers() else None
         return _judged(compared.candidate, self.rules, compared, profiled=profiled)
+
+    def _unmeasured(self, candidate: str, baseline: Run | None) -> Gate:
+        """Let what is the same bytes pass the rules about a slowdown; the others are measured."""
+        self.conduct.listen(Event(kind="note", text=SAME_BYTES))
+        slowdowns = [rule for rule in self.rules if rule.relation == "slowdown"]
+        others = [rule for rule in self.rules if rule.relation != "slowdown"]
+        same = [GateResult(rule=rule, outcome="pass", message=SAME_BYTES) for rule in slowdowns]
+        if not others:
+            return Gate(
+                name=Path(candidate).name, results=tuple(same), open=True, candidate=baseline
+            )
+        found = _judged(self._bench(candidate), others, None)
+        return replace(found, results=(*same, *found.results))
 
     def _wants_layers(self) -> bool:
         return any(rule.relation == "expect" for rule in self.rules)
@@ -231,16 +312,42 @@ class _Trial:
         if baseline is None:
             first = duet_spec(self.request, against, runtimes[0], config=self.config, place=(0, 2))
         else:
-            reference = baseline.record.spec.model
-            path = Path(reference.path)
-            if not path.is_file() or reference.sha256 is None or changed(reference):
+            model = kept_model(self.store, baseline.record.spec.model)
+            if model is None:
                 return None
-            first = msgspec.structs.replace(baseline.record.spec, warmup=WARMUP, launches=1)
+            first = msgspec.structs.replace(
+                baseline.record.spec, model=model, warmup=WARMUP, launches=1
+            )
         pythons = (self._python(0, first.runtime), self._python(1, second.runtime))
-        how = [(first, pythons[0]), (second, pythons[1])]
-        if len({(spec.model.sha256, spec.runtime, python) for spec, python in how}) == 1:
-            self.conduct.listen(Event(kind="note", text=SAME_BYTES))
         return Sides(baseline=first, candidate=second, pythons=pythons)
+
+
+def _same_bytes(sides: Sides) -> bool:
+    how = zip(sides.both, sides.pythons, strict=True)
+    return len({(spec.model.sha256, spec.runtime, python) for spec, python in how}) == 1
+
+
+def closed_by(results: Sequence[GateResult], *, on_unclear: str) -> tuple[str, ...]:
+    """Say of every rule that closes the gate what helps."""
+    told = []
+    for result in results:
+        if result.outcome == "pass" or (result.outcome == "unclear" and on_unclear == "pass"):
+            continue
+        told.append(f"{result.rule.text}: {_remedy(result)}")
+    return tuple(told)
+
+
+def _remedy(result: GateResult) -> str:
+    needed = result.launches_needed
+    if result.outcome == "unclear" and needed:
+        return (
+            f"unclear; --launches {needed} --time-limit 10min would tell, if nothing else changes"
+        )
+    if result.outcome == "unclear":
+        return "unclear; --against FILE measures both in turn, --on-unclear pass lets it through"
+    if result.rule.relation == "slowdown":
+        return "too slow; trtbench why BASELINE CANDIDATE tells where, --max-slowdown allows more"
+    return "does not hold; trtbench explain tells what the number depends on"
 
 
 def _play_until_clear(
@@ -276,4 +383,10 @@ def _judged(
         verdicts = {verdict.metric: verdict for verdict in compared.comparison.verdicts}
         verdicts["headline"] = compared.comparison.verdicts[0]
     results = evaluate(rules, summary=summary_from_run(run), verdicts=verdicts, run=profiled or run)
-    return Gate(results=tuple(results), open=passed(results), candidate=run, compared=compared)
+    return Gate(
+        name=model_name(run.record),
+        results=tuple(results),
+        open=passed(results),
+        candidate=run,
+        compared=compared,
+    )

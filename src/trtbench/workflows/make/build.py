@@ -159,7 +159,9 @@ def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:
         check_interpreter(conduct.python)
     engine = Path(spec.output)
     device = BUILDERS.load(spec.runtime).device(spec)
-    environment = read_environment(command=conduct.command, folder=Path.cwd())
+    environment = read_environment(
+        command=conduct.command, folder=Path.cwd(), label=conduct.machine
+    )
     try:
         engine.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(engine.parent)

@@ -79,7 +79,9 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
     target = store.directory(run_id, output=conduct.output)
     with hold_device(spec, conduct):
         demand_unchanged(spec.model)
-        environment = read_environment(command=conduct.command, folder=Path.cwd())
+        environment = read_environment(
+            command=conduct.command, folder=Path.cwd(), label=conduct.machine
+        )
         with watching(spec, RUNTIMES.load(spec.runtime).device(spec)) as watch:
             result = _fill(spec, run_id, environment, store, conduct, watch)
     if isinstance(result, FailedRun):

@@ -43,7 +43,9 @@ def infer(
         )
         end = end_with_same_bytes(end, spec.model)
         if not end.ok:
-            environment = read_environment(command=conduct.command, folder=Path.cwd())
+            environment = read_environment(
+                command=conduct.command, folder=Path.cwd(), label=conduct.machine
+            )
             log = folder / "log.txt"
             fail_job(end, spec, environment, store=store, conduct=conduct, log=log)
         with np.load(folder / "outputs.npz", allow_pickle=False) as outputs:
@@ -84,7 +86,9 @@ def stream(
         )
     end = end_with_same_bytes(end, spec.model)
     if not end.ok:
-        environment = read_environment(command=conduct.command, folder=Path.cwd())
+        environment = read_environment(
+            command=conduct.command, folder=Path.cwd(), label=conduct.machine
+        )
         fail_job(end, spec, environment, store=store, conduct=conduct, log=folder / "log.txt")
     path = folder / "outcome.json"
     return value_from_json(path.read_bytes(), InferOutcome, where=str(path))

@@ -36,7 +36,9 @@ def measure_in_rounds(
     A side is a spec and the interpreter it runs in. One that fails ends it all: the others would
     be compared with nothing.
     """
-    environment = read_environment(command=conduct.command, folder=Path.cwd())
+    environment = read_environment(
+        command=conduct.command, folder=Path.cwd(), label=conduct.machine
+    )
     launches: list[list[Launch]] = [[] for _ in sides]
     before = read_counters()
     for number in range(rounds):

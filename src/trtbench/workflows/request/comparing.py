@@ -190,13 +190,25 @@ class RuleFields(VerbRequest):
     time_limit: Annotated[
         Duration, Option("Measure no longer than this while unclear.", kind=TIME)
     ] = "60s"
+    measure_same: Annotated[
+        bool, Option("Measure in turn even when both sides are the same bytes.")
+    ] = False
+    keep_model: Annotated[
+        bool | None,
+        Option(
+            "Keep CANDIDATE's bytes in the store, to be measured in turn with the next one "
+            "(default: with --baseline, up to 512 MiB)."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateRequest(RuleFields, PairFields, StoreFields):
     """Hold a candidate to rules: exit status 0 when all are met, 3 when not."""
 
-    candidate: Annotated[File, Argument("A model or a stored run.", "CANDIDATE")]
+    candidate: Annotated[
+        File, Argument("A model, a stored run, or a .toml file of several models.", "CANDIDATE")
+    ]
     output: Annotated[
         File,
         Option(

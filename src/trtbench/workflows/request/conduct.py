@@ -49,6 +49,8 @@ class Conduct:
     command: str | None = None
     """The command line, for the record; secrets in it are hidden from here on."""
     tags: tuple[str, ...] = ()
+    machine: str | None = None
+    """What this machine is called, where its owner says so."""
     output: Path | None = None
     run_id: str | None = None
     """The id that whoever asked for the run has given it."""
@@ -93,6 +95,7 @@ def conduct_from_request(
         memory_bytes=size_bytes(limit) if limit is not None else None,
         wait=asked.wait if isinstance(asked, WaitFields) else True,
         command=command,
+        machine=config.machine,
         tags=tuple(asked.tags) if isinstance(asked, TagFields) else (),
         output=Path(output) if output else None,
         needs=needs_from_request(asked) if isinstance(asked, ExecutorFields) else None,

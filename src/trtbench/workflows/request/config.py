@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trtbench.boundary import read_toml
+from trtbench.boundary import check_tag, read_toml
 from trtbench.domain.spec import Value
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError, near_miss
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PROJECT_FILE = "trtbench.toml"
 STORE_VARIABLE = "TRTBENCH_STORE"
 RUNS_VARIABLE = "TRTBENCH_RUNS"
+MACHINE_VARIABLE = "TRTBENCH_MACHINE"
 _PLACES = ("store", "runs")
 """Settings that are a folder or a URL."""
 
@@ -44,6 +45,8 @@ class ConfigFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A folder, ``sqlite:///file`` or ``postgresql://user@host/database``."""
     runs: str | None = None
     """A folder or an fsspec URL for run directories; beside the index when it is not said."""
+    machine: str | None = None
+    """What this machine is called: runs of one label are compared, whatever the host's name."""
     runtimes: dict[str, RuntimeSettings] = {}
     defaults: dict[str, Scalar] = {}
     """Of flags, written as on the command line."""
@@ -54,6 +57,7 @@ class Config(Value, frozen=True, kw_only=True):
 
     store: str
     runs: str | None = None
+    machine: str | None = None
     runtimes: dict[str, RuntimeSettings] = {}
     defaults: dict[str, Scalar] = {}
     """Of flags, written as on the command line."""
@@ -75,6 +79,8 @@ class Config(Value, frozen=True, kw_only=True):
         found = {"store": without_password(self.store)}
         if self.runs is not None:
             found["runs"] = without_password(self.runs)
+        if self.machine is not None:
+            found["machine"] = self.machine
         for name, runtime in self.runtimes.items():
             if runtime.python:
                 found[f"runtimes.{name}.python"] = runtime.python
@@ -101,6 +107,9 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
     for key, variable in zip(_PLACES, (STORE_VARIABLE, RUNS_VARIABLE), strict=True):
         if os.environ.get(variable):
             merged[key], origins[key] = os.environ[variable], f"environment {variable}"
+    if os.environ.get(MACHINE_VARIABLE):
+        merged["machine"] = os.environ[MACHINE_VARIABLE]
+        origins["machine"] = f"environment {MACHINE_VARIABLE}"
     if store is not None:
         merged["store"], origins["store"] = str(store), "flag"
     if "store" not in merged:
@@ -215,7 +224,7 @@ def _invalid(path: Path, reason: str) -> UsageError:
 def _flat(content: ConfigFile) -> dict[str, Any]:
     """Dotted names and values of what a file really sets."""
     flat: dict[str, Any] = {}
-    for key in _PLACES:
+    for key in (*_PLACES, "machine"):
         if getattr(content, key) is not None:
             flat[key] = getattr(content, key)
     for name, runtime in content.runtimes.items():
@@ -240,6 +249,8 @@ def _placed(key: str, value: Any, folder: Path) -> Any:
 def _config(merged: dict[str, Any], origins: dict[str, str]) -> Config:
     runtimes: dict[str, dict[str, Any]] = {}
     defaults: dict[str, Any] = {}
+    if "machine" in merged:
+        check_tag(str(merged["machine"]), where=origins["machine"])
     for key, value in merged.items():
         if key.startswith("defaults."):
             defaults[key.removeprefix("defaults.")] = value
@@ -253,6 +264,7 @@ def _config(merged: dict[str, Any], origins: dict[str, str]) -> Config:
     return Config(
         store=merged["store"],
         runs=merged.get("runs"),
+        machine=merged.get("machine"),
         runtimes={name: RuntimeSettings(**settings) for name, settings in runtimes.items()},
         defaults=defaults,
         origins=origins,

@@ -123,6 +123,10 @@ class BenchRequest(RunFields, TagFields, ExecutorFields, StoreFields):
     """Measure a model in fresh processes and keep the run."""
 
     model: Annotated[File, Argument("A file, or a model of a library by name.", "MODEL")]
+    keep_model: Annotated[
+        bool,
+        Option("Keep the model's bytes in the store: gate --baseline measures both in turn."),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from trtbench.domain.result import FailedRun, RunRecord
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import RunSpec, batch_from_shapes
 from trtbench.errors import TrtbenchError, UsageError, write_error
+from trtbench.host.environment import read_environment
 from trtbench.report.compose import write_document
 from trtbench.report.documents.history import document_from_series
 from trtbench.store.directory import read_record
@@ -141,24 +141,29 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[Seri
     runtime = pick(request.runtime, -1, 2, what="-r")
     spec = duet_spec(request, candidate, runtime, config=config, place=(-1, 2))
     batch = spec.batch or batch_from_shapes(spec.shapes.values())
+    here = read_environment(command=None, folder=Path.cwd(), label=config.machine).kind
     entries = [
         entry
         for entry in store.index.find(model=spec.model.name, runtime=spec.runtime, kind="run")
         if entry.model == spec.model.name
-        and entry.host == platform.node()
         and batch in (None, entry.batch)
         and entry.protocol == spec.protocol
-        and _asked_alike(entry, spec, store)
+        and _asked_alike(entry, spec, store, machine=here)
     ]
     found = [series_from_points(key, points) for key, points in _groups(entries, store, {})]
     found.sort(key=lambda each: (APART in each.key.settings, -instant(each.points[-1].created)))
     return found
 
 
-def _asked_alike(entry: Entry, spec: RunSpec, store: Store) -> bool:
-    """Whether a run was asked for in the same precision: only running it tells the one it has."""
+def _asked_alike(entry: Entry, spec: RunSpec, store: Store, *, machine: str) -> bool:
+    """Whether a run was on such a machine, and asked for in the same precision.
+
+    Only running it tells the precision it has.
+    """
     record = _record(entry, store)
-    return record is not None and record.spec.precision == spec.precision
+    if record is None or record.environment.kind != machine:
+        return False
+    return record.spec.precision == spec.precision
 
 
 def _groups(

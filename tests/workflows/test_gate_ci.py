@@ -1,0 +1,155 @@
+"""A gate as CI uses it: labels for machines, kept models, files of several models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from models import tiny_model
+from trtbench.analysis.comparability import differences
+from trtbench.cli import run as command
+from trtbench.errors import StoreError, TrtbenchError, UsageError
+from trtbench.models.identity import model_ref
+from trtbench.store.store import Store
+from trtbench.workflows.compare.gate import APART, gate
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.kept_models import keep_model, kept_model
+from trtbench.workflows.request.comparing import GateRequest
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config, load_config
+from trtbench.workflows.request.measuring import BenchRequest
+from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.stored.history import baseline_run
+
+QUICK = {"warmup": 0.02, "duration": 0.05}
+
+
+def measured(model: Path, store: Store, **how: str) -> str:
+    spec = run_spec(BenchRequest(model=model, batch=1, **QUICK), Config(store=str(store.root)))
+    return run_bench(spec, store=store, conduct=Conduct(**how)).id
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return tiny_model(tmp_path / "net.onnx")
+
+
+def test_a_label_makes_one_machine_of_many_runners(
+    model: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = measured(model, store, machine="ci-t4")
+    record = store.load(first).record
+    other = msgspec.structs.replace(
+        record, environment=msgspec.structs.replace(record.environment, host="runner-7f3a", cpu="x")
+    )
+    assert record.environment.label == "ci-t4"
+    assert not [d for d in differences(record, other) if d.key == "host"]
+    unlabelled = msgspec.structs.replace(
+        other, environment=msgspec.structs.replace(other.environment, machine=None)
+    )
+    assert [d.blocking for d in differences(record, unlabelled) if d.key == "host"] == [True]
+    monkeypatch.setattr("platform.node", lambda: "runner-0000")
+    asked = GateRequest(candidate=model, baseline="last", max_slowdown="3%", batch=1)
+    labelled = Config(store=str(store.root), machine="ci-t4")
+    assert baseline_run(asked, store=store, config=labelled) == first
+    with pytest.raises(TrtbenchError):
+        baseline_run(asked, store=store, config=Config(store=str(store.root), machine="ci-a10"))
+
+
+def test_without_a_label_the_hardware_names_the_machine(
+    model: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = measured(model, store)
+    monkeypatch.setattr("platform.node", lambda: "runner-0001")
+    asked = GateRequest(candidate=model, baseline="last", max_slowdown="3%", batch=1)
+    assert baseline_run(asked, store=store, config=Config(store=str(store.root))) == first
+
+
+def test_the_label_is_read_from_the_file_and_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trtbench.toml").write_text('machine = "ci-t4"\n')
+    assert load_config(folder=tmp_path).machine == "ci-t4"
+    monkeypatch.setenv("TRTBENCH_MACHINE", "ci-a10")
+    assert load_config(folder=tmp_path).machine == "ci-a10"
+    monkeypatch.setenv("TRTBENCH_MACHINE", "a\x1b[2Jb")
+    with pytest.raises(TrtbenchError, match="cannot be a tag"):
+        load_config(folder=tmp_path)
+
+
+def test_a_kept_model_is_measured_in_turn_after_its_file_changed(
+    model: Path, store: Store, config: Config
+) -> None:
+    baseline = measured(model, store)
+    before = model_ref(model)
+    gone = GateRequest(
+        candidate=model, against=baseline, max_slowdown=9.0, batch=1, launches=2, max_launches=2,
+        pairs=10,
+    )  # fmt: skip
+    keep_model(store, before)
+    tiny_model(model, batch="rows")
+    assert model_ref(model).sha256 != before.sha256
+    kept = kept_model(store, before)
+    assert kept is not None
+    assert Path(kept.path).is_relative_to(store.root)
+    found = gate(gone, store=store, config=config)
+    assert found.compared is not None
+    assert found.compared.comparison.design == "duet"
+    Path(kept.path).write_bytes(b"other bytes")
+    assert kept_model(store, before) is None
+    said: list[str] = []
+    apart = gate(
+        gone, store=store, config=config, conduct=Conduct(listen=lambda e: said.append(e.text))
+    )
+    assert apart.compared is not None
+    assert apart.compared.comparison.design == "apart"
+    assert APART in said
+
+
+def test_a_model_by_name_has_no_bytes_to_keep(store: Store, model: Path) -> None:
+    reference = msgspec.structs.replace(model_ref(model), path="torchvision:resnet18", sha256=None)
+    with pytest.raises(StoreError, match="no file whose bytes"):
+        keep_model(store, reference)
+
+
+def test_one_file_gates_several_models(
+    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        tiny_model(tmp_path / f"{name}.onnx")
+    gates = tmp_path / "gates.toml"
+    gates.write_text(
+        '[models."a.onnx"]\nbatch = 2\nmedian = "<10s"\n'
+        '[models."b.onnx"]\nbatch = 1\nmedian = "<1ns"\nthroughput = ">=1/s"\n'
+    )
+    words = [
+        "gate", str(gates), "--launches", "2", "--duration", "50ms",
+        "-o", str(tmp_path / "out"), "--store", str(store.root),
+    ]  # fmt: skip
+    assert command(words) == 3
+    shown = capsys.readouterr().out
+    assert "closed by b.onnx" in shown
+    told = json.loads((tmp_path / "out" / "gate.json").read_text())
+    assert [each["open"] for each in told] == [True, False]
+    assert "median<1ns: does not hold" in told[1]["closed_by"][0]
+    root = ElementTree.parse(tmp_path / "out" / "gate.junit.xml").getroot()
+    assert root.tag == "testsuites"
+    assert all(float(each.get("time", "nan")) > 0 for each in root.iter("testcase"))
+    page = (tmp_path / "out" / "gate.md").read_text()
+    assert "median" in page
+    assert "onnxruntime" in page
+
+
+def test_a_file_without_models_says_what_one_looks_like(tmp_path: Path, store: Store) -> None:
+    gates = tmp_path / "gates.toml"
+    gates.write_text('p99 = "<5ms"\n')
+    assert command(["gate", str(gates), "--store", str(store.root)]) == 2
+    from trtbench.workflows.compare.gate import requests_from_file
+
+    with pytest.raises(UsageError, match="names no models") as caught:
+        requests_from_file(GateRequest(candidate=gates))
+    assert "[models" in (caught.value.fix or "")

@@ -1,0 +1,128 @@
+"""The jobs for GitHub and GitLab: their scripts are run here as a runner would run them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from models import slow_model, tiny_model
+
+ROOT = Path(__file__).resolve().parents[2]
+ACTION = ROOT / "integrations/github/gate/action.yml"
+WORKFLOW = ROOT / "integrations/github/workflow.yml"
+GITLAB = ROOT / "integrations/gitlab/gate.gitlab-ci.yml"
+QUICK = "--batch 1 --duration 50ms"
+
+
+def step(name: str) -> dict[str, Any]:
+    steps = yaml.safe_load(ACTION.read_text())["runs"]["steps"]
+    return next(each for each in steps if each["name"] == name)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Any:
+    """Run a script in the folder of a job, with this trtbench on the path."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in {
+        "trtbench": f'exec "{sys.executable}" -m trtbench "$@"',
+        "gh": 'printf "%s\\n" "$@" > gh.txt; cat "${@: -1}" >> gh.txt',
+        "curl": 'printf "%s\\n" "$@" > curl.txt',
+    }.items():
+        (programs / name).write_text(f"#!/bin/bash\n{text}\n")
+        (programs / name).chmod(0o755)
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def run(script: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", script],
+            cwd=work,
+            env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **env},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+
+    run.work = work  # type: ignore[attr-defined]
+    return run
+
+
+def gated(job: Any, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the step of the action as the runner would, its expressions filled in."""
+    found = step("gate")
+    assert found["env"]["GATE"].endswith("/../../gate.sh")
+    gate = ACTION.parent / "../../gate.sh"
+    assert gate.resolve() == ROOT / "integrations/gate.sh"
+    asked = {"CANDIDATE": "model.onnx", "ARGS": QUICK, "MACHINE": "ci", "GATE": str(gate)}
+    return job(found["run"], **{**asked, **env})
+
+
+def test_the_first_job_makes_the_baseline_and_the_next_is_held_against_it(job: Any) -> None:
+    model = job.work / "model.onnx"
+    slow_model(model, width=64, rows=1, passes=4)
+    first = gated(job)
+    assert first.returncode == 0, first.stderr
+    assert "no baseline yet" in (job.work / "gate/gate.md").read_text()
+    same = gated(job, RULES="--max-slowdown 50%")
+    assert same.returncode == 0, same.stderr
+    assert "same bytes" in (job.work / "gate/gate.md").read_text()
+    slow_model(model, width=64, rows=1, passes=64)
+    slower = gated(job, RULES="--max-slowdown 50%")
+    assert slower.returncode == 3, slower.stdout + slower.stderr
+    page = (job.work / "gate/gate.md").read_text()
+    assert "50%: too slow" in page
+    assert "baseline" in page
+    assert (job.work / "gate/gate.junit.xml").is_file()
+    assert (job.work / "gate/report").is_dir()
+    told = job(step("comment")["run"], PULL_REQUEST="7")
+    assert told.returncode == 0, told.stderr
+    assert "50%: too slow" in (job.work / "gh.txt").read_text()
+
+
+def test_an_open_gate_on_the_main_branch_moves_the_baseline(job: Any) -> None:
+    model = job.work / "model.onnx"
+    slow_model(model, width=64, rows=1, passes=64)
+    assert gated(job).returncode == 0
+    slow_model(model, width=64, rows=1, passes=4)
+    moved = gated(job, UPDATE_BASELINE="true", RULES="--max-slowdown 50%")
+    assert moved.returncode == 0, moved.stderr
+    slow_model(model, width=64, rows=1, passes=64)
+    assert gated(job, RULES="--max-slowdown 50%").returncode == 3
+
+
+def test_one_file_gates_several_models_in_a_job(job: Any) -> None:
+    tiny_model(job.work / "a.onnx")
+    (job.work / "gates.toml").write_text('[models."a.onnx"]\nmedian = "<10s"\n')
+    done = gated(job, CANDIDATE="gates.toml")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_job_of_gitlab_runs_the_same_script(job: Any) -> None:
+    document = yaml.safe_load(GITLAB.read_text())["trtbench-gate"]
+    install, branch, gate = document["script"]
+    assert "pip install" in install
+    tiny_model(job.work / "model.onnx")
+    shutil.copytree(ROOT / "integrations", job.work / "integrations")
+    variables = {key: str(value) for key, value in document["variables"].items()}
+    done = job(f"{branch}\n{gate}", **{**variables, "ARGS": QUICK})
+    assert done.returncode == 0, done.stderr
+    note = {"GATE_TOKEN": "t", "CI_MERGE_REQUEST_IID": "3", "CI_API_V4_URL": "https://x.invalid/v4"}
+    (told,) = document["after_script"]
+    assert job(told, CI_PROJECT_ID="9", **note).returncode == 0
+    assert "merge_requests/3/notes" in (job.work / "curl.txt").read_text()
+    assert document["artifacts"]["reports"]["junit"] == "gate/gate.junit.xml"
+
+
+def test_the_workflow_uses_the_action_with_inputs_it_has() -> None:
+    steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["gate"]["steps"]
+    used = next(each for each in steps if each["uses"].startswith("./integrations"))
+    assert (ROOT / used["uses"] / "action.yml").resolve() == ACTION
+    assert set(used["with"]) <= set(yaml.safe_load(ACTION.read_text())["inputs"])
