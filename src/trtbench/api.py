@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         Size,
         Words,
     )
-    from trtbench.workflows.request.sweeping import Axes, Excluded, Values
+    from trtbench.workflows.request.sweeping import Axes, Excluded, OpenShapes, Values
     from trtbench.workflows.stored.export import Exported
     from trtbench.workflows.stored.history import History
     from trtbench.workflows.stored.listing import Entries
@@ -1387,32 +1387,32 @@ def export(
     source: File,
     *,
     output: File | None = None,
-    weights: File = "default",
     input_shapes: Sequence[str] = (),
     opset: int | None = None,
     target: str | None = None,
     exporter: Literal["dynamo", "legacy"] | None = None,
     half: bool = False,
+    seed: int = 0,
+    weights: File = "default",
     trust: bool = False,
     factory: str | None = None,
-    seed: int = 0,
     python: File | None = None,
     timeout: Duration | None = None,
 ) -> Sidecar:
     """Export a PyTorch model to ONNX, check it, and compare it with PyTorch.
 
-    source: torchvision:NAME, timm:NAME, ultralytics:NAME, or a file.
+    source: torchvision:NAME, timm:NAME, ultralytics:NAME, torch.hub:REPO/NAME, or a file.
     output: The ONNX file (default: NAME.onnx).
-    weights: Pretrained, random, or a state dict of your own.
     input_shapes: -1 3 224 224, images:-1x3x224x224 or ids:-1x128:int64; -1 may change.
         Repeatable.
     opset: ONNX opset (default: the exporter's).
     target: tensorrt-8.6, tensorrt-10, tensorrt-11 or tensorrt-rtx.
     exporter: By default, what the opset needs.
     half: Export in FP16.
+    seed: Of weights and inputs.
+    weights: Pretrained, random, or a state dict of your own.
     trust: Load a pickle, which can run any code in it.
     factory: What makes the module of a state dict.
-    seed: Of weights and inputs.
     python: Work in another Python interpreter.
     timeout: Give up after this long, e.g. 30min.
 
@@ -1422,15 +1422,15 @@ def export(
         ExportRequest(
             source=source,
             output=output,
-            weights=weights,
             input_shapes=input_shapes,
             opset=opset,
             target=target,
             exporter=exporter,
             half=half,
+            seed=seed,
+            weights=weights,
             trust=trust,
             factory=factory,
-            seed=seed,
             python=python,
             timeout=timeout,
         )
@@ -1536,12 +1536,16 @@ def sweep(
     task_opt: Mapping[str, str] | None = None,
     inputs: File | None = None,
     calibration: File | None = None,
-    shapes: Shapes | None = None,
+    shapes: OpenShapes | None = None,
     input_shape: Sequence[str] = (),
     settings: Mapping[str, Scalar] | None = None,
+    weights: File = "default",
+    trust: bool = False,
+    factory: str | None = None,
     resume: File | None = None,
     retry_failed: bool = False,
     output: File | None = None,
+    names: Literal["case", "vanilla"] | None = None,
     timeout: Duration | None = None,
     memory_limit: Size | None = None,
     tags: Collection[str] = (),
@@ -1562,7 +1566,8 @@ def sweep(
     batch: Batch sizes: 1,32,64.
     runtime: What executes: onnxruntime,tensorrt.
     engine: static: one per batch; dynamic: one for all.
-    axis: Another axis: a flag of bench, opt.KEY or build.KEY; repeat for several.
+    axis: Another axis: a flag of bench, opt.KEY, build.KEY or a dimension, shape.NAME; repeat
+        for several.
     exclude: Leave out the cases that have all these values.
     rounds: Measure every case so often, in turn (default 1).
     seed: Of the order within rounds (default 0).
@@ -1574,12 +1579,17 @@ def sweep(
     task_opt: A flag of the task that a file or preset names, e.g. gt=truth.
     inputs: Measure on these arrays, or on an image as the task prepares it.
     calibration: For INT8: images, .npz or random.
-    shapes: Shape of an input that is open in more than its batch.
-    input_shape: To export with: -1x3x224x224.
+    shapes: Shape of an input that is open in more than its batch; a letter is an axis:
+        x:1x3x64x25xM.
+    input_shape: PyTorch's: -1x3x224x224; a letter is an axis: x:-1x3x64x25xM.
     settings: Flags of the task, with underscores: --task NAME --help lists them.
+    weights: Pretrained, random, or a state dict of your own.
+    trust: Load a pickle, which can run any code in it.
+    factory: What makes the module of a state dict.
     resume: Go on with the sweep in this folder.
     retry_failed: With --resume: try again what failed.
     output: Folder of the sweep.
+    names: Call rows by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does.
     timeout: Give up on a launch or a step after this long.
     memory_limit: Address space of each child, e.g. 8GiB.
     tags: Name to find the runs by.
@@ -1614,9 +1624,13 @@ def sweep(
             shapes=shapes or {},
             input_shape=input_shape,
             settings=settings or {},
+            weights=weights,
+            trust=trust,
+            factory=factory,
             resume=resume,
             retry_failed=retry_failed,
             output=output,
+            names=names,
             timeout=timeout,
             memory_limit=memory_limit,
             tags=tags,

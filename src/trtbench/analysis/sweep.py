@@ -67,6 +67,8 @@ class SweepRow(Value, frozen=True, kw_only=True):
     engine: str | None = None
     """``static`` or ``dynamic``, where an engine was built."""
     options: dict[str, Scalar] = {}
+    name: str | None = None
+    """What the row is called instead of its label."""
     runs: tuple[str, ...] = ()
     """One for each round."""
     reason: str | None = None
@@ -99,6 +101,8 @@ class SweepRow(Value, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """Name the row among those of its model and batch."""
+        if self.name is not None:
+            return self.name
         return " ".join(part for part in (self.runtime, self.precision, self.engine) if part) + (
             "".join(f" {key}={value}" for key, value in self.options.items())
         )

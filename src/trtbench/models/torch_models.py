@@ -16,7 +16,7 @@ from trtbench.models.torch_sources import ZOOS, TorchSource, load_source
 
 INSTALL = "pip install torch torchvision, or --python PATH of an interpreter that has it"
 
-_NAMED = re.compile(rf"({'|'.join(ZOOS)}):(.+)")
+_NAMED = re.compile(rf"({'|'.join(map(re.escape, ZOOS))}):(.+)")
 _FLAGS = {
     "--trust": "--opt trust=on",
     "--factory ": "--opt factory=",

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import urllib.error
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -137,10 +137,51 @@ def _has_args(model: Any) -> bool:
     return isinstance(getattr(model, "args", None), dict)
 
 
+def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
+    """Load ``OWNER/REPO[:TAG]/MODEL`` by its hubconf.py, of GitHub or of a folder here."""
+    repository, slash, entry = name.rpartition("/")
+    if not slash or not entry:
+        raise UsageError(
+            f"torch.hub:{name} names no model", fix="torch.hub:pytorch/vision:v0.10.0/resnet18"
+        )
+    _demand_trust(spec, f"{repository}/hubconf.py", {"the code of its authors"}, what="a program")
+    local = Path(repository).is_dir()
+    source = str(Path(repository).absolute()) if local else repository
+    from_where = "local" if local else "github"
+
+    def load(**how: object) -> Any:
+        try:
+            return torch.hub.load(source, entry, source=from_where, trust_repo=True, **how)
+        except RuntimeError as problem:
+            if "Cannot find callable" in str(problem):
+                raise UsageError(f"{repository} has no model called {entry!r}") from None
+            raise
+
+    trained = spec.weights == "default"
+    ways: tuple[dict[str, object], ...] = (
+        {"weights": "DEFAULT" if trained else None}, {"pretrained": trained}, {},
+    )  # fmt: skip
+    model = _downloaded(spec, lambda: _first_that_fits(load, ways))
+    note = f"{repository} ran its own code and was trusted"
+    return TorchSource(kind="torch.hub", model=_with_weights(model, spec, torch), notes=(note,))
+
+
+def _first_that_fits(load: Callable[..., Any], ways: Sequence[dict[str, object]]) -> Any:
+    """Ask for weights as the entry point takes it: repositories differ in the word."""
+    for how in ways[:-1]:
+        try:
+            return load(**how)
+        except TypeError as problem:
+            if next(iter(how)) not in str(problem):
+                raise
+    return load(**ways[-1])
+
+
 ZOOS: dict[str, Callable[[str, ExportSpec, Any], TorchSource]] = {
     "torchvision": _torchvision,
     "timm": _timm,
     "ultralytics": _ultralytics,
+    "torch.hub": _hub,
 }
 """Sources that are written ``name:model``."""
 

@@ -14,7 +14,7 @@ from trtbench.domain.spec import RunSpec
 from trtbench.units import text_from_rate, text_from_seconds
 
 _ENDING = re.compile(r"\.(onnx|engine|plan|trt|pt|pth|pt2|ts)$", re.IGNORECASE)
-_SOURCE = re.compile(r"^(torchvision|timm|ultralytics):", re.IGNORECASE)
+_SOURCE = re.compile(r"^(torchvision|timm|ultralytics|torch\.hub):(.*/)?", re.IGNORECASE)
 _PRECISION = re.compile(r"([._-](fp32|tf32|fp16|bf16|int8|fp8|best|half|qdq))+$", re.IGNORECASE)
 
 MAIN = (

@@ -10,12 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.depth import DepthResult, DepthRules, to_depth
-from trtbench.domain.result import Scalar
-from trtbench.errors import InputError, UsageError, near_miss
+from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
 from trtbench.host.maps import READERS, read_map
 from trtbench.tasks._drawing import grid, save, show
-from trtbench.tasks._images import ImageFiles, Loaded, image_input, names_below, normalized, noted
+from trtbench.tasks._images import (
+    ImageFiles,
+    Loaded,
+    chosen_item,
+    image_input,
+    names_below,
+    normalized,
+    noted,
+)
 from trtbench.tasks.contract import Arrays, DataSource, Predicted, Settings, TaskPicture, Tensors
 from trtbench.units import text_from_seconds
 
@@ -139,7 +146,7 @@ def draw_depth(
 ) -> list[TaskPicture]:
     """Draw the image that was chosen, and those that the last model is worst on; none twice."""
     good = {i: each.metrics for i, each in results[-1].items() if each.metrics}
-    shown = chosen_image(source.names, images.settings.get("show"))
+    shown = chosen_item(source.names, images.settings.get("show"))
     worst = sorted((i for i in good if i != shown), key=lambda index: -good[index]["abs_rel"])
     chosen = {"depth_comparison.png": shown}
     chosen |= {f"depth_worst_{place}.png": item for place, item in enumerate(worst[:WORST])}
@@ -150,24 +157,6 @@ def draw_depth(
         path = save(figure, folder / name)
         pictures.append(TaskPicture(path=path, title=f"{title}: {source.names[index]}"))
     return pictures
-
-
-def chosen_image(names: Sequence[str], wanted: Scalar) -> int:
-    """Find the image to show, by its name with or without folder and ending; else the first."""
-    if wanted is None:
-        return 0
-    text = Path(str(wanted)).as_posix()
-    for same in (str, lambda name: Path(name).name, lambda name: Path(name).stem):
-        for told in (text, Path(text).name):
-            found = [index for index, name in enumerate(names) if same(name) == told]
-            if len(found) == 1:
-                return found[0]
-    guess = near_miss(text, names)
-    raise UsageError(
-        f"--show {text} names no image, or several",
-        facts={"images": ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")},
-        fix=f"--show {guess}" if guess else None,
-    )
 
 
 def _sheet(

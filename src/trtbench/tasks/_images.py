@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.detection import Letterbox, letterbox_of
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar
-from trtbench.errors import UsageError
+from trtbench.errors import UsageError, near_miss
 from trtbench.host.images import GREY, IMAGENET, Pixels, read_image, scaled
 from trtbench.tasks.contract import DataSource, Flag, Tensors
 from trtbench.units import text_from_shape
@@ -106,6 +106,24 @@ def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
     """Names of images: their way below the folder, so that two of one name can be told apart."""
     return tuple(
         path.relative_to(root).as_posix() if root.is_dir() else path.name for path in paths
+    )
+
+
+def chosen_item(names: Sequence[str], wanted: Scalar) -> int:
+    """Find the item to show, by its name with or without folder and ending; else the first."""
+    if wanted is None:
+        return 0
+    text = Path(str(wanted)).as_posix()
+    for same in (str, lambda name: Path(name).name, lambda name: Path(name).stem):
+        for told in (text, Path(text).name):
+            found = [index for index, name in enumerate(names) if same(name) == told]
+            if len(found) == 1:
+                return found[0]
+    guess = near_miss(text, names)
+    raise UsageError(
+        f"--show {text} names no item, or several",
+        facts={"items": ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")},
+        fix=f"--show {guess}" if guess else None,
     )
 
 

@@ -23,6 +23,7 @@ from trtbench.errors import InputError
 from trtbench.tasks._drawing import grid, save, shape_of, show
 from trtbench.tasks._image_folder import ImageFolder
 from trtbench.tasks._images import normalize_flag
+from trtbench.tasks._rank_tables import rank_tables, top_table
 from trtbench.tasks._sequences import LabelledArrays
 from trtbench.tasks.contract import (
     Arrays,
@@ -46,6 +47,7 @@ FLAGS = (
     Flag(name="interpolation", default="bilinear", choices=("bilinear", "bicubic"),
          preprocessing=True, help="How images are scaled."),
     normalize_flag("imagenet"),
+    Flag(name="show", help="Name of the item whose ten best classes are listed (default: first)."),
     Flag(name="output-name", help="The output that holds the scores, where there are several."),
 )  # fmt: skip
 
@@ -113,9 +115,9 @@ def judge(
         )
         for tally in tallies
     )
-    tables = [_class_table(models, tallies, labels, source)]
+    tables = [top_table(models, source, settings), _class_table(models, tallies, labels, source)]
     if len(models) > 1:
-        tables.insert(0, _pair_table(models, tallies))
+        tables[:0] = [_pair_table(models, tallies), *rank_tables(models)]
     pictures = tuple(
         picture
         for number, (model, tally) in enumerate(zip(models, tallies, strict=True))

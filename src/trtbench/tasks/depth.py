@@ -21,8 +21,8 @@ from trtbench.analysis.resample import mean_interval
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError, UsageError
-from trtbench.tasks._depth_images import SIZE, DepthImages, chosen_image, draw_depth
-from trtbench.tasks._images import normalize_flag
+from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
+from trtbench.tasks._images import chosen_item, normalize_flag
 from trtbench.tasks.contract import (
     Arrays,
     DataSource,
@@ -65,7 +65,7 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     """Open one image or a folder of them."""
     rules_from_settings(settings)  # what has no meaning is refused before anything is run
     images = DepthImages(settings, tensors)
-    chosen_image(images.names, settings.get("show"))
+    chosen_item(images.names, settings.get("show"))
     return images
 
 

@@ -43,8 +43,6 @@ Column = tuple[Heading, Callable[[SweepRow], "Cell | Scalar"]]
 CASE = Heading(key="case", title="Case", fit="shorten")
 LATENCY = Heading(key="latency_s", title="Latency", align="right", rank=5)
 GPU = Heading(key="gpu_s", title="GPU", align="right", rank=4)
-SHOWN_NAMES = 3
-"""Rows that a warning names; of more, their number is told."""
 FRONT = "★ no other row of {of} beats it in all of latency, throughput, accuracy."
 LATENCY_WORDS = "Latency: mean / maximum per batch as the host sees it"
 GPU_WORDS = "the same of GPU time, where a runtime tells it"
@@ -219,27 +217,21 @@ def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
 
 def _warnings(rows: Sequence[SweepRow]) -> Iterator[Text]:
     """Name what makes numbers doubtful, once, and of which rows unless it is so of all."""
+    measured = [row for row in rows if row.reason is None]
+    by_name = compares_models(rows) and len({row.model for row in measured}) == len(measured)
     grave = gather(
-        (row.model if compares_models(rows) else _name(row), each)
-        for row in rows
+        (row.model if by_name else str(place), each)
+        for place, row in enumerate(measured)
         for each in row.findings
         if each.severity != "note"
     )
-    names = {
-        row.model if compares_models(rows) else _name(row) for row in rows if row.reason is None
-    }
-    said = [
-        f"{item.finding.code} {short_title(item)}"
-        + ("" if len(item.runs) == len(names) else f" ({_some(item.runs)})")
-        for item in (grave.items if grave else ())
-    ]
+    said = []
+    for item in grave.items if grave else ():
+        which = ", ".join(item.runs) if by_name else f"{len(item.runs)} of {len(measured)} rows"
+        told = "" if len(item.runs) == len(measured) else f" ({which})"
+        said.append(f"{item.finding.code} {short_title(item)}{told}")
     if said:
         yield Text(text=f"warnings: {', '.join(said)}; the report says more.", tone="unclear")
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    return ", ".join(names[:SHOWN_NAMES]) + more
 
 
 def _chosen(chosen: Chosen, rows: Sequence[SweepRow], *, where: str, by: str) -> Section:

@@ -299,6 +299,23 @@ class ExecutorFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceFields(VerbRequest):
+    """How a PyTorch model is loaded."""
+
+    weights: Annotated[
+        File,
+        Option(
+            "Pretrained, random, or a state dict of your own.", metavar="default|none|FILE"
+        ),
+    ] = "default"  # fmt: skip
+    trust: Annotated[bool, Option("Load a pickle, which can run any code in it.")] = False
+    factory: Annotated[
+        str | None,
+        Option("What makes the module of a state dict.", metavar="MODULE:FUNCTION"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class FilterFields(VerbRequest):
     """Which runs of a store."""
 

@@ -17,6 +17,7 @@ from trtbench.workflows.request.fields import (
 from trtbench.workflows.request.groups import (
     PrecisionFields,
     PythonFields,
+    SourceFields,
     TimeoutFields,
     WaitFields,
 )
@@ -239,22 +240,20 @@ def _setting(field: RequestField, text: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportRequest(MakingFields):
+class ExportRequest(SourceFields, MakingFields):
     """Export a PyTorch model to ONNX, check it, and compare it with PyTorch."""
 
     source: Annotated[
-        File, Argument("torchvision:NAME, timm:NAME, ultralytics:NAME, or a file.", "SOURCE")
+        File,
+        Argument(
+            "torchvision:NAME, timm:NAME, ultralytics:NAME, torch.hub:REPO/NAME, or a file.",
+            "SOURCE",
+        ),
     ]
     output: Annotated[
         File | None,
         Option("The ONNX file (default: NAME.onnx).", ("-o", "--output"), kind=FILE),
     ] = None
-    weights: Annotated[
-        File,
-        Option(
-            "Pretrained, random, or a state dict of your own.", metavar="default|none|FILE"
-        ),
-    ] = "default"  # fmt: skip
     input_shapes: Annotated[
         Sequence[str],
         Option(
@@ -273,11 +272,6 @@ class ExportRequest(MakingFields):
         Literal["dynamo", "legacy"] | None, Option("By default, what the opset needs.")
     ] = None
     half: Annotated[bool, Option("Export in FP16.")] = False
-    trust: Annotated[bool, Option("Load a pickle, which can run any code in it.")] = False
-    factory: Annotated[
-        str | None,
-        Option("What makes the module of a state dict.", metavar="MODULE:FUNCTION"),
-    ] = None
     seed: Annotated[int, Option("Of weights and inputs.")] = 0
 
 

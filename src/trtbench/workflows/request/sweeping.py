@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError
@@ -12,6 +13,7 @@ from trtbench.workflows.request.fields import Argument, Kind, Option, VerbReques
 from trtbench.workflows.request.groups import (
     ExecutorFields,
     MemoryFields,
+    SourceFields,
     StoreFields,
     TagFields,
     TimeoutFields,
@@ -21,11 +23,9 @@ from trtbench.workflows.request.kinds import (
     FILE,
     LIST,
     PAIRS,
-    SHAPES,
     TIME,
     Duration,
     File,
-    Shapes,
     Words,
     words_from_text,
 )
@@ -34,6 +34,8 @@ Values = str | int | Sequence[Scalar]
 """Values of an axis: a list, one value, or text with commas."""
 Axes = Mapping[str, Sequence[Scalar]]
 Excluded = Sequence[Mapping[str, Scalar]]
+OpenShapes = Mapping[str, Sequence[int | str]]
+"""Shapes by input; a text in one is the name of an axis."""
 
 
 def axes_from_flags(flags: Sequence[str]) -> dict[str, Sequence[Scalar]]:
@@ -45,6 +47,20 @@ def axes_from_flags(flags: Sequence[str]) -> dict[str, Sequence[Scalar]]:
             raise UsageError(f"--axis {text} cannot be read", fix="write it like threads=1,2,4")
         axes[name.strip().replace("-", "_")] = scalars(values)
     return axes
+
+
+def open_shapes_from_flags(flags: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+    """Read ``x:1x3x64x25xM``; dimensions that are no numbers are names of axes."""
+    found: dict[str, tuple[int | str, ...]] = {}
+    for text in flags:
+        name, colon, dims = text.rpartition(":")
+        words = dims.split("x")
+        if not colon or not all(re.fullmatch(r"[1-9]\d*|[A-Za-z_]\w*", word) for word in words):
+            raise UsageError(
+                f"--shape {text} cannot be read", fix="write it like input:1x3x224x224"
+            )
+        found[name] = tuple(int(word) if word.isdigit() else word for word in words)
+    return found
 
 
 def excluded_from_flags(flags: Sequence[str]) -> list[dict[str, Scalar]]:
@@ -78,6 +94,11 @@ def scalar(text: str) -> Scalar:
 
 
 AXES = Kind(metavar="NAME=LIST", python="lists of values by name", read=axes_from_flags)
+OPEN_SHAPES = Kind(
+    metavar="NAME:1x3xHxW",
+    python="dimensions by the name of the input; a text is the name of an axis",
+    read=open_shapes_from_flags,
+)
 EXCLUDED = Kind(
     metavar="NAME=VALUE,...", python="mappings of names to values", read=excluded_from_flags
 )
@@ -102,8 +123,8 @@ class AxisFields(VerbRequest):
     ] = ()
     axis: Annotated[
         Axes,
-        Option("Another axis: a flag of bench, opt.KEY or build.KEY; repeat for several.",
-               kind=AXES),
+        Option("Another axis: a flag of bench, opt.KEY, build.KEY or a dimension, shape.NAME; "
+               "repeat for several.", kind=AXES),
     ] = field(default_factory=dict)  # fmt: skip
     exclude: Annotated[
         Excluded, Option("Leave out the cases that have all these values.", kind=EXCLUDED)
@@ -143,13 +164,16 @@ class AccuracyFields(VerbRequest):
         File | None, Option("For INT8: images, .npz or random.", metavar="DATA")
     ] = None
     shapes: Annotated[
-        Shapes,
+        OpenShapes,
         Option(
-            "Shape of an input that is open in more than its batch.", ("--shape",), kind=SHAPES
+            "Shape of an input that is open in more than its batch; a letter is an axis: "
+            "x:1x3x64x25xM.",
+            ("--shape",), kind=OPEN_SHAPES,
         ),
     ] = field(default_factory=dict)  # fmt: skip
     input_shape: Annotated[
-        Sequence[str], Option("To export with: -1x3x224x224.", metavar="SHAPE")
+        Sequence[str],
+        Option("PyTorch's: -1x3x224x224; a letter is an axis: x:-1x3x64x25xM.", metavar="SHAPE"),
     ] = ()
 
 
@@ -176,6 +200,10 @@ class ResultFields(VerbRequest):
     output: Annotated[
         File | None, Option("Folder of the sweep.", ("-o", "--output"), kind=FILE)
     ] = None
+    names: Annotated[
+        Literal["case", "vanilla"] | None,
+        Option("Call rows by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."),
+    ] = None
     format: Annotated[
         Words, Option("Of the report; none leaves it out.", kind=LIST, python=False)
     ] = "html,png"
@@ -193,8 +221,8 @@ class StepTimeoutFields(TimeoutFields):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRequest(
-    AxisFields, AccuracyFields, TaskFields, ResultFields, StepTimeoutFields, MemoryFields,
-    TagFields, ExecutorFields, StoreFields,
+    AxisFields, AccuracyFields, TaskFields, SourceFields, ResultFields, StepTimeoutFields,
+    MemoryFields, TagFields, ExecutorFields, StoreFields,
 ):  # fmt: skip
     """Measure every case of a matrix: models, or a file of TOML or YAML that says it all."""
 

@@ -80,6 +80,8 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Shapes of inputs whose dimensions beside the batch are open; a letter is an axis."""
     input_shape: tuple[str, ...] = ()
     """Shapes to export with: ``-1x3x224x224``; a letter is an axis."""
+    names: Literal["case", "vanilla"] = "case"
+    """How rows are called: by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."""
     title: str | None = None
     """Of the report."""
     note: str | None = None

@@ -38,6 +38,7 @@ from trtbench.workflows.sweep.shapes import (
     Shapes,
     ends_of_axis,
     exported_shapes,
+    shapes_for_torch,
     shapes_of_case,
     shapes_with,
 )
@@ -171,7 +172,9 @@ class _Planner:
         return tuple(chain)
 
     def _shapes(self, case: Case) -> Shapes:
-        return shapes_of_case(self._matrix, case, onnx=_onnx(case))
+        found = shapes_of_case(self._matrix, case, onnx=_onnx(case))
+        as_it_is = not found and "torch" in RUNTIMES.load(case.runtime).FORMATS
+        return shapes_for_torch(self._matrix, case) if as_it_is else found
 
     def _export(self, case: Case) -> str:
         loading = {k: v for k, v in case.own("opt.").items() if k in (*SOURCE, "seed")}
@@ -358,7 +361,10 @@ def reason_of(problem: TrtbenchError) -> str:
     """Put an error into one line of a table."""
     first = problem.message.splitlines()[0]
     told = problem.facts.get("reason")
-    return f"{first}: {told.splitlines()[0]}" if told and told not in first else first
+    said = f"{first}: {told.splitlines()[0]}" if told and told not in first else first
+    if not isinstance(problem, UsageError) or not problem.fix:
+        return said
+    return f"{said} ({problem.fix.replace('--opt ', '--axis opt.')})"
 
 
 def needs_types(case: Case) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from trtbench.analysis.conditions import condition_from_text
 from trtbench.analysis.sweep import TIMES, quantities, shares
 from trtbench.boundary import file_name_from_text, mask
 from trtbench.boundary.secrets import SECRET
+from trtbench.domain.result import Scalar
 from trtbench.errors import UsageError, near_miss
 from trtbench.store.place import address_from_text, is_url
 from trtbench.tasks import TASKS
@@ -54,7 +55,8 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
         )
     named = [str(each) for each in request.models if each not in whole]
     axes = {"launches": request.launches, "duration": request.duration}
-    options = {**request.axis, **{k: scalars(v) for k, v in axes.items() if v not in ("", ())}}
+    options = {**_loading(request), **request.axis}
+    options |= {k: scalars(v) for k, v in axes.items() if v not in ("", ())}
     return with_flags(
         matrix,
         {
@@ -74,8 +76,21 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
             "calibration": _path(request.calibration),
             "shapes": {name: tuple(dims) for name, dims in request.shapes.items()},
             "input_shape": list(request.input_shape),
+            "names": request.names,
         },
     )
+
+
+def _loading(request: SweepRequest) -> dict[str, Sequence[Scalar]]:
+    """How PyTorch models are loaded, as options that reach every step."""
+    weights = str(request.weights)
+    own = weights if weights in ("default", "none") else str(Path(weights).absolute())
+    given = {
+        "opt.weights": None if weights == "default" else own,
+        "opt.factory": request.factory,
+        "opt.trust": "on" if request.trust else None,
+    }
+    return {name: [value] for name, value in given.items() if value is not None}
 
 
 def refuse_more(request: SweepRequest) -> None:

@@ -26,6 +26,7 @@ from trtbench.errors import InputError, TrtbenchError, write_error
 from trtbench.report.documents.sweep import document_from_sweep
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sweep_files import csv_from_rows, json_from_rows
+from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.workflows.check.evaluate_files import EVAL_JSON, EVAL_MD
@@ -64,12 +65,33 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         reason = reason or "not measured"
         rows.append(_failed_row(case, reason))
         failed.append(_failed_run(sweep, place, reason))
+    if sweep.outline.matrix.names == "vanilla":
+        rows = vanilla_names(rows)
     return Results(
         rows=tuple(with_front(rows)),
         runs=tuple(_with_pictures(runs, sweep.judged)),
         failed=tuple(failed),
         judged=sweep.judged,
     )
+
+
+def vanilla_names(rows: Sequence[SweepRow]) -> list[SweepRow]:
+    """Call rows as ArtTRT does: PyTorch is Vanilla, engines are TRT, with their kind if need be."""
+    both = len({row.engine for row in rows if row.engine}) > 1
+    named = []
+    for row in rows:
+        formats = RUNTIMES.load(row.runtime).FORMATS if row.runtime in RUNTIMES.names() else ()
+        if "torch" in formats:
+            plain = row.precision in (None, "fp32", "tf32")
+            parts = ["Vanilla", *([] if plain else [str(row.precision)])]
+        elif "engine" in formats:
+            kind = f"-{row.engine}" if both and row.engine else ""
+            parts = ["TRT", f"{row.precision or 'as it is'}{kind}"]
+        else:
+            parts = [row.runtime, *([row.precision] if row.precision else [])]
+        options = (f"{key}={value}" for key, value in row.options.items())
+        named.append(msgspec.structs.replace(row, name=" ".join([*parts, *options])))
+    return named
 
 
 def _with_pictures(runs: list[Run], judged: Sequence[Judged]) -> list[Run]:

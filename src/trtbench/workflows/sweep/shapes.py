@@ -10,6 +10,7 @@ from trtbench.build.onnx_read import input_specs
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import UsageError
+from trtbench.workflows.make.export import input_shapes
 from trtbench.workflows.sweep.matrix import Case, Matrix
 
 Dims = Mapping[str, Scalar]
@@ -32,6 +33,18 @@ def shapes_with(matrix: Matrix, dims: Dims, *, batch: int | None, onnx: Path | N
             shape = tuple(_named(dim, dims) for dim in tensor.shape)
             first = shape[0] if isinstance(shape[0], int) else batch or 1
             found[tensor.name] = _filled(tensor.name, (first, *shape[1:]), dims)
+    return found
+
+
+def shapes_for_torch(matrix: Matrix, case: Case) -> Shapes:
+    """Give a PyTorch model that is run as it is the shapes that it would be exported with."""
+    found: Shapes = {}
+    for number, each in enumerate(input_shapes(exported_shapes(matrix, case))):
+        open_dims = [dim for dim in each.shape[1:] if dim < 1]
+        if open_dims:
+            return {}  # it says itself what is missing
+        first = case.batch or (each.shape[0] if each.shape[0] > 0 else 1)
+        found[each.name or f"input{number or ''}"] = (first, *each.shape[1:])
     return found
 
 

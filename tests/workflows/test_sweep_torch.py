@@ -1,0 +1,132 @@
+"""Sweeps from PyTorch on: how a model is loaded reaches every step, shapes are axes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
+
+from made_data import colour_folder
+
+from trtbench.cli import run as cli
+
+NETS = """
+import torch
+
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3)
+        self.fc = torch.nn.Linear(8, 3)
+
+    def forward(self, images):
+        return self.fc(torch.relu(self.conv(images)).mean((2, 3)))
+
+class People(torch.nn.Module):
+    def forward(self, x):
+        return x.mean((2, 3)) * 2
+
+def make():
+    torch.manual_seed(1)
+    return Small()
+"""
+HUB = """
+dependencies = ["torch"]
+
+def small(pretrained=False):
+    import nets
+    model = nets.make()
+    if not pretrained:
+        model.fc.bias.data.zero_()
+    return model
+"""
+SAVE = """
+import torch, nets
+torch.save(nets.make().state_dict(), "best.pth")
+torch.save(nets.make(), "y8.pt")
+torch.save(nets.People(), "stgcn.pt")
+"""
+SHORT = ["--duration", "20ms", "--axis", "warmup=5ms", "--axis", "until_steady=false",
+         "--axis", "device=cpu", "--format", "none"]  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch_python: str) -> Path:
+    (tmp_path / "nets.py").write_text(NETS)
+    (tmp_path / "hubconf.py").write_text(HUB)
+    (tmp_path / "trtbench.toml").write_text(f'[runtimes.torch]\npython = "{torch_python}"\n')
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([torch_python, "-c", SAVE], check=True, timeout=120)
+    return tmp_path
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())["rows"]
+    return rows
+
+
+def test_weights_factories_and_trust_reach_every_step(place: Path) -> None:
+    colour_folder(place / "val", per_class=2)
+    words = ["best.pth", "-r", "torch,onnxruntime", "--axis", "opt.factory=nets:make",
+             "--input-shape", "-1x3x16x16", "--data", "val", "--names", "vanilla"]  # fmt: skip
+    assert cli(["sweep", *words, *SHORT, "-o", "own"]) == 0
+    vanilla, exported = rows_of(place / "own")
+    assert [vanilla["reason"], exported["reason"]] == [None, None]
+    assert vanilla["top1"] == exported["top1"], "the same weights, whoever runs them"
+    assert vanilla["parameters"] == 3 * 8 * 9 + 8 + 8 * 3 + 3
+    assert vanilla["layers"] == 2
+    assert vanilla["size"] > 0
+    assert "| Vanilla" in (place / "own" / "results.md").read_text()
+    told = json.loads((place / "own" / "accuracy" / "eval.json").read_text())
+    tables = {each["id"]: each for each in told["tables"]}
+    assert tables["top"]["headings"][1:3] == ["torch score", "torch label"]
+    best = tables["top"]["rows"][0]
+    assert best[1] == pytest.approx(best[3], abs=1e-5)
+    assert best[2] == best[4]
+    assert [row[0] for row in tables["ranks"]["rows"]] == [1, 2, 3]
+    assert all(row[2] == "0.00 %" for row in tables["ranks"]["rows"])
+
+
+def test_a_pickle_is_swept_once_it_is_trusted(place: Path) -> None:
+    words = ["y8.pt", "-r", "torch,onnxruntime", "--input-shape", "-1x3x16x16"]
+    assert cli(["sweep", *words, *SHORT, "-o", "no"]) == 1
+    assert all("trust" in row["reason"] for row in rows_of(place / "no"))
+    (place / "sweep.toml").write_text(
+        'models = ["y8.pt"]\nruntime = ["torch", "onnxruntime"]\ntrust = true\n'
+        'input_shape = "-1x3x16x16"\n[options]\nduration = "20ms"\ndevice = "cpu"\n'
+    )
+    assert cli(["sweep", "sweep.toml", "--format", "none", "-o", "yes"]) == 0
+    assert [row["reason"] for row in rows_of(place / "yes")] == [None, None]
+
+
+def test_repositories_of_torch_hub(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = f"torch.hub:{place}/small"
+    words = [source, "-r", "torch,onnxruntime", "--input-shape", "-1x3x16x16"]
+    assert cli(["sweep", *words, *SHORT, "--trust", "-o", "hub"]) == 0
+    assert [row["model"] for row in rows_of(place / "hub")] == ["small", "small"]
+    assert cli(["bench", source, "-r", "torch", "--shape", "x:1x3x16x16", "--device", "cpu"]) == 2
+    assert "trust" in capsys.readouterr().err
+    wrong = [f"torch.hub:{place}/smal", "-r", "torch", "--shape", "x:1x3x16x16"]
+    assert cli(["bench", *wrong, "--device", "cpu", "--opt", "trust=on"]) == 2
+    assert "no model called 'smal'" in capsys.readouterr().err
+
+
+def test_people_are_an_axis(place: Path) -> None:
+    words = ["stgcn.pt", "--trust", "-r", "torch,onnxruntime", "--input-shape", "x:-1x3x4x5xM",
+             "--axis", "shape.M=1,2,5", "--batch", "2"]  # fmt: skip
+    assert cli(["sweep", *words, *SHORT, "-o", "out"]) == 0
+    rows = rows_of(place / "out")
+    assert [(row["runtime"], row["shape.M"]) for row in rows] == [
+        (runtime, people) for runtime in ("torch", "onnxruntime") for people in (1, 2, 5)
+    ]
+    for row in rows:
+        record = json.loads((place / "store" / "runs" / row["runs"][0] / "run.json").read_text())
+        assert record["inputs"][0]["shape"] == [2, 3, 4, 5, row["shape.M"]]
