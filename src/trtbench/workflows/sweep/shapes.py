@@ -37,7 +37,7 @@ def shapes_with(matrix: Matrix, dims: Dims, *, batch: int | None, onnx: Path | N
 
 
 def shapes_for_torch(matrix: Matrix, case: Case) -> Shapes:
-    """Give a PyTorch model that is run as it is the shapes that it would be exported with."""
+    """Find the shapes of a PyTorch model that is run as it is: those of its export."""
     found: Shapes = {}
     for number, each in enumerate(input_shapes(exported_shapes(matrix, case))):
         open_dims = [dim for dim in each.shape[1:] if dim < 1]
