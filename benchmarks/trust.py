@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import multiprocessing
 import os
 import platform
@@ -31,6 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from _models import conv_chain, sigmoid_chain
+from _outcomes import conclude, keep, read
 from trtbench.domain.words import Mode
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import compare
@@ -93,7 +93,7 @@ class Outcome:
 
 def main() -> int:
     options = arguments()
-    outcomes = read(options.json)
+    outcomes = read(options.json, Outcome)
     deadline = time.monotonic() + 60 * options.minutes
     kinds = [
         Kind(*parts)
@@ -109,13 +109,8 @@ def main() -> int:
             outcome = once(kind, case, files, folder=Path(name))
             outcomes.append(outcome)
             tell(outcome, len(outcomes))
-            if options.json:
-                with options.json.open("a") as file:
-                    file.write(json.dumps(asdict(outcome)) + "\n")
-    print(table(outcomes))
-    problems = broken(outcomes)
-    print("\nThe goals hold." if not problems else "\nBroken: " + "; ".join(problems) + ".")
-    return 1 if problems else 0
+            keep(options.json, outcome)
+    return conclude(table(outcomes), broken(outcomes))
 
 
 def arguments() -> argparse.Namespace:
@@ -130,12 +125,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=some, default=list(THREADS), metavar="A,B")
     parser.add_argument("--neighbours", type=some, default=list(NEIGHBOURS), metavar="A,B")
     return parser.parse_args()
-
-
-def read(path: Path | None) -> list[Outcome]:
-    if path is None or not path.exists():
-        return []
-    return [Outcome(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
 def models(folder: Path) -> dict[tuple[str, str], Path]:

@@ -14,18 +14,18 @@ hold.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from _outcomes import conclude, keep, read
 from trtbench.analysis.bursts import burst_effects
 from trtbench.domain.comparison import Verdict
 from trtbench.store.store import Store
@@ -68,7 +68,7 @@ class Outcome:
 
 def main() -> int:
     options = arguments()
-    outcomes = read(options.json)
+    outcomes = read(options.json, Outcome)
     deadline = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as name:
         folder = (options.engines or Path(name)).resolve()
@@ -79,13 +79,8 @@ def main() -> int:
             outcome = once(model, CASES[made[model] % len(CASES)], engines)
             outcomes.append(outcome)
             tell(outcome, len(outcomes))
-            if options.json:
-                with options.json.open("a") as file:
-                    file.write(json.dumps(asdict(outcome)) + "\n")
-    print(table(outcomes))
-    problems = broken(outcomes)
-    print("\nThe goals hold." if not problems else "\nBroken: " + "; ".join(problems) + ".")
-    return 1 if problems else 0
+            keep(options.json, outcome)
+    return conclude(table(outcomes), broken(outcomes))
 
 
 def arguments() -> argparse.Namespace:
@@ -97,12 +92,6 @@ def arguments() -> argparse.Namespace:
         "--models", type=lambda text: text.split(","), default=list(SIZES), metavar="A,B"
     )
     return parser.parse_args()
-
-
-def read(path: Path | None) -> list[Outcome]:
-    if path is None or not path.exists():
-        return []
-    return [Outcome(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
 def built(folder: Path, models: Sequence[str]) -> dict[tuple[str, str], Path]:

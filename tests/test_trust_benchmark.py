@@ -74,8 +74,8 @@ def test_a_comparison_is_whole_and_can_be_read_again(trust: ModuleType, tmp_path
     assert found.kind in ("faster", "slower", "same", "unclear")
     assert found.alone is not None
     path = tmp_path / "kept.jsonl"
-    path.write_text(trust.json.dumps(trust.asdict(found)) + "\n")
-    assert trust.read(path) == [found]
+    trust.keep(path, found)
+    assert trust.read(path, trust.Outcome) == [found]
 
 
 @pytest.mark.parametrize(
