@@ -99,9 +99,9 @@ def history(request: HistoryRequest) -> History:
 
     >>> trtbench.history("resnet18", since="30d").series
     """
-    from trtbench.workflows.stored.history import history_from_request, write_history
+    from trtbench.workflows.stored.history import read_history, write_history
 
-    found = history_from_request(request, store=open_store_of(request)[0])
+    found = read_history(request, store=open_store_of(request)[0])
     if request.output is not None and found.series:
         write_history(found, Path(request.output), formats=words_from_text(request.format))
     return found

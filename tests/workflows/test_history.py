@@ -20,6 +20,7 @@ from trtbench.errors import UsageError
 from trtbench.store.store import Store
 from trtbench.workflows.request.comparing import GateRequest
 from trtbench.workflows.request.config import Config, load_config
+from trtbench.workflows.request.keeping import HistoryRequest
 from trtbench.workflows.stored.history import baseline_run, read_history, write_history
 
 
@@ -128,7 +129,7 @@ def fill(store: Store, *, host: str = "lab-1") -> list[str]:
 
 def test_a_change_names_what_changed_with_it(store: Store) -> None:
     ids = fill(store)
-    (series,) = read_history(store).series
+    (series,) = read_history(HistoryRequest(least=1), store=store).series
     assert len(series.points) == 40
     (change,) = series.changes
     assert change.run in ids[24:27]
@@ -143,10 +144,10 @@ def test_what_may_not_be_compared_makes_series_of_its_own(store: Store) -> None:
         record(5, model="b.onnx"), record(6, precision="fp16"), record(7),
     ]  # fmt: skip
     add_series(store, [1e-3] * len(variants), variants)
-    found = read_history(store).series
+    found = read_history(HistoryRequest(least=1), store=store).series
     assert sorted(len(each.points) for each in found) == [1, 1, 1, 1, 1, 2]
-    assert len(read_history(store, least=2).series) == 1
-    assert len(read_history(store, model="b.onnx").series) == 1
+    assert len(read_history(HistoryRequest(least=2), store=store).series) == 1
+    assert len(read_history(HistoryRequest(least=1, model="b.onnx"), store=store).series) == 1
 
 
 def test_a_reference_takes_the_mood_of_the_machine_out(store: Store) -> None:
@@ -158,20 +159,26 @@ def test_a_reference_takes_the_mood_of_the_machine_out(store: Store) -> None:
     add_series(store, 5e-4 * mood, pinned)
     late = record(200, created=day(90))
     add_series(store, [1e-3], [late])
-    plain = next(s for s in read_history(store).series if s.key.model == "net.onnx")
+    plain = next(
+        s
+        for s in read_history(HistoryRequest(least=1), store=store).series
+        if s.key.model == "net.onnx"
+    )
     assert plain.changes
-    found = read_history(store, reference="pin.onnx")
+    found = read_history(HistoryRequest(least=1, reference="pin.onnx"), store=store)
     (series,) = found.series
     assert not series.changes
     assert series.values[0] == pytest.approx(2.0, rel=0.02)
     assert found.left_out == {"no reference": 1}
     with pytest.raises(UsageError, match="no runs of the reference"):
-        read_history(store, reference="pin")
+        read_history(HistoryRequest(least=1, reference="pin"), store=store)
 
 
 def test_history_is_written_with_a_picture_and_its_changes(store: Store, tmp_path: Path) -> None:
     fill(store)
-    paths = write_history(read_history(store), tmp_path / "h", formats=["md", "json"])
+    paths = write_history(
+        read_history(HistoryRequest(least=1), store=store), tmp_path / "h", formats=["md", "json"]
+    )
     text = next(path for path in paths if path.suffix == ".md").read_text()
     assert "onnxruntime: 1.20.0 → 1.21.0" in text
     assert "yes" in text

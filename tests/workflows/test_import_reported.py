@@ -20,6 +20,8 @@ from trtbench.report.compose import document_from_runs
 from trtbench.report.renderers.md import markdown
 from trtbench.report.site.data import run_data
 from trtbench.store.store import Store
+from trtbench.workflows.request.groups import FilterFields
+from trtbench.workflows.request.keeping import HistoryRequest
 from trtbench.workflows.stored.export import metrics_from_run
 from trtbench.workflows.stored.history import read_history
 from trtbench.workflows.stored.runs import list_runs
@@ -140,12 +142,12 @@ def test_nightly_logs_become_a_history_by_one_import(tmp_path: Path, store: Stor
         text = log(level + 0.01 * (night % 3), day=day.strftime("%m/%d/%Y"))
         (tmp_path / f"nightly-{day}.log").write_text(text)
     bring(tmp_path, store=store)
-    (series,) = read_history(store).series
+    (series,) = read_history(HistoryRequest(least=1), store=store).series
     assert len(series.points) == 24
     assert series.points[0].created.startswith("2023-05-01T05:06:07")
     (change,) = series.changes
     assert change.created.startswith("2023-05-13")
-    assert len(list_runs(store, since="2023-05-20", until="2023-05-22")) == 3
+    assert len(list_runs(store, FilterFields(since="2023-05-20", until="2023-05-22"))) == 3
 
 
 @pytest.mark.parametrize("which", ["log", "file", "stated"])

@@ -34,10 +34,10 @@ def command(request: HistoryRequest, as_json: bool) -> None:
     from trtbench.cli._screen import print_json, say, show
     from trtbench.cli._settings import load_config, open_store
     from trtbench.report.documents.history import document_from_series
-    from trtbench.workflows.stored.history import history_from_request, write_history
+    from trtbench.workflows.stored.history import read_history, write_history
 
     store = open_store(load_config(store=request.store))
-    found = history_from_request(request, store=store)
+    found = read_history(request, store=store)
     if as_json:
         from trtbench.cli._outputs import HistoryOutput
 

@@ -50,50 +50,24 @@ class History(ShortView):
     left_out: dict[str, int]
 
 
-def read_history(
-    store: Store,
-    *,
-    model: str | None = None,
-    runtime: str | None = None,
-    tag: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    reference: str | None = None,
-    least: int = 1,
-) -> History:
-    """Group stored runs into series over time and find their changes.
+def read_history(request: HistoryRequest, *, store: Store) -> History:
+    """Group the runs that are asked for into series over time and find their changes.
 
     With a reference, values are ratios to its run nearest in time on the same machine.
     """
-    entries = list_runs(
-        store, model=model, runtime=runtime, tag=tag, since=since, until=until, kind="run"
-    )
     left_out: dict[str, int] = {}
-    groups = _groups(entries, store, left_out)
+    groups = _groups(list_runs(store, request, model=request.model, kind="run"), store, left_out)
+    reference = request.reference
     if reference is not None:
         groups = _against(groups, _reference(store, reference), left_out)
     found = [series_from_points(key, points, reference=reference) for key, points in groups]
-    kept = [series for series in found if len(series.points) >= least]
+    kept = [
+        series
+        for series in found
+        if len(series.points) >= request.least and (series.changes or not request.changes)
+    ]
     kept.sort(key=lambda each: (not each.changes, each.key.name))
     return History(series=tuple(kept), left_out=left_out)
-
-
-def history_from_request(request: HistoryRequest, *, store: Store) -> History:
-    """Read the series that are asked for; only those that changed, where that is asked."""
-    found = read_history(
-        store,
-        model=request.model,
-        runtime=request.runtime,
-        tag=request.tag,
-        since=request.since,
-        until=request.until,
-        reference=request.reference,
-        least=request.least,
-    )
-    if not request.changes:
-        return found
-    kept = tuple(each for each in found.series if each.changes)
-    return History(series=kept, left_out=found.left_out)
 
 
 def baseline_run(request: GateRequest, *, store: Store, config: Config) -> str:

@@ -14,6 +14,7 @@ from trtbench.store.index import Entry
 from trtbench.store.store import Store
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.fields import converted
+from trtbench.workflows.request.groups import FilterFields
 from trtbench.workflows.request.keeping import ExportRunsRequest, RunsRequest
 
 _AGO = re.compile(r"(\d+)d")
@@ -21,16 +22,8 @@ _AGO = re.compile(r"(\d+)d")
 
 def entries_from_request(request: RunsRequest, *, store: Store) -> list[Entry]:
     """List the entries that are asked for, newest first."""
-    return list_runs(
-        store,
-        model=request.model,
-        runtime=request.runtime,
-        tag=request.tag,
-        since=request.since,
-        until=request.until,
-        kind="failed" if request.failed else None,
-        limit=request.limit,
-    )
+    kind: Literal["failed"] | None = "failed" if request.failed else None
+    return list_runs(store, request, model=request.model, kind=kind, limit=request.limit)
 
 
 def chosen_entries(request: ExportRunsRequest, *, store: Store) -> list[Entry]:
@@ -42,22 +35,19 @@ def chosen_entries(request: ExportRunsRequest, *, store: Store) -> list[Entry]:
 
 def list_runs(
     store: Store,
+    wanted: FilterFields,
     *,
     model: str | None = None,
-    runtime: str | None = None,
-    tag: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
     kind: Literal["run", "failed"] | None = None,
     limit: int | None = None,
 ) -> list[Entry]:
     """List entries, newest first; days are given as ``2026-11-15``, ``today`` or ``7d``."""
-    last = day_from_text(until) + datetime.timedelta(days=1) if until else None
+    last = day_from_text(wanted.until) + datetime.timedelta(days=1) if wanted.until else None
     return store.index.find(
         model=model,
-        runtime=runtime,
-        tag=tag,
-        since=day_from_text(since).isoformat() if since else None,
+        runtime=wanted.runtime,
+        tag=wanted.tag,
+        since=day_from_text(wanted.since).isoformat() if wanted.since else None,
         until=last.isoformat() if last else None,
         kind=kind,
         limit=limit or None,

@@ -39,6 +39,7 @@ from trtbench.store.directory import (
 from trtbench.store.index import Entry
 from trtbench.store.store import Store
 from trtbench.version import __version__
+from trtbench.workflows.request.keeping import HistoryRequest
 from trtbench.workflows.stored.history import read_history
 
 RUNS = "data/runs"
@@ -158,7 +159,7 @@ def _series(store: Store, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]
     networks = {row["id"]: row["network"] for row in rows}
     return [
         series_data(each, network=networks[each.points[0].run])
-        for each in read_history(store, least=LEAST_SERIES).series
+        for each in read_history(HistoryRequest(least=LEAST_SERIES), store=store).series
         if all(point.run in networks for point in each.points)
     ]
 
