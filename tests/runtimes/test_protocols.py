@@ -16,6 +16,7 @@ from trtbench.domain.result import Environment, Run, RunRecord
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
 from trtbench.errors import UsageError
+from trtbench.host.waiting import waiter
 from trtbench.runtimes._protocols import bench_session
 from trtbench.runtimes._server import arrivals, load_evidence, open_loop, queue_grows
 from trtbench.runtimes._session import Session
@@ -96,7 +97,7 @@ def test_latency_of_a_server_counts_from_the_schedule() -> None:
     session = Sleeper(spec())
     session.calls = 1
     origin = time.perf_counter_ns() + 1_000_000
-    starts, ends = open_loop(session.step(), due + origin)
+    starts, ends = open_loop(session.step(), due + origin, wait=waiter())
     evidence, columns = load_evidence(
         scheduled=due + origin, starts=starts, ends=ends, rate_hz=50.0
     )

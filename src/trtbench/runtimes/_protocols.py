@@ -15,6 +15,7 @@ from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError
+from trtbench.host import waiting
 from trtbench.runtimes._bench import (
     PreparedSession,
     Stamps,
@@ -99,11 +100,14 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     take = spans.take if spans is not None else None
     begin = [0]
 
-    def loop() -> Stamps:
-        begin[0] = time.perf_counter_ns() + LEAD_NS
-        return open_loop(prepared.step, due + begin[0], after=take)
+    with waiting.exact_timers():
+        wait = waiting.waiter()
 
-    (starts, ends), facts = watched(loop)
+        def loop() -> Stamps:
+            begin[0] = time.perf_counter_ns() + LEAD_NS
+            return open_loop(prepared.step, due + begin[0], wait=wait, after=take)
+
+        (starts, ends), facts = watched(loop)
     evidence, columns = load_evidence(
         scheduled=due + begin[0], starts=starts, ends=ends, rate_hz=spec.rate_hz
     )

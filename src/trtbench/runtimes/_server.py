@@ -17,11 +17,10 @@ from trtbench.analysis.distributions import t_quantile
 from trtbench.domain.result import Scalar
 from trtbench.domain.samples import Column
 from trtbench.domain.spec import Arrivals, Length
+from trtbench.host.waiting import Until
 
 Nanoseconds = NDArray[np.int64]
 
-SPIN_NS = 200_000
-"""Sleeping is exact to some 50 µs; the rest of the wait is spent looking at the clock."""
 LEAD_NS = 2_000_000
 """Time between the decision to begin and the first arrival."""
 LATE_SHARE = 0.05
@@ -50,23 +49,23 @@ def arrivals(
 
 
 def open_loop(
-    step: Callable[[], object], due: Nanoseconds, *, after: Callable[[], None] | None = None
+    step: Callable[[], object],
+    due: Nanoseconds,
+    *,
+    wait: Until,
+    after: Callable[[], None] | None = None,
 ) -> tuple[Nanoseconds, Nanoseconds]:
     """Send every query when it is due by the clock, or at once when that has passed.
 
     Gives when each was sent and when it was done; fewer than were due when it was given up.
     """
-    clock, sleep = time.perf_counter_ns, time.sleep
+    clock = time.perf_counter_ns
     starts, ends = array("q"), array("q")
     push_start, push_end = starts.append, ends.append
     span = int(due[-1] - due[0])
     given_up = int(due[-1]) + max(PATIENCE_LEAST_NS, int(PATIENCE * span))
     for target in due.tolist():
-        rest = target - clock()
-        if rest > SPIN_NS:
-            sleep((rest - SPIN_NS) * 1e-9)
-        while clock() < target:
-            pass
+        wait(target)
         before = clock()
         step()
         done = clock()
