@@ -90,11 +90,13 @@ def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFi
     assert not list(Path("artifacts/localize").glob("*.repaired.onnx"))
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_what_makes_no_sense_is_refused(fp16: tuple[Path, Path]) -> None:
     with pytest.raises(UsageError, match="judged by a task"):
         trtbench.localize("a.onnx", "b.onnx", data="val")
     with pytest.raises(UsageError, match="a repair has to meet"):
         trtbench.localize("a.onnx", "b.onnx", where="sqnr>=30dB")
+    with pytest.raises(UsageError, match="no quantity called 'top1'"):
+        trtbench.localize(fp16[0], fp16[1], repair=True, where="top1>=baseline-0.5%")
     with pytest.raises(UsageError, match="finds nothing"):
         trtbench.localize("a.onnx", "b.onnx", max_time=0)
 

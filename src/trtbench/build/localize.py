@@ -5,38 +5,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from trtbench.analysis.check_rules import METRICS
-from trtbench.analysis.conditions import Condition, condition_from_text, holds, names_of
-from trtbench.analysis.localize import (
-    Loss,
-    Restored,
-    bisect,
-    fewest,
-    in_order_of_suspicion,
-    joined,
-    one_by_one,
-)
-from trtbench.analysis.numeric import USUAL_SQNR_DB
-from trtbench.analysis.onnx_stamp import PREFIX
-from trtbench.analysis.scores import is_share, less_is_better
+from trtbench.analysis.localize import in_order_of_suspicion, joined
+from trtbench.analysis.scores import less_is_better
 from trtbench.build.cast import prepared
 from trtbench.build.cast_types import at_opset
 from trtbench.build.localize_graph import LOW, Graph, Part, TwoGraphs, divided
 from trtbench.build.localize_looks import Batches, Judge, Looks, Seen, Source
 from trtbench.build.localize_ranges import LIMITS, RangeWatch, watches_of
-from trtbench.build.localize_rewrite import restored
-from trtbench.build.onnx_file import load_onnx, save_onnx
+from trtbench.build.localize_trials import OUTPUT_METRIC, SEARCHING, Trials, aim_of, repair, told
+from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_layers import FOLLOWERS
 from trtbench.build.onnx_read import input_specs, read_onnx
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.job import Stage
-from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup, Numbers
+from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 
@@ -44,46 +31,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 S = TypeVar("S", bound=Source)
-
-SEARCHING = 0.6
-"""Part of the time that may go into ranking when a repair is to follow."""
-FEW = 4
-"""Groups that drift most are tried by themselves before bisection."""
-OUTPUT_METRIC = "sqnr_db"
-
-
-@dataclass
-class _Search:
-    """Tries models with some groups restored, each set once, until time is up."""
-
-    pair: TwoGraphs
-    looks: Looks
-    groups: list[list[Part]]
-    metric: str
-    ends: float
-    tell: Callable[[str], None]
-    known: dict[Restored, dict[str, float]] = field(default_factory=dict)
-
-    def numbers(self, chosen: Restored) -> dict[str, float]:
-        if chosen not in self.known:
-            parts = sorted((p for g in chosen for p in self.groups[g]), key=lambda p: p.position)
-            self.known[chosen] = self.looks.numbers(restored(self.pair, parts))
-            self.tell(f"{len(self.known)} models tried")
-        return self.known[chosen]
-
-    def loss(self, chosen: Restored) -> Loss | None:
-        """How bad a model is; ``None`` when time is up."""
-        if chosen not in self.known and time.monotonic() > self.ends:
-            return None
-        return self.loss_of(self.numbers(chosen))
-
-    def loss_of(self, numbers: dict[str, float]) -> Loss:
-        by_outputs = (numbers.get("nonfinite", 0.0), numbers.get("rel_l2", math.inf))
-        if self.metric == OUTPUT_METRIC:
-            return by_outputs
-        value = numbers.get(self.metric, math.nan)
-        loss = value if less_is_better(self.metric) else -value
-        return (loss if math.isfinite(loss) else math.inf, *by_outputs)
 
 
 def localize(
@@ -106,12 +53,43 @@ def localize(
     sizes = {t.name: t.size_bytes for node in known.nodes for t in node.outputs}
     stage("measure")
     looks = Looks(pair, batches, folder, sizes, None if judge is None else lambda: judge(source))
-    metric, where, condition = _metric(spec, pair, looks.scores)
+    aim = aim_of(spec, pair, looks.scores)
     progress(0.02, "the candidate as it is")
     before = time.monotonic()
     candidate = looks.numbers(pair.candidate.model)
     trial_s = time.monotonic() - before
     seen, watches, changed = _look(spec, pair, looks, progress)
+    groups = _groups(pair, seen)
+    ends = began + spec.max_time_s * (SEARCHING if aim.condition else 1.0)
+    trials = Trials(pair, looks, groups, aim, ends, _teller(progress, began, spec))
+    trials.known[frozenset()] = candidate
+    everything = trials.numbers(frozenset(range(len(groups))))
+    ranked, tried, single = trials.ranked(_suspects(groups, seen), trial_s=trial_s)
+    rounds = any(kind in LOW for kind in pair.candidate.types.values())
+    found = Localized(
+        metric=aim.metric,
+        groups=tuple(_group(trials, g, seen, watches, tried=g in tried) for g in ranked),
+        reference=told(looks.scores),
+        candidate=told(candidate),
+        all_restored=told(everything),
+        items=len(batches),
+        where=aim.where,
+        one_by_one=single,
+        in_time=len(tried) == len(groups) or not single,
+        marks_changed_outputs=changed,
+        stand_in=rounds,
+        file_sqnr_db=_of_file(pair, looks) if rounds else None,
+        unmatched=_unmatched(pair),
+    )
+    trials.ends = began + spec.max_time_s
+    if aim.condition is not None:
+        found = repair(spec, trials, found, ranked)
+    seconds = time.monotonic() - began
+    return msgspec.structs.replace(found, trials=len(trials.known), seconds=seconds)
+
+
+def _groups(pair: TwoGraphs, seen: dict[str, Seen]) -> list[list[Part]]:
+    """Put parts in a low type together that can only be restored together."""
     low = [part for part in pair.parts if part.type is not None]
     if not low:
         raise InputError(
@@ -119,43 +97,7 @@ def localize(
             facts={"parts matched": str(len(pair.parts))},
             fix="trtbench inspect CANDIDATE shows its types",
         )
-    groups = [[low[i] for i in each] for each in joined(_beyond(pair, low, seen), len(low))]
-    whole_s = spec.max_time_s * (SEARCHING if condition else 1.0)
-    search = _Search(pair, looks, groups, metric, began + whole_s, _teller(progress, began, spec))
-    search.known[frozenset()] = candidate
-    everything = search.numbers(frozenset(range(len(groups))))
-    suspects = _suspects(groups, seen)
-    rounds = any(kind in LOW for kind in pair.candidate.types.values())
-    left = began + whole_s - time.monotonic()
-    single = len(groups) * trial_s <= left
-    losses = one_by_one(suspects if single else suspects[:FEW], search.loss)
-    if not single:
-        losses |= bisect(len(groups), search.loss)
-    ranked = sorted(range(len(groups)), key=lambda g: _rank(g, losses, suspects))
-    found = Localized(
-        metric=metric,
-        groups=tuple(
-            _group(search, g, pair, seen, watches, candidate, tried=g in losses) for g in ranked
-        ),
-        reference=told(looks.scores),
-        candidate=told(candidate),
-        all_restored=told(everything),
-        items=len(batches),
-        where=where,
-        one_by_one=single,
-        marks_changed_outputs=changed,
-        stand_in=rounds,
-        file_sqnr_db=_of_file(pair, looks) if rounds else None,
-        unmatched=_unmatched(pair),
-    )
-    search.ends = began + spec.max_time_s
-    if condition is not None:
-        found = _repair(spec, search, found, ranked, condition)
-    seconds = time.monotonic() - began
-    return msgspec.structs.replace(
-        found, trials=len(search.known), seconds=seconds,
-        in_time=len(losses) == len(groups) or not single,
-    )  # fmt: skip
+    return [[low[i] for i in each] for each in joined(_beyond(pair, low, seen), len(low))]
 
 
 def load_graphs(reference: Path, candidate: Path) -> tuple[Graph, Graph]:
@@ -168,30 +110,6 @@ def load_graphs(reference: Path, candidate: Path) -> tuple[Graph, Graph]:
 
 def _opset(model: ModelProto) -> int:
     return next((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), 0)
-
-
-def _metric(
-    spec: LocalizeSpec, pair: TwoGraphs, scores: dict[str, float]
-) -> tuple[str, str | None, Condition | None]:
-    """What groups are ranked by, the first metric of the task, else SQNR; and the condition."""
-    metric = next(iter(scores), OUTPUT_METRIC)
-    if spec.repair is None:
-        return metric, None, None
-    where = spec.where or _usual(metric, pair)
-    shares = [name for name in scores if is_share(name)]
-    condition = condition_from_text(where, names=(*scores, *METRICS), shares=shares)
-    asked = [name for name in names_of(condition) if name in scores]
-    return (asked[0] if asked else metric), where, condition
-
-
-def _usual(metric: str, pair: TwoGraphs) -> str:
-    """What a conversion usually reaches: half a per cent, or the SQNR of the type."""
-    if metric != OUTPUT_METRIC:
-        sign, way = ("<=", "*1.01") if less_is_better(metric) else (">=", "*0.99")
-        return f"{metric}{sign}baseline{'-0.5%' if is_share(metric) else way}"
-    kinds = {(part.type or "").lower() for part in pair.parts}
-    usual = min((USUAL_SQNR_DB[kind] for kind in kinds if kind in USUAL_SQNR_DB), default=20.0)
-    return f"nonfinite<=0 and sqnr>={usual:g}dB"
 
 
 def _look(
@@ -265,31 +183,22 @@ def added(group: Sequence[Part], seen: dict[str, Seen]) -> float | None:
     return math.sqrt(max(0.0, own**2 - before**2))
 
 
-def _rank(group: int, losses: dict[int, Loss], suspects: Sequence[int]) -> tuple[object, ...]:
-    """What leaves the least loss when restored, then what is suspected first."""
-    loss = losses.get(group)
-    rounded = tuple(float(f"{each:.4g}") for each in loss) if loss is not None else ()
-    return (loss is None, rounded, suspects.index(group))
-
-
 def _group(
-    search: _Search,
+    trials: Trials,
     number: int,
-    pair: TwoGraphs,
     seen: dict[str, Seen],
     watches: dict[str, list[RangeWatch]],
-    candidate: dict[str, float],
     *,
     tried: bool,
 ) -> NodeGroup:
-    parts = search.groups[number]
+    parts, candidate = trials.groups[number], trials.known[frozenset()]
     first, last = parts[0], parts[-1]
-    numbers = search.known.get(frozenset({number}), {}) if tried else {}
+    numbers = trials.known.get(frozenset({number}), {}) if tried else {}
     return NodeGroup(
         node=first.node,
         op=first.op,
         nodes=tuple(dict.fromkeys(name for part in parts for name in part.nodes)),
-        named=_named(parts, pair),
+        named=_named(parts, trials.pair),
         position=first.position,
         type=first.type or "",
         rel_l2=seen[last.tensor].rel_l2,
@@ -298,7 +207,7 @@ def _group(
         first_nonfinite=loses(parts, seen),
         ranges=tuple(w.result() for part in parts for w in watches.get(part.tensor, ())),
         restored=told(numbers),
-        gain=_gain(search.metric, candidate, numbers),
+        gain=_gain(trials.aim.metric, candidate, numbers),
         sqnr_gain_db=_gain(OUTPUT_METRIC, candidate, numbers),
     )
 
@@ -318,48 +227,6 @@ def _gain(metric: str, before: dict[str, float], after: dict[str, float]) -> flo
     if not math.isfinite(gain):
         return None
     return -gain if less_is_better(metric) else gain
-
-
-def told(numbers: dict[str, float]) -> Numbers:
-    """Numbers as a file can hold them: it has no infinity."""
-    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-
-
-def _repair(
-    spec: LocalizeSpec,
-    search: _Search,
-    found: Localized,
-    ranked: Sequence[int],
-    condition: Condition,
-) -> Localized:
-    """Keep the fewest groups that meet the condition, and write the model."""
-
-    def meets(chosen: Restored) -> bool | None:
-        if chosen not in search.known and time.monotonic() > search.ends:
-            return None
-        return bool(holds(condition, search.numbers(chosen), baseline=search.looks.scores))
-
-    if meets(frozenset()):
-        chosen: Restored | None = frozenset()
-        minimal = True
-    else:
-        chosen, minimal = fewest(ranked, meets)
-    if chosen is None:
-        return msgspec.structs.replace(found, met=False)
-    kept = [g for g in ranked if g in chosen]
-    if kept and spec.repair is not None:
-        parts = sorted((p for g in kept for p in search.groups[g]), key=lambda p: p.position)
-        made = restored(search.pair, parts)
-        entry = made.metadata_props.add()
-        entry.key, entry.value = f"{PREFIX}kept", " ".join(n for p in parts for n in p.nodes)
-        save_onnx(made, Path(spec.repair))
-    return msgspec.structs.replace(
-        found,
-        met=True,
-        minimal=minimal,
-        repaired=told(search.numbers(chosen)),
-        kept=tuple(search.groups[g][0].node for g in kept),
-    )
 
 
 def _of_file(pair: TwoGraphs, looks: Looks) -> float | None:

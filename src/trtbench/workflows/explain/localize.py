@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench.analysis.check_rules import METRICS
+from trtbench.analysis.conditions import condition_from_text
 from trtbench.boundary import clean_line
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.comparison import Verdict
@@ -119,7 +121,9 @@ def _of_engine(
 
 
 def localize_spec(request: LocalizeRequest, config: Config, folder: Path) -> LocalizeSpec:
-    """Settle what the worker searches with."""
+    """Settle what the worker searches with; what a condition asks for is looked at first."""
+    if request.where and not request.data:
+        condition_from_text(request.where, names=METRICS)
     asked = converted(
         request,
         CheckRequest,

@@ -12,11 +12,12 @@ from trtbench.analysis.check import OutputCheck, OutputTally
 from trtbench.analysis.check_rules import worst_numbers
 from trtbench.analysis.localize import in_order_of_suspicion
 from trtbench.boundary import read_bytes
-from trtbench.build.cast_types import FP16_MAX
-from trtbench.build.localize import added, load_graphs, loses, told
+from trtbench.build.cast_types import FLOAT, FLOAT16, FP16_MAX
+from trtbench.build.localize import added, load_graphs, loses
 from trtbench.build.localize_graph import Part, TwoGraphs, divided
 from trtbench.build.localize_looks import LOOKED_AT, Seen
 from trtbench.build.localize_marks import between, evenly, layer_boundaries, write_marked
+from trtbench.build.localize_trials import told
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.feed import Feed
 from trtbench.domain.localize import Localized, NodeGroup, Numbers, TypeRange
@@ -81,7 +82,12 @@ def localize_engine(
     record, source = origin_of(engine)
     graphs = load_graphs(Path(request.reference), source)
     whole = divided(*graphs)
-    marks = [part.match for part in whole.parts if part.match not in graphs[1].outputs]
+    marks = [
+        part.match
+        for part in whole.parts
+        if part.match not in graphs[1].outputs
+        and graphs[1].types.get(part.match) in (FLOAT, FLOAT16)  # numpy has no BF16
+    ]
     layers = _layers(record)
     inside = layer_boundaries(layers, marks) if layers is not None else []
     chosen = evenly(inside or marks, MOST_MARKS)
@@ -220,7 +226,7 @@ def _localized(
     kinds = {t.name: t.dtype for layer in (layers.layers if layers else ()) for t in layer.outputs}
     asked = record.spec.precision or "the engine's types"
     groups = tuple(
-        _group(part, seen, (kinds.get(part.match) or asked).upper())
+        _group(part, two.parts, seen, (kinds.get(part.match) or asked).upper())
         for part in _parts_by_suspicion(two, seen)
     )
     how = "where layers of the engine meet" if told_by_layers else (
@@ -240,8 +246,8 @@ def _localized(
     )
 
 
-def _group(part: Part, seen: dict[str, Seen], kind: str) -> NodeGroup:
-    here = seen[part.tensor]
+def _group(part: Part, parts: Sequence[Part], seen: dict[str, Seen], kind: str) -> NodeGroup:
+    here, named = seen[part.tensor], part.nodes
     ranges: tuple[TypeRange, ...] = ()
     if kind == "FP16" and here.largest > FP16_MAX:
         ranges = (
@@ -250,11 +256,13 @@ def _group(part: Part, seen: dict[str, Seen], kind: str) -> NodeGroup:
                 largest=here.largest, beyond=here.beyond_fp16 / max(1, here.elements),
             ),
         )  # fmt: skip
+        # Who reads what FP16 cannot hold has to be kept out of it, too.
+        named += tuple(n for each in parts if part.tensor in each.reads for n in each.nodes)
     return NodeGroup(
         node=part.node,
         op=part.op,
         nodes=part.nodes,
-        named=part.nodes,
+        named=tuple(dict.fromkeys(named)),
         position=part.position,
         type=kind,
         rel_l2=here.rel_l2,
