@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from trtbench.analysis.average_precision import AT_75, RECALLS
 from trtbench.analysis.detection_scores import ClassScores, Objects, mean_curve
-from trtbench.host.images import read_image
-from trtbench.tasks._drawing import draw_boxes, draw_curves, grid, save, shape_of, show
+from trtbench.tasks._drawing import draw_boxes, draw_curves, draw_worst
 from trtbench.tasks._images import ImageFiles
 from trtbench.tasks.contract import Predicted, TaskPicture
 
-WORST = 6
 SHOWN = 0.25
 """Score from which boxes are drawn and counted as said."""
 
@@ -32,25 +29,19 @@ def draw_objects(
     """One sheet per model, the worst images first; annotated boxes are white."""
     pictures = []
     for number, (model, own) in enumerate(zip(models, objects, strict=True)):
-        chosen = list(range(len(own)))
-        if right is not None:
-            shares = right[number]
-            chosen.sort(key=lambda index, shares=shares: (np.isnan(shares[index]), shares[index]))  # type: ignore[misc]
-        chosen = chosen[:WORST]
-        figure, axes = grid(*shape_of(len(chosen), most_columns=3), title=model.label)
-        for axis, index in zip((a for line in axes for a in line), chosen, strict=False):
-            show(axis, read_image(images.paths[index], channels=3), images.names[index])
+
+        def draw(axis: Any, index: int, own: Sequence[Objects] = own) -> None:
             if truths is not None:
                 draw_boxes(axis, truths[index].boxes, colour="white", width=2.4)
-            likely = own[index].scores >= SHOWN
-            texts = [
-                f"{(names or {}).get(int(label), label)} {score:.2f}"
-                for label, score in zip(
-                    own[index].classes[likely], own[index].scores[likely], strict=True
-                )
-            ]
-            draw_boxes(axis, own[index].boxes[likely], texts, colour="#E69F00")
-        path = save(figure, folder / f"detection_worst_{number}.png")
+            said, likely = own[index], own[index].scores >= SHOWN
+            pairs = zip(said.classes[likely], said.scores[likely], strict=True)
+            texts = [f"{(names or {}).get(int(k), k)} {score:.2f}" for k, score in pairs]
+            draw_boxes(axis, said.boxes[likely], texts, colour="#E69F00")
+
+        path = draw_worst(
+            images, draw, folder / f"detection_worst_{number}.png", title=model.label,
+            right=None if right is None else right[number],
+        )  # fmt: skip
         pictures.append(TaskPicture(path=path, title=f"Objects of {model.label}", model=number))
     return tuple(pictures)
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trtbench.domain.arrays import AnyArray
 from trtbench.errors import write_error
+from trtbench.tasks._images import ImageFiles
 
 COLUMN_IN = 3.2
 TITLES_IN = 0.2
 """What the titles of a row take beside its pictures; those that need more lines ask for more."""
 DPI = 110
+WORST = 6
+"""Images on a sheet of the worst."""
 
 
 def grid(
@@ -58,6 +63,26 @@ def show(
         squeezed = image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
         axis.imshow(squeezed, cmap="gray", vmin=0, vmax=255)
     axis.set_title(_plain(title), fontsize=8)
+
+
+def draw_worst(
+    images: ImageFiles,
+    draw: Callable[[Any, int], None],
+    path: Path,
+    *,
+    title: str,
+    right: Sequence[float] | None = None,
+) -> Path:
+    """Draw the images with the least share of what is right, each with what is drawn over it."""
+    chosen = list(range(len(images.names)))
+    if right is not None:
+        chosen.sort(key=lambda index: (np.isnan(right[index]), right[index]))
+    chosen = chosen[:WORST]
+    figure, axes = grid(*shape_of(len(chosen), most_columns=3), title=title)
+    for axis, index in zip((a for line in axes for a in line), chosen, strict=False):
+        show(axis, images.picture(index), images.names[index])
+        draw(axis, index)
+    return save(figure, path)
 
 
 def save(figure: Any, path: Path) -> Path:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from trtbench.analysis.pose import COCO_SIGMAS, COCO_SKELETON, People
-from trtbench.host.images import read_image
-from trtbench.tasks._drawing import draw_skeleton, grid, save, shape_of, show
+from trtbench.tasks._drawing import draw_skeleton, draw_worst
 from trtbench.tasks._images import ImageFiles
 from trtbench.tasks.contract import Predicted, TaskPicture
 
-WORST = 6
 SHOWN = 0.25
 """Confidence from which people and points are drawn."""
 
@@ -34,20 +31,18 @@ def draw_people(
     pictures = []
     lines = skeleton_of(everyone[0]) if edges is None else edges
     for number, (model, own) in enumerate(zip(models, everyone, strict=True)):
-        chosen = list(range(len(own)))
-        if right is not None:
-            shares = right[number]
-            chosen.sort(key=lambda index, shares=shares: (np.isnan(shares[index]), shares[index]))  # type: ignore[misc]
-        chosen = chosen[:WORST]
-        figure, axes = grid(*shape_of(len(chosen), most_columns=3), title=model.label)
-        for axis, index in zip((a for line in axes for a in line), chosen, strict=False):
-            show(axis, read_image(images.paths[index], channels=3), images.names[index])
+
+        def draw(axis: Any, index: int, own: Sequence[People] = own) -> None:
             for person in () if truths is None else truths[index].keypoints:
                 draw_skeleton(axis, person, lines, colour="white")
             for person, score in zip(own[index].keypoints, own[index].scores, strict=True):
                 if score >= SHOWN:
                     draw_skeleton(axis, person, lines, colour="#E69F00", least=SHOWN)
-        path = save(figure, folder / f"pose_worst_{number}.png")
+
+        path = draw_worst(
+            images, draw, folder / f"pose_worst_{number}.png", title=model.label,
+            right=None if right is None else right[number],
+        )  # fmt: skip
         pictures.append(TaskPicture(path=path, title=f"Key points of {model.label}", model=number))
     return tuple(pictures)
 
