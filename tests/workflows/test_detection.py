@@ -148,7 +148,7 @@ def test_every_family_says_the_same_boxes(tmp_path: Path, evaluate) -> None:
         apart = each["split"]["item_parts_s"]
         assert set(apart) == {"load", "preprocess", "inference", "model", "postprocess"}
         assert all(seconds > 0 for seconds in apart.values())
-        assert each["timed"].startswith("median per item, batches of 2: 1, after 0")
+        assert each["timed"].startswith("median per item over 1 batch of 2, after 0")
     [images] = [each for each in found["tables"] if each["id"] == "images"]
     assert all(row[2:] == [2, 2, 0, 0] for row in images["rows"]), "no double was counted"
     [curve] = [each for each in found["tables"] if each["id"] == "precision_recall"]

@@ -277,7 +277,7 @@ def test_scores_are_joined_to_runs_of_the_same_bytes_only(
     assert "top1" in told
     row = next(line for line in told.splitlines() if runs[0].record.spec.model.sha256[:12] in line)  # type: ignore[index]
     assert "| Preprocess |" in told, "where the time of an image went, and how that was measured"
-    assert "Median per item, batches of 2: 1, after 1 of warm-up" in told
+    assert "Median per item over 1 batch of 2, after 1 of warm-up" in told
     assert "MiB" in row, "memory stands beside accuracy and latency of the same bytes"
 
 

@@ -74,8 +74,9 @@ def split_from_columns(columns: Mapping[str, AnyArray], *, warmup: float = 0.1) 
 def times_in_words(split: Split) -> str:
     """Say how times per item were taken."""
     return (
-        f"median per item, batches of {split.item_batch}: {split.item_batches}, after "
-        f"{split.warmup_batches} of warm-up, in the pass that took the scores, one after another"
+        f"median per item over {split.item_batches} batch{'es' * (split.item_batches != 1)} of "
+        f"{split.item_batch}, after {split.warmup_batches} of warm-up, in the pass that "
+        "took the scores, one after another"
     )
 
 
