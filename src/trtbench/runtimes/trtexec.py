@@ -5,12 +5,14 @@ Success needs the files: trtexec also ends with status 0 when it has only printe
 
 from __future__ import annotations
 
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes
@@ -39,6 +41,7 @@ from trtbench.trtexec.conditions import conditions_from_log
 from trtbench.trtexec.failure import failure, last_run
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.log import LogRun
+from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
 from trtbench.trtexec.profile import profile_from_json
 from trtbench.trtexec.reported import reported_from_log, tensors_from_log, warnings_from_log
 from trtbench.trtexec.times import read_times, times_from_file
@@ -108,11 +111,26 @@ def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, I
     _demand_success(end, data, spec, folder)
     times, step_s = _times(spec, folder, data, end)
     run = last_run(data, where=LOG)
+    _write_metadata(run, spec, folder)
     outcome = _outcome(spec, run, abilities, command, folder)
     if step_s is not None:
         told = {**outcome.evidence, "enqueue_resolution_s": step_s}
         outcome = msgspec.structs.replace(outcome, evidence=told)
     return outcome, times
+
+
+def _write_metadata(run: LogRun | None, spec: RunSpec, folder: Path) -> None:
+    """Write what the log tells about running; about building, what this run or a build told."""
+    if run is not None:
+        profiled = json_from_value(profile_metadata_from_log(run))
+        (folder / "profile.metadata.json").write_bytes(profiled)
+    if run is not None and spec.model.format == "onnx":
+        built = json_from_value(build_metadata_from_log(run))
+        (folder / "build.metadata.json").write_bytes(built)
+    for name in ("build.metadata.json", "build.log"):
+        beside = Path(f"{spec.model.path}.{name}")
+        if spec.model.format == "engine" and beside.is_file():
+            shutil.copyfile(beside, folder / name)
 
 
 class TrtexecProgress:

@@ -33,6 +33,7 @@ from trtbench.workflows.check.evaluate_files import EVAL_JSON, EVAL_MD
 from trtbench.workflows.stored.report import write_report
 from trtbench.workflows.sweep.judge import Judged
 from trtbench.workflows.sweep.matrix import Case
+from trtbench.workflows.sweep.pipeline_files import write_pipeline_files
 from trtbench.workflows.sweep.run import Sweep
 
 FORMATS = ("html", "png")
@@ -125,6 +126,7 @@ def write_results(
             raise write_error(path, problem) from None
         paths.append(path)
     paths += [path for each in results.judged for path in _accuracy_files(each, folder, results)]
+    paths += write_pipeline_files(results.rows, {run.id: run for run in results.runs}, folder)
     if results.runs and formats:
         paths += write_report(
             results.runs, folder / "report", failed=results.failed, title=title, formats=formats

@@ -1,0 +1,85 @@
+"""Several models through trtexec in one command: a folder of results for each, by known names."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from test_sweep_torch import HUB, NETS
+
+from models import conv_model
+from trtbench.cli import run as cli
+
+SHORT = ["--duration", "50ms", "--axis", "warmup=10ms", "--format", "none"]
+FILES = (
+    "build.metadata.json", "engine.build.log", "engine.profile.log", "graph.json", "profile.json",
+    "profile.metadata.json", "timing.json",
+)  # fmt: skip
+
+
+@pytest.fixture
+def place(trtexec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_one_folder_for_each_model(place: Path) -> None:
+    for name in ("alexnet", "lenet"):
+        conv_model(place / f"{name}.onnx")
+    words = ["alexnet.onnx", "lenet.onnx", "-r", "trtexec", "--precision", "fp16", "--batch", "2"]
+    assert cli(["sweep", *words, *SHORT, "-o", "out"]) == 0
+    assert names_in(place / "out" / "results") == ["alexnet", "lenet"]
+    for name in ("alexnet", "lenet"):
+        folder = place / "out" / "results" / name
+        assert names_in(folder) == [f"{name}_fp16.{each}" for each in FILES]
+        told = json.loads((folder / f"{name}_fp16.profile.metadata.json").read_text())
+        assert "performance_summary" in told
+        built = json.loads((folder / f"{name}_fp16.build.metadata.json").read_text())
+        assert "FP16" in built["build_options"]["Precision"]
+
+
+def test_batches_are_told_apart(place: Path) -> None:
+    conv_model(place / "net.onnx")
+    words = ["net.onnx", "-r", "trtexec", "--precision", "fp32,fp16", "--batch", "1,2"]
+    assert cli(["sweep", *words, *SHORT, "-o", "out"]) == 0
+    found = [each.name for each in (place / "out" / "results" / "net").glob("*.timing.json")]
+    assert sorted(found) == [
+        f"net_{precision}_batch{batch}.timing.json"
+        for precision in ("fp16", "fp32")
+        for batch in (1, 2)
+    ]
+
+
+def test_bench_leaves_what_logs_tell_too(place: Path) -> None:
+    conv_model(place / "net.onnx")
+    short = ["--duration", "50ms", "--warmup", "10ms", "--batch", "2"]
+    assert cli(["bench", "net.onnx", "-r", "trtexec", *short, "-o", "run"]) == 0
+    assert {"build.metadata.json", "profile.metadata.json"} <= set(names_in(place / "run"))
+
+
+def test_from_pytorch_with_weights_in_the_file(place: Path, torch_python: str) -> None:
+    (place / "nets.py").write_text(NETS)
+    (place / "hubconf.py").write_text(HUB)
+    (place / "trtbench.toml").write_text(f'[runtimes.torch]\npython = "{torch_python}"\n')
+    (place / "sweep.toml").write_text(
+        f'models = ["torch.hub:{place}/small"]\nruntime = "trtexec"\nprecision = "fp16"\n'
+        'batch = 2\nweights = "none"\ntrust = true\ninput_shape = "-1x3x16x16"\n'
+        '[options]\nduration = "50ms"\nwarmup = "10ms"\n'
+    )
+    assert cli(["sweep", "sweep.toml", "--format", "none", "-o", "out"]) == 0
+    folder = place / "out" / "results" / "small"
+    assert names_in(folder) == [f"small_fp16.{each}" for each in FILES]
+    exported = next((place / "store" / "steps").glob("export-*/small.json"))
+    assert json.loads(exported.read_text())["facts"]["weights"] == "none"
