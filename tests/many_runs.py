@@ -39,6 +39,7 @@ def record(
     batch: int = 1,
     versions: dict[str, str] | None = None,
     host: str = "lab-1",
+    machine: str | None = None,
     gpu: str | None = None,
     driver: str = "570.10",
     tags: tuple[str, ...] = (),
@@ -58,7 +59,8 @@ def record(
             runtime=runtime, precision=precision, batch=batch, threads=None if gpu else 2,
         ),
         environment=Environment(
-            host=host, os="Linux 6.1", cpu="Xeon", cpu_cores=8, python="3.11.7", gpus=gpus,
+            host=host, machine=machine, os="Linux 6.1", cpu="Xeon", cpu_cores=8,
+            python="3.11.7", gpus=gpus,
             versions=versions or {"onnxruntime": "1.20.0"}, git_commit=f"{number // 10:040x}",
         ),
         inputs=(TensorSpec(name="image", dtype="float32", shape=(batch, 3, 224, 224)),),

@@ -299,7 +299,10 @@ CASES: dict[str, tuple[Callable[[], Evidence], Callable[[], Evidence]]] = {
         lambda: pair({"conditions": stated(tf32=True)}, {"conditions": stated(tf32=False)}),
         lambda: pair({"conditions": HERE}, {"conditions": HERE}),
     ),
-    "H28": (lambda: pair({}, {"environment": environment(host="b")}), lambda: pair({}, {})),
+    "H28": (
+        lambda: pair({}, {"environment": environment(host="b", machine="b")}),
+        lambda: pair({}, {}),
+    ),
     "H29": (
         lambda: told({"facts": {"fallback_nodes": 3}}),
         lambda: told({"facts": {"fallback_nodes": 0}}),

@@ -289,7 +289,7 @@ def test_a_difference_that_does_not_exist_cannot_be_accepted() -> None:
         ("tf32", {"conditions": stated(tf32=True, cuda_graph=False, transfers=True)}),
         ("cuda_graph", {"conditions": stated(tf32=False, cuda_graph=True, transfers=True)}),
         ("transfers", {"conditions": stated(tf32=False, cuda_graph=False, transfers=False)}),
-        ("host", {"environment": environment(host="elsewhere", gpus=(GPU,))}),
+        ("host", {"environment": environment(host="elsewhere", machine="ci-t4", gpus=(GPU,))}),
         (
             "gpu_power_limit_w",
             {"environment": environment(gpus=(msgspec.structs.replace(GPU, power_limit_w=400.0),))},

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
-import platform
 import re
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -140,7 +140,7 @@ def test_a_change_names_what_changed_with_it(store: Store) -> None:
 
 def test_what_may_not_be_compared_makes_series_of_its_own(store: Store) -> None:
     variants = [
-        record(1), record(2, host="lab-2"), record(3, batch=8), record(4, runtime="other"),
+        record(1), record(2, machine="lab-2"), record(3, batch=8), record(4, runtime="other"),
         record(5, model="b.onnx"), record(6, precision="fp16"), record(7),
     ]  # fmt: skip
     add_series(store, [1e-3] * len(variants), variants)
@@ -231,9 +231,10 @@ def test_the_baseline_of_a_file_is_sought_by_what_it_would_be(
     store: Store, config: Config, tmp_path: Path
 ) -> None:
     model = tiny_model(tmp_path / "net.onnx")
-    here = [record(k, host=platform.node()) for k in range(3)]
+    here = [record(k, host=f"runner-{k}", machine="lab") for k in range(3)]
     ids = add_series(store, [1e-3] * 3, here)
-    add_series(store, [1e-3], [record(9, host="elsewhere")])
+    add_series(store, [1e-3], [record(9, machine="elsewhere")])
+    config = msgspec.structs.replace(config, machine="lab")
     assert (
         baseline_run(GateRequest(baseline="last", candidate=str(model)), store=store, config=config)
         == ids[-1]

@@ -176,8 +176,13 @@ def _point(entry: Entry, record: RunRecord) -> Point:
     )
 
 
-def _reference(store: Store, name: str) -> list[Entry]:
-    found = [e for e in store.index.find(model=name, kind="run") if e.model == name and e.median_s]
+def _reference(store: Store, name: str) -> list[tuple[Entry, str]]:
+    """Find the runs of a reference, each with the machine it was on."""
+    found = [
+        (entry, record.environment.kind)
+        for entry in store.index.find(model=name, kind="run")
+        if entry.model == name and entry.median_s and (record := _record(entry, store)) is not None
+    ]
     if not found:
         raise UsageError(f"there are no runs of the reference {name!r}", fix="trtbench runs")
     return found
@@ -185,19 +190,19 @@ def _reference(store: Store, name: str) -> list[Entry]:
 
 def _against(
     groups: Iterable[tuple[SeriesKey, list[Point]]],
-    reference: Sequence[Entry],
+    reference: Sequence[tuple[Entry, str]],
     left_out: dict[str, int],
 ) -> list[tuple[SeriesKey, list[Point]]]:
     """Turn medians into ratios to the reference of the same session; others are left out."""
-    times = [(instant(entry.created), entry) for entry in reference]
+    times = [(instant(entry.created), entry, machine) for entry, machine in reference]
     found = []
     for key, points in groups:
-        if key.model == reference[0].model:
+        if key.model == reference[0][0].model:
             continue
         ratios = []
         for point in points:
             own = instant(point.created)
-            near = [(abs(at - own), e) for at, e in times if e.host == key.machine]
+            near = [(abs(at - own), e) for at, e, machine in times if machine == key.machine]
             gap, entry = min(near, key=lambda each: each[0], default=(SESSION_S + 1, None))
             if entry is None or entry.median_s is None or gap > SESSION_S:
                 left_out["no reference"] = left_out.get("no reference", 0) + 1
