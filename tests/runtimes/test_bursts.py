@@ -25,10 +25,12 @@ from trtbench.runtimes._gpu_query import Lane, burst_of_queries
 from trtbench.runtimes._partner import TurnPartner
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
+from trtbench.workflows.compare.duet import Duet
 from trtbench.workflows.compare.pair import WaitingPair
 from trtbench.workflows.compare.sides import Sides
 from trtbench.workflows.compare.until_clear import settle
 from trtbench.workflows.request.comparing import CompareRequest
+from trtbench.workflows.request.conduct import Conduct
 
 STANDIN = Path(__file__).resolve().parents[1] / "standin_gpu"
 
@@ -218,3 +220,27 @@ def test_bursts_on_two_devices_are_refused() -> None:
     request = CompareRequest(baseline="a.engine", candidates=["b.engine"], mode="bursts")
     with pytest.raises(UsageError, match="on one GPU"):
         settle(Sides(baseline=one, candidate=other), request)
+
+
+def test_only_bursts_end_because_nobody_would_wait_longer(tmp_path: Path) -> None:
+    def duet(runtime: str, device: str | None) -> Duet:
+        spec = RunSpec(model=ModelRef(path="a", format="engine"), runtime=runtime, device=device)
+        made = Duet(
+            Sides(baseline=spec, candidate=spec),
+            store=Store(tmp_path / "store"),
+            conduct=Conduct(),
+            limit_s=25.0,
+        )
+        made._launches = ([None] * 12, [None] * 12)  # type: ignore[list-item]
+        return made
+
+    on_gpu, on_cpu = duet("tensorrt", None), duet("onnxruntime", "cpu")
+    assert (on_gpu.mode, on_cpu.mode) == ("bursts", "one-process")
+    on_gpu._began = on_cpu._began = time.monotonic() - 12
+    assert not on_gpu.out_of_time
+    assert (on_gpu.more, on_cpu.more) == (3, 12)
+    on_gpu._began = time.monotonic() - 21.5  # 1.8 s a launch: one or two are left
+    assert on_gpu.more == 1
+    on_gpu._began = on_cpu._began = time.monotonic() - 24
+    assert on_gpu.out_of_time
+    assert not on_cpu.out_of_time

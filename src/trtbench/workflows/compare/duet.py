@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import shutil
 import socket
@@ -21,7 +22,6 @@ from trtbench.domain.result import DuetRef, Environment, LaunchFacts, Run, Scala
 from trtbench.domain.samples import Column
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.domain.words import Mode
-from trtbench.errors import UsageError
 from trtbench.executors.local import Assignment, check_interpreter, run_jobs
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
@@ -36,6 +36,7 @@ from trtbench.workflows.compare.sides import (
     LAUNCHES_S,
     PairDesign,
     Sides,
+    settled_mode,
 )
 from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
 from trtbench.workflows.measure.launches import Launch, hold_device
@@ -103,7 +104,9 @@ class Duet:
     @property
     def more(self) -> int:
         """Launches before the next look: twice as many, or a quarter more where both sides live."""
-        return max(1, self.launches // 4) if self.mode == "bursts" else self.launches
+        if self.mode != "bursts":
+            return self.launches
+        return int(min(max(1, self.launches // 4), max(1, self._left())))
 
     @property
     def seconds(self) -> float:
@@ -112,8 +115,8 @@ class Duet:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether another launch would take longer than anybody waits without being asked."""
-        return self._limit_s is not None and self.seconds > self._limit_s
+        """Whether another launch with bursts would last longer than anybody waits unasked."""
+        return self._left() < 1
 
     def columns(self, name: str = "host") -> list[tuple[Column, Column]]:
         """The pairs of one column, launch by launch."""
@@ -128,12 +131,21 @@ class Duet:
 
         Slow models are given fewer: their queries are averages already.
         """
+        try:
+            self._play(launches)
+        except BaseException:
+            self.close()
+            raise
+
+    def _play(self, launches: int | None) -> None:
         least = launches if launches is not None else FEWEST_LAUNCHES
         specs = self.sides.both
         devices = {RUNTIMES.load(spec.runtime).device(spec): spec for spec in specs}
         with ExitStack() as held:
             for _, spec in sorted(devices.items()):  # one order for all: no deadlock
                 held.enter_context(hold_device(spec, self._conduct))
+            if self.mode == "bursts" and self._next is None:
+                self._next = self._pair(None)  # it imports while the machine is looked at
             if self._environment is None:
                 self._environment = read_environment(
                     command=self._conduct.command,
@@ -147,14 +159,16 @@ class Duet:
             done, goal = self.launches, self.launches + (launches or usual)
             while self.launches < goal:
                 self._tell(goal)
-                try:
-                    self._play_once()
-                except BaseException:
-                    self.close()
-                    raise
+                self._play_once()
                 if self.launches - done >= least and time.monotonic() - began > LAUNCHES_S:
                     break
             self._contention = counters_between(before, read_counters())
+
+    def _left(self) -> float:
+        """Launches that there is time for."""
+        if self.mode != "bursts" or self._limit_s is None or not self.launches:
+            return math.inf
+        return (self._limit_s - self.seconds) / (self.seconds / self.launches)
 
     def alone_effects(self) -> tuple[float, ...]:
         """The effects of the times alone, launch by launch, where the sides took turns."""
@@ -302,47 +316,6 @@ class Duet:
         text = f"launch {self.launches + 1}/{goal} of both sides"
         done = self.launches / goal
         self._conduct.listen(Event(kind="stage", text=text, done=done))
-
-
-def settled_mode(mode: Mode, sides: Sides) -> Mode:
-    """Choose how the sides take turns, by what their runtimes can do."""
-    modules = [RUNTIMES.load(spec.runtime) for spec in sides.both]
-    if not all(module.open_session is not None for module in modules):
-        return "launches"
-    if not all(_takes_turns(spec) for spec in sides.both):
-        if mode in ("auto", "launches"):
-            return "launches"
-        raise UsageError(
-            "only single queries, back to back, can take turns: protocol serve, one stream, no gap",
-            facts={"mode": mode, "protocol": sides.baseline.protocol},
-            fix="--mode launches",
-        )
-    both = list(zip(modules, sides.both, strict=True))
-    devices = {module.device(spec) for module, spec in both}
-    bursts = all(module.bursts is not None and module.bursts(spec) for module, spec in both)
-    if mode == "bursts" and not (bursts and len(devices) == 1):
-        raise UsageError(
-            "bursts are for sides on one GPU whose runtimes time them",
-            facts={"devices": ", ".join(sorted(devices))},
-            fix="--mode auto",
-        )
-    if mode != "auto":
-        return mode
-    if bursts and len(devices) == 1:
-        return "bursts"
-    # Threads are of a process, for PyTorch: sides with other numbers of them need two.
-    alike = all(
-        getattr(sides.baseline, name) == getattr(sides.candidate, name)
-        for name in ("runtime", "threads")
-    )
-    if alike and sides.pythons[0] == sides.pythons[1] and devices == {"cpu"}:
-        return "one-process"
-    return "lock-step" if devices == {"cpu"} else "launches"
-
-
-def _takes_turns(spec: RunSpec) -> bool:
-    """Whether a pair of queries in turn is what was asked for; other protocols own their loop."""
-    return spec.protocol == "serve" and spec.streams == 1 and not spec.gap_s
 
 
 def _collect(folder: Path) -> Launch:

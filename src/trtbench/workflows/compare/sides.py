@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trtbench.domain.spec import Length, RunSpec, Warmup
+from trtbench.domain.words import Mode
+from trtbench.errors import UsageError
+from trtbench.runtimes import RUNTIMES
 
 PairDesign = Literal["duet", "bursts", "launches"]
 
@@ -36,3 +39,44 @@ class Sides:
     @property
     def both(self) -> tuple[RunSpec, RunSpec]:
         return (self.baseline, self.candidate)
+
+
+def settled_mode(mode: Mode, sides: Sides) -> Mode:
+    """Choose how the sides take turns, by what their runtimes can do."""
+    modules = [RUNTIMES.load(spec.runtime) for spec in sides.both]
+    if not all(module.open_session is not None for module in modules):
+        return "launches"
+    if not all(_takes_turns(spec) for spec in sides.both):
+        if mode in ("auto", "launches"):
+            return "launches"
+        raise UsageError(
+            "only single queries, back to back, can take turns: protocol serve, one stream, no gap",
+            facts={"mode": mode, "protocol": sides.baseline.protocol},
+            fix="--mode launches",
+        )
+    both = list(zip(modules, sides.both, strict=True))
+    devices = {module.device(spec) for module, spec in both}
+    bursts = all(module.bursts is not None and module.bursts(spec) for module, spec in both)
+    if mode == "bursts" and not (bursts and len(devices) == 1):
+        raise UsageError(
+            "bursts are for sides on one GPU whose runtimes time them",
+            facts={"devices": ", ".join(sorted(devices))},
+            fix="--mode auto",
+        )
+    if mode != "auto":
+        return mode
+    if bursts and len(devices) == 1:
+        return "bursts"
+    # Threads are of a process, for PyTorch: sides with other numbers of them need two.
+    alike = all(
+        getattr(sides.baseline, name) == getattr(sides.candidate, name)
+        for name in ("runtime", "threads")
+    )
+    if alike and sides.pythons[0] == sides.pythons[1] and devices == {"cpu"}:
+        return "one-process"
+    return "lock-step" if devices == {"cpu"} else "launches"
+
+
+def _takes_turns(spec: RunSpec) -> bool:
+    """Whether a pair of queries in turn is what was asked for; other protocols own their loop."""
+    return spec.protocol == "serve" and spec.streams == 1 and not spec.gap_s

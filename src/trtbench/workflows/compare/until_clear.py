@@ -20,8 +20,8 @@ from trtbench.analysis.verdict import (
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.words import Mode
 from trtbench.store.store import Store
-from trtbench.workflows.compare.duet import Duet, settled_mode
-from trtbench.workflows.compare.sides import FEWEST_LAUNCHES, LIMIT_S, Sides
+from trtbench.workflows.compare.duet import Duet
+from trtbench.workflows.compare.sides import FEWEST_LAUNCHES, LIMIT_S, Sides, settled_mode
 from trtbench.workflows.request.comparing import LAUNCHES, PairFields, TurnFields
 from trtbench.workflows.request.conduct import Conduct
 
