@@ -40,7 +40,6 @@ MOST_FINDINGS = 12
 PICTURE_PX = 1400
 LEVEL = 6
 Spec = dict[str, Any]
-NAME_LENGTH = 48
 
 
 def render(document: Document, folder: Path) -> list[Path]:

@@ -290,8 +290,10 @@ def _table(path: Path) -> Mapping[str, Any]:
     is_yaml = path.suffix in (".yaml", ".yml")
     try:
         table = yaml_from_text(read_text(path), where=str(path)) if is_yaml else read_toml(path)
-    except (OSError, ValueError) as problem:
+    except (OSError, UnicodeDecodeError) as problem:
         raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
+    except ValueError as problem:
+        raise UsageError(f"{path} is not TOML", facts={"reason": problem}) from None
     if not isinstance(table, Mapping):
         raise UsageError(f"{path} holds no table", fix="write it like models = [...]")
     return table
