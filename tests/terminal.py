@@ -77,7 +77,9 @@ def numbers(lines: Sequence[str]) -> set[str]:
 def assert_honest(lines: Sequence[str], whole: Sequence[str], *, columns: int) -> None:
     """Hold a narrow screen to the wide one: nothing too wide, no number cut or without unit."""
     for line in lines:
-        if line.startswith("  trtbench "):  # a command is left whole, to be copied
+        if line.startswith(
+            ("  trtbench ", "  python -m ")
+        ):  # a command is left whole, to be copied
             continue
         longest = max(map(len, line.split()), default=0)
         assert len(line) <= max(columns, longest + 24), line

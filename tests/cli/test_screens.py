@@ -17,12 +17,14 @@ from trtbench.domain.result import Run, Score, Scores
 from trtbench.report.document import Document
 from trtbench.report.documents.check import document_from_check
 from trtbench.report.documents.demo import document_from_demo
+from trtbench.report.documents.localize import document_from_localized
 from trtbench.report.labels import precision_name
 from trtbench.report.renderers.json import json_bytes
 from trtbench.store.store import Store
 from trtbench.workflows.check.values import Checked
 from trtbench.workflows.compare.compare import Compared, comparison_from_runs
 from trtbench.workflows.demo import Demo
+from trtbench.workflows.explain.localize import Localization
 
 LONG = "a_network_with_quite_a_long_name-and-more.onnx"
 
@@ -59,6 +61,7 @@ VERBS = {
     "diff": ["diff", "fp16.profile.json", "int8.profile.json"],
     "why": ["why", "fp16.profile.json", "int8.profile.json"],
     "check": ["DRAW", "check.document.json"],
+    "localize": ["DRAW", "localize.document.json"],
     "demo": ["DRAW", "demo.document.json"],
 }  # fmt: skip
 
@@ -75,6 +78,10 @@ def make_check(folder: Path) -> None:
     assert run_command(["check", model, other, *words]) == 0
     checked = msgspec.json.decode((folder / "out" / "check.json").read_bytes(), type=Checked)
     write(document_from_check(checked), folder / "check.document.json")
+    words += ["--repair", "--where", "sqnr>=60dB", "--no-speed"]
+    assert run_command(["localize", model, other, *words]) == 0
+    found = msgspec.json.decode((folder / "out" / "localize.json").read_bytes(), type=Localization)
+    write(document_from_localized(found), folder / "localize.document.json")
 
 
 def make_demo(folder: Path) -> None:

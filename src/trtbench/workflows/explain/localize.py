@@ -40,7 +40,7 @@ from trtbench.workflows.request.fields import converted
 from trtbench.workflows.request.judging import CheckRequest, LocalizeRequest
 from trtbench.workflows.request.kinds import seconds
 from trtbench.workflows.request.progress import Event
-from trtbench.workflows.request.spec import side_spec
+from trtbench.workflows.request.spec import pick, side_spec
 
 SEARCH_PART = 0.8
 """Of the bar, where a comparison of speeds follows."""
@@ -207,6 +207,8 @@ def _with_speeds(
         asked = converted(
             request, CompareRequest, baseline=name, candidates=(result.repaired,),
             inputs=None, seed=request.seed, accept=("inputs",),
+            runtime=pick(request.runtime, 1, 2, what="-r"),
+            python=pick(request.python, 1, 2, what="--python"),
         )  # fmt: skip
         try:
             compared = compare(asked, store=store, config=config, conduct=conduct)[0]
