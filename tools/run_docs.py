@@ -36,9 +36,10 @@ LIMIT_S = 600
 
 MOODS = re.compile(
     r"^(warnings?|notes?|usual|repeats|in turns|alone|sees|speed-up|before) "
+    r"|^(machine|versions|built on) "
     r"|^ +(→|fix:)|^(host|throughput|p\d+)\b.*: the interval|^\w+ H\d\d|launches would tell"
 )
-"""Lines that are there or not as the machine feels."""
+"""Lines that are there or not as the machine feels, or that name it."""
 WORDS = (
     (r"\d{8}-\d{6}-[0-9a-f]{6}", "RUN"),
     (r"(sha256|commit) [0-9a-f]+", r"\1 HASH"),
