@@ -13,7 +13,6 @@ import platform
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from trtbench.domain.spec import Value
 from trtbench.errors import JobError, TrtbenchError
@@ -34,7 +33,7 @@ class Answer(Value, frozen=True, kw_only=True):
     log_tail: tuple[str, ...] = ()
 
 
-def on_node(parcel: bytes, contents: Mapping[str, Sequence[Any]], slot: int) -> Answer:
+def on_node(parcel: bytes, contents: Mapping[str, Sequence[object]], slot: int) -> Answer:
     """Carry out a request here; ``contents`` are references to chunks of files, by hash."""
     found = parcel_from_bytes(parcel)
     host = platform.node()
@@ -60,7 +59,7 @@ def _refusal(problem: TrtbenchError, host: str, fetched: int) -> Answer:
     return Answer(host=host, fetched=fetched, error=told, log_tail=lines)
 
 
-def _fetch(cache: Path, sha256: str, chunks: Sequence[Any]) -> bool:
+def _fetch(cache: Path, sha256: str, chunks: Sequence[object]) -> bool:
     """Get a content unless this node has it; tasks that want the same one wait for each other."""
     if blob(cache, sha256).is_file():
         return False

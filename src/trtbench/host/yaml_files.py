@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trtbench.boundary import check_nesting, check_parts
 from trtbench.errors import UnavailableError, UsageError
 
 
-def yaml_from_text(text: str, *, where: str) -> Any:
+def yaml_from_text(text: str, *, where: str) -> object:
     """Read YAML."""
     try:
         import yaml  # type: ignore[import-untyped]

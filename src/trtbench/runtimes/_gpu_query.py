@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ _NS = 1e-9
 
 Enqueue = Callable[[], object]
 """Puts the work of one query on its stream; ``False`` says that it was refused."""
-CopyMaker = Callable[[Any], tuple[Call, ...]]
+CopyMaker = Callable[[object], tuple[Call, ...]]
 """Makes the copies of one direction, bound to a stream."""
 
 
@@ -31,7 +30,7 @@ class Lane:
         self,
         *,
         enqueue: Enqueue,
-        stream: Any,
+        stream: object,
         copies_in: CopyMaker,
         copies_out: CopyMaker,
         ahead: tuple[Call, ...] = (),
@@ -221,7 +220,7 @@ class _Slot:
     """One place in flight: its events, and the calls of a query bound to its streams."""
 
     def __init__(
-        self, cuda: Cuda, lane: Lane, *, inward: Any, outward: Any, rows: array[float]
+        self, cuda: Cuda, lane: Lane, *, inward: object, outward: object, rows: array[float]
     ) -> None:
         self.active = False
         begin, end = cuda.event(), cuda.event()
@@ -243,11 +242,11 @@ class _Slot:
         self,
         cuda: Cuda,
         lane: Lane,
-        inward: Any,
-        outward: Any,
-        computed: Any,
+        inward: object,
+        outward: object,
+        computed: object,
         spans: dict[str, Callable[[], float]],
-    ) -> tuple[Any, Any]:
+    ) -> tuple[object, object]:
         """Surround the work with copies on their own streams; gives the first and last event."""
         in_0, in_1, out_0, out_1 = (cuda.event() for _ in range(4))
         self._before = (
