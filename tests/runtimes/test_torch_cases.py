@@ -170,3 +170,36 @@ def test_notes_of_exports_say_what_proves_nothing(found: dict[str, Any]) -> None
 
 def test_inputs_by_name_come_in_the_order_of_the_parameters(found: dict[str, Any]) -> None:
     assert found["export_masked"]["ok"]["inputs"] == ["x", "mask"]
+
+
+REPLAY = """
+import types, torch
+from trtbench.runtimes._torch_session import CudaSession
+torch.cuda.synchronize = lambda *_: None
+torch.set_grad_enabled(False)
+net = torch.nn.Linear(8, 4)
+session = object.__new__(CudaSession)
+session._torch, session._tensors = torch, [torch.randn(2, 8), torch.arange(3)]
+before = session._tensors[0].clone()
+forward = lambda: {"y": net(session._tensors[0])}
+follows = lambda: session._results[0].copy_(net(session._tensors[0]))
+for replay in (follows, lambda: None):
+    session._results = [net(session._tensors[0])]
+    told = session._replay_differs(types.SimpleNamespace(replay=replay), forward)
+    print(told, torch.equal(before, session._tensors[0]))
+"""
+
+
+def test_a_graph_that_keeps_its_first_inputs_is_told_from_one_that_follows(
+    torch_python: str, tmp_path: Path
+) -> None:
+    """On the CPU, with the replay stood in for: what is held against what is PyTorch's own."""
+    done = subprocess.run(
+        [torch_python, "-c", REPLAY],
+        env={"PYTHONPATH": str(SOURCE), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.split() == ["False", "True", "True", "True"], done.stderr
