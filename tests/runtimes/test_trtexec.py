@@ -148,7 +148,8 @@ def test_stages_follow_the_log(trtexec: Any) -> None:
 
 def test_without_a_profile_only_times_are_demanded(trtexec: Any) -> None:
     outcome, _, stages, folder = bench(trtexec, profile=False)
-    assert sorted(path.name for path in folder.iterdir()) == ["times.json", "trtexec_stdout.log"]
+    names = ["profile.metadata.json", "times.json", "trtexec_stdout.log"]
+    assert sorted(path.name for path in folder.iterdir()) == names
     assert "profile" not in stages
     assert "--exportProfile" not in str(outcome.reported["command"])
 
