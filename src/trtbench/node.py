@@ -18,14 +18,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import msgspec
+
+from trtbench import boundary
 from trtbench.boundary import read_bytes
 from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.errors import JobError, TrtbenchError
-from trtbench.executors import Partner, Request, Told
+from trtbench.errors import JobError, TrtbenchError, UsageError
+from trtbench.executors import ANSWER, Errand, Partner, Request, Told, with_marks
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.progress import Event
+from trtbench.workflows.request.fields import fields_of
+from trtbench.workflows.request.groups import StoreFields
+from trtbench.workflows.request.progress import Event, Listener
 
 if TYPE_CHECKING:
     from trtbench.domain.words import Mode
@@ -36,7 +41,7 @@ EXIT_TOLD = 3
 
 def main(arguments: list[str]) -> int:
     """Carry out one request; the status is 0 when there is a run, failed ones included."""
-    path, folder = Path(arguments[0]), Path(arguments[1])
+    path, folder = Path(arguments[0]).absolute(), Path(arguments[1]).absolute()
     tell = _teller(arguments[2] if len(arguments) > 2 else None)
     try:
         request = value_from_json(read_bytes(path), Request, where=str(path))
@@ -65,6 +70,10 @@ def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> Non
         if event.kind != "tick":
             tell(event.text)
 
+    if request.errand is not None:
+        _carry_out(request, request.errand, folder, listen)
+        return
+    assert request.spec is not None
     conduct = Conduct(
         python=request.python,
         timeout_s=request.timeout_s,
@@ -81,6 +90,37 @@ def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> Non
     run_bench(request.spec, store=store, conduct=alone)
 
 
+ERRANDS = ("build", "check", "evaluate")
+"""Verbs that a machine carries out for another one."""
+
+
+def _carry_out(request: Request, errand: Errand, folder: Path, listen: Listener) -> None:
+    """Carry out a verb; what it gives is written last, with no names of this machine in it."""
+    output = folder / RUN / "output"
+    output.mkdir(parents=True)
+    value = _done(errand, output, folder / "store", listen)
+    files = Path(errand.placed) if errand.placed else folder / "files"
+    plain = with_marks(msgspec.to_builtins(value), files=files, output=output)
+    (folder / RUN / ANSWER).write_bytes(msgspec.msgpack.encode(plain))
+
+
+def _done(errand: Errand, output: Path, store: Path, listen: Listener) -> object:
+    if errand.verb not in ERRANDS:
+        raise UsageError(f"no machine does {boundary.shown(errand.verb)} for another")
+    from trtbench import verbs
+
+    carry_out = getattr(verbs, errand.verb)
+    kind = getattr(verbs, carry_out.__annotations__["request"])
+    asked = dict(errand.asked)
+    if errand.output is not None:
+        asked["output"] = boundary.inside(output, errand.output, what="output", where="the request")
+    if issubclass(kind, StoreFields):
+        asked["store"] = store
+    series = {field.name for field in fields_of(kind) if isinstance(field.default, tuple)}
+    asked = {key: tuple(each) if key in series else each for key, each in asked.items()}
+    return carry_out(kind(**asked), listen=listen)
+
+
 def _compare(
     request: Request, partner: Partner, target: Path, store: Store, conduct: Conduct
 ) -> None:
@@ -89,6 +129,7 @@ def _compare(
     from trtbench.workflows.compare.sides import Sides
     from trtbench.workflows.request.comparing import CompareRequest
 
+    assert request.spec is not None
     sides = Sides(
         baseline=request.spec, candidate=partner.spec, pythons=(request.python, partner.python)
     )

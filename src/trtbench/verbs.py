@@ -18,6 +18,7 @@ from trtbench.workflows.request.fields import converted
 from trtbench.workflows.request.judging import CheckRequest, EvalRequest, LocalizeRequest
 from trtbench.workflows.request.making import BuildRequest, ExportRequest, QuantizeRequest
 from trtbench.workflows.request.measuring import BenchRequest, ProfileRequest
+from trtbench.workflows.request.progress import Listener, silent
 from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
 from trtbench.workflows.request.sweeping import SweepRequest
 
@@ -67,6 +68,7 @@ def profile(request: ProfileRequest) -> Run:
     >>> trtbench.profile("model.engine").layers.layers[0].average_s
     """
     from trtbench.workflows.measure.profile import is_model_file, profile_model, stored_profile
+    from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.spec import run_spec
 
     store, config = open_store_of(request)
@@ -74,7 +76,8 @@ def profile(request: ProfileRequest) -> Run:
         return stored_profile(str(request.model), store=store)
     spec = run_spec(converted(request, BenchRequest, model=request.model, profile=True), config)
     conduct = conduct_from_request(request, config, runtime=spec.runtime)
-    return profile_model(spec, store=store, conduct=conduct)
+    with executor_for(request, conduct) as conduct:
+        return profile_model(spec, store=store, conduct=conduct)
 
 
 def compare(request: CompareRequest) -> Comparison:
@@ -102,15 +105,17 @@ def gate(request: GateRequest) -> Gate:
     >>> trtbench.gate("new.onnx", against="old.onnx", max_slowdown="3%").open
     """
     from trtbench.workflows.compare.gate import gate as hold_to_rules
+    from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.stored.history import baseline_run
 
     store, config = open_store_of(request)
     against = baseline_run(request, store=store, config=config) if request.baseline else None
     conduct = conduct_from_request(request, config)
-    return hold_to_rules(request, store=store, config=config, against=against, conduct=conduct)
+    with executor_for(request, conduct) as conduct:
+        return hold_to_rules(request, store=store, config=config, against=against, conduct=conduct)
 
 
-def check(request: CheckRequest) -> Checked:
+def check(request: CheckRequest, *, listen: Listener = silent) -> Checked:
     """Run every side on the same inputs and compare each candidate with the reference.
 
     Inputs are random, rows of a file, or ``images`` with the preprocessing of a task and its
@@ -123,7 +128,7 @@ def check(request: CheckRequest) -> Checked:
     from trtbench.workflows.check.check_files import join_checks, write_check
 
     store, config = open_store_of(request)
-    conduct = conduct_from_request(request, config)
+    conduct = conduct_from_request(request, config, listen=listen)
     checked = run_check(request, store=store, config=config, conduct=conduct)
     write_check(checked, Path(request.output))
     join_checks(checked, store)
@@ -143,7 +148,7 @@ def localize(request: LocalizeRequest) -> Localization:
     return run_localize(request, store=store, config=config, conduct=conduct)
 
 
-def evaluate(request: EvalRequest) -> Evaluation:
+def evaluate(request: EvalRequest, *, listen: Listener = silent) -> Evaluation:
     """Evaluate models on data with known answers; runs of the same bytes carry the scores.
 
     ``settings`` are the flags of the task, with underscores: ``{"gt": "truth", "align": "none"}``.
@@ -155,23 +160,27 @@ def evaluate(request: EvalRequest) -> Evaluation:
     from trtbench.workflows.check.evaluate_files import join, write_evaluation
 
     store, config = open_store_of(request)
-    conduct = conduct_from_request(request, config)
+    conduct = conduct_from_request(request, config, listen=listen)
     found = run_evaluation(request, store=store, config=config, conduct=conduct)
     found = join(found, store, runs=request.join)
     write_evaluation(found, Path(request.output))
     return found
 
 
-def build(request: BuildRequest) -> Artefact:
+def build(request: BuildRequest, *, listen: Listener = silent) -> Artefact:
     """Build an engine from an ONNX file in a fresh process.
 
     >>> trtbench.build("model.onnx", precision="fp16", workspace="4GiB").path
     """
-    from trtbench.workflows.make.build import build_spec, run_build
+    from trtbench.workflows.make.build import build_elsewhere, build_spec, run_build
 
     config = load_config()
+    if request.executor is not None:
+        conduct = conduct_from_request(request, config, listen=listen)
+        return build_elsewhere(request, config=config, conduct=conduct)
     spec = build_spec(request, config)
-    return run_build(spec, conduct=conduct_from_request(request, config, runtime=spec.runtime))
+    conduct = conduct_from_request(request, config, runtime=spec.runtime, listen=listen)
+    return run_build(spec, conduct=conduct)
 
 
 def lottery(request: LotteryRequest) -> Lottery:

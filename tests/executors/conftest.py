@@ -1,13 +1,21 @@
-"""A runtime that only notes when it measured, so that overlaps can be seen, for all processes.
+"""Machines, and a runtime that only notes when it measured, so that overlaps can be seen.
 
 ``meet=2`` lets it go on when two have begun, so that two that may be beside each other are.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from machines import Nodes
 
 RUNTIME = """
 import json, os, time
@@ -68,3 +76,64 @@ def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.setenv("CLOCKED_LOG", str(tmp_path / "clocked.log"))
     return folder
+
+
+@pytest.fixture(scope="module")
+def sshd() -> Iterator[dict[str, object]]:
+    """A server of our own: high port, own keys, one user, nothing of the machine's settings."""
+    program = shutil.which("sshd") or "/usr/sbin/sshd"
+    if not Path(program).is_file() or shutil.which("ssh") is None:
+        pytest.skip("sshd is not installed (Debian: apt-get install openssh-server)")
+    with tempfile.TemporaryDirectory(prefix="trtbench-sshd-") as name:
+        folder = Path(name)
+        for key in ("host", "user"):
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+            subprocess.run(command, check=True)
+        shutil.copyfile(folder / "user.pub", folder / "authorized")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        (folder / "config").write_text(
+            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
+            f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
+            "PasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+            "PermitRootLogin prohibit-password\n"
+        )
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # sshd wants it for privilege separation
+        with open(folder / "log", "w") as log:
+            command = [program, "-D", "-e", "-f", str(folder / "config")]
+            server = subprocess.Popen(command, stderr=log)
+        try:
+            _wait_for(port, server, folder / "log")
+            yield {"port": port, "identity": str(folder / "user"), "known": str(folder / "known")}
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _wait_for(port: int, server: subprocess.Popen, log: Path) -> None:
+    for _ in range(100):
+        if server.poll() is not None:
+            pytest.skip(f"sshd does not start here: {log.read_text()[-300:]}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    pytest.skip("sshd does not answer")
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
+    utils = pytest.importorskip("ray.cluster_utils")
+    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
+    monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
+    monkeypatch.setenv("RAY_health_check_period_ms", "1000")
+    cluster = utils.Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 0, "include_dashboard": False},
+    )
+    yield Nodes(tmp_path, clocked, cluster)
+    ray.shutdown()
+    cluster.shutdown()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import pytest
 import runs
+from machines import Nodes
 
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UnavailableError
@@ -21,54 +18,6 @@ from trtbench.workflows.request.conduct import Conduct
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 COUNT = 18
-
-
-@dataclass
-class Nodes:
-    """Ray nodes that believe they are machines of their own: other locks, other caches."""
-
-    folder: Path
-    site: Path
-    cluster: Any
-    alive: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, name: str, **resources: Any) -> None:
-        (self.folder / name).mkdir()
-        self.alive[name] = self.cluster.add_node(
-            num_cpus=1,
-            include_dashboard=False,
-            object_store_memory=100 << 20,
-            env_vars={
-                "TRTBENCH_LOCKS": str(self.folder / name / "locks"),
-                "TRTBENCH_CACHE": str(self.folder / name / "cache"),
-                "CLOCKED_BEGUN": str(self.folder / "begun"),
-                "CLOCKED_LOG": str(self.folder / name / "log"),
-                "PYTHONPATH": str(self.site),
-            },
-            **resources,
-        )
-
-    def kill(self, name: str) -> None:
-        self.cluster.remove_node(self.alive.pop(name), allow_graceful=False)
-
-    def spans(self, name: str) -> list[tuple[str, float, float]]:
-        return runs.spans(self.folder / name / "log")
-
-
-@pytest.fixture
-def nodes(tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
-    ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
-    utils = pytest.importorskip("ray.cluster_utils")
-    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
-    monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
-    monkeypatch.setenv("RAY_health_check_period_ms", "1000")
-    cluster = utils.Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 0, "include_dashboard": False},
-    )
-    yield Nodes(tmp_path, clocked, cluster)
-    ray.shutdown()
-    cluster.shutdown()
 
 
 def join(nodes: Nodes):

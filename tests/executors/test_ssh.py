@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 import runs
+from machines import hosts_file
 
 from trtbench.errors import InputError, JobError, UnavailableError, UsageError
 from trtbench.executors import ExecutorSettings, Needs
@@ -27,75 +22,6 @@ from trtbench.workflows.request.conduct import Conduct
 from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
-
-
-@pytest.fixture(scope="module")
-def sshd() -> Iterator[dict[str, object]]:
-    """A server of our own: high port, own keys, one user, nothing of the machine's settings."""
-    program = shutil.which("sshd") or "/usr/sbin/sshd"
-    if not Path(program).is_file() or shutil.which("ssh") is None:
-        pytest.skip("sshd is not installed (Debian: apt-get install openssh-server)")
-    with tempfile.TemporaryDirectory(prefix="trtbench-sshd-") as name:
-        folder = Path(name)
-        for key in ("host", "user"):
-            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
-            subprocess.run(command, check=True)
-        shutil.copyfile(folder / "user.pub", folder / "authorized")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        (folder / "config").write_text(
-            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
-            f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
-            "PasswordAuthentication no\nKbdInteractiveAuthentication no\n"
-            "PermitRootLogin prohibit-password\n"
-        )
-        if os.getuid() == 0:
-            Path("/run/sshd").mkdir(exist_ok=True)  # sshd wants it for privilege separation
-        with open(folder / "log", "w") as log:
-            command = [program, "-D", "-e", "-f", str(folder / "config")]
-            server = subprocess.Popen(command, stderr=log)
-        try:
-            _wait_for(port, server, folder / "log")
-            yield {"port": port, "identity": str(folder / "user"), "known": str(folder / "known")}
-        finally:
-            server.terminate()
-            server.wait()
-
-
-def _wait_for(port: int, server: subprocess.Popen, log: Path) -> None:
-    for _ in range(100):
-        if server.poll() is not None:
-            pytest.skip(f"sshd does not start here: {log.read_text()[-300:]}")
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    pytest.skip("sshd does not answer")
-
-
-def hosts_file(tmp_path: Path, sshd: dict[str, object], clocked: Path, *names: str) -> Path:
-    """Hosts that believe they are machines of their own, though they are one."""
-    blocks = []
-    for name in names:
-        (tmp_path / name).mkdir(exist_ok=True)
-        known = f"UserKnownHostsFile={sshd['known']}"
-        environment = {
-            "TRTBENCH_LOCKS": str(tmp_path / name / "locks"),
-            "CLOCKED_LOG": str(tmp_path / name / "log"),
-            "PYTHONPATH": str(clocked),
-        }
-        inside = ", ".join(f'{key} = "{value}"' for key, value in environment.items())
-        blocks.append(
-            f'[[host]]\nname = "{name}"\naddress = "{getpass.getuser()}@127.0.0.1"\n'
-            f'port = {sshd["port"]}\nidentity = "{sshd["identity"]}"\n'
-            f'options = ["StrictHostKeyChecking=accept-new", "{known}"]\n'
-            f'python = "{sys.executable}"\nfolder = "{tmp_path / name / "kept"}"\n'
-            f"environment = {{ {inside} }}\nresources = {{ camera = 1 }}\n"
-        )
-    path = tmp_path / "hosts.toml"
-    path.write_text("\n".join(blocks))
-    return path
 
 
 def test_runs_on_two_hosts(tmp_path, sshd, clocked):

@@ -46,7 +46,7 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
       trtbench build model.onnx --times 5
     """
     from trtbench.cli._settings import load_config
-    from trtbench.workflows.make.build import build_spec, run_build
+    from trtbench.workflows.make.build import build_elsewhere, build_spec, run_build
     from trtbench.workflows.request.conduct import conduct_from_request
 
     if request.times > 1 and not dry_run:
@@ -56,11 +56,18 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
         play(lottery_from_build(request), as_json=as_json)
         return
     config = load_config()
+    if request.executor is not None and not dry_run:
+        from trtbench.cli._screen import Talk
+
+        with Talk(Path(request.model).name) as talk:
+            conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+            _told(build_elsewhere(request, config=config, conduct=conduct), as_json=as_json)
+        return
     spec = build_spec(request, config)
     if dry_run:
         _show_plan(spec, as_json=as_json)
         return
-    from trtbench.cli._screen import Talk, say
+    from trtbench.cli._screen import Talk
     from trtbench.workflows.request.choice import refuse_without_builder
 
     if request.runtime is None and request.python is None:
@@ -70,6 +77,12 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
             request, config, runtime=spec.runtime, command=command_line(), listen=talk
         )
         artefact = run_build(spec, conduct=conduct)
+    _told(artefact, as_json=as_json)
+
+
+def _told(artefact: Artefact, *, as_json: bool) -> None:
+    from trtbench.cli._screen import say
+
     _show(artefact, as_json=as_json)
     for note in artefact.notes:
         say(f"note: {note}")

@@ -69,14 +69,16 @@ def command(context: click.Context, /, request: GateRequest, as_json: bool) -> N
 def _judge(request: GateRequest, rules: Sequence[GateRule], store: Store, config: Config) -> Gate:
     from trtbench.cli._screen import Talk
     from trtbench.workflows.compare.gate import gate
+    from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.conduct import conduct_from_request
 
     against = _baseline(request, store, config)
     with Talk("gate") as talk:
         conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
-        return gate(
-            request, store=store, config=config, against=against, conduct=conduct, further=rules
-        )
+        with executor_for(request, conduct) as conduct:
+            return gate(
+                request, store=store, config=config, against=against, conduct=conduct, further=rules
+            )
 
 
 def _baseline(request: GateRequest, store: Store, config: Config) -> str | None:

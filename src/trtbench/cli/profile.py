@@ -41,6 +41,7 @@ def command(request: ProfileRequest, **screen: Any) -> None:
     """
     from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.measure.profile import is_model_file, profile_model, stored_profile
+    from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.conduct import conduct_from_request
 
     config = load_config(store=request.store)
@@ -62,7 +63,8 @@ def command(request: ProfileRequest, **screen: Any) -> None:
         conduct = conduct_from_request(
             request, config, runtime=spec.runtime, command=command_line(), listen=talk
         )
-        run = profile_model(spec, store=open_store(config), conduct=conduct)
+        with executor_for(request, conduct) as conduct:
+            run = profile_model(spec, store=open_store(config), conduct=conduct)
     _show(run, screen)
     for note in run.record.notes:
         say(f"note: {note}")

@@ -6,8 +6,12 @@ in, a folder out.
 
 from __future__ import annotations
 
+from trtbench.executors._errand import FILE_MARK, with_marks, with_own_names
+from trtbench.executors._folders import cache_folder
 from trtbench.executors._hosts import HostsFile
+from trtbench.executors._node import ANSWER
 from trtbench.executors._request import (
+    Errand,
     Executor,
     ExecutorSettings,
     Needs,
@@ -20,7 +24,10 @@ from trtbench.executors.contract import ExecutorModule
 from trtbench.registry import Registry
 
 __all__ = [
+    "ANSWER",
     "EXECUTORS",
+    "FILE_MARK",
+    "Errand",
     "Executor",
     "ExecutorSettings",
     "HostsFile",
@@ -29,6 +36,9 @@ __all__ = [
     "Request",
     "Tell",
     "Told",
+    "cache_folder",
+    "with_marks",
+    "with_own_names",
 ]
 
 EXECUTORS = Registry("trtbench.executors", noun="executor", contract=ExecutorModule)

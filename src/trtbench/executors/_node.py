@@ -16,7 +16,7 @@ from trtbench.executors._request import Request, Tell, Told
 from trtbench.host.process import run_process, tail
 
 RUN, ERROR, LOG = "run", "error.json", "node.log"
-RECORD = "run.json"
+RECORD, ANSWER = "run.json", "answer.msgpack"
 
 LOOK_S = 1.0
 """How often a thread that waits for a run looks whether it is still wanted."""
@@ -68,10 +68,10 @@ def interrupt_if(closed: threading.Event | None) -> None:
 def result_of(folder: Path, *, where: str, how: str) -> Path:
     """Find what a node left: the directory of a run, or an error that is raised here."""
     run = folder / RUN
-    if (run / RECORD).is_file() or (run / "1" / RECORD).is_file():
+    if any((run / name).is_file() for name in (RECORD, f"1/{RECORD}", ANSWER)):
         return run
     raise_told(folder, where=where)
-    error = JobError("the run was not carried out", facts={"where": where, "how it ended": how})
+    error = JobError("the work was not carried out", facts={"where": where, "how it ended": how})
     error.log_tail = tail(folder / LOG)
     raise error
 

@@ -10,12 +10,13 @@ from trtbench import boundary
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.spec import RunSpec, Value
 from trtbench.errors import InputError
+from trtbench.executors._errand import with_files_in
 from trtbench.executors._folders import place_blob
 from trtbench.executors._request import Request
 from trtbench.models.identity import sha256_of
 from trtbench.models.torch_models import is_named
 
-MODEL, OTHER, INPUTS = "model", "other", "inputs"
+MODEL, OTHER, INPUTS, FILES = "model", "other", "inputs", "files"
 
 
 class ParcelPart(Value, frozen=True, kw_only=True):
@@ -41,9 +42,11 @@ class Parcel(Value, frozen=True, kw_only=True):
 def parcel_from_request(request: Request) -> Parcel:
     """List the models, what belongs to them, and their inputs."""
     for each in (request, request.partner):
-        if each is not None:
+        if each is not None and each.spec is not None:
             _check_companions(Path(each.spec.model.path), each.files)
-    parts = _spec_parts(request.spec, request.files, MODEL)
+    parts = _spec_parts(request.spec, request.files, MODEL) if request.spec is not None else []
+    for name, source in request.errand.files.items() if request.errand is not None else ():
+        parts += _input_parts(Path(source), f"{FILES}/{name}")
     if request.partner is not None:
         parts += _spec_parts(request.partner.spec, request.partner.files, OTHER)
     return Parcel(request=request, parts=tuple(dict.fromkeys(parts)))
@@ -64,6 +67,13 @@ def place_parcel(parcel: Parcel, *, cache: Path, folder: Path) -> Request:
         target = boundary.inside(folder, part.name, what="name of a file", where="the request")
         place_blob(cache, part.sha256, target)
     request = parcel.request
+    if request.errand is not None:
+        asked = with_files_in(request.errand.asked, folder / FILES)
+        errand = msgspec.structs.replace(
+            request.errand, asked=asked, files={}, placed=str(folder / FILES)
+        )
+        return msgspec.structs.replace(request, errand=errand)
+    assert request.spec is not None
     moved = msgspec.structs.replace(request, spec=_moved(request.spec, folder, MODEL))
     if request.partner is None:
         return moved
@@ -106,7 +116,7 @@ def _spec_parts(spec: RunSpec, files: tuple[str, ...], kind: str) -> list[Parcel
         parts += [] if folder else [_part(model, f"{kind}/{model.name}")]
         root, place = (model, f"{kind}/{model.name}") if folder else (model.parent, kind)
         parts += [_part(root / name, f"{place}/{name}") for name in files]
-    return [*parts, *(_input_parts(Path(inputs)) if inputs is not None else [])]
+    return [*parts, *(_all_inputs(Path(inputs)) if inputs is not None else [])]
 
 
 def _part(path: Path, name: str) -> ParcelPart:
@@ -116,9 +126,14 @@ def _part(path: Path, name: str) -> ParcelPart:
         raise InputError(f"{path} cannot be sent", facts={"reason": problem.strerror}) from None
 
 
-def _input_parts(source: Path) -> list[ParcelPart]:
+def _all_inputs(source: Path) -> list[ParcelPart]:
+    return _input_parts(source, f"{INPUTS}/{source.name}")
+
+
+def _input_parts(source: Path, name: str) -> list[ParcelPart]:
+    """List a file, or all files of a folder, under a name."""
     if not source.is_dir():
-        return [_part(source, f"{INPUTS}/{source.name}")]
+        return [_part(source, name)]
     files = sorted(path for path in source.rglob("*") if path.is_file())
     for path in files:
         if not boundary.is_inside(source, path):
@@ -126,4 +141,4 @@ def _input_parts(source: Path) -> list[ParcelPart]:
                 f"{path} is a link that leads out of the folder of inputs",
                 fix="put the file itself there: cp -L copies what a link points to",
             )
-    return [_part(path, f"{INPUTS}/{source.name}/{path.relative_to(source)}") for path in files]
+    return [_part(path, f"{name}/{path.relative_to(source)}") for path in files]

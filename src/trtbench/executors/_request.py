@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from trtbench.domain.spec import RunSpec, Value
 from trtbench.units import text_from_bytes
@@ -19,6 +19,8 @@ class Needs(Value, frozen=True, kw_only=True):
 
     gpu: bool = False
     """Whether a GPU of its own is needed; without, the whole processor is."""
+    machine: str | None = None
+    """Part of the machine's name, or of its GPU's."""
     gpu_type: str | None = None
     """Part of the GPU's name: ``H100``, ``Orin``."""
     memory_bytes: int | None = None
@@ -29,6 +31,8 @@ class Needs(Value, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         parts = ["a GPU" if self.gpu else "a processor"]
+        if self.machine:
+            parts.append(f"machine {self.machine}")
         if self.gpu_type:
             parts.append(f"GPU type {self.gpu_type}")
         if self.memory_bytes:
@@ -53,11 +57,29 @@ class Partner(Value, frozen=True, kw_only=True):
     seed: int = 0
 
 
+class Errand(Value, frozen=True, kw_only=True):
+    """Work other than one run: a verb, and what it is asked for, in words that can travel."""
+
+    verb: str
+    asked: dict[str, Any] = {}
+    """Texts that name files begin with ``FILE_MARK``: each machine has its own place for them."""
+    files: dict[str, str] = {}
+    """What those names stand for on the machine that asks: files and folders."""
+    placed: str | None = None
+    """The folder they lie in on the machine that carries it out."""
+    output: str | None = None
+    """The name of the file or folder that the verb writes; it comes back."""
+
+
 class Request(Value, frozen=True, kw_only=True):
     """One run to be measured somewhere; everything in it is a plain value that can travel."""
 
     id: str
-    spec: RunSpec
+    title: str = "run"
+    """What it is called where others see it: in the dashboard of a cluster."""
+    spec: RunSpec | None = None
+    """Of the run; ``None`` when there is an errand instead."""
+    errand: Errand | None = None
     files: tuple[str, ...] = ()
     """Files beside the model that belong to it, by name."""
     python: str | None = None

@@ -124,7 +124,8 @@ class Shell:
         """A command line for the shell there, in the folder where things are kept."""
         folder = shlex.quote(self.host.folder.removeprefix("~/"))
         given = {"PYTHONUNBUFFERED": "1", **self.host.environment, **(environment or {})}
-        sets = [f"{name}={shlex.quote(value)}" for name, value in given.items()]
+        sets = ['TRTBENCH_CACHE="$PWD"']
+        sets += [f"{name}={shlex.quote(value)}" for name, value in given.items()]
         if self._code:
             more = shlex.quote(f":{given['PYTHONPATH']}") if "PYTHONPATH" in given else ""
             sets.append(f'PYTHONPATH="$PWD/code/{self._code}"{more}')  # the last one counts

@@ -39,6 +39,8 @@ class Slot:
         """Say what is missing for a run; ``None`` when it can be measured here."""
         if needs.gpu != (self.gpu is not None):
             return "has no GPU" if needs.gpu else "this place is a GPU"
+        if needs.machine and needs.machine.lower() not in f"{self.title} {self.gpu_type}".lower():
+            return "is another machine"
         if needs.gpu_type and needs.gpu_type.lower() not in self.gpu_type.lower():
             return f"its GPU is {self.gpu_type or 'of unknown type'}"
         if needs.memory_bytes and (self.memory_bytes or 0) < needs.memory_bytes:

@@ -17,6 +17,7 @@ from trtbench.boundary import mask
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
 from trtbench.errors import TrtbenchError, UnavailableError, write_error
+from trtbench.executors._errand import with_own_files
 from trtbench.executors._node import run_node
 from trtbench.executors._request import Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._slots import Slot, Slots
@@ -361,7 +362,7 @@ class LocalExecutor:
         ):
             environment = {**(self._settings.environment or {}), **_view(slot)}
             made = run_node(
-                request,
+                with_own_files(request),
                 folder=Path(work),
                 tell=tell,
                 environment=environment,

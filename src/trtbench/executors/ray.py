@@ -146,6 +146,7 @@ class RayExecutor:
             memory=needs.memory_bytes,
             resources=needs.resources or None,
             scheduling_strategy=_pinned(slot.machine),
+            name=request.title,
         ).remote(parcel, contents, slot.number)
         limit_s = None if request.limit_s is None else request.limit_s + GRACE_S
         try:

@@ -24,6 +24,7 @@ from trtbench.tasks._feed import open_feed, open_feed_of_pass
 from trtbench.tasks.contract import completed, preparation_from_source
 from trtbench.workflows.check.preparation import preparation_findings, unreadable_findings
 from trtbench.workflows.check.values import Candidate, Checked, Ran, Side
+from trtbench.workflows.measure.errand import run_errand, sides_on_gpu
 from trtbench.workflows.measure.failure import Failures
 from trtbench.workflows.measure.infer import stream
 from trtbench.workflows.request.choice import default_runtime
@@ -48,6 +49,11 @@ def run_check(
     names = [str(each) for each in (request.reference, *request.candidates)]
     if not request.candidates:
         raise UsageError("a check needs a candidate", fix="trtbench check REFERENCE CANDIDATE")
+    if request.executor is not None:
+        gpu = sides_on_gpu(request, names)
+        return run_errand(
+            "check", request, Checked, config=config, conduct=conduct, gpu=gpu, output=output
+        )
     sides = [
         (with_source(spec, request), python)
         for spec, python in sides_of(request, names, config=config)

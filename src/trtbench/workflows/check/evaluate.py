@@ -25,6 +25,7 @@ from trtbench.tasks._feed import open_feed_of_pass
 from trtbench.tasks.contract import Judgement, Predicted, completed, preparation_from_source
 from trtbench.workflows.check.check import sides_of
 from trtbench.workflows.check.preparation import preparation_findings, unreadable_findings
+from trtbench.workflows.measure.errand import run_errand, sides_on_gpu
 from trtbench.workflows.measure.failure import Failed, Failures
 from trtbench.workflows.measure.infer import stream
 from trtbench.workflows.measure.model_notes import stamps_of_engine
@@ -152,6 +153,16 @@ def run_evaluation(
     names = [side.label for side in sides] or [str(model) for model in request.models]
     if not names:
         raise UsageError("an evaluation needs a model", fix="trtbench eval MODEL --task NAME")
+    if request.executor is not None:
+        return run_errand(
+            "evaluate",
+            request,
+            Evaluation,
+            config=config,
+            conduct=conduct,
+            gpu=sides_on_gpu(request, names),
+            output=Path(request.output),
+        )
     task = TASKS.load(request.task)
     settings = completed(task.FLAGS, request.judging)
     feed = Feed(

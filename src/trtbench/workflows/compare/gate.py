@@ -35,6 +35,7 @@ from trtbench.workflows.compare.compare import (
     compared_from_duet,
     comparison_from_runs,
     duet_spec,
+    play_sides,
     stored_run,
 )
 from trtbench.workflows.compare.duet import Duet
@@ -265,10 +266,7 @@ class _Trial:
             )
             compared = Compared(baseline=baseline, candidate=run, comparison=comparison)
             return _judged(run, self.rules, compared)
-        duet = make_duet(sides, store=self.store, request=request, conduct=self.conduct)
-        deadline = time.monotonic() + seconds(request.time_limit)
-        _play_until_clear(duet, self.rules, request, deadline=deadline)
-        compared = compared_from_duet(duet, request)
+        compared = self._compared(sides)
         # In turn with another engine nothing is profiled: layers are timed on their own.
         profiled = self._bench(candidate, launches=1) if self._wants_layers() else None
         return _judged(compared.candidate, self.rules, compared, profiled=profiled)
@@ -285,6 +283,16 @@ class _Trial:
             )
         found = _judged(self._bench(candidate), others, None)
         return replace(found, results=(*same, *found.results))
+
+    def _compared(self, sides: Sides) -> Compared:
+        """Measure both sides in turn: here until rules are clear, elsewhere until a verdict is."""
+        request = self.request
+        if self.conduct.executor is not None:
+            return play_sides(sides, store=self.store, request=request, conduct=self.conduct)
+        duet = make_duet(sides, store=self.store, request=request, conduct=self.conduct)
+        deadline = time.monotonic() + seconds(request.time_limit)
+        _play_until_clear(duet, self.rules, request, deadline=deadline)
+        return compared_from_duet(duet, request)
 
     def _wants_layers(self) -> bool:
         return any(rule.relation == "expect" for rule in self.rules)

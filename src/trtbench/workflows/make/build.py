@@ -49,6 +49,7 @@ from trtbench.workflows.make.build_shapes import (
 from trtbench.workflows.make.calibration_images import are_images, refuse_without_task, task_items
 from trtbench.workflows.make.conversion import refuse_folder
 from trtbench.workflows.make.modelopt import modelopt_option, quantize_ahead
+from trtbench.workflows.measure.errand import run_errand
 from trtbench.workflows.measure.failure import CHANGED, end_with_same_bytes, reason_from_end
 from trtbench.workflows.measure.model_notes import preparation_of_onnx, stamps_of_onnx
 from trtbench.workflows.request.choice import default_builder
@@ -150,6 +151,31 @@ def _anywhere(path: File | None) -> str | None:
     if path is None or path == "random":
         return None if path is None else str(path)
     return str(Path(path).absolute())
+
+
+def build_elsewhere(request: BuildRequest, *, config: Config, conduct: Conduct) -> Artefact:
+    """Have an engine built on another machine; it comes back with its record and its log."""
+    runtime = (
+        request.runtime
+        or min((each for each in BUILDERS.loaded()), key=lambda each: (each[1].CHOSEN, each[0]))[0]
+    )
+    engine = Path(request.output or Path(request.model).with_suffix(".engine")).absolute()
+    refuse_folder(engine, name=Path(request.model).with_suffix(".engine").name)
+    spec = BuildSpec(
+        model=model_ref(Path(request.model)),
+        output=str(engine),
+        runtime=runtime,
+        extra_args=tuple(request.extra_args),
+    )
+    gpu = BUILDERS.load(runtime).device(spec) != "cpu"
+    artefact = run_errand(
+        "build", request, Artefact, config=config, conduct=conduct, gpu=gpu, output=engine
+    )
+    try:
+        engine.with_name(f"{engine.name}.json").write_bytes(json_from_value(artefact))
+    except OSError as problem:
+        raise write_error(engine, problem) from None
+    return artefact
 
 
 def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:

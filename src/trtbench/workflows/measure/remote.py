@@ -106,8 +106,10 @@ def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Ex
 def request_from_spec(spec: RunSpec, run_id: str, conduct: Conduct) -> Request:
     """Put into one value all that a machine must know to measure a run."""
     launch_s = conduct.timeout_s or expected_s(spec) + PATIENCE_S
+    batch = f", batch {spec.batch}" if spec.batch else ""
     return Request(
         id=run_id,
+        title=f"bench {spec.model.name}, {spec.runtime}{batch}",
         spec=spec,
         files=companions_of(spec),
         python=conduct.python,

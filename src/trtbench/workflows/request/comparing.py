@@ -203,7 +203,7 @@ class RuleFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GateRequest(RuleFields, PairFields, StoreFields):
+class GateRequest(RuleFields, PairFields, ExecutorFields, StoreFields):
     """Hold a candidate to rules: exit status 0 when all are met, 3 when not."""
 
     candidate: Annotated[

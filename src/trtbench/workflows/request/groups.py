@@ -265,17 +265,20 @@ class TagFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorFields(VerbRequest):
-    """Where runs are measured."""
+    """Where the work is done."""
 
     executor: Annotated[
         str | None,
         Option(
-            "Measure on every GPU of this machine, on a Ray cluster, or on hosts by ssh.",
+            "Work on every GPU of this machine, on a Ray cluster, or on hosts by ssh.",
             metavar="local|ray|ssh",
         ),
     ] = None
     address: Annotated[
-        str | None, Option("Of the Ray cluster (default: its own).", metavar="HOST:PORT")
+        str | None,
+        Option(
+            "Of the Ray cluster, also ray://HOST:10001 (default: its own).", metavar="HOST:PORT"
+        ),
     ] = None
     hosts: Annotated[File | None, Option("Hosts for ssh, as TOML.", kind=FILE, metavar="FILE")] = (
         None

@@ -11,6 +11,7 @@ from trtbench.errors import UsageError
 from trtbench.workflows.request.fields import Argument, Kind, Option, VerbRequest
 from trtbench.workflows.request.groups import (
     DeviceFields,
+    ExecutorFields,
     OptionFields,
     PatienceFields,
     PrecisionFields,
@@ -123,7 +124,9 @@ class ToleranceFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckRequest(FeedFields, ToleranceFields, RunningFields, TaskFields, StoreFields):
+class CheckRequest(
+    FeedFields, ToleranceFields, RunningFields, TaskFields, ExecutorFields, StoreFields
+):
     """Run every side on the same inputs and compare each candidate with the reference."""
 
     reference: Annotated[File, Argument("The model that counts as right.", "REFERENCE")]
@@ -135,6 +138,11 @@ class CheckRequest(FeedFields, ToleranceFields, RunningFields, TaskFields, Store
         File,
         Option("Folder of tables, pictures and worst inputs.", ("-o", "--output"), kind=FILE),
     ] = "artifacts/check"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.layers and self.executor is not None:
+            raise UsageError("layers are compared on this machine", fix="leave out --executor")
 
     @property
     def preparing_task(self) -> str | None:
@@ -167,7 +175,9 @@ class DataFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvalRequest(DataFields, RunningFields, PrecisionFields, TaskFields, StoreFields):
+class EvalRequest(
+    DataFields, RunningFields, PrecisionFields, TaskFields, ExecutorFields, StoreFields
+):
     """Evaluate models on data with known answers, each through its own runtime."""
 
     models: Annotated[Sequence[File], Argument("Files to evaluate.", "MODELS...")]

@@ -15,6 +15,7 @@ from trtbench.workflows.request.fields import (
     fields_of,
 )
 from trtbench.workflows.request.groups import (
+    ExecutorFields,
     PrecisionFields,
     PythonFields,
     SourceFields,
@@ -190,7 +191,7 @@ class RecipeFields(
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildRequest(RecipeFields, MakingFields, WaitFields):
+class BuildRequest(RecipeFields, MakingFields, WaitFields, ExecutorFields):
     """Build an engine from an ONNX file in a fresh process."""
 
     model: Annotated[File, Argument("An ONNX file.", "MODEL", kind=FILE)]

@@ -130,7 +130,7 @@ class BenchRequest(RunFields, TagFields, ExecutorFields, StoreFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileRequest(RunFields, TagFields, StoreFields):
+class ProfileRequest(RunFields, TagFields, ExecutorFields, StoreFields):
     """Time the layers of a model, or show those of a stored run."""
 
     model: Annotated[File, Argument("A file, or the name of a stored run.", "MODEL")]

@@ -1,0 +1,67 @@
+"""Machines for tests: hosts behind a real sshd, nodes of a real Ray cluster."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import runs
+
+
+def hosts_file(tmp_path: Path, sshd: dict[str, object], clocked: Path, *names: str) -> Path:
+    """Hosts that believe they are machines of their own, though they are one."""
+    blocks = []
+    for name in names:
+        (tmp_path / name).mkdir(exist_ok=True)
+        known = f"UserKnownHostsFile={sshd['known']}"
+        environment = {
+            "TRTBENCH_LOCKS": str(tmp_path / name / "locks"),
+            "CLOCKED_LOG": str(tmp_path / name / "log"),
+            "PYTHONPATH": str(clocked),
+        }
+        inside = ", ".join(f'{key} = "{value}"' for key, value in environment.items())
+        blocks.append(
+            f'[[host]]\nname = "{name}"\naddress = "{getpass.getuser()}@127.0.0.1"\n'
+            f'port = {sshd["port"]}\nidentity = "{sshd["identity"]}"\n'
+            f'options = ["StrictHostKeyChecking=accept-new", "{known}"]\n'
+            f'python = "{sys.executable}"\nfolder = "{tmp_path / name / "kept"}"\n'
+            f"environment = {{ {inside} }}\nresources = {{ camera = 1 }}\n"
+        )
+    path = tmp_path / "hosts.toml"
+    path.write_text("\n".join(blocks))
+    return path
+
+
+@dataclass
+class Nodes:
+    """Ray nodes that believe they are machines of their own: other locks, other caches."""
+
+    folder: Path
+    site: Path
+    cluster: Any
+    alive: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, name: str, **resources: Any) -> None:
+        (self.folder / name).mkdir()
+        self.alive[name] = self.cluster.add_node(
+            num_cpus=1,
+            include_dashboard=False,
+            object_store_memory=100 << 20,
+            env_vars={
+                "TRTBENCH_LOCKS": str(self.folder / name / "locks"),
+                "TRTBENCH_CACHE": str(self.folder / name / "cache"),
+                "CLOCKED_BEGUN": str(self.folder / "begun"),
+                "CLOCKED_LOG": str(self.folder / name / "log"),
+                "PYTHONPATH": str(self.site),
+            },
+            **resources,
+        )
+
+    def kill(self, name: str) -> None:
+        self.cluster.remove_node(self.alive.pop(name), allow_graceful=False)
+
+    def spans(self, name: str) -> list[tuple[str, float, float]]:
+        return runs.spans(self.folder / name / "log")

@@ -1,0 +1,141 @@
+"""Verbs that other machines carry out: files go there, engines and numbers come back."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+import runs
+from evil_models import model_with_weights_at
+from machines import hosts_file
+
+import models
+import trtbench
+from trtbench.cli import run as command
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.codec import value_from_json
+from trtbench.errors import InputError, UsageError
+from trtbench.executors._errand import with_files_in, with_own_names
+from trtbench.models.identity import sha256_of
+from trtbench.store.store import Store
+from trtbench.workflows.request.judging import CheckRequest
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("machines")]
+
+
+@pytest.fixture
+def away(tmp_path, sshd, clocked) -> dict[str, str]:
+    """Arguments that send work to a host behind a real sshd."""
+    return {"executor": "ssh", "hosts": str(hosts_file(tmp_path, sshd, clocked, "a"))}
+
+
+def two_models(folder):
+    models.tiny_model(folder / "one.onnx")
+    other = onnx.load(models.tiny_model(folder / "two.onnx"))
+    weight = other.graph.initializer[0]
+    changed = onnx.numpy_helper.to_array(weight) * np.float32(1.01)
+    weight.CopyFrom(onnx.numpy_helper.from_array(changed, weight.name))
+    onnx.save(other, folder / "two.onnx")
+    return folder / "one.onnx", folder / "two.onnx"
+
+
+@pytest.mark.slow
+def test_a_check_elsewhere_says_what_one_here_says(tmp_path, away):
+    one, two = two_models(tmp_path)
+    asked = {"random": 20, "store": tmp_path / "store"}
+    here = trtbench.check(one, two, output=tmp_path / "here", **asked)
+    there = trtbench.check(one, two, output=tmp_path / "there", **asked, **away)
+    assert there.inputs_sha256 == here.inputs_sha256
+    assert there.candidates[0].checks == here.candidates[0].checks
+    assert there.reference.model.path == str(one)
+    names = {path.name for path in (tmp_path / "here" / "worst").iterdir()}
+    assert {path.name for path in (tmp_path / "there" / "worst").iterdir()} == names
+    assert all((tmp_path / "there" / "worst").samefile(str(each).rpartition("/")[0])
+               for each in there.files)  # fmt: skip
+    text = (tmp_path / "there" / "check.json").read_text()
+    assert str(tmp_path / "a") not in text  # no name of the other machine
+    blobs = list((tmp_path / "a" / "kept" / "blobs").iterdir())
+    assert len(blobs) == len({sha256_of(one), sha256_of(two)})
+
+
+@pytest.mark.slow
+def test_an_evaluation_elsewhere_gives_scores_and_joins_runs_here(tmp_path, away):
+    spec = runs.quick_spec(tmp_path)
+    store = Store(tmp_path / "store")
+    run = trtbench.bench(spec.model.path, batch=1, duration="50ms", store=store.root)
+    rows = np.random.default_rng(0).normal(size=(12, 16)).astype(np.float32)
+    np.savez(tmp_path / "val.npz", data=rows, labels=np.zeros(12, dtype=np.int64))
+    asked = {"task": "classification", "data": tmp_path / "val.npz", "store": store.root}
+    here = trtbench.evaluate(spec.model.path, output=tmp_path / "here", **asked)
+    there = trtbench.evaluate(spec.model.path, output=tmp_path / "there", **asked, **away)
+    assert there.models[0].score("top1").value == here.models[0].score("top1").value
+    assert run.id in next(iter(there.joined.values()))
+    assert (tmp_path / "there" / "eval.md").is_file()
+
+
+@pytest.mark.slow
+def test_an_engine_is_built_elsewhere_and_comes_back_with_its_record(
+    tmp_path, away, rtx, clocked, monkeypatch
+):
+    if rtx.python is not None:
+        pytest.skip("TensorRT-RTX is in another interpreter")
+    path = tmp_path / "hosts.toml"
+    reach = rtx.env.get("PYTHONPATH", "")
+    path.write_text(path.read_text().replace(f'"{clocked}"', f'"{clocked}:{reach}"'))
+    one, _ = two_models(tmp_path)
+    made = trtbench.build(one, runtime="tensorrt-rtx", output=tmp_path / "e" / "x.engine", **away)
+    engine = tmp_path / "e" / "x.engine"
+    assert made.path == str(engine)
+    assert sha256_of(engine) == made.sha256
+    assert made.spec.model.path == str(one)
+    record = value_from_json((tmp_path / "e" / "x.engine.json").read_bytes(), Artefact, where="")
+    assert record == made
+    assert str(tmp_path / "a") not in (tmp_path / "e" / "x.engine.json").read_text()
+    assert (tmp_path / "e" / "x.engine.build.log").is_file()
+
+
+@pytest.mark.slow
+def test_a_gate_measures_elsewhere(tmp_path, away, capsys):
+    one, two = two_models(tmp_path)
+    words = ["gate", str(one), "--metric", "median<5s", "--batch", "1", "--launches", "1",
+             "--duration", "50ms", "--json", "-o", str(tmp_path / "gate"),
+             "--store", str(tmp_path / "store"), "--executor", "ssh",
+             "--hosts", away["hosts"]]  # fmt: skip
+    assert command(words) == 0
+    assert json.loads(capsys.readouterr().out)["open"]
+    words += ["--against", str(two), "--max-slowdown", "900%", "--max-launches", "2"]
+    assert command(words) == 0
+    assert len(Store(tmp_path / "store").index.find(kind="run")) == 3
+    assert list((tmp_path / "a" / "kept" / "work").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_is_wrong_there_is_said_here(tmp_path, away):
+    one, two = two_models(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        trtbench.check(one, two, runtime="nonesuch", output=tmp_path / "c", **away)
+    assert "nonesuch" in str(caught.value)
+
+
+def test_weights_outside_of_the_folder_of_a_model_do_not_travel(tmp_path):
+    (tmp_path / "secret").write_bytes(runs.SECRET)
+    evil = model_with_weights_at(tmp_path / "evil" / "m.onnx", "../secret")
+    one, _ = two_models(tmp_path)
+    with pytest.raises(InputError):
+        trtbench.check(one, evil, executor="local", output=tmp_path / "c", store=tmp_path / "s")
+
+
+def test_names_that_lead_out_are_refused_on_both_ways(tmp_path):
+    with pytest.raises(InputError, match="leads out"):
+        with_files_in({"model": "trtbench-file:../../x"}, tmp_path)
+    with pytest.raises(InputError, match="leads out"):
+        with_own_names(["trtbench-output:../x"], files={}, output=tmp_path)
+    with pytest.raises(InputError, match="leads out"):
+        with_own_names(["trtbench-file:0/m/../../x"], files={"0/m": str(tmp_path)}, output=tmp_path)
+
+
+def test_layers_are_compared_here_only(tmp_path):
+    with pytest.raises(UsageError, match="layers"):
+        CheckRequest(reference="a", candidates=["b"], layers=True, executor="local")
