@@ -30,7 +30,7 @@ def functions() -> dict[str, FunctionType]:
             key=lambda each: each[1].__code__.co_firstlineno,
         )
         if function.__module__ == module.__name__
-        and len(inspect.signature(function).parameters) == 1
+        and next(iter(inspect.signature(function).parameters), "") == "request"
     ]
     return {name: function for name, function in found if name not in INNER and name[0] != "_"}
 

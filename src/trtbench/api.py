@@ -15,7 +15,7 @@ from trtbench.workflows.request.explaining import (
     LayersRequest,
     WhyRequest,
 )
-from trtbench.workflows.request.judging import LocalizeRequest
+from trtbench.workflows.request.judging import CheckRequest, EvalRequest, LocalizeRequest
 from trtbench.workflows.request.keeping import (
     DoctorRequest,
     ExportRunsRequest,
@@ -26,7 +26,7 @@ from trtbench.workflows.request.keeping import (
     RunsRequest,
     SiteRequest,
 )
-from trtbench.workflows.request.making import ExportRequest, QuantizeRequest
+from trtbench.workflows.request.making import BuildRequest, ExportRequest, QuantizeRequest
 from trtbench.workflows.request.measuring import BenchRequest, ProfileRequest
 from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
 from trtbench.workflows.request.sweeping import SweepRequest
@@ -42,11 +42,14 @@ if TYPE_CHECKING:
     from trtbench.analysis.inspection import Inspection
     from trtbench.analysis.layers.why import Why
     from trtbench.analysis.summary import Summary
+    from trtbench.domain.artefact import Artefact
     from trtbench.domain.comparison import Comparison
     from trtbench.domain.conversion import Sidecar
     from trtbench.domain.result import FailedRun, Run
     from trtbench.domain.words import Arrivals, CudaGraph, Mode, Precision, Protocol, Scalar
     from trtbench.workflows.builds.upgrade import Upgrade
+    from trtbench.workflows.check.evaluate import Evaluation
+    from trtbench.workflows.check.values import Checked
     from trtbench.workflows.compare.gate import Gate
     from trtbench.workflows.explain.ladder import Explanation
     from trtbench.workflows.explain.localize import Localization
@@ -705,6 +708,120 @@ def gate(
     )
 
 
+def check(
+    reference: File,
+    *candidates: File,
+    output: File = "artifacts/check",
+    random: int = 1000,
+    distribution: Literal["uniform", "normal", "recorded"] = "uniform",
+    range: Range | None = None,
+    seed: int = 0,
+    inputs: File | None = None,
+    images: File | None = None,
+    task: str | None = None,
+    limit: int | None = None,
+    rtol: float = 0.001,
+    atol: float = 1e-08,
+    classes: bool | None = None,
+    floor: Literal["auto", "on", "off"] = "auto",
+    expect: Sequence[str] = (),
+    runtime: Sides | None = None,
+    python: Sides | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    options: Pairs | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    settings: Mapping[str, Scalar] | None = None,
+    executor: str | None = None,
+    address: str | None = None,
+    hosts: File | None = None,
+    needs: Sequence[str] = (),
+    beside: int = 1,
+    store: File | None = None,
+) -> Checked:
+    """Run every side on the same inputs and compare each candidate with the reference.
+
+    Inputs are random, rows of a file, or ``images`` with the preprocessing of a task and its
+    ``settings``. Tables and the worst inputs are written to ``output``.
+
+    reference: The model that counts as right.
+    candidates: Models that are held against it.
+    output: Folder of tables, pictures and worst inputs.
+    random: So many seeded random inputs.
+    distribution: Of random inputs; recorded: the range a side was quantized for.
+    range: Where random inputs lie (0:1).
+    seed: Of random inputs.
+    inputs: Inputs from .npz, .npy or raw binaries.
+    images: Images, with the preprocessing of --task.
+    task: Whose preprocessing images get (default: classification).
+    limit: Only the first so many inputs.
+    rtol: Relative tolerance; |reference| scales it.
+    atol: Absolute tolerance.
+    classes: Whether outputs are scores of classes (default: by their shape).
+    floor: Run the reference twice, against itself.
+    expect: Exit with status 3 unless this holds, e.g. 'max_abs<=0.1'.
+    runtime: What executes the models: once for all sides, or once per side.
+    python: Interpreter: once for all sides, or once per side.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    device: cpu, cuda:0, cuda:1, ...
+    threads: Threads within an operator (CPU runtimes).
+    options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
+        repeat for several.
+    timeout: Give up on a launch or a step after this long: 10min.
+    wait: Wait while the device is in use, or else fail at once.
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
+    executor: Work on every GPU of this machine, on a Ray cluster, or on hosts by ssh.
+    address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
+    hosts: Hosts for ssh, as TOML.
+    needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    beside: CPU runs at the same time on one machine; they disturb each other.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> checked = trtbench.check("model.onnx", "model.int8.onnx", random=500)
+    >>> checked.candidates[0].checks[0].sqnr_db
+    """
+    return verbs.check(
+        CheckRequest(
+            reference=reference,
+            candidates=candidates,
+            output=output,
+            random=random,
+            distribution=distribution,
+            range=range,
+            seed=seed,
+            inputs=inputs,
+            images=images,
+            task=task,
+            limit=limit,
+            rtol=rtol,
+            atol=atol,
+            classes=classes,
+            floor=floor,
+            expect=expect,
+            runtime=runtime,
+            python=python,
+            shapes=shapes or {},
+            batch=batch,
+            device=device,
+            threads=threads,
+            options=options or {},
+            timeout=timeout,
+            wait=wait,
+            settings=settings or {},
+            executor=executor,
+            address=address,
+            hosts=hosts,
+            needs=needs,
+            beside=beside,
+            store=store,
+        )
+    )
+
+
 def localize(
     reference: File,
     candidate: File,
@@ -799,6 +916,218 @@ def localize(
             wait=wait,
             settings=settings or {},
             store=store,
+        )
+    )
+
+
+def evaluate(
+    *models: File,
+    task: str,
+    data: File,
+    join: Sequence[str] = (),
+    output: File = "artifacts/eval",
+    limit: int | None = None,
+    warmup: Fraction = "10%",
+    runtime: Sides | None = None,
+    python: Sides | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    options: Pairs | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    precision: Precision | None = None,
+    settings: Mapping[str, Scalar] | None = None,
+    executor: str | None = None,
+    address: str | None = None,
+    hosts: File | None = None,
+    needs: Sequence[str] = (),
+    beside: int = 1,
+    store: File | None = None,
+) -> Evaluation:
+    """Evaluate models on data with known answers; runs of the same bytes carry the scores.
+
+    ``settings`` are the flags of the task, with underscores: ``{"gt": "truth", "align": "none"}``.
+
+    models: Files to evaluate.
+    join: Insist on this run; those of the same bytes are joined anyway.
+    output: Folder of tables and pictures.
+    task: classification, detection, depth, pose; with --help shows its flags.
+    data: Images, an .npz with labels, or a data.yaml.
+    limit: Only the first so many items.
+    warmup: Batches at the start whose times do not count.
+    runtime: What executes the models: once for all sides, or once per side.
+    python: Interpreter: once for all sides, or once per side.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
+    device: cpu, cuda:0, cuda:1, ...
+    threads: Threads within an operator (CPU runtimes).
+    options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
+        repeat for several.
+    timeout: Give up on a launch or a step after this long: 10min.
+    wait: Wait while the device is in use, or else fail at once.
+    precision: Precision that a weakly typed builder, or PyTorch, may use.
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
+    executor: Work on every GPU of this machine, on a Ray cluster, or on hosts by ssh.
+    address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
+    hosts: Hosts for ssh, as TOML.
+    needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    beside: CPU runs at the same time on one machine; they disturb each other.
+    store: Folder or URL of the store (default: from configuration).
+
+    >>> found = trtbench.evaluate("model.onnx", task="classification", data="val", batch=8)
+    >>> found.models[0].score("top1").value
+    """
+    return verbs.evaluate(
+        EvalRequest(
+            models=models,
+            join=join,
+            output=output,
+            task=task,
+            data=data,
+            limit=limit,
+            warmup=warmup,
+            runtime=runtime,
+            python=python,
+            shapes=shapes or {},
+            batch=batch,
+            device=device,
+            threads=threads,
+            options=options or {},
+            timeout=timeout,
+            wait=wait,
+            precision=precision,
+            settings=settings or {},
+            executor=executor,
+            address=address,
+            hosts=hosts,
+            needs=needs,
+            beside=beside,
+            store=store,
+        )
+    )
+
+
+def build(
+    model: File,
+    *,
+    extra_args: tuple[str, ...] = (),
+    output: File | None = None,
+    runtime: str | None = None,
+    precision: Precision | None = None,
+    shapes_min: Shapes | Sequence[Shapes] = (),
+    shapes_opt: Shapes | Sequence[Shapes] = (),
+    shapes_max: Shapes | Sequence[Shapes] = (),
+    input_shapes: Sequence[str] = (),
+    workspace: Size | None = None,
+    optimization_level: int | None = None,
+    timing_cache: File | None = None,
+    no_timing_cache: bool = False,
+    target: Words = (),
+    version_compatible: bool = False,
+    hardware_compatible: bool = False,
+    strip_weights: bool = False,
+    refit: bool = False,
+    plugins: Sequence[File] = (),
+    dla_core: int | None = None,
+    verbose: bool = False,
+    calibration: File | None = None,
+    calibration_method: Literal["entropy2", "minmax"] | None = None,
+    calibration_cache: File | None = None,
+    task: str | None = None,
+    settings: Mapping[str, Scalar] | None = None,
+    options: Pairs | None = None,
+    python: File | None = None,
+    timeout: Duration | None = None,
+    wait: bool = True,
+    executor: str | None = None,
+    address: str | None = None,
+    hosts: File | None = None,
+    needs: Sequence[str] = (),
+    beside: int = 1,
+) -> Artefact:
+    """Build an engine from an ONNX file in a fresh process.
+
+    model: An ONNX file.
+    extra_args: Passed on to builders that are programs (trtexec).
+    output: The engine to write.
+    runtime: What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where
+        only that is).
+    precision: Precision that a weakly typed builder, or PyTorch, may use.
+    shapes_min: Least shape of one input; repeat for several inputs, or the same one for more
+        profiles.
+    shapes_opt: Shape to optimise for, likewise.
+    shapes_max: Largest shape, likewise.
+    input_shapes: Shape of the input, -1 for a batch of 1 to 256 (best at 128); or
+        NAME:-1x3x224x224.
+    workspace: Limit of scratch memory, e.g. 4GiB.
+    optimization_level: 0 (quick) to 5.
+    timing_cache: Timings of kernels to reuse and add to (default: beside the engine).
+    no_timing_cache: Time every kernel anew and keep nothing.
+    target: GPUs to build for (TensorRT-RTX; default: all).
+    version_compatible: Let later TensorRT versions load it.
+    hardware_compatible: Let other GPUs (Ampere+) run it.
+    strip_weights: Leave weights out of the engine.
+    refit: Let weights be replaced later.
+    plugins: Plugin library.
+    dla_core: Build for this deep learning accelerator.
+    verbose: Everything the builder has to say in the log.
+    calibration: Data for INT8: an .npz of arrays by input, a folder of images, or random.
+    calibration_method: How scales are found (default entropy2).
+    calibration_cache: Scales for INT8 (TensorRT 5 to 10).
+    task: Prepares images for calibration as it does for judging (classification, detection,
+        depth, pose); adds its flags (see --task NAME --help).
+    settings: Flags of the task, with underscores: --task NAME --help lists them.
+    options: An option of the builder itself; repeat for several.
+    python: Work in another Python interpreter.
+    timeout: Give up after this long, e.g. 30min.
+    wait: Wait while the device is in use, or else fail at once.
+    executor: Work on every GPU of this machine, on a Ray cluster, or on hosts by ssh.
+    address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
+    hosts: Hosts for ssh, as TOML.
+    needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    beside: CPU runs at the same time on one machine; they disturb each other.
+
+    >>> trtbench.build("model.onnx", precision="fp16", workspace="4GiB").path
+    """
+    return verbs.build(
+        BuildRequest(
+            model=model,
+            extra_args=extra_args,
+            output=output,
+            runtime=runtime,
+            precision=precision,
+            shapes_min=shapes_min,
+            shapes_opt=shapes_opt,
+            shapes_max=shapes_max,
+            input_shapes=input_shapes,
+            workspace=workspace,
+            optimization_level=optimization_level,
+            timing_cache=timing_cache,
+            no_timing_cache=no_timing_cache,
+            target=target,
+            version_compatible=version_compatible,
+            hardware_compatible=hardware_compatible,
+            strip_weights=strip_weights,
+            refit=refit,
+            plugins=plugins,
+            dla_core=dla_core,
+            verbose=verbose,
+            calibration=calibration,
+            calibration_method=calibration_method,
+            calibration_cache=calibration_cache,
+            task=task,
+            settings=settings or {},
+            options=options or {},
+            python=python,
+            timeout=timeout,
+            wait=wait,
+            executor=executor,
+            address=address,
+            hosts=hosts,
+            needs=needs,
+            beside=beside,
         )
     )
 
