@@ -117,7 +117,8 @@ def _done(errand: Errand, output: Path, store: Path, listen: Listener) -> object
     if issubclass(kind, StoreFields):
         asked["store"] = store
     series = {field.name for field in fields_of(kind) if isinstance(field.default, tuple)}
-    asked = {key: tuple(each) if key in series else each for key, each in asked.items()}
+    for key in series & asked.keys():
+        asked[key] = tuple(msgspec.convert(asked[key], type=list))
     return carry_out(kind(**asked), listen=listen)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -18,18 +17,18 @@ OUTPUT_MARK = "trtbench-output:"
 """Begins a text that stands for a file that an errand wrote."""
 
 
-def renamed(tree: Any, rename: Callable[[str], str]) -> Any:
+def renamed(tree: object, rename: Callable[[str], str]) -> object:
     """Rewrite every text of a tree of plain values; the names of keys stay."""
     if isinstance(tree, str):
         return rename(tree)
     if isinstance(tree, Mapping):
-        return {key: renamed(value, rename) for key, value in tree.items()}
+        return {str(key): renamed(value, rename) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
         return [renamed(value, rename) for value in tree]
     return tree
 
 
-def with_files_in(tree: Any, folder: Path) -> Any:
+def with_files_in(asked: dict[str, object], folder: Path) -> dict[str, object]:
     """Say where on this machine the files are; a name that leads out of the folder is refused."""
 
     def place(text: str) -> str:
@@ -38,13 +37,13 @@ def with_files_in(tree: Any, folder: Path) -> Any:
         name = text.removeprefix(FILE_MARK)
         return str(boundary.inside(folder, name, what="name of a file", where="the request"))
 
-    return renamed(tree, place)
+    return {key: renamed(value, place) for key, value in asked.items()}
 
 
-def with_sources(tree: Any, files: Mapping[str, str]) -> Any:
+def with_sources(asked: dict[str, object], files: Mapping[str, str]) -> dict[str, object]:
     """Name files as the machine that asks does."""
     own = {FILE_MARK + name: path for name, path in files.items()}
-    return renamed(tree, lambda text: own.get(text, text))
+    return {key: renamed(value, lambda text: own.get(text, text)) for key, value in asked.items()}
 
 
 def with_own_files(request: Request) -> Request:
@@ -57,7 +56,7 @@ def with_own_files(request: Request) -> Request:
     )
 
 
-def with_marks(tree: Any, *, files: Path, output: Path) -> Any:
+def with_marks(tree: object, *, files: Path, output: Path) -> object:
     """Hide where this machine has files and outputs, for the way back."""
 
     def hide(text: str) -> str:
@@ -66,7 +65,7 @@ def with_marks(tree: Any, *, files: Path, output: Path) -> Any:
     return renamed(tree, hide)
 
 
-def with_own_names(tree: Any, *, files: Mapping[str, str], output: Path) -> Any:
+def with_own_names(tree: object, *, files: Mapping[str, str], output: Path) -> object:
     """Name what came back as it is called here; outputs stay within their folder."""
 
     def path_of(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from trtbench.domain.spec import RunSpec, Value
 from trtbench.units import text_from_bytes
@@ -61,7 +61,7 @@ class Errand(Value, frozen=True, kw_only=True):
     """Work other than one run: a verb, and what it is asked for, in words that can travel."""
 
     verb: str
-    asked: dict[str, Any] = {}
+    asked: dict[str, object] = {}
     """Texts that name files begin with ``FILE_MARK``: each machine has its own place for them."""
     files: dict[str, str] = {}
     """What those names stand for on the machine that asks: files and folders."""

@@ -6,12 +6,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import msgspec
 
 from trtbench import boundary
 from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.domain.words import Scalar
 from trtbench.errors import InputError, StoreError, write_error
 from trtbench.executors import ANSWER, FILE_MARK, Errand, Needs, Request, with_own_names
 from trtbench.models.identity import files_elsewhere, model_ref
@@ -73,7 +74,7 @@ class Luggage:
                 self._beside(path, beside)
         return mark
 
-    def data(self, name: str, task: str | None, settings: Mapping[str, Any]) -> str:
+    def data(self, name: str, task: str | None, settings: Mapping[str, Scalar]) -> str:
         """Take data along, and what their task reads beside them."""
         mark, path = self.file(Path(name)), Path(name).absolute()
         reads = TASKS.load(task).read_beside if task else None
@@ -89,7 +90,7 @@ class Luggage:
             self._beside(path, Path(each))
         return mark
 
-    def settings(self, task: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, task: str | None, settings: Mapping[str, Scalar]) -> dict[str, object]:
         """Take the files along that settings of a task name."""
         flags = TASKS.load(task).FLAGS if task else ()
         words = {flag.key for flag in flags if flag.choices}
@@ -204,7 +205,7 @@ def needs_gpu(
     return RUNTIMES.load(name).device(spec) != "cpu"
 
 
-def _asked(request: ExecutorFields, luggage: Luggage) -> dict[str, Any]:
+def _asked(request: ExecutorFields, luggage: Luggage) -> dict[str, object]:
     """Write down what differs from what a request says by itself, files by their names there."""
     executors = {field.name for field in fields_of(ExecutorFields)}
     task = getattr(request, "task", None)
@@ -216,7 +217,7 @@ def _asked(request: ExecutorFields, luggage: Luggage) -> dict[str, Any]:
     } | ({"python": _plain(python)} if (python := getattr(request, "python", None)) else {})
 
 
-def _said(request: ExecutorFields) -> Iterator[tuple[RequestField, Any]]:
+def _said(request: ExecutorFields) -> Iterator[tuple[RequestField, object]]:
     for field in fields_of(type(request)):
         value = getattr(request, field.name)
         if value != field.default and value is not None:
@@ -224,11 +225,16 @@ def _said(request: ExecutorFields) -> Iterator[tuple[RequestField, Any]]:
 
 
 def _travelling(
-    field: RequestField, value: Any, luggage: Luggage, *, task: str | None, settings: dict[str, Any]
-) -> Any:
+    field: RequestField,
+    value: object,
+    luggage: Luggage,
+    *,
+    task: str | None,
+    settings: dict[str, object],
+) -> object:
     plain = _plain(value)
     if field.name == "settings":
-        return luggage.settings(task, plain)
+        return luggage.settings(task, settings)
     if not _holds_files(field):
         return plain
 
@@ -239,14 +245,14 @@ def _travelling(
             return name
         return luggage.data(name, task, settings) if task else luggage.file(Path(name))
 
-    return [taken(each) for each in plain] if isinstance(plain, list) else taken(plain)
+    return [taken(each) for each in plain] if isinstance(plain, list) else taken(str(plain))
 
 
 def _holds_files(field: RequestField) -> bool:
     return Path in get_args(field.type) or Path in get_args(field.item)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
