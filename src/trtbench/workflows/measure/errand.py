@@ -230,7 +230,7 @@ def _travelling(
     luggage: Luggage,
     *,
     task: str | None,
-    settings: dict[str, object],
+    settings: Mapping[str, Scalar],
 ) -> object:
     plain = _plain(value)
     if field.name == "settings":
