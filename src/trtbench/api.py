@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from trtbench.domain.comparison import Comparison
     from trtbench.domain.conversion import Sidecar
     from trtbench.domain.result import FailedRun, Run
-    from trtbench.domain.words import Arrivals, CudaGraph, Mode, Precision, Protocol, Scalar
+    from trtbench.domain.words import CudaGraph, Mode, Precision, Protocol, Scalar
     from trtbench.workflows.builds.upgrade import Upgrade
     from trtbench.workflows.check.evaluate import Evaluation
     from trtbench.workflows.check.values import Checked
@@ -80,6 +80,7 @@ def bench(
     model: File,
     *,
     extra_args: tuple[str, ...] = (),
+    slo: str | None = None,
     keep_model: bool = False,
     runtime: str | None = None,
     shapes: Shapes | None = None,
@@ -98,7 +99,7 @@ def bench(
     threads: int | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
-    arrivals: Arrivals = "poisson",
+    arrivals: File = "poisson",
     cuda_graph: CudaGraph | None = None,
     transfers: bool = True,
     spin_wait: bool = False,
@@ -127,10 +128,13 @@ def bench(
     """Measure a model in fresh processes and keep the run.
 
     Durations are seconds or text with a unit (``"500ms"``). Raises ``TrtbenchError``; a launch
-    that breaks leaves a ``FailedRun`` in the store.
+    that breaks leaves a ``FailedRun`` in the store. With ``slo`` it is the run at the highest
+    rate that keeps the bound.
 
     model: A file, or a model of a library by name.
     extra_args: Passed on to runtimes that are programs (trtexec).
+    slo: Search the highest rate that keeps this bound (--protocol server), e.g. 'p99<10ms';
+        --rate is then the highest to try.
     keep_model: Keep the model's bytes in the store: gate --baseline measures both in turn.
     runtime: What executes the model.
     shapes: Shape of one input; repeat for several.
@@ -151,7 +155,8 @@ def bench(
     threads: Threads within an operator (CPU runtimes).
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
     rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
-    arrivals: How they are spread in time.
+    arrivals: How they are spread in time: poisson, constant, or a CSV with a column such as
+        time_s or gap_ms.
     cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
         (default: off; protocols gpu and coldl2: on).
     transfers: Copy inputs and outputs each time.
@@ -187,6 +192,7 @@ def bench(
         BenchRequest(
             model=model,
             extra_args=extra_args,
+            slo=slo,
             keep_model=keep_model,
             runtime=runtime,
             shapes=shapes or {},
@@ -255,7 +261,7 @@ def profile(
     threads: int | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
-    arrivals: Arrivals = "poisson",
+    arrivals: File = "poisson",
     cuda_graph: CudaGraph | None = None,
     transfers: bool = True,
     spin_wait: bool = False,
@@ -304,7 +310,8 @@ def profile(
     threads: Threads within an operator (CPU runtimes).
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
     rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
-    arrivals: How they are spread in time.
+    arrivals: How they are spread in time: poisson, constant, or a CSV with a column such as
+        time_s or gap_ms.
     cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
         (default: off; protocols gpu and coldl2: on).
     transfers: Copy inputs and outputs each time.
@@ -414,7 +421,7 @@ def compare(
     options: Pairs | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
-    arrivals: Arrivals = "poisson",
+    arrivals: File = "poisson",
     cuda_graph: CudaGraph | None = None,
     transfers: bool = True,
     spin_wait: bool = False,
@@ -466,7 +473,8 @@ def compare(
         repeat for several.
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
     rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
-    arrivals: How they are spread in time.
+    arrivals: How they are spread in time: poisson, constant, or a CSV with a column such as
+        time_s or gap_ms.
     cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
         (default: off; protocols gpu and coldl2: on).
     transfers: Copy inputs and outputs each time.
@@ -573,7 +581,7 @@ def gate(
     options: Pairs | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
-    arrivals: Arrivals = "poisson",
+    arrivals: File = "poisson",
     cuda_graph: CudaGraph | None = None,
     transfers: bool = True,
     spin_wait: bool = False,
@@ -631,7 +639,8 @@ def gate(
         repeat for several.
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
     rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
-    arrivals: How they are spread in time.
+    arrivals: How they are spread in time: poisson, constant, or a CSV with a column such as
+        time_s or gap_ms.
     cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
         (default: off; protocols gpu and coldl2: on).
     transfers: Copy inputs and outputs each time.
@@ -1169,7 +1178,7 @@ def lottery(
     batch: int | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
-    arrivals: Arrivals = "poisson",
+    arrivals: File = "poisson",
     cuda_graph: CudaGraph | None = None,
     transfers: bool = True,
     spin_wait: bool = False,
@@ -1223,7 +1232,8 @@ def lottery(
     batch: Items per query: every dynamic leading dimension.
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
     rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
-    arrivals: How they are spread in time.
+    arrivals: How they are spread in time: poisson, constant, or a CSV with a column such as
+        time_s or gap_ms.
     cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
         (default: off; protocols gpu and coldl2: on).
     transfers: Copy inputs and outputs each time.
@@ -1332,7 +1342,7 @@ def upgrade(
     batch: int | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
-    arrivals: Arrivals = "poisson",
+    arrivals: File = "poisson",
     cuda_graph: CudaGraph | None = None,
     transfers: bool = True,
     spin_wait: bool = False,
@@ -1388,7 +1398,8 @@ def upgrade(
     batch: Items per query: every dynamic leading dimension.
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
     rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
-    arrivals: How they are spread in time.
+    arrivals: How they are spread in time: poisson, constant, or a CSV with a column such as
+        time_s or gap_ms.
     cuda_graph: Launch queries as a CUDA graph; auto goes on without one that cannot be captured
         (default: off; protocols gpu and coldl2: on).
     transfers: Copy inputs and outputs each time.

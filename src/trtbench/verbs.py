@@ -40,13 +40,14 @@ def bench(request: BenchRequest) -> Run:
     """Measure a model in fresh processes and keep the run.
 
     Durations are seconds or text with a unit (``"500ms"``). Raises ``TrtbenchError``; a launch
-    that breaks leaves a ``FailedRun`` in the store.
+    that breaks leaves a ``FailedRun`` in the store. With ``slo`` it is the run at the highest
+    rate that keeps the bound.
 
     >>> run = trtbench.bench("model.onnx", batch=8, launches=5)
     >>> run.times.host                  # seconds, one row per iteration
     >>> print(run)
     """
-    from trtbench.workflows.measure.bench import run_bench
+    from trtbench.workflows.measure.load import measured
     from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.spec import run_spec
 
@@ -54,7 +55,7 @@ def bench(request: BenchRequest) -> Run:
     spec = run_spec(request, config)
     conduct = conduct_from_request(request, config, runtime=spec.runtime)
     with executor_for(request, conduct) as conduct:
-        run = run_bench(spec, store=store, conduct=conduct)
+        run, _ = measured(spec, store=store, conduct=conduct, slo=request.slo)
     if request.keep_model:
         from trtbench.workflows.measure.kept_models import keep_model
 

@@ -16,6 +16,7 @@ from trtbench.analysis.layers.columns import Row
 from trtbench.analysis.layers.facts import EngineFacts
 from trtbench.analysis.layers.precision import PrecisionTruth
 from trtbench.analysis.layers.reconcile import Reconciliation
+from trtbench.analysis.load import LoadSearch
 from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.comparison import Comparison, GateResult
@@ -49,6 +50,8 @@ class RunOutput(Value, frozen=True, kw_only=True):
     run: RunRecord
     path: str
     summary: Summary
+    load: LoadSearch | None = None
+    """The search for the highest rate, where ``--slo`` asked for one; the run is its answer's."""
 
 
 class ComparisonOutput(Value, frozen=True, kw_only=True):
@@ -315,9 +318,10 @@ def _with_unknown_numbers(part: Any) -> Any:
     return {**inside, "type": ["number", "null"]} if part.get("type") == "number" else inside
 
 
-def run_output(run: Run) -> RunOutput:
+def run_output(run: Run, load: LoadSearch | None = None) -> RunOutput:
     """Describe a run for programs."""
-    return RunOutput(run=run.record, path=str(run.path), summary=summary_from_run(run))
+    summary = summary_from_run(run)
+    return RunOutput(run=run.record, path=str(run.path), summary=summary, load=load)
 
 
 def comparison_output(

@@ -13,6 +13,7 @@ from trtbench.cli._task_flags import ImageCommand
 from trtbench.workflows.request.measuring import BenchRequest
 
 if TYPE_CHECKING:
+    from trtbench.analysis.load import LoadSearch
     from trtbench.domain.result import Run
     from trtbench.domain.spec import RunSpec
     from trtbench.workflows.request.config import Config
@@ -37,6 +38,8 @@ def command(request: BenchRequest, explain: bool, as_json: bool, dry_run: bool) 
       trtbench bench model.onnx --shape input:8x3x224x224 --duration 10s \\
           --launches 5
       trtbench bench model.onnx --protocol server --rate 200/s
+      trtbench bench model.onnx --protocol server --slo 'p99<10ms'
+      trtbench bench model.onnx --protocol server --arrivals trace.csv
       trtbench bench model.engine --cuda-graph --telemetry 50ms --lock-clocks
       trtbench bench model.engine --protocol pipeline --streams 2
       trtbench bench model.onnx --device cuda:0 --opt providers=tensorrt,cuda
@@ -70,7 +73,7 @@ def requests_of(request: BenchRequest, *, single: bool) -> list[BenchRequest]:
 
 def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bool) -> None:
     from trtbench.cli._settings import load_config, open_store
-    from trtbench.workflows.measure.bench import run_bench
+    from trtbench.workflows.measure.load import measured
     from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.conduct import conduct_from_request
 
@@ -84,12 +87,13 @@ def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bo
     store = open_store(config)
     conduct = conduct_from_request(request, config, runtime=spec.runtime, command=command_line())
     with executor_for(request, conduct) as conduct, Talk(spec.model.name) as talk:
-        run = run_bench(spec, store=store, conduct=replace(conduct, listen=talk))
+        heard = replace(conduct, listen=talk)
+        run, load = measured(spec, store=store, conduct=heard, slo=request.slo)
     if request.keep_model:
         from trtbench.workflows.measure.kept_models import keep_model
 
         say(f"model kept as {keep_model(store, spec.model)}")
-    _show(run, explain=explain, as_json=as_json)
+    _show(run, load, explain=explain, as_json=as_json)
     for note in run.record.notes:
         say(f"note: {note}")
     say(f"run {run.id} in {run.path}")
@@ -115,13 +119,18 @@ def show_plan(spec: RunSpec, *, as_json: bool) -> None:
     show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
 
 
-def _show(run: Run, *, explain: bool, as_json: bool) -> None:
+def _show(run: Run, load: LoadSearch | None, *, explain: bool, as_json: bool) -> None:
     from trtbench.cli._screen import print_json, show
 
     if as_json:
         from trtbench.cli._outputs import run_output
 
-        print_json(run_output(run))
+        print_json(run_output(run, load))
+        return
+    if load is not None:
+        from trtbench.report.documents.load import document_from_load
+
+        show(document_from_load(load, run))
         return
     from trtbench.report.documents.run import document_from_run
 

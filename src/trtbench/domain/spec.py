@@ -129,6 +129,8 @@ class RunSpec(Value, frozen=True, kw_only=True):
     rate_hz: float | None = None
     arrivals: Arrivals = "poisson"
     """How queries of the protocol server arrive at this rate."""
+    arrival_times_s: tuple[float, ...] = ()
+    """Of a trace, from its first query on; stretched to the rate, and repeated where too short."""
     profile_index: int = 0
     """Which of an engine's optimization profiles runs."""
     telemetry_s: float | None = None

@@ -92,7 +92,13 @@ def _server(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
     stage("warm-up")
     warm = warm_up(prepared.step, spec.warmup)
     assert spec.rate_hz is not None
-    due = arrivals(spec.rate_hz, spec.stop, kind=spec.arrivals, seed=spec.inputs.seed)
+    due = arrivals(
+        spec.rate_hz,
+        spec.stop,
+        kind=spec.arrivals,
+        seed=spec.inputs.seed,
+        trace_s=spec.arrival_times_s,
+    )
     stage("measure")
     spans = prepared.spans
     if spans is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,16 +36,33 @@ GROWTH_LEVEL = 0.99
 
 
 def arrivals(
-    rate_hz: float, stop: Length, *, kind: Arrivals = "poisson", seed: int = 0
+    rate_hz: float,
+    stop: Length,
+    *,
+    kind: Arrivals = "poisson",
+    seed: int = 0,
+    trace_s: Sequence[float] = (),
 ) -> Nanoseconds:
-    """Draw the whole schedule beforehand: the same seed gives the same to every candidate."""
+    """Draw the whole schedule beforehand: the same seed gives the same to every candidate.
+
+    A trace is stretched to the rate, and begins anew where it is too short.
+    """
     count = max(stop.iterations or 1, round(rate_hz * (stop.seconds or 0.0)))
-    if kind == "constant":
+    if kind == "trace":
+        due = _from_trace(np.asarray(trace_s), rate_hz, count)
+    elif kind == "constant":
         due = np.arange(count) / rate_hz
     else:
         gaps = np.random.default_rng([seed, 11]).exponential(1 / rate_hz, count)
         due = np.cumsum(gaps) - gaps[0]
     return np.asarray(due * 1e9, np.int64)
+
+
+def _from_trace(trace: Column, rate_hz: float, count: int) -> Column:
+    """Take as many arrivals as are wanted; rounds follow one another at the mean gap."""
+    stretched = trace * ((len(trace) - 1) / rate_hz / trace[-1])
+    rounds, place = np.divmod(np.arange(count), len(trace))
+    return np.asarray(stretched[place] + rounds * (len(trace) / rate_hz), np.float64)
 
 
 def open_loop(

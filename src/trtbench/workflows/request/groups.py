@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from trtbench import boundary
-from trtbench.domain.words import Arrivals, CudaGraph, Precision, Protocol
+from trtbench.domain.words import CudaGraph, Precision, Protocol
 from trtbench.errors import UsageError
 from trtbench.workflows.request.fields import Option, VerbRequest
 from trtbench.workflows.request.kinds import (
@@ -131,7 +131,14 @@ class QueryFields(VerbRequest):
         Rate | None,
         Option("Arrivals of the protocol server, e.g. 500/s or 2kHz.", kind=RATE, axis=True),
     ] = None
-    arrivals: Annotated[Arrivals, Option("How they are spread in time.")] = "poisson"
+    arrivals: Annotated[
+        File,
+        Option(
+            "How they are spread in time: poisson, constant, or a CSV with a column such as "
+            "time_s or gap_ms.",
+            metavar="poisson|constant|FILE",
+        ),
+    ] = "poisson"
     cuda_graph: Annotated[
         CudaGraph | None,
         Option(

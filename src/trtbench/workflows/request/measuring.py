@@ -123,6 +123,14 @@ class BenchRequest(RunFields, TagFields, ExecutorFields, StoreFields):
     """Measure a model in fresh processes and keep the run."""
 
     model: Annotated[File, Argument("A file, or a model of a library by name.", "MODEL")]
+    slo: Annotated[
+        str | None,
+        Option(
+            "Search the highest rate that keeps this bound (--protocol server), e.g. 'p99<10ms'; "
+            "--rate is then the highest to try.",
+            metavar="RULE",
+        ),
+    ] = None
     keep_model: Annotated[
         bool,
         Option("Keep the model's bytes in the store: gate --baseline measures both in turn."),

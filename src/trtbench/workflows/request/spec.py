@@ -21,7 +21,9 @@ from trtbench.domain.spec import (
     RunSpec,
     Warmup,
 )
+from trtbench.domain.words import Arrivals
 from trtbench.errors import UsageError, near_miss
+from trtbench.formats.arrival_trace import arrivals_from_file
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.files import utf8_path
 from trtbench.host.images import SUFFIXES
@@ -43,7 +45,7 @@ LEAST_QUERIES = 10
 
 MADE = (
     "model", "runtime", "shapes", "inputs", "warmup", "launches", "device", "options", "protocol",
-    "cuda_graph", "transfers", "lock_clocks", "profile",
+    "cuda_graph", "transfers", "lock_clocks", "profile", "arrivals",
 )  # fmt: skip
 """Fields of a spec that are worked out here; all others that a request has are as it says."""
 
@@ -74,13 +76,14 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
     options = {**config.options_for(name), **own_options(asked.options, name)}
     if module.model_files is not None:
         reference = with_files(reference, module.model_files(options))
+    kind, times = _arrivals(asked.arrivals)
     spec = RunSpec(
         model=reference,
         runtime=name,
         shapes={key: tuple(shape) for key, shape in asked.shapes.items()},
         inputs=_inputs(asked),
         warmup=_warmup(asked),
-        stop=_stop(asked),
+        stop=_stop(asked, arrivals=len(times)),
         launches=asked.launches or 1,
         device=_device(asked.device),
         options=options,
@@ -88,7 +91,9 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
         cuda_graph=asked.cuda_graph or ("on" if protocol in ON_DEVICE else "off"),
         transfers=asked.transfers and protocol not in ON_DEVICE,
         gap_s=seconds(asked.gap) if asked.gap is not None else 0.0,
-        rate_hz=hertz(asked.rate) if asked.rate is not None else None,
+        rate_hz=_rate(asked, times),
+        arrivals=kind,
+        arrival_times_s=times,
         telemetry_s=_interval(asked.telemetry),
         lock_clocks=_clock(asked.lock_clocks),
         profile=layers,
@@ -258,8 +263,30 @@ def _warmup(asked: BenchRequest) -> Warmup:
     return Warmup(floor=floor, until_steady=asked.until_steady, cap_s=cap_s)
 
 
-def _stop(asked: BenchRequest) -> Length:
-    """A length by time, by count or both."""
+def _arrivals(given: File) -> tuple[Arrivals, tuple[float, ...]]:
+    """Name how queries are spread, or read when they came."""
+    if given in ("poisson", "constant"):
+        return given, ()  # type: ignore[return-value]
+    path = Path(given)
+    if not path.exists():
+        raise UsageError(
+            f"--arrivals {given} is neither poisson nor constant, and there is no such file",
+            fix="--arrivals poisson",
+        )
+    return "trace", arrivals_from_file(path)
+
+
+def _rate(asked: BenchRequest, times: tuple[float, ...]) -> float | None:
+    """Take the rate that was asked for; a trace has one of its own."""
+    if asked.rate is not None:
+        return hertz(asked.rate)
+    return (len(times) - 1) / times[-1] if times and asked.slo is None else None
+
+
+def _stop(asked: BenchRequest, *, arrivals: int = 0) -> Length:
+    """A length by time, by count or both; a trace is sent once, whole."""
+    if arrivals and asked.duration is None and asked.iterations is None and asked.slo is None:
+        return Length(iterations=arrivals)
     if asked.duration is None and asked.iterations is None:
         return Length(seconds=3.0, iterations=LEAST_QUERIES)
     length = seconds(asked.duration) if asked.duration is not None else None

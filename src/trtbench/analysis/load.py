@@ -1,0 +1,217 @@
+"""How much load a model bears: the highest rate of arrivals under a bound, the curve, its knee.
+
+A rate is measured in several windows. It is accepted when the whole interval of the percentile is
+below the bound, refused when it is above or the queue grows, and otherwise looked at longer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from trtbench.analysis.column_summary import nearest_rank, order_interval
+from trtbench.analysis.distributions import samples_needed
+from trtbench.analysis.effective import effective_samples_at
+from trtbench.analysis.gate import rule_from_text
+from trtbench.domain.result import Interval, Run
+from trtbench.domain.samples import Column
+from trtbench.domain.spec import Value
+from trtbench.errors import UsageError
+
+Decision = Literal["accepted", "refused", "unclear"]
+
+LEAST_WINDOWS, MOST_WINDOWS = 2, 6
+SERVED = 0.95
+"""A window that served less of what was offered is overload, whatever its latencies."""
+RESOLUTION = 0.05
+"""The search ends when the rates on both sides of the bound are this close."""
+HALVINGS = 6
+"""Where 1/64 of what the model can do breaks the bound too, no rate will keep it."""
+CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)
+"""Parts of the capacity that the curve shows, whether or not the search came by."""
+NEAR = 0.08
+"""Of the capacity: a part this near to a rate that was measured is not measured again."""
+MEANING = "95 %, windows in fresh processes pooled, effective samples counted"
+EXAMPLE = "--slo 'p99<10ms'"
+
+
+class Slo(Value, frozen=True, kw_only=True):
+    """A bound on a percentile of latency under load."""
+
+    text: str
+    statistic: str
+    q: float
+    limit_s: float
+
+
+class Window(Value, frozen=True, kw_only=True):
+    """What one window at a rate showed; latency counts from the moment a query was due."""
+
+    run: str
+    offered_hz: float
+    achieved_hz: float
+    queue_grows: bool = False
+    late_share: float = 0.0
+
+
+class RatePoint(Value, frozen=True, kw_only=True):
+    """One rate of arrivals, with all its windows together."""
+
+    rate_hz: float
+    decision: Decision
+    overloaded: bool
+    """The queue grew: latencies depend on how long one looks."""
+    samples: int
+    median_s: float
+    percentile_s: float
+    """The percentile that is bounded."""
+    interval: Interval | None
+    """Of the percentile; ``None`` where the samples do not suffice."""
+    achieved_hz: float
+    late_share: float
+    """Queries that the sender itself sent late, in the worst window."""
+    windows: tuple[Window, ...]
+
+
+class LoadSearch(Value, frozen=True, kw_only=True):
+    """The highest rate that keeps a bound, and the curve of latency against rate."""
+
+    slo: Slo
+    capacity_hz: float
+    """Queries per second, one after the other: what no rate can exceed for long."""
+    lone_s: float
+    """The percentile of queries one after the other, without any load."""
+    highest_hz: float | None
+    """``None``: no rate that was tried keeps the bound."""
+    next_hz: float | None
+    """The lowest rate above it that was refused or stayed unclear."""
+    at_least: bool = False
+    """The highest rate that was to be tried keeps the bound: there may be more."""
+    knee_hz: float | None = None
+    """Where rate over latency is largest: more load costs more than it brings from here on."""
+    points: tuple[RatePoint, ...] = ()
+
+
+def slo_from_text(text: str) -> Slo:
+    """Read ``p99<10ms``: a percentile of host time, and its bound."""
+    rule = rule_from_text(text)
+    name = "p50" if rule.statistic == "median" else rule.statistic
+    known = name[0] == "p" and rule.metric in ("headline", "host")
+    if not known or rule.relation not in ("<", "<=") or not rule.limit > 0:
+        raise UsageError(
+            f"{text!r} bounds no percentile of the time a caller waits",
+            facts={"percentiles": "median p75 p90 p95 p99 p99.9"},
+            fix=EXAMPLE,
+        )
+    return Slo(text=rule.text, statistic=name, q=float(name[1:]) / 100, limit_s=rule.limit)
+
+
+def queries_needed(slo: Slo) -> int:
+    """Count the queries a window has at the least, so that two can tell the percentile."""
+    return samples_needed(slo.q)
+
+
+def point_from_windows(
+    rate_hz: float,
+    windows: Sequence[Window],
+    columns: Sequence[Column],
+    slo: Slo,
+    *,
+    least: int = LEAST_WINDOWS,
+) -> RatePoint:
+    """Put the windows of a rate together and decide, if they suffice."""
+    pooled = np.sort(np.concatenate(columns))
+    effective = sum(effective_samples_at(each, nearest_rank(each, slo.q)) for each in columns)
+    interval = order_interval(pooled, slo.q, effective=effective, meaning=MEANING)
+    short = [each.achieved_hz < SERVED * each.offered_hz for each in windows]
+    overloaded = any(short) or all(each.queue_grows for each in windows)
+    return RatePoint(
+        rate_hz=rate_hz,
+        decision=_decision(interval, slo, overloaded=overloaded, enough=len(windows) >= least),
+        overloaded=overloaded,
+        samples=len(pooled),
+        median_s=float(np.median(pooled)),
+        percentile_s=nearest_rank(pooled, slo.q),
+        interval=interval,
+        achieved_hz=float(np.mean([each.achieved_hz for each in windows])),
+        late_share=max(each.late_share for each in windows),
+        windows=tuple(windows),
+    )
+
+
+def _decision(interval: Interval | None, slo: Slo, *, overloaded: bool, enough: bool) -> Decision:
+    if not enough or (interval is None and not overloaded):
+        return "unclear"
+    if overloaded or interval is None or interval.low > slo.limit_s:
+        return "refused"
+    return "accepted" if interval.high < slo.limit_s else "unclear"
+
+
+def point_from_runs(runs: Sequence[Run], *, q: float = 0.99) -> RatePoint:
+    """Put stored runs at one rate together; without a bound only overload is refused."""
+    slo = Slo(text="", statistic=f"p{100 * q:g}", q=q, limit_s=math.inf)
+    columns = [run.times.host for run in runs if run.times.host is not None]
+    windows = [window_from_run(run) for run in runs]
+    rate = runs[0].record.spec.rate_hz or 0.0
+    return point_from_windows(rate, windows, columns, slo, least=1)
+
+
+def window_from_run(run: Run) -> Window:
+    """Take what a run of the protocol server tells of its load."""
+    facts = run.record.facts
+    told = {name: float(facts.get(name) or 0.0) for name in ("offered_hz", "achieved_hz")}
+    late, grows = float(facts.get("late_share") or 0.0), bool(facts.get("queue_grows"))
+    return Window(run=run.id, queue_grows=grows, late_share=late, **told)
+
+
+def next_rate(search: LoadSearch, *, most_hz: float) -> float | None:
+    """Choose the rate to measure next: halves between kept and broken, then the rest of the curve.
+
+    What stays unclear counts as broken: the answer errs on the safe side.
+    """
+    if not search.points and most_hz < search.capacity_hz:
+        return most_hz  # somebody asked about this one
+    broken = [each.rate_hz for each in search.points if each.decision != "accepted"]
+    low, high = search.highest_hz or 0.0, min([most_hz, *broken])
+    settled = low >= most_hz or high - low <= RESOLUTION * high
+    hopeless = not low and high < most_hz / 2**HALVINGS
+    if not settled and not hopeless:
+        return (low + high) / 2
+    for part in CURVE:
+        rate = part * most_hz
+        near = NEAR * most_hz
+        if all(abs(rate - each.rate_hz) > near for each in search.points):
+            return rate
+    return None
+
+
+def with_point(search: LoadSearch, point: RatePoint, *, most_hz: float) -> LoadSearch:
+    """Add a rate and say anew what is known: everything up to the answer must keep the bound."""
+    points = tuple(sorted((*search.points, point), key=lambda each: each.rate_hz))
+    broken = [each.rate_hz for each in points if each.decision != "accepted"]
+    kept = [
+        each.rate_hz
+        for each in points
+        if each.decision == "accepted" and (not broken or each.rate_hz < broken[0])
+    ]
+    highest = kept[-1] if kept else None
+    return msgspec.structs.replace(
+        search,
+        points=points,
+        highest_hz=highest,
+        next_hz=broken[0] if broken else None,
+        at_least=highest is not None and highest >= most_hz,
+        knee_hz=knee(points),
+    )
+
+
+def knee(points: Sequence[RatePoint]) -> float | None:
+    """Find where rate over latency is largest, among rates that were borne; needs three."""
+    borne = [each for each in points if not each.overloaded]
+    if len(borne) < 3:
+        return None
+    return max(borne, key=lambda each: each.rate_hz / each.percentile_s).rate_hz

@@ -1,0 +1,84 @@
+"""Arrivals that were recorded somewhere: a CSV with a column of times or of gaps, with its unit."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from itertools import pairwise
+from pathlib import Path
+
+from trtbench import boundary
+from trtbench.errors import InputError
+from trtbench.units import SECONDS
+
+MOST_BYTES = 2**26
+MOST_ARRIVALS = 100_000
+"""They are part of the run's record, so that it can be repeated from it."""
+
+_COLUMN = re.compile(
+    r"(?P<kind>time|timestamp|arrival|gap)s?[ _(\[]*(?P<unit>ns|us|µs|ms|s)[)\]]*", re.I
+)
+HEADER = "name its column time_s, time_ms, gap_us, ... in the first line"
+
+
+def arrivals_from_file(path: Path) -> tuple[float, ...]:
+    """Read when queries are due, in seconds from the first; refuses what is no schedule."""
+    try:
+        text = boundary.read_bytes(path, most=MOST_BYTES).decode("utf-8")
+    except OSError as problem:
+        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path.name} is no text", fix="--arrivals takes a CSV file") from None
+    rows = [row for row in csv.reader(text.splitlines()) if row and any(map(str.strip, row))]
+    place, kind, scale = _column(rows[0] if rows else [], path)
+    values = [_number(row, place, line, path) * scale for line, row in enumerate(rows[1:], 2)]
+    if len(values) > MOST_ARRIVALS:
+        raise InputError(
+            f"{path.name} has {len(values)} arrivals",
+            facts={"most": MOST_ARRIVALS},
+            fix=f"head -n {MOST_ARRIVALS + 1} {path.name} > short.csv",
+        )
+    times = _times(values, gaps=kind.lower().startswith("gap"), path=path)
+    if len(times) < 2 or not times[-1] > 0:
+        raise InputError(f"{path.name} has no two arrivals at different times", fix=HEADER)
+    return times
+
+
+def _column(head: list[str], path: Path) -> tuple[int, str, float]:
+    for place, name in enumerate(head):
+        if match := _COLUMN.fullmatch(name.strip().lstrip("\ufeff")):
+            return place, match["kind"], SECONDS[match["unit"].lower()]
+    raise InputError(
+        f"{path.name} does not say whether it holds times or gaps, and in what unit",
+        facts={"first line": boundary.clean_line(",".join(head))[:80] or "empty"},
+        fix=HEADER,
+    )
+
+
+def _number(row: list[str], place: int, line: int, path: Path) -> float:
+    try:
+        value = float(row[place])
+        if not math.isfinite(value) or value < 0:
+            raise ValueError
+    except (ValueError, IndexError):
+        word = boundary.clean_line(row[place])[:40] if place < len(row) else "nothing"
+        raise InputError(
+            f"{path.name}: {word!r} is no time from zero on", facts={"row": line}
+        ) from None
+    return value
+
+
+def _times(values: list[float], *, gaps: bool, path: Path) -> tuple[float, ...]:
+    if gaps:  # the first gap is the wait before the first query, which nobody sees
+        total, times = 0.0, []
+        for index, gap in enumerate(values):
+            total += gap if index else 0.0
+            times.append(total)
+        return tuple(times)
+    for line, (before, after) in enumerate(pairwise(values), 3):
+        if after < before:
+            raise InputError(
+                f"{path.name}: times go back", facts={"row": line}, fix="sort them, or name gaps"
+            )
+    return tuple(value - values[0] for value in values)

@@ -1,0 +1,82 @@
+"""The search for the highest rate under a bound: the answer, every rate, and the curve."""
+
+from __future__ import annotations
+
+from trtbench.analysis.load import LoadSearch
+from trtbench.domain.result import Run
+from trtbench.report.document import Block, Cell, Document, KeyValues, Section, Text
+from trtbench.report.documents.run import title_of
+from trtbench.report.load_curve import rate_figure, rate_table
+from trtbench.units import text_from_fraction, text_from_rate, text_from_seconds
+
+LATE = 0.01
+"""As finding H36 has it."""
+
+
+def document_from_load(search: LoadSearch, run: Run) -> Document:
+    """Describe a search, the answer first."""
+    blocks: list[Block] = [
+        KeyValues(id="load", pairs=_answer(search)),
+        *(_curve(search) if search.points else ()),
+    ]
+    section = Section(id="load", title="", blocks=tuple(blocks))
+    return Document(title=_title(run), created=run.record.created, sections=(section,))
+
+
+def _curve(search: LoadSearch) -> list[Block]:
+    name, limit = search.slo.statistic, search.slo.limit_s
+    figure = rate_figure(search.points, statistic=name, marks=_marks(search), limit_s=limit)
+    return [rate_table(search.points, statistic=name), figure, *_cautions(search)]
+
+
+def _title(run: Run) -> str:
+    parts = title_of(run).split(" · ")
+    return " · ".join([*parts[:-1], f"load, {run.record.spec.arrivals} arrivals"])
+
+
+def _answer(search: LoadSearch) -> tuple[tuple[str, Cell], ...]:
+    highest, above = search.highest_hz, search.next_hz
+    if not search.points:
+        lone = f"{search.slo.statistic} {text_from_seconds(search.lone_s)} without any load"
+        found = Cell(text=f"no rate keeps {search.slo.text}: {lone}", tone="bad")
+    elif highest is None:
+        least = text_from_rate(search.points[0].rate_hz, digits=3)
+        found = Cell(text=f"no rate keeps {search.slo.text}; {least} was the lowest", tone="bad")
+    else:
+        more = (
+            " or more: the highest that was to be tried"
+            if search.at_least
+            else f" ({text_from_rate(above, digits=3)} does not)"
+            if above is not None
+            else ""
+        )
+        share = text_from_fraction(highest / search.capacity_hz, digits=0)
+        text = f"{text_from_rate(highest, digits=3)} keeps {search.slo.text}{more}, {share} busy"
+        found = Cell(value=highest, text=text, tone="good")
+    pairs = [("highest rate", found)]
+    if search.knee_hz is not None:
+        words = (
+            f"{text_from_rate(search.knee_hz, digits=3)}: beyond, waiting grows faster than load"
+        )
+        pairs.append(("knee", Cell(value=search.knee_hz, text=words)))
+    capacity = f"{text_from_rate(search.capacity_hz)}, one query after the other"
+    pairs.append(("capacity", Cell(value=search.capacity_hz, text=capacity)))
+    return tuple(pairs)
+
+
+def _marks(search: LoadSearch) -> list[tuple[float, str]]:
+    marks = ((search.highest_hz, "highest"), (search.knee_hz, "knee"))
+    return [(at, text) for at, text in marks if at is not None]
+
+
+def _cautions(search: LoadSearch) -> list[Text]:
+    late = max(each.late_share for each in search.points)
+    if late <= LATE:
+        return []
+    return [
+        Text(
+            text=f"note: up to {100 * late:.0f} % of a window's queries were sent late by the "
+            "sender itself, which counts in these latencies; keep a core free for it.",
+            tone="unclear",
+        )
+    ]

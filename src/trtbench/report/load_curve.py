@@ -1,0 +1,95 @@
+"""Latency against the rate of arrivals: table, figure and words, of a search or of stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trtbench.analysis.load import Decision, RatePoint
+from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
+from trtbench.report.document import Cell, Figure, Heading, Table, Tone, table_from_rows
+from trtbench.report.numbers import common_unit, text_from_duration, unit_for_seconds
+from trtbench.units import text_from_fraction, text_from_rate
+
+TONES: dict[Decision, Tone] = {"accepted": "good", "refused": "bad", "unclear": "unclear"}
+
+
+def rate_table(
+    points: Sequence[RatePoint], *, statistic: str, id: str = "rates", bounded: bool = True
+) -> Table:
+    """List every rate with its percentile and what was decided."""
+    unit = common_unit(each.percentile_s for each in points)
+    headings = (
+        Heading(key="rate_hz", title="Rate", align="right"),
+        Heading(key="achieved_hz", title="Served", align="right", rank=3),
+        Heading(key="median_s", title="Median", align="right", rank=2),
+        Heading(key=f"{statistic}_s", title=statistic, align="right"),
+        Heading(key="decision", title="Bound" if bounded else "Load"),
+        Heading(key="windows", title="Windows", align="right", rank=4),
+        Heading(key="samples", title="Queries", align="right", rank=5),
+        Heading(key="late_share", title="Sent late", align="right", rank=6),
+    )
+    rows = [
+        (
+            Cell(value=each.rate_hz, text=text_from_rate(each.rate_hz)),
+            Cell(value=each.achieved_hz, text=text_from_rate(each.achieved_hz)),
+            Cell(value=each.median_s, text=text_from_duration(each.median_s, unit=unit)),
+            Cell(
+                value=each.percentile_s,
+                text=text_from_duration(each.percentile_s, bounds=each.interval, unit=unit),
+            ),
+            Cell(
+                value=each.decision, text=_words(each, bounded=bounded), tone=TONES[each.decision]
+            ),
+            len(each.windows),
+            each.samples,
+            Cell(value=each.late_share, text=text_from_fraction(each.late_share, digits=1)),
+        )
+        for each in points
+    ]
+    return table_from_rows(id, headings=headings, rows=rows)
+
+
+def rate_figure(
+    points: Sequence[RatePoint],
+    *,
+    statistic: str,
+    marks: Sequence[tuple[float, str]] = (),
+    limit_s: float | None = None,
+    id: str = "latency_vs_rate",
+    name: str = "",
+) -> Figure:
+    """Draw the percentile and the median against the rate; what was overloaded is left out."""
+    borne = [each for each in points if not each.overloaded] or list(points)
+    unit, scale = unit_for_seconds(max(each.percentile_s for each in borne))
+    x = tuple(each.rate_hz for each in borne)
+    ends = [each.interval for each in borne]
+    lines = (
+        Line(
+            name=statistic, role="run:0", x=x, style="both",
+            y=tuple(each.percentile_s / scale for each in borne),
+            low=tuple(None if end is None else end.low / scale for end in ends),
+            high=tuple(None if end is None else end.high / scale for end in ends),
+        ),
+        Line(
+            name="median", role="run:1", x=x, style="both",
+            y=tuple(each.median_s / scale for each in borne),
+        ),
+    )  # fmt: skip
+    drawn = [Mark(at=at, text=text) for at, text in marks]
+    if limit_s is not None:
+        drawn.append(Mark(at=limit_s / scale, text="bound", axis="y"))
+    chart = Lines(
+        x=Axis(title="Rate of arrivals", unit="queries/s", low=0),
+        y=Axis(title="Latency from when a query was due", unit=unit, low=0),
+        panels=(Panel(lines=lines, marks=tuple(drawn)),),
+    )
+    title = f"Latency against load: {name}" if name else "Latency against load"
+    return Figure(id=id, title=title, chart=chart)
+
+
+def _words(point: RatePoint, *, bounded: bool) -> str:
+    if point.overloaded:
+        return "overloaded"
+    if not bounded:
+        return "borne"
+    return {"accepted": "kept", "refused": "broken", "unclear": "unclear"}[point.decision]

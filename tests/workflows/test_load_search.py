@@ -1,0 +1,147 @@
+"""The highest rate under a bound on ONNX Runtime, and arrivals from files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+import trtbench
+from models import tiny_model
+from trtbench.cli._outputs import run_output
+from trtbench.domain.spec import Length
+from trtbench.errors import InputError, UsageError
+from trtbench.formats import arrival_trace
+from trtbench.formats.arrival_trace import arrivals_from_file
+from trtbench.report.compose import document_from_runs
+from trtbench.report.documents.load import document_from_load
+from trtbench.runtimes._server import arrivals
+from trtbench.store.store import Store
+from trtbench.workflows.measure.load import measured
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import load_config
+from trtbench.workflows.request.measuring import BenchRequest
+from trtbench.workflows.request.spec import run_spec
+
+QUICK = {"duration": "50ms", "warmup": "10ms", "until_steady": False, "threads": 1}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return tiny_model(tmp_path / "tiny.onnx")
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "trace.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("time_ms\n5\n7\n7\n25\n", (0.0, 0.002, 0.002, 0.02)),
+        ("gap_us\n100\n2000\n0\n18000\n", (0.0, 0.002, 0.002, 0.02)),
+        ("who,Arrivals (s)\na,1\nb,1.5\n\n", (0.0, 0.5)),
+    ],
+)
+def test_a_trace_has_times_or_gaps_in_its_own_unit(
+    tmp_path: Path, text: str, times: tuple[float, ...]
+) -> None:
+    assert arrivals_from_file(written(tmp_path, text)) == pytest.approx(times)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "times or gaps"),
+        ("1\n2\n3\n", "times or gaps"),
+        ("time\n1\n2\n", "unit"),
+        ("time_s\n1\nsoon\n", "no time"),
+        ("time_s\n1\nnan\n", "no time"),
+        ("time_s\n1\n-2\n", "no time"),
+        ("x,time_s\n1\n", "no time"),
+        ("time_s\n2\n1\n", "go back"),
+        ("time_s\n2\n", "no two arrivals"),
+        ("gap_s\n0\n0\n", "no two arrivals"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(tmp_path: Path, text: str, word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        arrivals_from_file(written(tmp_path, text))
+
+
+def test_a_trace_too_long_for_a_record_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrival_trace, "MOST_ARRIVALS", 3)
+    with pytest.raises(InputError, match="4 arrivals"):
+        arrivals_from_file(written(tmp_path, "time_s\n1\n2\n3\n4\n"))
+
+
+def test_a_trace_is_stretched_to_the_rate_and_begins_anew() -> None:
+    due = arrivals(10.0, Length(iterations=5), kind="trace", trace_s=(0.0, 1.0, 4.0)) * 1e-9
+    assert due == pytest.approx([0.0, 0.05, 0.2, 0.3, 0.35])
+
+
+def test_a_run_follows_a_trace_and_keeps_it(model: Path, tmp_path: Path) -> None:
+    trace = written(tmp_path, "gap_ms\n" + "5\n" * 20)
+    quick = {key: value for key, value in QUICK.items() if key != "duration"}
+    run = trtbench.bench(model, protocol="server", arrivals=trace, store=tmp_path / "s", **quick)
+    spec = run.record.spec
+    assert (spec.arrivals, len(spec.arrival_times_s), len(run.times)) == ("trace", 20, 20)
+    assert spec.rate_hz == pytest.approx(200.0)
+    assert np.diff(run.times.start) == pytest.approx(0.005, abs=1e-6)
+
+
+def test_neither_a_word_nor_a_file_is_said(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        trtbench.bench(model, protocol="server", arrivals="burst", store=tmp_path / "s")
+
+
+def test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept(
+    model: Path, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "s")
+    request = BenchRequest(model=model, protocol="server", rate="400/s", slo="median<5s", **QUICK)
+    spec = run_spec(request, load_config())
+    run, load = measured(spec, store=store, conduct=Conduct(), slo=request.slo)
+    assert load is not None
+    assert load.points
+    known = {window.run for point in load.points for window in point.windows}
+    assert all(len(point.windows) >= 2 for point in load.points)
+    assert run.id in known
+    kept = [store.load(name) for name in sorted(known)]
+    seeds = {each.record.spec.inputs.seed for each in kept}
+    assert len(seeds) > 1  # windows have schedules of their own
+    blocks = {block.id for block in document_from_load(load, run).blocks() if hasattr(block, "id")}
+    assert {"load", "rates", "latency_vs_rate"} <= blocks
+    section = document_from_runs(kept).section("load")
+    assert section is not None
+    assert len(section.blocks) >= 2
+    told = json.loads(msgspec.json.encode(run_output(run, load)))
+    assert told["load"]["slo"]["text"] == "median<5s"
+
+
+def test_a_bound_below_a_lone_query_needs_no_search(model: Path, tmp_path: Path) -> None:
+    request = BenchRequest(model=model, protocol="server", slo="p99<1ns", **QUICK)
+    spec = run_spec(request, load_config())
+    run, load = measured(spec, store=Store(tmp_path / "s"), conduct=Conduct(), slo=request.slo)
+    assert load is not None
+    assert not load.points
+    assert load.highest_hz is None
+    facts = document_from_load(load, run).sections[0].blocks[0]
+    assert "no rate keeps" in str(facts)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"slo": "p99<5ms"}, {"slo": "p99<5ms", "protocol": "server", "output": "here"}]
+)
+def test_what_a_search_cannot_be_asked_for_is_refused_at_once(
+    model: Path, tmp_path: Path, asked: dict[str, str]
+) -> None:
+    with pytest.raises(UsageError):
+        trtbench.bench(model, store=tmp_path / "s", **asked)
