@@ -109,6 +109,23 @@ def test_the_result_files_of_the_toolkit_are_written(models: Path, tmp_path: Pat
     assert rows[1].startswith("host,")
 
 
+@pytest.mark.parametrize("kind", ["module", "script"])
+def test_modules_are_timed_by_the_profiler(kind: str, models: Path, tmp_path: Path) -> None:
+    shape = ("--shape", "images:2x3x16x16", "--profile")
+    source = {
+        "module": (str(models / "weights.pt"), "--opt", "factory=my_nets:make"),
+        "script": (str(models / "net.ts"),),
+    }[kind]
+    run = finished(bench(models, tmp_path, *source, *shape), tmp_path)
+    assert run.layers is not None
+    names = [each.name for each in run.layers.layers]
+    wanted = (
+        ["conv (Conv2d)", "head (Linear)"] if kind == "module" else ["aten::linear", "aten::relu"]
+    )
+    assert set(wanted) <= set(names), names
+    assert sum(each.share or 0 for each in run.layers.layers) == pytest.approx(1)
+
+
 def test_an_exported_program_tells_its_own_shapes(models: Path, tmp_path: Path) -> None:
     run = finished(
         bench(models, tmp_path, str(models / "net.pt2"), "--batch", "2", "--opt", "trust=on"),

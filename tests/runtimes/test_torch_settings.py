@@ -32,7 +32,6 @@ def loaded(*inputs: tuple[str, str, tuple[Any, ...]], suggested: bool = False) -
         ({"options": {"half": "maybe"}}, "half", None),
         ({"options": {"half": "on"}, "precision": "fp16"}, "one of the two", "leave --precision"),
         ({"precision": "int8"}, "not int8", "--precision fp16"),
-        ({"profile": True}, "does not time single layers", None),
         ({"streams": 2}, "one query at a time", "--protocol"),
         ({"protocol": "pipeline"}, "one query at a time", "--protocol"),
         ({"protocol": "gpu"}, "the CPU has no transfers", "--protocol serve"),

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.domain.result import Fact, Scalar
+from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.errors import InputError
 from trtbench.models.torch_models import LoadedModel
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Arrays, Burst, Session, Spans
+from trtbench.runtimes._torch_layers import profile_modules
 
 Call = Callable[[], None]
 MODES_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
@@ -96,6 +98,11 @@ class _TorchSession(Session):
                 return call()
 
         return forward
+
+    def profile_layers(self) -> tuple[LayerProfile, float | None]:
+        """Time modules with PyTorch's profiler; on a GPU also whole queries."""
+        on_gpu = self._device.type == "cuda"
+        return profile_modules(self._torch, self._module, self._forward(), on_gpu=on_gpu)
 
     def _first_outputs(self, result: Any) -> list[Any]:
         """Name the tensors of a result, however deep they lie, and count graph breaks."""

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from trtbench.domain.samples import LayerProfile, LayerTime
+from trtbench.domain.samples import LayerProfile
 from trtbench.errors import TrtbenchError
 from trtbench.host.cuda import Cuda
-
-WARMUP = 10
-LEAST, MOST = 20, 500
-ENOUGH_S = 2.0
-"""Iterations thrown away, then kept: as many as fit into two seconds, within these bounds."""
-
-Row = tuple[str, float]
+from trtbench.runtimes._layer_times import (
+    ENOUGH_S,
+    LEAST,
+    MOST,
+    WARMUP,
+    Row,
+    profile_from_rows,
+)
 
 
 def profile_context(
@@ -64,30 +64,3 @@ def make_profiler(trt: Any, heard: list[Row]) -> Any:
             heard.append((layer_name, ms * 1e-3))
 
     return Profiler()
-
-
-def profile_from_rows(iterations: Sequence[Sequence[Row]]) -> LayerProfile:
-    """Put iterations together, layer by layer in execution order; names may repeat.
-
-    An iteration that reports other layers than most (a conditional branch) is left out.
-    """
-    if not iterations or not any(iterations):
-        return LayerProfile(count=0, layers=())
-    orders = [tuple(name for name, _ in each) for each in iterations]
-    usual = max(set(orders), key=orders.count)
-    kept = [each for each, order in zip(iterations, orders, strict=True) if order == usual]
-    table = np.array([[seconds for _, seconds in each] for each in kept], np.float64)
-    total = float(table.sum())
-    layers = tuple(
-        LayerTime(
-            name=name,
-            total_s=float(column.sum()),
-            average_s=float(column.mean()),
-            median_s=float(np.median(column)),
-            min_s=float(column.min()),
-            max_s=float(column.max()),
-            share=float(column.sum() / total) if total > 0 else None,
-        )
-        for name, column in zip(usual, table.T, strict=True)
-    )
-    return LayerProfile(count=len(kept), layers=layers)

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from trtbench.analysis.onnx_stamp import notes_from_metadata
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Fact, Scalar
-from trtbench.domain.samples import IterationTimes
+from trtbench.domain.samples import IterationTimes, LayerProfile
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
 from trtbench.host.cuda import index_of
 from trtbench.runtimes._onnx_problems import explain_load_failure
 from trtbench.runtimes._ort_device import IoBinding, end_trace, listed
+from trtbench.runtimes._ort_layers import profile_nodes
 from trtbench.runtimes._ort_providers import (
     CPU,
     demand_started,
@@ -38,7 +39,6 @@ from trtbench.runtimes._session import Arrays, Session, TurnSpec, refuse_if_out_
 
 FORMATS = ("onnx",)
 CHOSEN_FOR = {"onnx": 1}
-TIMES_LAYERS = False
 TAKES_PRECISION = False
 
 OPTIONS = {
@@ -155,8 +155,21 @@ def open_session(spec: RunSpec) -> OrtSession:
         raise explain_load_failure(spec.model.path, str(problem)) from None
     demand_started(onnxruntime, session, asked)
     if not binds(spec):
-        return OrtSession(session, spec)
+        return OrtSession(session, spec, profiling=partial(_profiling_session, onnxruntime, spec))
     return BoundSession(onnxruntime, session, spec)
+
+
+def _profiling_session(onnxruntime: ModuleType, spec: RunSpec) -> Any:
+    """Open the model again as it was measured, with the profiler on: it slows every node down."""
+    options = _session_options(onnxruntime, spec)
+    _trace(options)
+    asked = providers(onnxruntime, spec)
+    return onnxruntime.InferenceSession(spec.model.path, options, providers=asked)
+
+
+def _trace(options: Any) -> None:
+    options.enable_profiling = True
+    options.profile_file_prefix = str(Path(tempfile.gettempdir()) / "trtbench-ort")
 
 
 def binds(spec: RunSpec) -> bool:
@@ -168,8 +181,11 @@ def binds(spec: RunSpec) -> bool:
 class OrtSession(Session):
     """One ``InferenceSession`` with its inputs bound."""
 
-    def __init__(self, session: Any, spec: RunSpec) -> None:
+    def __init__(
+        self, session: Any, spec: RunSpec, *, profiling: Callable[[], Any] | None = None
+    ) -> None:
         self._session = session
+        self._profiling = profiling
         self._feed: dict[str, NDArray[np.generic]] = {}
         self.inputs = tuple(_tensor(each) for each in session.get_inputs())
         self.outputs = tuple(_tensor(each) for each in session.get_outputs())
@@ -197,6 +213,14 @@ class OrtSession(Session):
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         names = [tensor.name for tensor in self.outputs]
         return dict(zip(names, self._session.run(names, self._feed), strict=True))
+
+    def profile_layers(self) -> tuple[LayerProfile, float | None]:
+        """Time every node in a second session, where the profiler is on."""
+        if self._profiling is None:
+            return super().profile_layers()
+        session = self._profiling()
+        names = [tensor.name for tensor in self.outputs]
+        return profile_nodes(session, partial(session.run, names, self._feed)), None
 
 
 class BoundSession(OrtSession):
@@ -268,8 +292,11 @@ def _check(spec: RunSpec) -> None:
             facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
             fix=f"--protocol {SERIAL[0]}",
         )
-    if spec.profile:
-        raise UsageError("ONNX Runtime does not time single layers", fix=PROFILE_AN_ENGINE)
+    if spec.profile and device(spec) != "cpu":
+        raise UsageError(
+            "ONNX Runtime's profiler times nodes on the CPU; of a GPU it would time the launching",
+            fix=PROFILE_AN_ENGINE,
+        )
     refused = {
         "--no-transfers": not spec.transfers and not binds(spec),
         "--spin-wait": spec.spin_wait,
@@ -284,8 +311,7 @@ def _session_options(onnxruntime: ModuleType, spec: RunSpec) -> Any:
     options = onnxruntime.SessionOptions()
     given = spec.options
     if traces(spec):
-        options.enable_profiling = True
-        options.profile_file_prefix = str(Path(tempfile.gettempdir()) / "trtbench-ort")
+        _trace(options)
     if spec.threads:
         options.intra_op_num_threads = spec.threads
     if "inter_threads" in given:

@@ -17,7 +17,6 @@ from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
 from trtbench.host.cuda import index_of
 from trtbench.models.torch_models import INSTALL, LoadedModel, import_torch, load_model
 from trtbench.runtimes._protocols import (
-    PROFILE_AN_ENGINE,
     SERIAL,
     bench_session,
     check_protocol,
@@ -27,7 +26,6 @@ from trtbench.runtimes._torch_session import CpuSession, CudaSession, TorchSetti
 
 FORMATS = ("torch",)
 CHOSEN_FOR = {"torch": 1}
-TIMES_LAYERS = False
 
 OPTIONS = {
     "compile": "default, reduce-overhead or max-autotune: torch.compile (default: eager)",
@@ -250,8 +248,6 @@ def _check(spec: RunSpec) -> None:
             f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}",
             fix="--precision fp16",
         )
-    if spec.profile:
-        raise UsageError("PyTorch does not time single layers", fix=PROFILE_AN_ENGINE)
     if spec.protocol not in (*SERIAL, *ON_DEVICE) or spec.streams != 1:
         raise UsageError(
             "PyTorch is measured one query at a time",

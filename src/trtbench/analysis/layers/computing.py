@@ -48,10 +48,15 @@ _NVM = re.compile(r"(?:^| )(?:to|from) nvm$")
 _GENERATED = re.compile(r"^(?:__myl_|_gemm_|__mye)")
 
 
-def kind_of(info: LayerInfo | None) -> str | None:
-    """Name what a layer is, in the inspector's words."""
+_NAMED_KIND = re.compile(r"\((\w+)\)$|^(?:aten|prim|onnx)::(\w+)$")
+"""How the profilers of ONNX Runtime and PyTorch name nodes, modules and operators."""
+
+
+def kind_of(info: LayerInfo | None, name: str = "") -> str | None:
+    """Name what a layer is: in the inspector's words, or as its name tells."""
     if info is None:
-        return None
+        named = _NAMED_KIND.search(name)
+        return (named[1] or named[2]) if named else None
     parameter = info.extra.get("ParameterType")
     return str(parameter or info.type) if parameter or info.type else None
 

@@ -119,7 +119,7 @@ def _layer(
     return Layer(
         index=index,
         name=name,
-        kind=kind_of(info),
+        kind=kind_of(info, name),
         role=role,
         precision=precision,
         precision_basis=basis,

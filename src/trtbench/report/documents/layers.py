@@ -267,8 +267,8 @@ def _sums_section(table: LayerTable, sums: Reconciliation | None) -> list[Sectio
 def sums_blocks(table: LayerTable, sums: Reconciliation, *, suffix: str = "") -> Iterator[Block]:
     """Write how the layers add up to the GPU time."""
     if sums.gpu_s is None:
-        yield Text(text=f"layers sum to {text_from_duration(sums.layers_s)}; the GPU time of a run "
-                   "without the profiler is not known")  # fmt: skip
+        yield Text(text=f"layers sum to {text_from_duration(sums.layers_s)} with the profiler on; "
+                   "GPU time without it was not measured")  # fmt: skip
         return
     rows = [
         ("sum of the layers", sums.layers_s, "", f"{len(table.layers)} layers, averages"),

@@ -1,0 +1,78 @@
+"""Nodes timed by ONNX Runtime's profiler: every node of the graph it runs, in order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from models import conv_model
+from trtbench.analysis.layers.join import join_layers
+from trtbench.cli import run as command
+from trtbench.domain.result import Run
+from trtbench.errors import UsageError
+from trtbench.runtimes import onnxruntime as runtime
+from trtbench.runtimes._ort_layers import rows_of_runs
+from trtbench.store.store import Store
+from trtbench.workflows.measure.profile import profile_model
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.measuring import BenchRequest
+from trtbench.workflows.request.spec import run_spec
+
+pytestmark = pytest.mark.process
+
+
+def profiled(folder: Path, **options: str) -> Run:
+    model = conv_model(folder / "net.onnx", layers=3, batch=1)
+    store = Store(folder / "store")
+    request = BenchRequest(model=model, warmup=0.02, duration=0.05, options=options)
+    return profile_model(run_spec(request, Config(store=str(store.root))), store=store)
+
+
+def test_every_node_that_runs_has_a_time(tmp_path: Path) -> None:
+    run = profiled(tmp_path, optimization="disable")
+    assert run.layers is not None
+    assert run.layers.count is not None
+    assert run.layers.count >= 20
+    table = join_layers(run.layers, run.graph)
+    kinds = [layer.kind for layer in table.layers]
+    assert kinds.count("Conv") == 3
+    assert kinds[-1] == "MatMul"
+    assert all(layer.seconds > 0 for layer in table.layers)
+    assert not list(Path("/tmp").glob(f"trtbench-ort*{run.id}*"))
+
+
+def test_the_screen_and_the_files_are_those_of_engines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = conv_model(tmp_path / "net.onnx", batch=1)
+    words = ["profile", str(model), "--duration", "50ms", "--store", str(tmp_path / "store")]
+    assert command([*words, "-o", str(tmp_path / "run")]) == 0
+    assert "Conv" in capsys.readouterr().out
+    told = json.loads((tmp_path / "run" / "profile.json").read_text())
+    assert any("Conv" in each.get("name", "") for each in told)
+
+
+def test_nodes_are_sorted_into_their_runs() -> None:
+    def event(cat: str, name: str, ts: int, dur: int) -> dict[str, object]:
+        return {"cat": cat, "name": name, "ts": ts, "dur": dur, "args": {"op_name": "Add"}}
+
+    events = [
+        event("Session", "model_run", 0, 10), event("Node", "a_kernel_time", 1, 2),
+        event("Node", "a_fence_before", 1, 0), event("Node", "b_kernel_time", 4, 3),
+        event("Session", "model_run", 20, 10), event("Node", "a_kernel_time", 21, 4),
+        event("Node", "lost_kernel_time", 90, 4),
+    ]  # fmt: skip
+    assert rows_of_runs(events) == [
+        [("a (Add)", pytest.approx(2e-6)), ("b (Add)", pytest.approx(3e-6))],
+        [("a (Add)", pytest.approx(4e-6))],
+    ]
+
+
+def test_on_a_gpu_launching_would_be_timed(tmp_path: Path) -> None:
+    model = conv_model(tmp_path / "net.onnx", batch=1)
+    request = BenchRequest(model=model, device="cuda:0", profile=True)
+    spec = run_spec(request, Config(store=str(tmp_path)))
+    with pytest.raises(UsageError, match="times nodes on the CPU"):
+        runtime.open_session(spec)
