@@ -12,6 +12,8 @@ from trtbench.boundary import read_text
 from trtbench.domain.samples import LayerProfile
 from trtbench.runtimes._layer_times import WARMUP, Row, profile_from_rows, repeat_profiled
 
+TraceEvent = dict[str, Any]
+"""One event of the trace: a category, a name, when it began and how long it took."""
 KERNEL = "_kernel_time"
 MOST = 100
 """Runs in one trace, which ONNX Runtime keeps in memory and cuts off at a million events."""
@@ -30,7 +32,7 @@ def profile_nodes(session: Any, run: Callable[[], object]) -> LayerProfile:
     return profile_from_rows(rows_of_runs(events)[WARMUP:])
 
 
-def rows_of_runs(events: list[dict[str, Any]]) -> list[list[Row]]:
+def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
     """Sort the nodes of a trace into runs, each in the order of execution."""
     nodes = [each for each in events if _is_kernel(each)]
     runs = sorted(
@@ -49,11 +51,11 @@ def rows_of_runs(events: list[dict[str, Any]]) -> list[list[Row]]:
     return rows
 
 
-def _is_kernel(event: dict[str, Any]) -> bool:
+def _is_kernel(event: TraceEvent) -> bool:
     return event.get("cat") == "Node" and str(event.get("name", "")).endswith(KERNEL)
 
 
-def _name(event: dict[str, Any]) -> str:
+def _name(event: TraceEvent) -> str:
     """Name a node as the model does, or by its operator where it has none."""
     name = str(event["name"]).removesuffix(KERNEL)
     operator = str(event.get("args", {}).get("op_name", ""))

@@ -6,10 +6,10 @@ GPU the times are those of the kernels that were started meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,6 +20,21 @@ from trtbench.runtimes._layer_times import (
     Row,
     profile_from_rows,
 )
+
+
+class _Span(Protocol):
+    start: float
+
+
+class _Event(Protocol):
+    """What PyTorch's profiler heard: an operator or a mark, and what happened within."""
+
+    name: str
+    time_range: _Span
+    cpu_time_total: float
+    device_time_total: float
+    cpu_children: Sequence[_Event]
+
 
 MARK = "trtbench:"
 WHOLE = f"{MARK}query"
@@ -49,20 +64,20 @@ def profile_modules(
 
 
 @contextmanager
-def _marked(module: Any, record: Any) -> Iterator[None]:
+def _marked(module: Any, record: Callable[[str], AbstractContextManager[object]]) -> Iterator[None]:
     """Mark the calls of modules without children; kinds that take no hooks are left alone."""
-    open_marks: list[Any] = []
+    open_marks: list[AbstractContextManager[object]] = []
     hooks = []
 
     def begin(name: str) -> Callable[..., None]:
-        def hook(*_: Any) -> None:
+        def hook(*_: object) -> None:
             mark = record(f"{MARK}{name}")
             mark.__enter__()
             open_marks.append(mark)
 
         return hook
 
-    def end(*_: Any) -> None:
+    def end(*_: object) -> None:
         open_marks.pop().__exit__(None, None, None)
 
     try:
@@ -82,9 +97,11 @@ def _marked(module: Any, record: Any) -> Iterator[None]:
             hook.remove()
 
 
-def rows_of_queries(events: Any, *, on_gpu: bool) -> tuple[list[list[Row]], list[float]]:
+def rows_of_queries(
+    events: Iterable[_Event], *, on_gpu: bool
+) -> tuple[list[list[Row]], list[float]]:
     """Sort what was heard into queries: marked modules, and operators outside of any."""
-    wholes = [each for each in events if each.name == WHOLE and each.cpu_children is not None]
+    wholes = [each for each in events if each.name == WHOLE]
     rows: list[list[Row]] = []
     spans: list[float] = []
     for whole in sorted(wholes, key=_start):
@@ -93,7 +110,7 @@ def rows_of_queries(events: Any, *, on_gpu: bool) -> tuple[list[list[Row]], list
     return rows, spans
 
 
-def _parts(whole: Any) -> Iterator[Any]:
+def _parts(whole: _Event) -> Iterator[_Event]:
     """List marked modules and operators; what is neither (TorchScript's ``forward``) is entered."""
     for each in sorted(whole.cpu_children, key=_start):
         known = each.name.startswith(MARK) or "::" in each.name
@@ -103,14 +120,14 @@ def _parts(whole: Any) -> Iterator[Any]:
             yield from _parts(each)
 
 
-def _label(event: Any) -> str:
+def _label(event: _Event) -> str:
     return str(event.name).removeprefix(MARK)
 
 
-def _start(event: Any) -> float:
+def _start(event: _Event) -> float:
     return float(event.time_range.start)
 
 
-def _seconds(event: Any, on_gpu: bool) -> float:
+def _seconds(event: _Event, on_gpu: bool) -> float:
     told = event.device_time_total if on_gpu else event.cpu_time_total
     return float(told) * 1e-6
