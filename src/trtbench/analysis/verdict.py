@@ -39,6 +39,11 @@ WORTHLESS = math.log(100)
 """An interval that spans more than a hundredfold and decides nothing is not shown: a reader takes
 its ends for numbers."""
 
+LOOKED_AT: tuple[Design, ...] = ("duet", "launches")
+SURE = 0.998
+"""A difference must be this sure where launches are added and looked at again while unclear: each
+look is another chance to be wrong. What is the same needs no such care: its interval is narrow."""
+NEARLY = "99 % sure of a difference, and 99.8 % is asked for where launches are looked at often"
 LEVELS: dict[Design, float] = {"bursts": 0.998}
 """Where every launch is looked at, each look is stricter (false signs: ``docs/verdicts.md``)."""
 MEANING = "{level} % for the ratio over fresh launches on this machine"
@@ -97,6 +102,8 @@ def judge(
     low, high = estimate.interval(level=level)
     low, high = low - widen, high + widen
     kind, reason = decide(estimate.mean, low, high, better=better, gate=gate, margin=margin)
+    if kind in ("faster", "slower") and design in LOOKED_AT and not _surely(estimate):
+        kind, reason = "unclear", NEARLY
     needed, interval = None, None
     if kind == "unclear":
         needed = _needed(estimate, gate=gate, margin=margin, widen=widen)
@@ -116,6 +123,11 @@ def judge(
         p=estimate.p,
         design=design,
     )
+
+
+def _surely(estimate: Trimmed) -> bool:
+    low, high = estimate.interval(level=SURE)
+    return low > 0 or high < 0
 
 
 def decide(
@@ -288,22 +300,22 @@ def pair_effect(baseline: Column, candidate: Column, *, design: Design) -> float
     return math.log(float(np.median(candidate)) / float(np.median(baseline)))
 
 
-def launches_to_reach(goal: float, *, half: float, count: int) -> int:
+def launches_to_reach(goal: float, *, half: float, count: int, level: float = LEVEL) -> int:
     """Count the launches with which an interval that is so wide with ``count`` would be narrower.
 
     The spread stays what it is; what shrinks is the error, and with few launches Student's factor.
     """
-    spread = half / _t_factor(count) * math.sqrt(count)
+    spread = half / _t_factor(count, level) * math.sqrt(count)
     more = count + 1
     while more < _FARTHEST:
-        if _t_factor(more) * spread / math.sqrt(more) < goal:
+        if _t_factor(more, level) * spread / math.sqrt(more) < goal:
             return more
         more = max(more + 1, math.ceil(more * 1.05))
     return _FARTHEST
 
 
-def _t_factor(count: int) -> float:
-    return t_quantile((1 + LEVEL) / 2, df=max(1, count - 2 * trimmed_count(count) - 1))
+def _t_factor(count: int, level: float) -> float:
+    return t_quantile((1 + level) / 2, df=max(1, count - 2 * trimmed_count(count) - 1))
 
 
 def _needed(estimate: Trimmed, *, gate: float, margin: float, widen: float) -> int | None:
@@ -316,8 +328,9 @@ def _needed(estimate: Trimmed, *, gate: float, margin: float, widen: float) -> i
     goal = max(differs, math.log1p(margin) - effect)
     if widen or goal <= 0:
         return None
-    low, high = estimate.interval()
-    return launches_to_reach(goal, half=(high - low) / 2, count=estimate.count)
+    level = SURE if goal == differs else LEVEL
+    low, high = estimate.interval(level=level)
+    return launches_to_reach(goal, half=(high - low) / 2, count=estimate.count, level=level)
 
 
 def _expm1(value: float) -> float:
