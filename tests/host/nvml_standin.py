@@ -81,7 +81,7 @@ class StandIn:
             "nvmlDeviceGetName": self._text("NVIDIA Test 4000"),
             "nvmlDeviceGetUUID": self._text(self.UUID),
             "nvmlDeviceGetCudaComputeCapability": (8, 9),
-            "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=20 * 2**30),
+            "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=20 * 2**30, free=18 * 2**30),
             "nvmlDeviceGetClockInfo": lambda handle, kind: {1: 1980, 2: 9001}[kind],
             "nvmlDeviceGetMaxClockInfo": lambda handle, kind: {1: 2100, 2: 9001}[kind],
             "nvmlDeviceGetEnforcedPowerLimit": 130000,

@@ -46,7 +46,9 @@ class Busy(StandIn):
     def _answers(self) -> dict[str, Any]:
         return {
             **super()._answers(),
-            "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=20 * 2**30, used=3 * 2**30),
+            "nvmlDeviceGetMemoryInfo": SimpleNamespace(
+                total=20 * 2**30, used=3 * 2**30, free=17 * 2**30
+            ),
             "nvmlDeviceGetPowerUsage": 350_000,
             "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
             "nvmlDeviceGetTotalEnergyConsumption": self._energy,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpu_standin import plan_bytes
+from trtbench.analysis.memory import memory_from_facts
 from trtbench.domain.result import FailedRun, Run, RunRecord
 from trtbench.report.document import Cell, Table
 from trtbench.report.sections.telemetry import make
@@ -47,7 +48,7 @@ def nvmlDeviceGetClockInfo(handle, kind): return {1: 1500, 2: 2600}[kind]
 def nvmlDeviceGetPowerUsage(handle): return 200_000
 def nvmlDeviceGetTemperature(handle, sensor): return 55
 def nvmlDeviceGetUtilizationRates(handle): return Namespace(gpu=75, memory=20)
-def nvmlDeviceGetMemoryInfo(handle): return Namespace(total=2**34, used=2**31)
+def nvmlDeviceGetMemoryInfo(handle): return Namespace(total=2**34, used=2**31, free=2**30 + 2**28)
 def nvmlDeviceGetTotalEnergyConsumption(handle): return int((time.monotonic() - BEGAN) * 200_000)
 def nvmlDeviceSetGpuLockedClocks(handle, low, high): note(f"lock {low} {high}")
 def nvmlDeviceResetGpuLockedClocks(handle): note("reset")
@@ -106,6 +107,11 @@ def test_clocks_are_given_back_after_a_run(machine: Machine) -> None:
     assert isinstance(record, RunRecord)
     assert record.conditions["clocks_locked"].value is True
     assert record.facts["sm_clock_before_hz"] == 1.5e9
+    use = memory_from_facts(record.facts)
+    assert use is not None
+    assert use.parts[0].measured_bytes == 2**28  # free for NVML before, and for CUDA once open
+    assert "memory      256 MiB: CUDA 256 MiB" in out
+    assert "3 processes in 1.00 GiB" in out
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")

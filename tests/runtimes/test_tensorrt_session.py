@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -339,3 +340,23 @@ def test_options_and_combinations_without_meaning_are_refused(
         bench(spec, tmp_path, protocol="server")
     with pytest.raises(UsageError, match="gap needs"):
         bench(spec, tmp_path, protocol="pipeline", gap_s=0.001)
+
+
+def test_memory_is_measured_step_by_step(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
+    outcome, _ = bench(spec, tmp_path, protocol="pipeline", streams=2)
+    told = outcome.evidence
+    assert told["memory_total_bytes"] >= told["memory_free_opened_bytes"]
+    parts = (told["memory_buffers_bytes"], told["io_bytes"])
+    assert parts[0] == parts[1]  # of each context; the stand-in gives memory out by the byte
+    taken = told["memory_free_opened_bytes"] - told["memory_free_bytes"]
+    assert taken >= 2 * told["memory_buffers_bytes"] > 0
+
+
+def test_when_modules_are_loaded_is_said_before_cuda_is_opened(
+    gpu: Trt, spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_MODULE_LOADING", raising=False)
+    bench(spec, tmp_path, options={"modules": "eager"})
+    assert os.environ.pop("CUDA_MODULE_LOADING") == "EAGER"
+    with pytest.raises(UsageError, match="lazy or eager"):
+        bench(spec, tmp_path, options={"modules": "later"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from importlib import util
 from pathlib import Path
@@ -14,17 +15,20 @@ from trtbench.domain.spec import RunSpec
 from trtbench.errors import UnavailableError, UsageError, near_miss
 from trtbench.host.cuda import cuda_problem, open_cuda, runtime_module
 from trtbench.host.tensorrt import INSTALL, TITLES, Flavour, load
+from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._protocols import bench_session, check_protocol
 from trtbench.runtimes._trt_engine import Engine, load_engine
 from trtbench.runtimes._trt_session import TrtSession
 
 OPTIONS = {
     "plugins": "plugin libraries, comma separated",
+    "modules": "lazy or eager: when CUDA loads kernels into memory (default: as CUDA does)",
     "verbose": "on or off: everything TensorRT has to say in the log (default: off)",
 }
 RTX_OPTIONS = {
     "specialization": "eager, lazy or none: when kernels for the shapes are made (default: eager)"
 }
+MODULE_LOADING = "CUDA_MODULE_LOADING"
 _STRATEGY = "dynamic_shapes_kernel_specialization_strategy"
 
 
@@ -72,6 +76,8 @@ def bench(
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
     """Load an engine with the options of a run; CUDA is asked first, TensorRT may crash without."""
     _check(spec, flavour)
+    if loading := spec.options.get("modules"):
+        os.environ[MODULE_LOADING] = loading.upper()  # read when CUDA's context is made
     # Loading the library takes as long as making CUDA's context, and the two do not meet.
     meanwhile = Thread(target=_imported, args=(flavour,), daemon=True)
     meanwhile.start()
@@ -85,8 +91,10 @@ def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
         raise
     meanwhile.join()
     try:
+        memory = MemoryMeter(cuda)
         engine = load_engine(spec, cuda, flavour=flavour)
-        return TrtSession(engine, cuda, spec, config=_config(engine, spec))
+        memory.mark("memory_engine_bytes")
+        return TrtSession(engine, cuda, spec, memory=memory, config=_config(engine, spec))
     except BaseException:
         cuda.close()
         raise
@@ -107,6 +115,8 @@ def _check(spec: RunSpec, flavour: Flavour) -> None:
                 facts=known,
                 fix=f"--opt {guess}={value}" if guess else None,
             )
+    if spec.options.get("modules", "lazy") not in ("lazy", "eager"):
+        raise UsageError(f"--opt modules is lazy or eager, not {spec.options['modules']!r}")
     if spec.threads is not None:
         raise UsageError(
             f"{TITLES[flavour]} has no threads to set", fix="leave --threads out; --streams N"

@@ -17,6 +17,7 @@ from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.host.cuda import Call, CaptureError, Cuda, CudaError
+from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Arrays, Burst, Session, Spans
 from trtbench.runtimes._trt_engine import Engine, activation_bytes, new_context
@@ -64,11 +65,21 @@ class Unit:
 class TrtSession(Session):
     """An engine with its contexts, buffers and streams; everything is made before the loop."""
 
-    def __init__(self, engine: Engine, cuda: Cuda, spec: RunSpec, *, config: Any = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        cuda: Cuda,
+        spec: RunSpec,
+        *,
+        memory: MemoryMeter,
+        config: Any = None,
+    ) -> None:
         self.engine, self._cuda, self._spec = engine, cuda, spec
+        self._memory = memory
         self._units: list[Unit] = []
         for _ in range(spec.streams):
             self._units.append(self._unit(config))
+        memory.mark("memory_context_bytes", parts=spec.streams)
         self.inputs = tuple(port.spec for port in engine.inputs)
         self.outputs: tuple[TensorSpec, ...] = tuple(port.spec for port in engine.outputs)
         self.notes: tuple[str, ...] = ()
@@ -95,6 +106,7 @@ class TrtSession(Session):
             for port in self.engine.outputs
         )
         self.evidence["io_bytes"] = sum(each.host.nbytes for each in buffers.values())
+        self._memory.mark("memory_buffers_bytes", parts=len(self._units))
 
     def first(self) -> None:
         """Run the first query of every context, without a graph."""
@@ -104,6 +116,8 @@ class TrtSession(Session):
     def step(self) -> Callable[[], object]:
         """Make the queries of the protocol; a graph is captured and checked now."""
         self._check_outputs()
+        self._memory.mark("memory_modules_bytes")
+        self.evidence |= self._memory.facts
         transfers = self._spec.transfers
         lanes = [self._lane(unit) for unit in self._units]
         depth = DEPTH.get(self._spec.protocol, 1)

@@ -26,6 +26,7 @@ from trtbench.report.finding_list import TITLES, is_usual, usual_words
 from trtbench.report.labels import device_name, precision_name, protocol_name
 from trtbench.report.numbers import Unit, text_from_count, text_from_duration, unit_for_seconds
 from trtbench.report.run_facts import PHASES, summary_of
+from trtbench.report.run_memory import memory_of, words_from_memory
 from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds, text_from_shape
 
 SIDE_HEADING = Heading(key="side", title="Side", fit="shorten")
@@ -221,6 +222,8 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
     elif summary.columns and not summary.reported:
         yield "repeats", summary.repeatability
     yield from _before(run)
+    if (use := memory_of(run)) is not None:
+        yield from words_from_memory(use)
     yield from _telemetry(run)
     if record.spec.model.size_bytes:
         digest = (record.spec.model.sha256 or "unknown")[:12]

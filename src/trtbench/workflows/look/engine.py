@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from trtbench.analysis.inspection import (
     parameters_of,
     weight_difference,
 )
+from trtbench.analysis.memory import predicted
 from trtbench.boundary import read_bytes
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
@@ -56,6 +58,7 @@ def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
             "version": header.version,
             "size_bytes": path.stat().st_size,
             "weight_bytes": held,
+            **_memory_facts(artefact, held, inputs + outputs),
             "built_for": ", ".join(header.compute_capabilities) or None,
             **_artefact_facts(artefact),
             "layers": len(graph.layers) if graph else None,
@@ -149,6 +152,39 @@ def _artefact_facts(artefact: Artefact | None) -> dict[str, Scalar]:
         "profiles": _profiles(spec),
         "command": artefact.command,
     }
+
+
+def _memory_facts(
+    artefact: Artefact | None, weight_bytes: int | None, tensors: Sequence[TensorSpec]
+) -> dict[str, Scalar]:
+    """Say what the engine will take of a GPU by its own word, and how many fit on the first one."""
+    sizes = [_tensor_bytes(each) for each in tensors]
+    known = [size for size in sizes if size is not None]
+    gpu = next(iter(nvml.gpus()), None)
+    use = predicted(
+        weight_bytes=weight_bytes,
+        activation_bytes=_number(artefact, "activation_bytes"),
+        io_bytes=sum(known) if len(known) == len(sizes) else None,
+        total_bytes=gpu.memory_bytes if gpu is not None else None,
+    )
+    if use is None:
+        return {}
+    facts: dict[str, Scalar] = {
+        "activation_bytes": _number(artefact, "activation_bytes"),
+        "memory_bytes": use.process_bytes,
+    }
+    if gpu is not None and use.processes_fit is not None:
+        facts["fit"] = f"{use.contexts_fit} contexts on {gpu.name}, CUDA's own memory left out"
+    return facts
+
+
+def _tensor_bytes(tensor: TensorSpec) -> int | None:
+    """Compute the size of a tensor by its shape; ``None`` where a dimension is open."""
+    bits = re.search(r"\d+", tensor.dtype)
+    if not tensor.is_static:
+        return None
+    elements = math.prod(dim for dim in tensor.shape if isinstance(dim, int))
+    return elements * (int(bits[0]) if bits else 8) // 8
 
 
 def _condition(artefact: Artefact, name: str) -> str | None:

@@ -206,9 +206,11 @@ def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
     with ExitStack() as stack:
         opened_device = stack.enter_context(opened(index))
         reads = NvmlSource(opened_device).counters if opened_device is not None else None
-        watch = Watch(
-            index=index, counters=reads, evidence={"gpu_index": index, **board_settings()}
-        )
+        seen: dict[str, Scalar] = {"gpu_index": index, **board_settings()}
+        memory = opened_device.ask("nvmlDeviceGetMemoryInfo") if opened_device else None
+        if memory is not None:
+            seen["memory_free_before_bytes"] = int(memory.free)
+        watch = Watch(index=index, counters=reads, evidence=seen)
         if spec.lock_clocks is not None:
             watch.lock = stack.enter_context(locked_clocks(index, spec.lock_clocks))
             watch.notes += [watch.lock.note] if watch.lock.note else []

@@ -1,0 +1,32 @@
+"""The GPU memory of a run, for its screen and for reports."""
+
+from __future__ import annotations
+
+from trtbench.analysis.memory import MemoryUse, memory_from_facts
+from trtbench.domain.result import Run
+from trtbench.units import text_from_bytes
+
+SHORT = {"CUDA context": "CUDA", "inputs, outputs": "I/O"}
+"""For a line of a terminal."""
+
+
+def memory_of(run: Run) -> MemoryUse | None:
+    """Put together what a run saw; an engine's file stands for its weights."""
+    record = run.record
+    size = record.spec.model.size_bytes if record.spec.model.format == "engine" else None
+    return memory_from_facts(record.facts, contexts=record.spec.streams, weight_bytes=size)
+
+
+def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
+    """Say in two lines what a process takes, and how many fit."""
+    parts = [
+        f"{SHORT.get(part.name, part.name)} {text_from_bytes(part.bytes)}"
+        for part in use.parts
+        if part.bytes
+    ]
+    lines = [("memory", f"{text_from_bytes(use.process_bytes)}: {', '.join(parts)}")]
+    if use.processes_fit is not None:
+        more = f", or {use.contexts_fit} contexts in one" if use.contexts_fit is not None else ""
+        whole = text_from_bytes(use.total_bytes)
+        lines.append(("fit", f"{use.processes_fit} processes in {whole}{more}"))
+    return tuple(lines)

@@ -1,0 +1,54 @@
+"""What runs took of the GPU's memory, part by part, and how many of each fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trtbench.domain.result import Run
+from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
+from trtbench.report.headings import RUN_HEADING
+from trtbench.report.labels import labels_from_runs
+from trtbench.report.run_memory import memory_of, words_from_memory
+from trtbench.units import text_from_bytes
+
+ORDER = 74
+HEADINGS = (
+    RUN_HEADING,
+    Heading(key="part", title="Part"),
+    Heading(key="predicted_bytes", title="Predicted", align="right"),
+    Heading(key="measured_bytes", title="Measured", align="right"),
+    Heading(key="per", title="For each"),
+)
+CAPTION = (
+    "Predicted: as the engine tells. Measured: what was less free on the device after the step, "
+    "others that took memory meanwhile included; CUDA gives memory out in pieces of 2 MiB."
+)
+
+
+def make(runs: Sequence[Run]) -> Section | None:
+    """List every part of every run that looked."""
+    rows: list[list[Cell | str]] = []
+    fits: list[Block] = []
+    for label, run in zip(labels_from_runs(runs), runs, strict=True):
+        use = memory_of(run)
+        if use is None:
+            continue
+        for part in use.parts:
+            per = "context" if part.per_context else "process"
+            rows.append(
+                [label, part.name, _size(part.predicted_bytes), _size(part.measured_bytes), per]
+            )
+        rows.append([label, "all of it, run", Cell(), _size(use.peak_bytes), "process"])
+        fits += [
+            Text(text=f"{label}: {words}")
+            for name, words in words_from_memory(use)
+            if name == "fit"
+        ]
+    if not rows:
+        return None
+    table = table_from_rows("memory", headings=HEADINGS, rows=rows, caption=CAPTION)
+    return Section(id="memory", title="GPU memory", blocks=(table, *fits))
+
+
+def _size(value: int | None) -> Cell:
+    return Cell(value=value, text=text_from_bytes(value))
