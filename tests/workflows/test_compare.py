@@ -326,8 +326,8 @@ def test_a_gate_says_at_once_that_both_sides_are_the_same_bytes(
     found = gate(request, store=store, config=config, conduct=conduct)
     assert (SAME_BYTES in said) is same
     assert (found.compared is None) is same, "the same bytes are measured only when asked for"
-    assert found.open
     if same:
+        assert found.open
         again = dataclasses.replace(request, measure_same=True)
         assert gate(again, store=store, config=config).compared is not None
 
