@@ -1872,6 +1872,8 @@ def report(
     format: Words | None = None,
     brief: bool = False,
     title: str | None = None,
+    prices: File | None = None,
+    under: Duration | None = None,
     store: File | None = None,
 ) -> list[Path]:
     """Write one document about any number of stored runs, or folders of runs.
@@ -1882,13 +1884,22 @@ def report(
         --brief: md]
     brief: A Markdown text short enough for a comment.
     title: Title of the document.
+    prices: What devices cost, as TOML: the cost of a million items.
+    under: Compare devices under this latency (default: round ones).
     store: Folder or URL of the store (default: from configuration).
 
     >>> trtbench.report("last", output="report", format="html,md")
     """
     return verbs_of_runs.report(
         ReportRequest(
-            names=names, output=output, format=format, brief=brief, title=title, store=store
+            names=names,
+            output=output,
+            format=format,
+            brief=brief,
+            title=title,
+            prices=prices,
+            under=under,
+            store=store,
         )
     )
 

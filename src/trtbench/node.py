@@ -90,6 +90,7 @@ def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> Non
     run_bench(request.spec, store=store, conduct=alone)
 
 
+CASE = "case"
 ERRANDS = ("build", "check", "evaluate")
 """Verbs that a machine carries out for another one."""
 
@@ -98,10 +99,33 @@ def _carry_out(request: Request, errand: Errand, folder: Path, listen: Listener)
     """Carry out a verb; what it gives is written last, with no names of this machine in it."""
     output = folder / RUN / "output"
     output.mkdir(parents=True)
-    value = _done(errand, output, folder / "store", listen)
+    if errand.verb == CASE:
+        value: object = _case(request, errand, folder, listen)
+    else:
+        value = _done(errand, output, folder / "store", listen)
     files = Path(errand.placed) if errand.placed else folder / "files"
     plain = with_marks(msgspec.to_builtins(value), files=files, output=output)
     (folder / RUN / ANSWER).write_bytes(msgspec.msgpack.encode(plain))
+
+
+def _case(request: Request, errand: Errand, folder: Path, listen: Listener) -> object:
+    from trtbench.workflows.request.config import load_config
+    from trtbench.workflows.sweep.case import carry_out_case
+
+    conduct = Conduct(
+        timeout_s=request.timeout_s,
+        memory_bytes=request.memory_bytes,
+        command=request.command,
+        tags=request.tags,
+        listen=listen,
+    )
+    return carry_out_case(
+        errand.asked,
+        folder=folder,
+        output=folder / RUN / "output",
+        config=load_config(),
+        conduct=conduct,
+    )
 
 
 def _done(errand: Errand, output: Path, store: Path, listen: Listener) -> object:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from made_runs import made_run, made_times
 
 from trtbench.domain.result import Gpu, Run
+from trtbench.errors import UsageError
 from trtbench.report.device_table import device_names
 from trtbench.report.document import Table
 from trtbench.report.sections.devices import joules_per_item, make
+from trtbench.workflows.stored.report import prices_from_file
 
 
 def run_on(cpu: str, base_s: float, *, batch: int, host: str = "box", **facts: float) -> Run:
@@ -41,17 +45,46 @@ def test_each_bound_has_the_fastest_run_that_meets_it():
     assert "batch 32" in best["big"][3].shown
     assert best["small"][6].value == pytest.approx(8.0 / 32)
     assert best["big"][6].shown == "–"
-    under = {row[1].value: row for row in found["devices_under"].rows}
-    assert [heading.title for heading in found["devices_under"].headings][2:] == ["big", "small"]
+    under = {row[2].value: row for row in found["devices_under"].rows}
+    assert [heading.title for heading in found["devices_under"].headings][3:] == ["big", "small"]
     for bound, row in under.items():
-        for cell, device in zip(row[2:], ("big", "small"), strict=True):
+        for cell, device in zip(row[3:], ("big", "small"), strict=True):
             if cell.value is None:
                 continue
-            assert "batch 1)" in cell.shown or bound > 8e-3, (bound, device)
+            assert "batch 32" not in cell.shown or bound > 8e-3, (bound, device)
     first = under[min(under)]
-    assert first[2].value is not None
-    assert first[3].shown == "–"
-    assert "batch 32" in under[max(under)][3].shown
+    assert first[3].value is not None
+    assert first[4].shown == "–"
+    assert "batch 32" in under[max(under)][4].shown
+
+
+def test_a_million_items_cost_what_the_device_costs_meanwhile(tmp_path):
+    (tmp_path / "prices.toml").write_text(
+        '[big]\nper_hour = 3.6\ncurrency = "EUR"\n'
+        '["bigger and better"]\nper_hour = 36\ncurrency = "EUR"\n'
+    )
+    prices = prices_from_file(tmp_path / "prices.toml")
+    made = [run_on(name, 1e-3, batch=1) for name in ("The Big One", "small")]
+    told = {"prices": prices, "latency_under_s": 0.5}
+    section = make([replace(run, extra=told) for run in made])
+    best = {row[1].shown: row for row in tables(section)["devices"].rows}
+    rate = best["The Big One"][2].value
+    cost = best["The Big One"][8]
+    assert cost.value == pytest.approx(3.6 / 3600 / rate * 1e6)
+    assert cost.shown.endswith("EUR")
+    assert best["small"][8].shown == "–"  # nobody said: unknown, not free
+    (under,) = tables(section)["devices_under"].rows
+    assert under[2].value == 0.5
+    assert "EUR per million" in under[3].shown
+    unpriced = tables(make(made))["devices"]
+    assert "cost_per_million" not in [heading.key for heading in unpriced.headings]
+
+
+@pytest.mark.parametrize("text", ["[big]\nper_hour = 1", "big = 3", "[big"])
+def test_a_file_that_is_no_list_of_prices_is_refused(tmp_path, text):
+    (tmp_path / "prices.toml").write_text(text)
+    with pytest.raises(UsageError, match="no list of prices"):
+        prices_from_file(tmp_path / "prices.toml")
 
 
 def test_the_machine_is_named_where_two_have_the_same_device():

@@ -121,6 +121,9 @@ class ExecutorSettings:
 class Executor(Protocol):
     """Takes requests, from several threads at once, and fills folders with run directories."""
 
+    elsewhere: bool
+    """Whether work leaves this machine: engines are then built where they are measured."""
+
     def width(self, needs: Needs) -> int:
         """How many such runs can be measured at the same time; refuses needs nobody can meet."""
 

@@ -345,6 +345,8 @@ def _left_result(folder: Path) -> bool:
 class LocalExecutor:
     """Measures each run in a process that sees one GPU; locks keep out everybody else's runs."""
 
+    elsewhere = False
+
     def __init__(self, settings: ExecutorSettings) -> None:
         self._settings = settings
         self._places = list(_places(settings.beside))

@@ -44,6 +44,8 @@ def open_executor(settings: ExecutorSettings) -> Executor:
 class RayExecutor:
     """Sends runs to nodes, one at a time to each device, and again only when a node is lost."""
 
+    elsewhere = True
+
     def __init__(self, settings: ExecutorSettings) -> None:
         self._ray = _ray()
         self._beside = settings.beside

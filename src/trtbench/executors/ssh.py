@@ -31,6 +31,8 @@ def open_executor(settings: ExecutorSettings) -> Executor:
 class SshExecutor:
     """Copies requests and models to hosts, has them measured, and fetches the directories."""
 
+    elsewhere = True
+
     def __init__(self, hosts: tuple[Host, ...], *, beside: int = 1) -> None:
         self._shells = {host.title: Shell(host) for host in hosts}
         places = [slot for host in hosts for slot in slots_of(host, beside=beside)]

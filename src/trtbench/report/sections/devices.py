@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trtbench.domain.price import Price, price_of, under_of
 from trtbench.domain.result import Run
 from trtbench.report.device_table import device_blocks, device_names
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
@@ -35,6 +36,7 @@ HEADINGS = (
     Heading(key="best_latency_s", title="Least latency", align="right"),
     Heading(key="joules_per_item", title="J per item", align="right"),
     Heading(key="items_per_joule", title="Items per J", align="right"),
+    Heading(key="cost_per_million", title="Cost per million", align="right"),
     Heading(key="runs", title="Runs", align="right"),
 )
 
@@ -49,6 +51,13 @@ class _Point:
     latency_s: float
     items_per_s: float
     joules: float | None
+    precision: str = ""
+    price: Price | None = None
+
+    @property
+    def cost(self) -> float | None:
+        """What a million items cost, when the device does nothing else."""
+        return self.price.per_hour / 3600 / self.items_per_s * 1e6 if self.price else None
 
 
 def make(runs: Sequence[Run]) -> Section | None:
@@ -63,7 +72,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     if len(devices) > MOST_DEVICES:
         note = f"The first {MOST_DEVICES} of {len(devices)} devices have a column below."
         blocks.append(Text(text=note))
-    blocks.append(_under_bounds(points, shown))
+    blocks.append(_under_bounds(points, shown, under_of(runs)))
     return Section(id="devices", title="Devices", blocks=tuple(blocks))
 
 
@@ -87,11 +96,15 @@ def _point(run: Run, device: str) -> _Point | None:
         latency_s=tail if tail is not None else head.statistic("max") or head.typical,
         items_per_s=rate,
         joules=joules_per_item(run),
+        precision=precision_name(record) or "",
+        price=price_of(run, device),
     )
 
 
 def _summary(points: Sequence[_Point]) -> Block:
     unit = common_unit(point.latency_s for point in points)
+    priced = any(point.price for point in points)
+    headings = tuple(each for each in HEADINGS if priced or each.key != "cost_per_million")
     rows: list[tuple[Cell | str | int, ...]] = []
     for network, device in dict.fromkeys((point.network, point.device) for point in points):
         mine = [p for p in points if (p.network, p.device) == (network, device)]
@@ -99,6 +112,8 @@ def _summary(points: Sequence[_Point]) -> Block:
         least = min(point.latency_s for point in mine)
         cheapest = min((p.joules for p in mine if p.joules is not None), default=None)
         per_joule = 1 / cheapest if cheapest else None
+        currency = best.price.currency if best.price else ""
+        cost = f"{text_from_number(best.cost)} {currency}" if best.cost is not None else MISSING
         rows.append(
             (
                 network,
@@ -109,6 +124,7 @@ def _summary(points: Sequence[_Point]) -> Block:
                 Cell(value=least, text=text_from_duration(least, unit=unit)),
                 Cell(value=cheapest, text=text_from_number(cheapest)),
                 Cell(value=per_joule, text=text_from_number(per_joule)),
+                *([Cell(value=best.cost, text=cost)] if priced else []),
                 len(mine),
             )
         )
@@ -116,13 +132,16 @@ def _summary(points: Sequence[_Point]) -> Block:
         "Latency is the 99th percentile, or the slowest seen where there are too few samples for "
         "it. Joules are the least of all runs, from the device's own counter."
     )
-    return table_from_rows("devices", headings=HEADINGS, rows=rows, caption=caption)
+    if priced:
+        caption += " A million items cost what the device costs while it does nothing else."
+    return table_from_rows("devices", headings=headings, rows=rows, caption=caption)
 
 
-def _under_bounds(points: Sequence[_Point], devices: Sequence[str]) -> Block:
-    """For each network and bound, the most items per second of each device."""
+def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: float | None) -> Block:
+    """For each network, precision and bound, the most items per second of each device."""
     headings = (
         NETWORK_HEADING,
+        Heading(key="precision", title="Precision"),
         Heading(key="bound_s", title="Latency under", align="right"),
         *(
             Heading(key=f"device_{number}", title=device, align="right")
@@ -130,13 +149,12 @@ def _under_bounds(points: Sequence[_Point], devices: Sequence[str]) -> Block:
         ),
     )
     rows: list[tuple[Cell | str, ...]] = []
-    for network in dict.fromkeys(point.network for point in points):
-        mine = [point for point in points if point.network == network]
-        for bound in _bounds(mine):
+    for network, precision in dict.fromkeys((each.network, each.precision) for each in points):
+        mine = [p for p in points if (p.network, p.precision) == (network, precision)]
+        for bound in [under_s] if under_s is not None else _bounds(mine):
             cells = [_best(mine, device, bound) for device in devices]
-            rows.append(
-                (network, Cell(value=bound, text=text_from_duration(bound, unit=None)), *cells)
-            )
+            told = Cell(value=bound, text=text_from_duration(bound, unit=None))
+            rows.append((network, precision or MISSING, told, *cells))
     caption = "Items per second of the fastest run whose 99th percentile is under the bound."
     return table_from_rows("devices_under", headings=headings, rows=rows, caption=caption)
 
@@ -154,4 +172,10 @@ def _best(points: Sequence[_Point], device: str, bound_s: float) -> Cell:
     if not under:
         return Cell(text=MISSING)
     best = max(under, key=lambda point: point.items_per_s)
-    return Cell(value=best.items_per_s, text=f"{text_from_number(best.items_per_s)} ({best.how})")
+    told = [best.how]
+    if best.joules is not None:
+        told.append(f"{text_from_number(best.joules)} J")
+    if best.cost is not None and best.price is not None:
+        told.append(f"{text_from_number(best.cost)} {best.price.currency} per million")
+    text = f"{text_from_number(best.items_per_s)} ({', '.join(told)})"
+    return Cell(value=best.items_per_s, text=text)

@@ -120,6 +120,14 @@ class ReportRequest(StoreFields):
     ] = None  # fmt: skip
     brief: Annotated[bool, Option("A Markdown text short enough for a comment.")] = False
     title: Annotated[str | None, Option("Title of the document.")] = None
+    prices: Annotated[
+        File | None,
+        Option("What devices cost, as TOML: the cost of a million items.", metavar="FILE"),
+    ] = None
+    under: Annotated[
+        Duration | None,
+        Option("Compare devices under this latency (default: round ones).", kind=TIME),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

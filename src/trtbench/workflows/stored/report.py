@@ -12,6 +12,7 @@ import msgspec
 from trtbench import boundary
 from trtbench.analysis.findings import findings_over_batches
 from trtbench.domain.comparison import Comparison
+from trtbench.domain.price import PRICES, UNDER, Price
 from trtbench.domain.result import FailedRun, Finding, Run
 from trtbench.errors import InputError, TrtbenchError, UsageError, write_error
 from trtbench.formats.evaluation_toolkit import report_keys
@@ -23,7 +24,7 @@ from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import comparison_from_runs
 from trtbench.workflows.compare.duet import paired
 from trtbench.workflows.request.keeping import ReportRequest
-from trtbench.workflows.request.kinds import words_from_text
+from trtbench.workflows.request.kinds import seconds, words_from_text
 
 FORMATS = ("html", "md", "json")
 PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.webp")
@@ -102,6 +103,7 @@ def report_from_request(
 ) -> tuple[list[Run], list[FailedRun], list[Path]]:
     """Write the report that is asked for; returns the runs in it, and its files."""
     runs, failed = load_runs([str(name) for name in request.names], store=store)
+    runs = _with_prices(runs, request)
     usual = ("md",) if request.brief else FORMATS
     paths = write_report(
         runs,
@@ -112,6 +114,30 @@ def report_from_request(
         brief=request.brief,
     )
     return runs, failed, paths
+
+
+def prices_from_file(path: Path) -> dict[str, Price]:
+    """Read what devices cost: a table for each, by part of its name."""
+    try:
+        return msgspec.convert(boundary.read_toml(path), type=dict[str, Price])
+    except OSError as problem:
+        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+    except (ValueError, msgspec.ValidationError) as problem:
+        raise UsageError(
+            f"{path} is no list of prices",
+            facts={"reason": problem},
+            fix='["H100"]\\nper_hour = 2.5\\ncurrency = "USD"',
+        ) from None
+
+
+def _with_prices(runs: list[Run], request: ReportRequest) -> list[Run]:
+    """Lay beside the runs what a report is told about devices."""
+    told: dict[str, object] = {}
+    if request.prices is not None:
+        told[PRICES] = prices_from_file(Path(request.prices))
+    if request.under is not None:
+        told[UNDER] = seconds(request.under)
+    return [replace(run, extra={**run.extra, **told}) for run in runs] if told else runs
 
 
 def write_report(

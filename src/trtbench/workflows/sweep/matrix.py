@@ -32,6 +32,8 @@ FLAGS = tuple(
 BUILD = "build."
 PREFIXES = ("opt.", BUILD, "shape.")
 """Options of the runtime itself, fields of a build (``build.optimization_level``), dimensions."""
+MACHINE = "machine"
+"""The axis of machines, by part of their names or of their GPUs', for sweeps with an executor."""
 SOURCE = ("weights", "factory", "trust")
 """How a PyTorch model is loaded, wherever it is: options of the runtime, settings of an export."""
 SETTLED = (
@@ -194,11 +196,13 @@ def with_flags(matrix: Matrix, flags: Mapping[str, Any]) -> Matrix:
 def check_matrix(matrix: Matrix, *, where: str) -> None:
     """Refuse an axis nobody knows, and numbers without meaning."""
     for name in matrix.options:
-        if name not in FLAGS and not name.startswith(PREFIXES):
+        if name not in (*FLAGS, MACHINE) and not name.startswith(PREFIXES):
             guess = near_miss(name, FLAGS)
             raise UsageError(
                 f"{where}: {name!r} is not an option that can be swept",
-                facts={"options": " ".join((*FLAGS, "opt.KEY", "build.KEY", "shape.NAME"))},
+                facts={
+                    "options": " ".join((*FLAGS, MACHINE, "opt.KEY", "build.KEY", "shape.NAME"))
+                },
                 fix=f"did you mean {guess}?" if guess else None,
             )
     _check_builds(matrix, where=where)

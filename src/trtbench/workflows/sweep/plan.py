@@ -7,7 +7,7 @@ done once, for any sweep of the store, need not be done again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,19 +86,39 @@ class SweepPlan:
     """Of the inputs of each case, as far as they were given."""
     one_table: bool
     """Whether every model has one case in each batch: then models are what is compared."""
+    elsewhere: bool = False
+    """Whether the machines that measure plan the steps of their cases themselves."""
 
     def source(self, place: int) -> str:
         """What a case measures: the result of its last step, or the model itself."""
         chain = self.chains[place]
         return chain[-1] if chain else self.cases[place].model
 
+    def only(self, case: Case) -> SweepPlan:
+        """Leave out all cases but one."""
+        place = self.cases.index(case)
+        return replace(
+            self,
+            cases=(case,),
+            keys=(self.keys[place],),
+            chains=(self.chains[place],),
+            evals=(self.evals[place],),
+            refused={0: self.refused[place]} if place in self.refused else {},
+            shapes=(self.shapes[place],),
+        )
+
     def dependants(self, key: str) -> list[int]:
         """Cases that need a step."""
         return [place for place, chain in enumerate(self.chains) if key in chain]
 
 
-def plan_sweep(matrix: Matrix, *, config: Config, lenient: bool = False) -> SweepPlan:
-    """Settle the cases and the graph; ``lenient`` makes an unknown runtime a row, not an error."""
+def plan_sweep(
+    matrix: Matrix, *, config: Config, lenient: bool = False, elsewhere: bool = False
+) -> SweepPlan:
+    """Settle the cases and the graph; ``lenient`` makes an unknown runtime a row, not an error.
+
+    Cases that are measured ``elsewhere`` have no steps here: an engine belongs to its GPU.
+    """
     if not matrix.models:
         raise UsageError(
             "the sweep has no models", fix=matrix.note or "trtbench sweep model.onnx --batch 1,8"
@@ -106,7 +126,7 @@ def plan_sweep(matrix: Matrix, *, config: Config, lenient: bool = False) -> Swee
     cases = cases_from_matrix(matrix, runtime_of=_default_runtime, builds=BUILDERS.names())
     if not cases:
         raise UsageError("the sweep has no cases: everything is excluded")
-    planner = _Planner(matrix, config, lenient=lenient)
+    planner = _Planner(matrix, config, lenient=lenient, elsewhere=elsewhere)
     for place, case in enumerate(cases):
         planner.add(place, case)
     one_table = is_one_table([(case.model, case.label) for case in cases])
@@ -116,18 +136,24 @@ def plan_sweep(matrix: Matrix, *, config: Config, lenient: bool = False) -> Swee
         keys=tuple(planner.keys),
         steps=planner.steps,
         chains=tuple(planner.chains),
-        evals=tuple(planner.judged(cases, together=one_table)),
+        evals=(None,) * len(cases)
+        if elsewhere
+        else tuple(planner.judged(cases, together=one_table)),
         refused=planner.refused,
         shapes=tuple(planner.shapes),
         one_table=one_table,
+        elsewhere=elsewhere,
     )
 
 
 class _Planner:
     """Adds case after case to the graph."""
 
-    def __init__(self, matrix: Matrix, config: Config, *, lenient: bool) -> None:
+    def __init__(
+        self, matrix: Matrix, config: Config, *, lenient: bool, elsewhere: bool = False
+    ) -> None:
         self._matrix, self._config, self._lenient = matrix, config, lenient
+        self._elsewhere = elsewhere
         self.steps: dict[str, SweepStep] = {}
         self.chains: list[tuple[str, ...]] = []
         self.keys: list[str] = []
@@ -141,10 +167,11 @@ class _Planner:
 
     def add(self, place: int, case: Case) -> None:
         """Put one case and the steps it needs into the graph, or the reason why it cannot be."""
-        problem = unusable(case.runtime, self._config, lenient=self._lenient)
+        away = self._elsewhere
+        problem = None if away else unusable(case.runtime, self._config, lenient=self._lenient)
         try:
             content = self._content(case.model)
-            chain = self._chain(case) if problem is None else ()
+            chain = self._chain(case) if problem is None and not away else ()
         except TrtbenchError as error:
             if isinstance(error, UsageError):
                 raise

@@ -27,6 +27,7 @@ from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.sweep.adopt import adopt_runs
 from trtbench.workflows.sweep.cache import Cache, Made
+from trtbench.workflows.sweep.elsewhere import bench_elsewhere
 from trtbench.workflows.sweep.journal import (
     Journal,
     JournalLine,
@@ -35,7 +36,7 @@ from trtbench.workflows.sweep.journal import (
     write_outline,
 )
 from trtbench.workflows.sweep.judge import Judged, judge_sides
-from trtbench.workflows.sweep.matrix import Case, Matrix
+from trtbench.workflows.sweep.matrix import Matrix
 from trtbench.workflows.sweep.plan import (
     ORDER,
     SweepPlan,
@@ -98,10 +99,11 @@ def carry_out(
     """Do what is left of a sweep; what is done stays done, whatever ended the last attempt."""
     folder = folder.absolute()
     outline = read_outline(folder)
-    plan = plan_sweep(outline.matrix, config=config, lenient=outline.lenient)
+    away = conduct.executor is not None and conduct.executor.elsewhere
+    plan = plan_sweep(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
     journal = Journal(folder)
     with journal.held():
-        work = _Work(outline, plan, journal, store, config, conduct, watch)
+        work = Work(outline, plan, journal, store, config, conduct, watch)
         adopt_runs(outline, journal, store)
         journal.forget_lost(lambda run: not store.holds(run))
         if retry_failed:
@@ -127,7 +129,7 @@ def order_of(count: int, *, seed: int, number: int) -> list[int]:
     return places
 
 
-class _Work:
+class Work:
     """One process's part of a sweep."""
 
     def __init__(
@@ -139,6 +141,7 @@ class _Work:
         config: Config,
         conduct: Conduct,
         watch: Watch,
+        cache: Cache | None = None,
     ) -> None:
         self._outline, self._plan, self._journal = outline, plan, journal
         self._store, self._config, self._watch = store, config, watch
@@ -146,7 +149,7 @@ class _Work:
         self._shop = Workshop(
             store=store,
             config=config,
-            cache=Cache(store),
+            cache=cache or Cache(store),
             matrix=outline.matrix,
             conduct=replace(self._conduct, tags=()),
         )
@@ -251,18 +254,18 @@ class _Work:
         self._journal.add(JournalLine(what="begin", case=key, round=number, at=now(), run=run_id))
         began = time.monotonic()
         try:
-            run = self._bench(case, place, run_id)
+            run = self.bench(place, run_id)
         except KeyboardInterrupt:
             self._progress.state[place] = before
             raise
         except StoreError:
             raise
         except TrtbenchError as problem:
-            self._note(key, number, "failed", None, f"bench: {reason_of(problem)}")
+            self.note(key, number, "failed", None, f"bench: {reason_of(problem)}")
             self._fail(place, f"bench: {reason_of(problem)}")
             return
         seconds = time.monotonic() - began
-        self._note(key, number, "done", run.id, None, seconds=seconds)
+        self.note(key, number, "done", run.id, None, seconds=seconds)
         with self._watching:
             spent = self._progress.spent
             spent["seconds"] = spent.get("seconds", 0.0) + seconds
@@ -270,7 +273,16 @@ class _Work:
             self._progress.found[place] = Found(run=run.id, cached=cached_from_run(run))
             self._progress.state[place] = "done"
 
-    def _bench(self, case: Case, place: int, run_id: str) -> Run:
+    def bench(self, place: int, run_id: str) -> Run:
+        """Measure a case under a given id, here or, with all its steps, elsewhere."""
+        case = self._plan.cases[place]
+        if self._plan.elsewhere:
+            run, remark = bench_elsewhere(
+                self._outline.matrix, case, run_id, store=self._store, conduct=self._conduct
+            )
+            if remark:
+                self.remarks[place] = remark
+            return run
         model = self._input(self._plan.source(place))
         spec = spec_of_case(self._plan, place, model, self._config)
         python = self._config.python_for(case.runtime)
@@ -339,7 +351,7 @@ class _Work:
         found = [self._store.load(line.run) for line in lines if line.run]
         return [run for run in found if isinstance(run, Run)]
 
-    def _note(
+    def note(
         self,
         key: str,
         number: int,

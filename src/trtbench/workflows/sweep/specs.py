@@ -15,7 +15,7 @@ from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.sweep.content import preparing_of
-from trtbench.workflows.sweep.matrix import PREFIXES, SOURCE, Case, Matrix
+from trtbench.workflows.sweep.matrix import MACHINE, PREFIXES, SOURCE, Case, Matrix
 from trtbench.workflows.sweep.plan import SweepPlan, judging_options
 
 LOOK_EVERY = "100ms"
@@ -87,7 +87,7 @@ def _flags(case: Case) -> dict[str, Any]:
     found = {
         key: str(value) if key in words else value
         for key, value in case.settings.items()
-        if not key.startswith(PREFIXES)
+        if key != MACHINE and not key.startswith(PREFIXES)
     }
     if found.get("telemetry") in ("off", False):
         del found["telemetry"]

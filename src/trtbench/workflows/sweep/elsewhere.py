@@ -1,0 +1,131 @@
+"""A case of a sweep on another machine: it quantizes, builds, measures and judges there.
+
+The machine plans the steps itself, by its own GPU and tools, and keeps what they make; what comes
+back is the run with its scores, and the records of the steps.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.result import FailedRun, Run
+from trtbench.domain.spec import RunSpec, Value
+from trtbench.errors import StoreError
+from trtbench.executors import Errand
+from trtbench.store.directory import read_record, read_run, write_record
+from trtbench.store.store import Store
+from trtbench.workflows.measure.errand import Luggage, needs_gpu, send_errand, value_of_answer
+from trtbench.workflows.measure.failure import job_error
+from trtbench.workflows.request.cached import cached_from_run
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.sweep.matrix import MACHINE, Case, Matrix
+
+VERB = "case"
+RUN = "run"
+STEPS = "steps.json"
+"""In the directory of a run: what was made for it on the machine that measured."""
+
+
+class StepDone(Value, frozen=True, kw_only=True):
+    """What a step made on the machine that measured; the file stays there."""
+
+    kind: str
+    title: str
+    seconds: float
+    file: str | None = None
+    sha256: str | None = None
+    notes: tuple[str, ...] = ()
+    artefact: Artefact | None = None
+    """The record of an engine."""
+
+
+class CaseDone(Value, frozen=True, kw_only=True):
+    """A case that was carried out; its run lies beside this, measured or failed."""
+
+    spec: RunSpec
+    steps: tuple[StepDone, ...] = ()
+    remark: str | None = None
+
+
+def bench_elsewhere(
+    matrix: Matrix, case: Case, run_id: str, *, store: Store, conduct: Conduct
+) -> tuple[Run, str | None]:
+    """Have a case carried out by an executor, and keep its run as if it had been measured here."""
+    errand = case_errand(matrix, case, run_id)
+    options = {key: str(value) for key, value in case.own("opt.").items()}
+    device, machine = case.settings.get("device"), case.settings.get(MACHINE)
+    gpu = needs_gpu(
+        case.model, case.runtime, device=str(device) if device else None, options=options
+    )
+    with tempfile.TemporaryDirectory(prefix="trtbench-case-") as name:
+        answer = send_errand(
+            errand,
+            Path(name),
+            conduct=conduct,
+            gpu=gpu,
+            title=case.name,
+            machine=str(machine) if machine is not None else None,
+        )
+        done = value_of_answer(answer, CaseDone, errand=errand, output=Path(name))
+        return _keep(Path(name) / "output" / RUN, done, run_id, store, conduct), done.remark
+
+
+def case_errand(matrix: Matrix, case: Case, run_id: str) -> Errand:
+    """Put a case into words that can travel: the matrix with this model alone, and its files."""
+    luggage = Luggage()
+    model, task = luggage.model(case.model), matrix.task
+    settings = matrix.task_settings
+    loading = {
+        key: tuple(luggage.settings(None, {"": each})[""] for each in values)
+        for key, values in matrix.options.items()
+        if key == "opt.weights"
+    }
+    calibration = matrix.calibration
+    if calibration and calibration != "random":
+        calibration = luggage.data(calibration, task, settings)
+    own = msgspec.structs.replace(
+        matrix,
+        models=(model,),
+        runtime=(case.runtime,),
+        options={**matrix.options, **loading},
+        data=luggage.data(matrix.data, task, settings) if matrix.data else None,
+        inputs=luggage.file(Path(matrix.inputs)) if matrix.inputs else None,
+        calibration=calibration,
+        task_settings=luggage.settings(task, settings) if settings else {},
+        exclude=(),
+    )
+    case = msgspec.structs.replace(case, model=model)
+    if loading:
+        weights = luggage.settings(None, {"": case.settings["opt.weights"]})[""]
+        part = "options" if "opt.weights" in case.options else "fixed"
+        case = msgspec.structs.replace(
+            case, **{part: {**getattr(case, part), "opt.weights": weights}}
+        )
+    asked = {"matrix": own, "case": case, "run_id": run_id}
+    return Errand(verb=VERB, asked=msgspec.to_builtins(asked), files=luggage.files)
+
+
+def _keep(source: Path, done: CaseDone, run_id: str, store: Store, conduct: Conduct) -> Run:
+    """Store a run that came back, under the id that it was asked for with."""
+    record = read_record(source)
+    if record.id != run_id:
+        raise StoreError(
+            "what came back is another run", facts={"asked for": run_id, "came": record.id}
+        )
+    with store.new_run(run_id) as folder:
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        (folder / STEPS).write_bytes(json_from_value(done.steps))
+        write_record(folder, msgspec.structs.replace(record, spec=done.spec, tags=conduct.tags))
+    target = store.directory(run_id)
+    kept = read_run(target)
+    if isinstance(kept, FailedRun):
+        store.add(kept, path=target)
+        raise job_error(kept, target)
+    store.add(kept.record, path=target, cached=cached_from_run(kept))
+    return kept
