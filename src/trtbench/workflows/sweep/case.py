@@ -23,7 +23,7 @@ from trtbench.workflows.sweep.elsewhere import RUN, CaseDone, StepDone
 from trtbench.workflows.sweep.journal import Journal
 from trtbench.workflows.sweep.matrix import Case, Matrix, check_matrix
 from trtbench.workflows.sweep.plan import SweepPlan, plan_sweep
-from trtbench.workflows.sweep.run import Work, start_sweep
+from trtbench.workflows.sweep.run import SweepWork, start_sweep
 
 KEPT = "store"
 """Where, in the cache of a machine, the results of steps are kept for later cases."""
@@ -51,7 +51,7 @@ def carry_out_case(
     store, cache = Store(folder / "store"), Cache(Store(cache_folder() / KEPT))
     outline = start_sweep(matrix, folder / "sweep", store=store)
     journal = Journal(folder / "sweep")
-    work = Work(outline, plan, journal, store, config, conduct, lambda progress: None, cache)
+    work = SweepWork(outline, plan, journal, store, config, conduct, lambda progress: None, cache)
     with journal.held():
         with _alone(plan):
             work.prepare()
@@ -64,7 +64,7 @@ def carry_out_case(
     return CaseDone(spec=spec, steps=_steps(plan, cache), remark=work.remarks.get(0))
 
 
-def _measure(work: Work, plan: SweepPlan, journal: Journal, run_id: str, store: Store) -> None:
+def _measure(work: SweepWork, plan: SweepPlan, journal: Journal, run_id: str, store: Store) -> None:
     try:
         work.bench(0, run_id)
     except JobError:

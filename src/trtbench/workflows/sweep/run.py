@@ -103,7 +103,7 @@ def carry_out(
     plan = plan_sweep(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
     journal = Journal(folder)
     with journal.held():
-        work = Work(outline, plan, journal, store, config, conduct, watch)
+        work = SweepWork(outline, plan, journal, store, config, conduct, watch)
         adopt_runs(outline, journal, store)
         journal.forget_lost(lambda run: not store.holds(run))
         if retry_failed:
@@ -129,7 +129,7 @@ def order_of(count: int, *, seed: int, number: int) -> list[int]:
     return places
 
 
-class Work:
+class SweepWork:
     """One process's part of a sweep."""
 
     def __init__(
