@@ -1,0 +1,52 @@
+"""Which runs are alike but for one thing, so that a curve can be drawn over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from trtbench.domain.result import Run, gpu_of
+from trtbench.report.labels import model_name, precision_name
+from trtbench.units import text_from_rate, text_from_seconds
+
+X = TypeVar("X", int, float, tuple[int, int])
+Key = tuple[str, ...]
+
+
+def series_over(
+    runs: Sequence[Run], at: Callable[[Run], X | None], *, leave_out: Sequence[str], least: int = 2
+) -> dict[Key, dict[X, list[Run]]]:
+    """Group runs that are alike but for what is left out; each group by its value, in order."""
+    groups: dict[Key, dict[X, list[Run]]] = {}
+    for run in runs:
+        place = at(run) if len(run.times) else None
+        if place is not None:
+            groups.setdefault(_key(run, leave_out), {}).setdefault(place, []).append(run)
+    return {
+        key: dict(sorted(found.items())) for key, found in groups.items() if len(found) >= least
+    }
+
+
+def name_of_key(key: Key) -> str:
+    """Name a series by the parts that say something."""
+    return " · ".join(part for part in key if part)
+
+
+def _key(run: Run, leave_out: Sequence[str]) -> Key:
+    record, spec = run.record, run.record.spec
+    parts = {
+        "model": model_name(record),
+        "runtime": spec.runtime,
+        "precision": precision_name(record) or "",
+        "batch": f"batch {record.batch}" if record.batch else "",
+        "protocol": "" if spec.protocol == "serve" else spec.protocol,
+        "streams": f"{spec.streams} streams" if spec.streams > 1 else "",
+        "rate": f"{text_from_rate(spec.rate_hz)}" if spec.rate_hz else "",
+        "arrivals": "" if spec.arrivals == "poisson" else spec.arrivals,
+        "gap": f"gap {text_from_seconds(spec.gap_s, digits=3)}" if spec.gap_s else "",
+        "threads": f"{spec.threads} threads" if spec.threads else "",
+        "graph": "CUDA graph" if spec.cuda_graph == "on" else "",
+        "transfers": "" if spec.transfers else "no transfers",
+        "gpu": gpu.name if (gpu := gpu_of(record)) else "",
+    }
+    return tuple(text for name, text in parts.items() if name not in leave_out)

@@ -1,0 +1,105 @@
+"""Sections over one thing that runs differ in: rate, streams and batch, rest, and memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from made_runs import made_run, made_times, phased_times
+
+from trtbench.analysis.surface import choice_from_surface
+from trtbench.domain.result import LaunchFacts, Run
+from trtbench.report.charts import Lines
+from trtbench.report.compose import document_from_runs
+from trtbench.report.document import Figure, Section, Table, Text
+
+
+def run(
+    number: int, *, facts: dict[str, Any] | None = None, wall_s: float = 1.0, **spec: Any
+) -> Run:
+    batch = spec.pop("batch", 4)
+    times = made_times(500) if spec.get("rate_hz") else phased_times()
+    made = made_run(times, id=f"run-{number}", batch=batch)
+    record = msgspec.structs.replace(
+        made.record,
+        spec=msgspec.structs.replace(made.record.spec, **spec),
+        launches=(LaunchFacts(wall_s=wall_s),),
+        facts=facts or {},
+    )
+    return Run(record=record, times=times)
+
+
+def section(runs: list[Run], name: str) -> Section:
+    found = document_from_runs(runs).section(name)
+    assert found is not None
+    return found
+
+
+def words(found: Section) -> str:
+    return " ".join(block.text for block in found.blocks if isinstance(block, Text))
+
+
+def test_runs_at_several_rates_are_a_curve_of_load() -> None:
+    runs = [
+        run(n, protocol="server", rate_hz=rate, facts={"offered_hz": rate, "achieved_hz": served})
+        for n, (rate, served) in enumerate(((10.0, 10.0), (20.0, 20.0), (40.0, 40.0), (80.0, 50.0)))
+    ]
+    found = section(runs, "load")
+    table = next(block for block in found.blocks if isinstance(block, Table))
+    assert [row[4].shown for row in table.rows] == ["borne", "borne", "borne", "overloaded"]
+    figure = next(block for block in found.blocks if isinstance(block, Figure))
+    assert isinstance(figure.chart, Lines)
+    assert figure.chart.panels[0].lines[0].x == (10.0, 20.0, 40.0)
+    assert "Knee at 40.0/s" in words(found)
+    assert document_from_runs(runs[:1]).section("load") is None
+
+
+def test_the_knee_of_a_surface_has_the_fewest_items_in_flight() -> None:
+    rates = {(1, 1): 10.0, (1, 4): 30.0, (8, 1): 97.0, (8, 2): 99.0, (32, 4): 100.0}
+    choice = choice_from_surface(rates)
+    assert choice is not None
+    assert (choice.batch, choice.streams) == (8, 1)
+    assert (choice.best_batch, choice.best_streams) == (32, 4)
+    assert choice_from_surface({}) is None
+
+
+def test_streams_and_batch_are_a_surface_with_what_to_use() -> None:
+    places = {(1, 1): 1.0, (1, 2): 0.6, (8, 1): 1.1, (8, 2): 1.05}
+    runs = [
+        run(n, batch=batch, streams=streams, wall_s=wall)
+        for n, ((batch, streams), wall) in enumerate(places.items())
+    ]
+    found = section(runs, "streams")
+    assert "use batch 8 with 1 stream: 95 % of the best (batch 8 with 2)" in words(found)
+    alone = [each for each in runs if each.record.spec.streams == 1]
+    assert document_from_runs(alone).section("streams") is None
+
+
+def test_rest_between_queries_is_a_curve_with_its_clock() -> None:
+    clocks = {0.0: 1.98e9, 0.001: 1.9e9, 0.01: 0.9e9}
+    runs = [
+        run(n, gap_s=gap, facts={"sm_clock_after_hz": clock})
+        for n, (gap, clock) in enumerate(clocks.items())
+    ]
+    found = section(runs, "gaps")
+    table = next(block for block in found.blocks if isinstance(block, Table))
+    assert [row[0].shown for row in table.rows] == ["none", "1.00 ms", "10.0 ms"]
+    assert [row[4].value for row in table.rows] == pytest.approx(list(clocks.values()))
+    figure = next(block for block in found.blocks if isinstance(block, Figure))
+    assert isinstance(figure.chart, Lines)
+    assert len(figure.chart.panels) == 2
+
+
+def test_memory_of_runs_is_a_table_and_what_fits() -> None:
+    facts = {
+        "memory_free_before_bytes": 900 << 20,
+        "memory_free_opened_bytes": 600 << 20,
+        "memory_free_bytes": 580 << 20,
+        "memory_total_bytes": 1 << 30,
+        "memory_engine_bytes": 16 << 20,
+        "memory_context_bytes": 4 << 20,
+    }
+    found = section([run(0, facts=facts)], "memory")
+    assert "3 processes in 1.00 GiB, or 177 contexts in one" in words(found)
+    assert document_from_runs([run(0)]).section("memory") is None
