@@ -9,10 +9,12 @@ import pytest
 from made_runs import made_run, made_times, phased_times
 
 from trtbench.analysis.surface import choice_from_surface
-from trtbench.domain.result import LaunchFacts, Run
+from trtbench.domain.comparison import Comparison, Verdict
+from trtbench.domain.result import Interval, LaunchFacts, Run
 from trtbench.report.charts import Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Figure, Section, Table, Text
+from trtbench.workflows.compare.findings import with_findings
 
 
 def run(
@@ -103,3 +105,36 @@ def test_memory_of_runs_is_a_table_and_what_fits() -> None:
     found = section([run(0, facts=facts)], "memory")
     assert "3 processes in 1.00 GiB, or 177 contexts in one" in words(found)
     assert document_from_runs([run(0)]).section("memory") is None
+
+
+def test_a_verdict_on_gpu_time_stands_in_cycles_beside_seconds() -> None:
+    """A tenth slower at a tenth less clock is the same work."""
+    interval = Interval(low=1.10, high=1.12, level=0.99, meaning="")
+    told = Verdict(
+        metric="gpu", kind="slower", ratio=1.11, interval=interval, reason="", launches=5
+    )
+    runs = [run(0), run(1)]
+    for clock_ratio, kinds in ((None, ["slower"]), (0.9, ["slower", "same"])):
+        seen = msgspec.structs.replace(told, clock_ratio=clock_ratio)
+        comparison = Comparison(
+            baseline="run-0", candidate="run-1", design="bursts", verdicts=(seen,)
+        )
+        runs[1].extra["comparisons"] = [comparison]
+        table = next(b for b in section(runs, "verdicts").blocks if isinstance(b, Table))
+        assert [row[3].shown for row in table.rows] == kinds
+    assert table.rows[1][2].shown == "gpu, cycles"
+    assert table.rows[1][4].value == pytest.approx(1.11 * 0.9 - 1)
+
+
+@pytest.mark.parametrize(("candidate_hz", "expected"), [(1.5e9, 1.0), (1.35e9, 0.9), (None, None)])
+def test_clocks_of_both_sides_go_with_the_verdict(
+    candidate_hz: float | None, expected: float | None
+) -> None:
+    told = Verdict(
+        metric="gpu", kind="same", ratio=1.0, reason="", launches=5,
+        interval=Interval(low=0.999, high=1.001, level=0.99, meaning=""),
+    )  # fmt: skip
+    sides = [run(n, facts={"sm_clock_after_hz": hz}) for n, hz in enumerate((1.5e9, candidate_hz))]
+    comparison = Comparison(baseline="run-0", candidate="run-1", design="bursts", verdicts=(told,))
+    found = with_findings(comparison, sides[0], sides[1], ())
+    assert found.verdicts[0].clock_ratio == (expected and pytest.approx(expected))

@@ -242,6 +242,22 @@ def kind_in_cycles(verdict: Verdict, *, clock_ratio: float) -> VerdictKind | Non
     return decide(math.log(verdict.ratio) + shift, *ends)[0]
 
 
+def in_cycles(verdict: Verdict) -> Verdict | None:
+    """Say the same of clock cycles as of seconds; ``None`` where nobody saw the clocks."""
+    ratio, interval, clocks = verdict.ratio, verdict.interval, verdict.clock_ratio
+    if clocks is None or ratio is None or interval is None:
+        return None
+    low, high = interval.low * clocks, interval.high * clocks
+    return msgspec.structs.replace(
+        verdict,
+        metric=f"{verdict.metric}, cycles",
+        kind=kind_in_cycles(verdict, clock_ratio=clocks) or verdict.kind,
+        ratio=ratio * clocks,
+        interval=msgspec.structs.replace(interval, low=low, high=high),
+        reason=f"counted in cycles: the candidate's clock was {clocks:.3f} of the baseline's",
+    )
+
+
 def confirm_in_cycles(verdict: Verdict, *, clock_ratio: float) -> Verdict:
     """Withdraw a verdict that vanishes when times are counted in clock cycles."""
     kind = kind_in_cycles(verdict, clock_ratio=clock_ratio)

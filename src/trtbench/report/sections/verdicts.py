@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from trtbench.analysis.verdict import sentence
+from trtbench.analysis.verdict import in_cycles, sentence
 from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import Run
 from trtbench.report.document import (
@@ -56,7 +56,9 @@ def make(runs: Sequence[Run]) -> Section | None:
     rows = [
         _row(names, comparison, verdict)
         for names, comparison in found
-        for verdict in comparison.verdicts
+        for each in comparison.verdicts
+        for verdict in (each, in_cycles(each))
+        if verdict is not None
     ]
     by_id = {run.id: run for run in runs}
     findings = gather(

@@ -14,7 +14,7 @@ from trtbench.analysis.findings.evidence import AccuracyFacts, Evidence, PairFac
 from trtbench.analysis.scores import less_is_better
 from trtbench.analysis.turns import interference
 from trtbench.analysis.verdict import confirm_in_cycles, kind_in_cycles
-from trtbench.domain.comparison import Comparison, VerdictKind
+from trtbench.domain.comparison import Comparison, Verdict, VerdictKind
 from trtbench.domain.result import Run, RunRecord, Score
 from trtbench.store.judged import known_scores
 from trtbench.store.store import Store
@@ -61,14 +61,23 @@ def _by_clocks(
     """Withdraw a verdict on GPU time that is one on clocks; give it in time and in cycles."""
     one, other = clocks
     told = next((each for each in comparison.verdicts if each.metric == "gpu"), None)
-    if not one or not other or told is None or abs(other / one - 1) <= CLOCK_TOLERANCE:
+    if not one or not other or told is None:
+        return comparison, None, None
+    seen = msgspec.structs.replace(told, clock_ratio=other / one)
+    comparison = _exchanged(comparison, told, seen)
+    told = seen
+    if abs(other / one - 1) <= CLOCK_TOLERANCE:
         return comparison, None, None
     judged = confirm_in_cycles(told, clock_ratio=other / one)
     if judged is told:
         return comparison, None, None
-    verdicts = tuple(judged if each is told else each for each in comparison.verdicts)
     in_cycles = kind_in_cycles(told, clock_ratio=other / one)
-    return msgspec.structs.replace(comparison, verdicts=verdicts), told.kind, in_cycles
+    return _exchanged(comparison, told, judged), told.kind, in_cycles
+
+
+def _exchanged(comparison: Comparison, old: Verdict, new: Verdict) -> Comparison:
+    verdicts = tuple(new if each is old else each for each in comparison.verdicts)
+    return msgspec.structs.replace(comparison, verdicts=verdicts)
 
 
 def position_effects(baseline: Run, candidate: Run) -> tuple[float, ...]:
