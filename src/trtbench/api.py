@@ -122,6 +122,7 @@ def bench(
     address: str | None = None,
     hosts: File | None = None,
     needs: Sequence[str] = (),
+    wait_node: Duration | None = None,
     beside: int = 1,
     store: File | None = None,
 ) -> Run:
@@ -181,6 +182,7 @@ def bench(
     address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
     hosts: Hosts for ssh, as TOML.
     needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    wait_node: Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.
     beside: CPU runs at the same time on one machine; they disturb each other.
     store: Folder or URL of the store (default: from configuration).
 
@@ -234,6 +236,7 @@ def bench(
             address=address,
             hosts=hosts,
             needs=needs,
+            wait_node=wait_node,
             beside=beside,
             store=store,
         )
@@ -284,6 +287,7 @@ def profile(
     address: str | None = None,
     hosts: File | None = None,
     needs: Sequence[str] = (),
+    wait_node: Duration | None = None,
     beside: int = 1,
     store: File | None = None,
 ) -> Run:
@@ -336,6 +340,7 @@ def profile(
     address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
     hosts: Hosts for ssh, as TOML.
     needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    wait_node: Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.
     beside: CPU runs at the same time on one machine; they disturb each other.
     store: Folder or URL of the store (default: from configuration).
 
@@ -385,6 +390,7 @@ def profile(
             address=address,
             hosts=hosts,
             needs=needs,
+            wait_node=wait_node,
             beside=beside,
             store=store,
         )
@@ -436,6 +442,7 @@ def compare(
     address: str | None = None,
     hosts: File | None = None,
     needs: Sequence[str] = (),
+    wait_node: Duration | None = None,
     beside: int = 1,
     store: File | None = None,
 ) -> Comparison:
@@ -490,6 +497,7 @@ def compare(
     address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
     hosts: Hosts for ssh, as TOML.
     needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    wait_node: Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.
     beside: CPU runs at the same time on one machine; they disturb each other.
     store: Folder or URL of the store (default: from configuration).
 
@@ -540,6 +548,7 @@ def compare(
             address=address,
             hosts=hosts,
             needs=needs,
+            wait_node=wait_node,
             beside=beside,
             store=store,
         )
@@ -596,6 +605,7 @@ def gate(
     address: str | None = None,
     hosts: File | None = None,
     needs: Sequence[str] = (),
+    wait_node: Duration | None = None,
     beside: int = 1,
     store: File | None = None,
 ) -> Gate:
@@ -656,6 +666,7 @@ def gate(
     address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
     hosts: Hosts for ssh, as TOML.
     needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    wait_node: Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.
     beside: CPU runs at the same time on one machine; they disturb each other.
     store: Folder or URL of the store (default: from configuration).
 
@@ -711,6 +722,7 @@ def gate(
             address=address,
             hosts=hosts,
             needs=needs,
+            wait_node=wait_node,
             beside=beside,
             store=store,
         )
@@ -748,6 +760,7 @@ def check(
     address: str | None = None,
     hosts: File | None = None,
     needs: Sequence[str] = (),
+    wait_node: Duration | None = None,
     beside: int = 1,
     store: File | None = None,
 ) -> Checked:
@@ -787,6 +800,7 @@ def check(
     address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
     hosts: Hosts for ssh, as TOML.
     needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    wait_node: Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.
     beside: CPU runs at the same time on one machine; they disturb each other.
     store: Folder or URL of the store (default: from configuration).
 
@@ -825,6 +839,7 @@ def check(
             address=address,
             hosts=hosts,
             needs=needs,
+            wait_node=wait_node,
             beside=beside,
             store=store,
         )
@@ -952,6 +967,7 @@ def evaluate(
     address: str | None = None,
     hosts: File | None = None,
     needs: Sequence[str] = (),
+    wait_node: Duration | None = None,
     beside: int = 1,
     store: File | None = None,
 ) -> Evaluation:
@@ -982,6 +998,7 @@ def evaluate(
     address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
     hosts: Hosts for ssh, as TOML.
     needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    wait_node: Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.
     beside: CPU runs at the same time on one machine; they disturb each other.
     store: Folder or URL of the store (default: from configuration).
 
@@ -1012,6 +1029,7 @@ def evaluate(
             address=address,
             hosts=hosts,
             needs=needs,
+            wait_node=wait_node,
             beside=beside,
             store=store,
         )
@@ -1054,6 +1072,7 @@ def build(
     address: str | None = None,
     hosts: File | None = None,
     needs: Sequence[str] = (),
+    wait_node: Duration | None = None,
     beside: int = 1,
 ) -> Artefact:
     """Build an engine from an ONNX file in a fresh process.
@@ -1096,6 +1115,7 @@ def build(
     address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
     hosts: Hosts for ssh, as TOML.
     needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    wait_node: Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.
     beside: CPU runs at the same time on one machine; they disturb each other.
 
     >>> trtbench.build("model.onnx", precision="fp16", workspace="4GiB").path
@@ -1136,6 +1156,7 @@ def build(
             address=address,
             hosts=hosts,
             needs=needs,
+            wait_node=wait_node,
             beside=beside,
         )
     )
@@ -1639,6 +1660,7 @@ def sweep(
     address: str | None = None,
     hosts: File | None = None,
     needs: Sequence[str] = (),
+    wait_node: Duration | None = None,
     beside: int = 1,
     store: File | None = None,
 ) -> Results:
@@ -1683,6 +1705,7 @@ def sweep(
     address: Of the Ray cluster, also ray://HOST:10001 (default: its own).
     hosts: Hosts for ssh, as TOML.
     needs: What a machine must have: gpu=H100, memory=16GiB, gpu-memory=40GiB, NAME=1.
+    wait_node: Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.
     beside: CPU runs at the same time on one machine; they disturb each other.
     store: Folder or URL of the store (default: from configuration).
 
@@ -1724,6 +1747,7 @@ def sweep(
             address=address,
             hosts=hosts,
             needs=needs,
+            wait_node=wait_node,
             beside=beside,
             store=store,
         )

@@ -130,10 +130,17 @@ def nodes(tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
     monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
     monkeypatch.setenv("RAY_health_check_period_ms", "1000")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     cluster = utils.Cluster(
         initialize_head=True,
-        head_node_args={"num_cpus": 0, "include_dashboard": False},
+        head_node_args={
+            "num_cpus": 0,
+            "include_dashboard": False,
+            "ray_client_server_port": port,
+        },
     )
-    yield Nodes(tmp_path, clocked, cluster)
+    yield Nodes(tmp_path, clocked, cluster, port)
     ray.shutdown()
     cluster.shutdown()

@@ -42,10 +42,11 @@ class Nodes:
     folder: Path
     site: Path
     cluster: Any
+    client_port: int = 0
     alive: dict[str, Any] = field(default_factory=dict)
 
     def add(self, name: str, **resources: Any) -> None:
-        (self.folder / name).mkdir()
+        (self.folder / name / "tmp").mkdir(parents=True)
         self.alive[name] = self.cluster.add_node(
             num_cpus=1,
             include_dashboard=False,
@@ -53,6 +54,7 @@ class Nodes:
             env_vars={
                 "TRTBENCH_LOCKS": str(self.folder / name / "locks"),
                 "TRTBENCH_CACHE": str(self.folder / name / "cache"),
+                "TMPDIR": str(self.folder / name / "tmp"),
                 "CLOCKED_BEGUN": str(self.folder / "begun"),
                 "CLOCKED_LOG": str(self.folder / name / "log"),
                 "PYTHONPATH": str(self.site),

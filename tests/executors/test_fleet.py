@@ -12,8 +12,10 @@ from machines import hosts_file
 
 import models
 import trtbench
+from trtbench import verbs
 from trtbench.models.identity import sha256_of
 from trtbench.store.store import Store
+from trtbench.workflows.request.making import BuildRequest
 from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
@@ -76,40 +78,44 @@ def test_an_engine_is_built_again_elsewhere_when_its_node_is_lost(nodes, tmp_pat
     for name in ("a", "b", "c"):
         nodes.add(name)
     model, _ = model_and_data(tmp_path)
-    lost: list[str] = []
 
-    def begun() -> list[str]:
-        return [n for n in "abc" if list((tmp_path / n / "cache").glob("store/steps/build-*"))]
+    def building() -> list[str]:
+        return [name for name in nodes.alive if list((tmp_path / name / "tmp").rglob("job.json"))]
 
-    def kill_one() -> None:
-        lost.append(wait_for(begun)[0])
-        nodes.kill(lost[0])
-
-    killer = threading.Thread(target=kill_one)
+    killer = threading.Thread(target=lambda: nodes.kill(wait_for(building)[0]), daemon=True)
     killer.start()
-    found = trtbench.sweep(
-        model, batch=[1, 2, 3, 4], runtime="tensorrt-rtx", axis={"device": ["cpu"]},
-        output=tmp_path / "sweep", store=tmp_path / "store",
+    heard: list[str] = []
+    request = BuildRequest(
+        model=model, runtime="tensorrt-rtx", output=tmp_path / "e.engine",
         executor="ray", address=nodes.cluster.address,
     )  # fmt: skip
+    made = verbs.build(request, listen=lambda event: heard.append(event.text))
     killer.join()
-    # Engines are built without a GPU, and none can be run: that is the problem of every row.
-    assert [row.reason.partition(":")[0] for row in found.rows] == ["bench"] * 4
-    built = {name: len(steps_of(tmp_path / name / "cache", "build")) for name in "abc"}
-    assert built[lost[0]] == 0
-    assert sum(built.values()) == 4
-    assert not (tmp_path / "store" / "steps").exists()
+    assert len(nodes.alive) == 2
+    assert any("was lost; once more elsewhere" in text for text in heard)
+    assert sha256_of(tmp_path / "e.engine") == made.sha256
 
 
-def test_a_sweep_over_three_nodes(nodes, tmp_path):
+def test_a_sweep_over_three_nodes_one_of_which_is_lost_while_it_quantizes(nodes, tmp_path):
     for name in ("a", "b", "c"):
         nodes.add(name)
     model, data = model_and_data(tmp_path)
+
+    def quantizing() -> list[str]:
+        begun = [n for n in nodes.alive if list((tmp_path / n / "cache").glob("store/steps/q*"))]
+        return [n for n in begun if not steps_of(tmp_path / n / "cache", "quantize")]
+
+    killer = threading.Thread(target=lambda: nodes.kill(wait_for(quantizing)[0]), daemon=True)
+    killer.start()
     found = trtbench.sweep(
         model, precision=["fp32", "int8"], batch=[1, 2], runtime="onnxruntime", data=data,
         axis={"duration": ["50ms"]}, output=tmp_path / "sweep", store=tmp_path / "store",
         executor="ray", address=nodes.cluster.address,
     )  # fmt: skip
+    killer.join()
+    assert len(nodes.alive) == 2
     assert [row.reason for row in found.rows] == [None] * 4
     assert sha256_of(model) in {run.record.spec.model.sha256 for run in found.runs}
     assert all(run.extra["scores"] for run in found.runs)
+    assert len(Store(tmp_path / "store").index.find(kind="run")) == 4
+    assert not (tmp_path / "store" / "steps").exists()

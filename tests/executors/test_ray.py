@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import runs
@@ -15,6 +19,8 @@ from trtbench.executors import ExecutorSettings, Needs
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.progress import Event
+from waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("machines")]
 COUNT = 18
@@ -124,3 +130,100 @@ def test_neither_here_nor_there_a_name_leads_out(nodes, tmp_path, monkeypatch):
     assert list((tmp_path / "a" / "cache" / "blobs").iterdir())  # it came as far as that
     assert list(tmp_path.rglob(".bash_profile")) == []
     executor.close()
+
+
+def test_a_node_that_comes_later_is_waited_for_and_the_run_goes_on(nodes, tmp_path):
+    from trtbench.executors.ray import RayExecutor
+
+    settings = ExecutorSettings(address=nodes.cluster.address, patience_s=600.0)
+    executor, store = RayExecutor(settings), Store(tmp_path / "store")
+    heard: list[str] = []
+
+    def listen(event: Event) -> None:
+        if "waiting for a machine to come" in event.text:
+            nodes.add("a", resources={"camera": 1.0})
+        heard.append(event.text)
+
+    needs = Needs(resources={"camera": 1.0})
+    conduct = Conduct(executor=executor, needs=needs, listen=listen)
+    run = run_bench(runs.quick_spec(tmp_path, runtime="clocked"), store=store, conduct=conduct)
+    assert len(nodes.spans("a")) == 1
+    assert run.id in store.index.ids()
+    assert any("camera 1" in text for text in heard)
+    assert "a machine has come" in heard
+    executor.close()
+
+
+def test_others_see_a_run_by_its_name(nodes, tmp_path):
+    nodes.add("a")
+    executor, store = join(nodes), Store(tmp_path / "store")
+    spec = runs.quick_spec(tmp_path, runtime="clocked")
+    run_bench(spec, store=store, conduct=Conduct(executor=executor))
+    ray = pytest.importorskip("ray")
+    named = "bench tiny.onnx, clocked, batch 1"
+    wait_for(lambda: any(named in str(event) for event in ray.timeline()))
+    executor.close()
+
+
+@pytest.mark.timeout(300)
+def test_an_autoscaler_adds_the_node_that_a_run_waits_for(tmp_path, clocked, monkeypatch):
+    """The cluster begins with a head that has no processor, as clusters in a cloud do."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
+    utils = pytest.importorskip("ray.cluster_utils")
+    from trtbench.executors.ray import RayExecutor
+
+    for name in ("LOCKS", "CACHE"):
+        monkeypatch.setenv(f"TRTBENCH_{name}", str(tmp_path / name.lower()))
+    worker = {
+        "resources": {"CPU": 1, "camera": 1}, "node_config": {},
+        "min_workers": 0, "max_workers": 1,
+    }  # fmt: skip
+    cluster = utils.AutoscalingCluster(
+        head_resources={"CPU": 0}, worker_node_types={"worker": worker}
+    )
+    cluster.start()
+    try:
+        executor = RayExecutor(ExecutorSettings(address="auto", patience_s=240.0))
+        heard: list[str] = []
+        conduct = Conduct(
+            executor=executor,
+            needs=Needs(resources={"camera": 1.0}),
+            listen=lambda event: heard.append(event.text),
+        )
+        store = Store(tmp_path / "store")
+        run = run_bench(runs.quick_spec(tmp_path, runtime="clocked"), store=store, conduct=conduct)
+        assert run.id in store.index.ids()
+        assert any("waiting for a machine to come" in text for text in heard)
+        executor.close()
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_a_cluster_is_joined_through_its_client_too(nodes, tmp_path):
+    """The address ray://… is that of a proxy: this process is no part of the cluster then."""
+    nodes.add("a")
+    program = (
+        "import sys, runs; from pathlib import Path\n"
+        "from trtbench.executors import ExecutorSettings\n"
+        "from trtbench.executors.ray import RayExecutor\n"
+        "from trtbench.store.store import Store\n"
+        "from trtbench.workflows.measure.bench import run_bench\n"
+        "from trtbench.workflows.request.conduct import Conduct\n"
+        "executor = RayExecutor(ExecutorSettings(address=sys.argv[1]))\n"
+        "folder = Path(sys.argv[2])\n"
+        "spec = runs.quick_spec(folder, runtime='clocked')\n"
+        "run_bench(spec, store=Store(folder / 'store'), conduct=Conduct(executor=executor))\n"
+        "executor.close()\n"
+    )
+    here = Path(__file__).resolve().parent
+    paths = [str(here), str(here.parent), os.environ["PYTHONPATH"], *sys.path]
+    done = subprocess.run(
+        [sys.executable, "-c", program, f"ray://127.0.0.1:{nodes.client_port}", str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(Store(tmp_path / "store").index.find(kind="run")) == 1
+    assert len(nodes.spans("a")) == 1

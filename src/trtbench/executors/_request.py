@@ -114,6 +114,8 @@ class ExecutorSettings:
     """The file that lists machines for ssh."""
     beside: int = 1
     """CPU runs at the same time on one machine; more than one disturb each other."""
+    patience_s: float = 0.0
+    """How long a machine that is not there yet is waited for."""
     environment: Mapping[str, str] | None = None
     """Variables for the processes that measure."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,8 +57,15 @@ class Slot:
 class Slots:
     """All places there are, and those that are taken."""
 
-    def __init__(self, look: Callable[[], Iterable[Slot]]) -> None:
-        self._look = look
+    def __init__(
+        self,
+        look: Callable[[], Iterable[Slot]],
+        *,
+        ask: Callable[[Needs], None] | None = None,
+        patience_s: float = 0.0,
+    ) -> None:
+        """Look for places with ``look``; for one that is not there yet, ``ask`` and be patient."""
+        self._look, self._ask, self._patience_s = look, ask, patience_s
         self._changed = threading.Condition()
         self._taken: set[tuple[str, int | None, int]] = set()
         self._used: dict[tuple[str, int | None, int], int] = {}
@@ -90,8 +98,30 @@ class Slots:
                 self._taken.discard(slot.key)
                 self._changed.notify_all()
 
+    def _wait_for_machine(self, needs: Needs, tell: Tell, deadline: float) -> None:
+        """Wait until there is a machine at all that has what is needed, as long as is allowed."""
+        asked = False
+        while True:
+            try:
+                self.fitting(needs)
+            except UnavailableError:
+                if time.monotonic() >= deadline:
+                    raise
+            else:
+                if asked:
+                    tell("a machine has come")
+                return
+            if not asked:
+                tell(f"waiting for a machine to come that has {needs}")
+                asked = True
+                if self._ask is not None:
+                    self._ask(needs)
+            time.sleep(min(LOOK_S, max(0.0, deadline - time.monotonic())))
+
     def _take(self, needs: Needs, tell: Tell) -> Slot:
         waited = False
+        deadline = time.monotonic() + self._patience_s
+        self._wait_for_machine(needs, tell, deadline)
         with self._changed:
             while True:
                 free = [slot for slot in self.fitting(needs) if slot.key not in self._taken]

@@ -53,7 +53,8 @@ class RayExecutor:
         if self._owns:
             self._join(settings)
         self._task = self._ray.remote(max_retries=0)(on_node)
-        self._slots = Slots(self._look)
+        self._asked: list[dict[str, float]] = []
+        self._slots = Slots(self._look, ask=self._ask, patience_s=settings.patience_s)
         self._contents: dict[str, list[Any]] = {}
         self._putting = threading.Lock()
         self._closed = threading.Event()
@@ -87,6 +88,8 @@ class RayExecutor:
     def close(self) -> None:
         """Leave the cluster, unless the caller had joined it; what is being measured ends."""
         self._closed.set()
+        if self._asked and self._ray.is_initialized():
+            _request_nodes([])  # what was asked for is wanted no longer
         if self._owns and self._ray.is_initialized():
             self._ray.shutdown()
 
@@ -127,6 +130,14 @@ class RayExecutor:
                     gpu_memory_bytes=has.get("gpu_memory"),
                     resources=dict(has),
                 )
+
+    def _ask(self, needs: Needs) -> None:
+        """Ask the autoscaler, where there is one, for a node; others may come by themselves."""
+        wanted = {"GPU": 1.0} if needs.gpu else {"CPU": 1.0}
+        if needs.memory_bytes:
+            wanted["memory"] = float(needs.memory_bytes)
+        self._asked.append({**wanted, **needs.resources})
+        _request_nodes(self._asked)
 
     def _put(self, sha256: str, path: Path) -> list[Any]:
         """Hand a file to Ray once, in pieces; nodes that have it never ask for it."""
@@ -192,6 +203,10 @@ class RayExecutor:
             return bool(self._ray.get(reference, timeout=15.0))
         except importlib.import_module("ray.exceptions").RayError:
             return False
+
+
+def _request_nodes(bundles: list[dict[str, float]]) -> None:
+    importlib.import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)
 
 
 def _echo() -> bool:

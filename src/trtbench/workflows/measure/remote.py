@@ -23,6 +23,7 @@ from trtbench.workflows.measure.failure import job_error
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import PATIENCE_S, Conduct, expected_s
 from trtbench.workflows.request.groups import ExecutorFields
+from trtbench.workflows.request.kinds import seconds
 from trtbench.workflows.request.progress import Event
 
 T = TypeVar("T")
@@ -41,7 +42,12 @@ def executor_for(request: ExecutorFields, conduct: Conduct) -> Iterator[Conduct]
         yield conduct
         return
     hosts = Path(request.hosts) if request.hosts else None
-    settings = ExecutorSettings(address=request.address, hosts=hosts, beside=request.beside)
+    settings = ExecutorSettings(
+        address=request.address,
+        hosts=hosts,
+        beside=request.beside,
+        patience_s=seconds(request.wait_node) if request.wait_node is not None else 0.0,
+    )
     executor = open_executor(request.executor, settings)
     try:
         yield replace(conduct, executor=executor)

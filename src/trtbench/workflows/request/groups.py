@@ -297,6 +297,13 @@ class ExecutorFields(VerbRequest):
             ("--need",), metavar="KEY=VALUE",
         ),
     ] = ()  # fmt: skip
+    wait_node: Annotated[
+        Duration | None,
+        Option(
+            "Wait so long for a node that a Ray cluster, or its autoscaler, has to add first.",
+            kind=TIME,
+        ),
+    ] = None
     beside: Annotated[
         int, Option("CPU runs at the same time on one machine; they disturb each other.", least=1)
     ] = 1
