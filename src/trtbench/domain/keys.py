@@ -123,6 +123,7 @@ MACHINE: dict[str, Key] = {
     "allowed_cpus": Key("text", "", "host.environment", "CPUs this process may use"),
     "container": Key("switch", "", "host.environment", "inside a container"),
     "cuda_visible_devices": Key("text", "", "host.environment", "GPUs this process may use"),
+    "mps_thread_percentage": Key("text", "", "host.environment", "share of the SMs under MPS"),
     "board": Key("text", "", "host.machine", "name of an embedded board"),
     "l4t": Key("text", "", "host.machine", "release of Linux for Tegra"),
     "nvpmodel": Key("text", "", "host.machine", "power mode of a Jetson"),

@@ -15,6 +15,7 @@ from trtbench.domain.result import Environment, Gpu, Scalar
 from trtbench.host import machine, nvml
 from trtbench.host.contention import contention, counters_between, read_counters
 from trtbench.host.git import commit_of
+from trtbench.host.gpu_names import devices, in_use
 from trtbench.host.versions import library_versions
 
 __all__ = ["counters_between", "read_counters", "read_environment"]
@@ -38,6 +39,8 @@ def read_environment(
     with nvml.kept_open(nvml=nvml_module):
         found = nvml.gpus(nvml=nvml_module)
         gpu_facts = _gpu_facts(found, nvml_module=nvml_module)
+        parts = devices(nvml=nvml_module)
+        found = tuple(in_use(gpu, each, os.environ) for gpu, each in zip(found, parts, strict=True))
     return Environment(
         host=platform.node() or "unknown",
         os=machine.os_name(root=root),
@@ -67,6 +70,7 @@ def _machine_facts(*, root: Path) -> dict[str, Scalar]:
         "allowed_cpus": machine.allowed_cpus(),
         "container": machine.container(root=root),
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "mps_thread_percentage": os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
         **machine.board(root=root),
         **contention(root=root),
     }

@@ -7,7 +7,10 @@ import re
 from collections.abc import Mapping
 from types import ModuleType
 
-from trtbench.host.nvml import gpus
+from msgspec.structs import replace
+
+from trtbench.domain.result import Gpu
+from trtbench.host.nvml import gpus, slices
 
 SLOT_VARIABLE = "TRTBENCH_CPU_SLOT"
 """Set by who lets several CPU runs share this machine on purpose: each slot has its own lock."""
@@ -20,7 +23,7 @@ def lock_name(device: str, *, nvml: ModuleType | None = None) -> str:
     if device == "cpu":
         slot = os.environ.get(SLOT_VARIABLE, "0")
         return device if slot == "0" else f"cpu-{slot}"
-    known = [gpu.uuid for gpu in gpus(nvml=nvml)]
+    known = devices(nvml=nvml)
     name = _visible(device, os.environ, count=len(known))
     if name is None:
         return device
@@ -31,7 +34,7 @@ def gpu_uuid(
     device: str, *, environment: Mapping[str, str] | None = None, nvml: ModuleType | None = None
 ) -> str | None:
     """The UUID of a CUDA device; ``None`` where NVML does not tell, or it is none."""
-    known = [gpu.uuid for gpu in gpus(nvml=nvml)]
+    known = devices(nvml=nvml)
     name = _visible(device, os.environ if environment is None else environment, count=len(known))
     return None if name is None else _uuid(name, known)
 
@@ -49,8 +52,33 @@ def _visible(device: str, environment: Mapping[str, str], *, count: int) -> str 
     return names[number] if number < len(names) else None
 
 
-def _uuid(name: str, known: list[str | None]) -> str | None:
-    """CUDA takes an index, a UUID or the beginning of one."""
+def devices(*, nvml: ModuleType | None = None) -> list[tuple[Gpu, ...]]:
+    """List for each GPU what CUDA can open of it: itself, or its MIG slices."""
+    return [slices(index, nvml=nvml) or (gpu,) for index, gpu in enumerate(gpus(nvml=nvml))]
+
+
+def in_use(whole: Gpu, parts: tuple[Gpu, ...], environment: Mapping[str, str]) -> Gpu:
+    """Name a divided GPU by the slice that is seen here: the one that is listed, or the first."""
+    if parts == (whole,):
+        return whole
+    listed = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    words = tuple(word.strip() for word in listed if word.strip().startswith("MIG-"))
+    seen = [each for each in parts if words and (each.uuid or "").startswith(words)]
+    part = (seen or list(parts))[0]
+    return replace(whole, name=part.name, uuid=part.uuid, memory_bytes=part.memory_bytes)
+
+
+def index_of_name(name: str, *, nvml: ModuleType | None = None) -> int | None:
+    """Find NVML's number of the GPU that CUDA calls by a UUID, a slice's or its own."""
+    for index, (gpu, parts) in enumerate(zip(gpus(nvml=nvml), devices(nvml=nvml), strict=True)):
+        if any((each.uuid or "").startswith(name) for each in (gpu, *parts)):
+            return index
+    return None
+
+
+def _uuid(name: str, known: list[tuple[Gpu, ...]]) -> str | None:
+    """CUDA takes an index, a UUID or the beginning of one; of a divided GPU the first slice."""
     if name.isdigit():
-        return known[int(name)] if int(name) < len(known) else None
-    return next((uuid for uuid in known if uuid and uuid.startswith(name)), name)
+        return known[int(name)][0].uuid if int(name) < len(known) else None
+    uuids = (each.uuid for parts in known for each in parts)
+    return next((uuid for uuid in uuids if uuid and uuid.startswith(name)), name)

@@ -60,6 +60,31 @@ def gpus(*, nvml: ModuleType | None = None) -> tuple[Gpu, ...]:
         return ()
 
 
+def slices(index: int, *, nvml: ModuleType | None = None) -> tuple[Gpu, ...]:
+    """Return the MIG slices of a GPU, in NVML's order; empty where it is not divided."""
+    try:
+        with _session(nvml) as door:
+            handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
+            if not _first(_call(door, "nvmlDeviceGetMigMode", handle)):
+                return ()
+            most = _call(door, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
+            found = [
+                _call(door, "nvmlDeviceGetMigDeviceHandleByIndex", handle, n) for n in range(most)
+            ]
+            return tuple(_slice(_asker(door, each)) for each in found if each is not None)
+    except _NoNvml:
+        return ()
+
+
+def _slice(ask: Callable[..., Any]) -> Gpu:
+    memory = ask("nvmlDeviceGetMemoryInfo")
+    return Gpu(
+        name=_text(ask("nvmlDeviceGetName")) or "MIG slice",
+        uuid=_text(ask("nvmlDeviceGetUUID")),
+        memory_bytes=None if memory is None else int(memory.total),
+    )
+
+
 def processes(uuid: str, *, nvml: ModuleType | None = None) -> tuple[GpuProcess, ...] | None:
     """Return the processes on a GPU, this one included; ``None`` when NVML does not tell."""
     try:

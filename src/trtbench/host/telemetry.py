@@ -19,6 +19,7 @@ import msgspec
 
 from trtbench.domain.samples import TelemetrySample
 from trtbench.domain.spec import Value
+from trtbench.host.gpu_names import index_of_name
 from trtbench.host.jtop import JtopSource
 from trtbench.host.nvml import MHZ, Device, opened
 from trtbench.host.tegrastats import TegraSource, is_jetson
@@ -271,9 +272,12 @@ def visible_index(index: int, *, environment: dict[str, str] | None = None) -> i
     """NVML counts all GPUs; CUDA only those that ``CUDA_VISIBLE_DEVICES`` lets it see."""
     listed = (environment or dict(os.environ)).get("CUDA_VISIBLE_DEVICES", "")
     numbers = [word.strip() for word in listed.split(",") if word.strip()]
-    if index < len(numbers) and numbers[index].isdigit():
+    if index >= len(numbers):
+        return index
+    if numbers[index].isdigit():
         return int(numbers[index])
-    return index
+    found = index_of_name(numbers[index])  # a UUID, of a GPU or of a MIG slice
+    return index if found is None else found
 
 
 def _times(value: float | None, factor: float) -> float | None:

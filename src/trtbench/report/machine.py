@@ -11,6 +11,7 @@ TITLES = {
     "python_path": "Python path",
     "smt": "SMT",
     "allowed_cpus": "Allowed CPUs",
+    "mps_thread_percentage": "MPS threads (%)",
     "cpu_steal_fraction_since_boot": "CPU stolen since boot",
     "pressure_fraction_10s": "Waiting for a CPU, before",
     "throttled_s_so_far": "CPU throttled, before",
@@ -26,6 +27,7 @@ GPU_TITLES = {
     "utilisation": "load before",
     "display": "drives a display",
     "mig": "in MIG mode",
+    "mps": "shared by MPS",
     "exclusive": "exclusive",
 }
 

@@ -208,7 +208,8 @@ def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
         reads = NvmlSource(opened_device).counters if opened_device is not None else None
         seen: dict[str, Scalar] = {"gpu_index": index, **board_settings()}
         memory = opened_device.ask("nvmlDeviceGetMemoryInfo") if opened_device else None
-        if memory is not None:
+        mig = opened_device.ask("nvmlDeviceGetMigMode") if opened_device else None
+        if memory is not None and not (mig and mig[0]):  # a slice has memory of its own
             seen["memory_free_before_bytes"] = int(memory.free)
         watch = Watch(index=index, counters=reads, evidence=seen)
         if spec.lock_clocks is not None:
