@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from machines import Nodes
+from machines import Nodes, free_port
 
 RUNTIME = """
 import json, os, time
@@ -90,9 +90,7 @@ def sshd() -> Iterator[dict[str, object]]:
             command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
             subprocess.run(command, check=True)
         shutil.copyfile(folder / "user.pub", folder / "authorized")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         (folder / "config").write_text(
             f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
             f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
@@ -130,9 +128,7 @@ def nodes(tmp_path: Path, clocked: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
     monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
     monkeypatch.setenv("RAY_health_check_period_ms", "1000")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     cluster = utils.Cluster(
         initialize_head=True,
         head_node_args={

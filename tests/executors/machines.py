@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import getpass
+import socket
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import runs
+
+
+def free_port() -> int:
+    """Find a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def hosts_file(tmp_path: Path, sshd: dict[str, object], clocked: Path, *names: str) -> Path:

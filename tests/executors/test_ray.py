@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import runs
-from machines import Nodes
+from machines import Nodes, free_port
 
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UnavailableError
@@ -165,25 +166,27 @@ def test_others_see_a_run_by_its_name(nodes, tmp_path):
     executor.close()
 
 
-@pytest.mark.timeout(300)
 def test_an_autoscaler_adds_the_node_that_a_run_waits_for(tmp_path, clocked, monkeypatch):
-    """The cluster begins with a head that has no processor, as clusters in a cloud do."""
+    """The cluster begins with a head that has no processor; Ray's own autoscaler adds a node."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
     utils = pytest.importorskip("ray.cluster_utils")
     from trtbench.executors.ray import RayExecutor
 
+    monkeypatch.setenv("AUTOSCALER_UPDATE_INTERVAL_S", "1")
+    monkeypatch.setenv("RAY_FAKE_CLUSTER", "1")
     for name in ("LOCKS", "CACHE"):
         monkeypatch.setenv(f"TRTBENCH_{name}", str(tmp_path / name.lower()))
-    worker = {
-        "resources": {"CPU": 1, "camera": 1}, "node_config": {},
-        "min_workers": 0, "max_workers": 1,
+    config = tmp_path / "autoscaling.json"  # JSON is YAML too
+    port = free_port()
+    address = f"{ray.util.get_node_ip_address()}:{port}"
+    config.write_text(json.dumps(autoscaling({"CPU": 1, "camera": 1}, address=address)))
+    head = {
+        "num_cpus": 0, "include_dashboard": False, "autoscaling_config": str(config),
+        "gcs_server_port": port,
     }  # fmt: skip
-    cluster = utils.AutoscalingCluster(
-        head_resources={"CPU": 0}, worker_node_types={"worker": worker}
-    )
-    cluster.start()
+    cluster = utils.Cluster(initialize_head=True, head_node_args=head)
     try:
-        executor = RayExecutor(ExecutorSettings(address="auto", patience_s=240.0))
+        executor = RayExecutor(ExecutorSettings(address=cluster.address, patience_s=240.0))
         heard: list[str] = []
         conduct = Conduct(
             executor=executor,
@@ -198,6 +201,29 @@ def test_an_autoscaler_adds_the_node_that_a_run_waits_for(tmp_path, clocked, mon
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def autoscaling(resources: dict[str, int], *, address: str) -> dict[str, object]:
+    """Describe a cluster whose nodes are processes of this machine."""
+    lists = ("setup_commands", "initialization_commands", "head_setup_commands",
+             "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands",
+             "cluster_synced_files", "rsync_exclude", "rsync_filter")  # fmt: skip
+    return {
+        "cluster_name": "grows",
+        "max_workers": 1,
+        "provider": {"type": "fake_multinode", "gcs_address": address},
+        "available_node_types": {
+            "ray.head.default": {"resources": {}, "node_config": {}, "max_workers": 0},
+            "worker": {
+                "resources": resources, "node_config": {}, "min_workers": 0, "max_workers": 1,
+            },
+        },
+        "head_node_type": "ray.head.default",
+        "upscaling_speed": 1.0,
+        "idle_timeout_minutes": 5,
+        **{name: {} for name in ("auth", "docker", "head_node", "worker_nodes", "file_mounts")},
+        **{name: [] for name in lists},
+    }  # fmt: skip
 
 
 def test_a_cluster_is_joined_through_its_client_too(nodes, tmp_path):
