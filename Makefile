@@ -14,7 +14,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 MUTATIONS ?= 20000
 PYTEST := -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: help demo docs docs-outputs schemas reference test test-all test-torch lint format clean
+.PHONY: help demo docs docs-outputs schemas reference test test-all test-torch lint format clean release-check
 
 help:
 	@echo "make demo      set up, run the demo on this machine, leave a report in demo-report/"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-all  the same, and the tests with real parts: Ray, sshd, PostgreSQL, S3, MLflow,"
 	@echo "               Parquet, TensorRT-RTX, PyTorch, LaTeX, Chromium; installs what is missing"
 	@echo "make test-torch  only the tests that need PyTorch (CPU), in .venv-torch"
+	@echo "make release-check  build wheel and sdist, and try them in clean environments"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff format"
 
@@ -70,6 +71,9 @@ $(TORCH_VENV)/.installed: Makefile
 	@# Without their requirements: those name torch without a version, and would replace what TORCH asked for.
 	$(TORCH_VENV)/bin/python $(PIP) --no-deps torchmetrics lightning-utilities
 	@touch $@
+
+release-check: $(TEST_STAMP)
+	$(BIN)/python tools/release_check.py
 
 lint: $(TEST_STAMP)
 	$(BIN)/ruff check src tests tools benchmarks
