@@ -9,6 +9,7 @@ from trtbench.analysis.load import (
     LoadSearch,
     RatePoint,
     Window,
+    knee,
     next_rate,
     point_from_windows,
     slo_from_text,
@@ -98,6 +99,14 @@ def test_the_knee_is_where_rate_over_latency_is_largest() -> None:
     """For a queue with exponential service, that is at half of its capacity."""
     found = search(1000.0, 1000.0)
     assert found.knee_hz == pytest.approx(500.0, rel=0.25)
+
+
+def test_a_curve_that_has_not_bent_has_no_knee() -> None:
+    points = [
+        point_from_windows(rate, windows(2), latencies(0.001), SLO) for rate in (1.0, 2.0, 3.0)
+    ]
+    assert knee(points) is None
+    assert knee([*points, point_from_windows(4.0, windows(2), latencies(1.0), SLO)]) == 3.0
 
 
 def test_an_accepted_rate_above_a_broken_one_is_not_the_answer() -> None:

@@ -210,8 +210,12 @@ def with_point(search: LoadSearch, point: RatePoint, *, most_hz: float) -> LoadS
 
 
 def knee(points: Sequence[RatePoint]) -> float | None:
-    """Find where rate over latency is largest, among rates that were borne; needs three."""
+    """Find where rate over latency is largest, among rates that were borne; needs three.
+
+    Where that is the highest rate of all, the curve has not bent yet.
+    """
     borne = [each for each in points if not each.overloaded]
     if len(borne) < 3:
         return None
-    return max(borne, key=lambda each: each.rate_hz / each.percentile_s).rate_hz
+    found = max(borne, key=lambda each: each.rate_hz / each.percentile_s).rate_hz
+    return found if found < max(each.rate_hz for each in points) else None

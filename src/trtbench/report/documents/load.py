@@ -43,15 +43,15 @@ def _answer(search: LoadSearch) -> tuple[tuple[str, Cell], ...]:
         least = text_from_rate(search.points[0].rate_hz, digits=3)
         found = Cell(text=f"no rate keeps {search.slo.text}; {least} was the lowest", tone="bad")
     else:
-        more = (
-            " or more: the highest that was to be tried"
-            if search.at_least
-            else f" ({text_from_rate(above, digits=3)} does not)"
-            if above is not None
-            else ""
-        )
         share = text_from_fraction(highest / search.capacity_hz, digits=0)
-        text = f"{text_from_rate(highest, digits=3)} keeps {search.slo.text}{more}, {share} busy"
+        rate, beyond = text_from_rate(highest, digits=3), ""
+        if search.at_least:
+            rate, beyond = f"{rate} or more", " (no higher one was to be tried)"
+        elif above is not None:
+            unclear = next(e.decision for e in search.points if e.rate_hz == above) == "unclear"
+            word = "is unclear" if unclear else "does not"
+            beyond = f" ({text_from_rate(above, digits=3)} {word})"
+        text = f"{rate} keeps {search.slo.text}{beyond}, {share} of the capacity"
         found = Cell(value=highest, text=text, tone="good")
     pairs = [("highest rate", found)]
     if search.knee_hz is not None:
