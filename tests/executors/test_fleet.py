@@ -13,6 +13,7 @@ from machines import hosts_file
 import models
 import trtbench
 from trtbench import verbs
+from trtbench.errors import UsageError
 from trtbench.models.identity import sha256_of
 from trtbench.store.store import Store
 from trtbench.workflows.request.making import BuildRequest
@@ -119,3 +120,11 @@ def test_a_sweep_over_three_nodes_one_of_which_is_lost_while_it_quantizes(nodes,
     assert all(run.extra["scores"] for run in found.runs)
     assert len(Store(tmp_path / "store").index.find(kind="run")) == 4
     assert not (tmp_path / "store" / "steps").exists()
+
+
+def test_machines_are_no_axis_where_there_is_but_this_one(tmp_path):
+    model, _ = model_and_data(tmp_path)
+    with pytest.raises(UsageError, match="axis of machines"):
+        trtbench.sweep(
+            model, axis={"machine": ["a", "b"]}, output=tmp_path / "sweep", store=tmp_path / "store"
+        )

@@ -15,7 +15,7 @@ from trtbench.analysis.onnx_stamp import RANDOM_DATA
 from trtbench.analysis.summary import summary_from_run
 from trtbench.boundary import file_name_from_text, mask
 from trtbench.domain.result import Run
-from trtbench.errors import StoreError, TrtbenchError
+from trtbench.errors import StoreError, TrtbenchError, UsageError
 from trtbench.store.directory import new_id, now
 from trtbench.store.store import Store
 from trtbench.workflows.check.evaluate import EvalSide
@@ -36,7 +36,7 @@ from trtbench.workflows.sweep.journal import (
     write_outline,
 )
 from trtbench.workflows.sweep.judge import Judged, judge_sides
-from trtbench.workflows.sweep.matrix import Matrix
+from trtbench.workflows.sweep.matrix import MACHINE, Matrix
 from trtbench.workflows.sweep.plan import (
     ORDER,
     SweepPlan,
@@ -100,6 +100,8 @@ def carry_out(
     folder = folder.absolute()
     outline = read_outline(folder)
     away = conduct.executor is not None and conduct.executor.elsewhere
+    if MACHINE in outline.matrix.options and not away:
+        raise UsageError("an axis of machines needs others", fix="--executor ssh --hosts FILE")
     plan = plan_sweep(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
     journal = Journal(folder)
     with journal.held():
