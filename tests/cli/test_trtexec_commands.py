@@ -249,7 +249,7 @@ def test_what_cannot_be_asked_is_refused(
 
 @pytest.mark.parametrize(
     "flags",
-    [("--protocol", "pipeline"), ("--cuda-graph", "on"), ("--no-transfers",), ("--profile",)],
+    [("--protocol", "pipeline"), ("--cuda-graph", "on"), ("--no-transfers",)],
 )
 def test_onnx_runtime_refuses_what_it_cannot_do(
     flags: tuple[str, ...], trtexec: Any, capsys: pytest.CaptureFixture[str]

@@ -73,7 +73,9 @@ def evil_spec(folder: Path) -> RunSpec:
     (folder / "secret" / "id_rsa").write_bytes(SECRET)
     model = model_with_weights_at(folder / "evil" / "m.onnx", "../secret/id_rsa")
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    reference = ModelRef(path=str(model), format="onnx", sha256=digest)
+    reference = ModelRef(
+        path=str(model), format="onnx", sha256=digest, modified="2026-01-01T00:00:00+00:00"
+    )
     return msgspec.structs.replace(quick_spec(folder), model=reference)
 
 

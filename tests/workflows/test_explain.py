@@ -156,4 +156,4 @@ def test_a_run_without_layers_says_how_to_get_them(
     run = run_bench(run_spec(BenchRequest(model=model, **quick), config), store=store)
     with pytest.raises(UsageError, match="neither layer times") as problem:
         engine_from_words([run.id], store=store)
-    assert "trtbench build" in str(problem.value)
+    assert "trtbench profile" in str(problem.value)

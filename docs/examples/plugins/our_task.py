@@ -56,7 +56,7 @@ def judge(
     source: DataSource, models: Sequence[Predicted], settings: Settings, *, folder: Path
 ) -> Judgement:
     """Score every model against the right numbers."""
-    target = source.whole.target  # type: ignore[attr-defined]
+    target = source.target  # type: ignore[attr-defined]
     within = float(settings["within"] or 0)
     scores = []
     for model in models:

@@ -63,7 +63,7 @@ def limited(e: Evidence, at: Limits) -> Iterator[Hit]:
     when="the SM clock moved by more than {note:.0%} of its median with telemetry (warning above "
     "{warning:.0%}), or fell by more than {warning:.0%} while a launch was timed (warning); an "
     "error below {least:.0%} of the default clock",
-    source="nvbench 75 %; depth toolkit 5 %",
+    source="nvbench 75 %; depth-anything-win 5 %",
     note=0.02,
     warning=0.05,
     least=0.75,
