@@ -32,6 +32,37 @@ PARTS = {
 }
 """Fixtures that give a real part, which a plain machine need not have."""
 
+LONG = {
+    "test_an_open_gate_on_the_main_branch_moves_the_baseline",
+    "test_the_first_job_makes_the_baseline_and_the_next_is_held_against_it",
+    "test_one_file_gates_several_models_in_a_job",
+    "test_the_job_of_gitlab_runs_the_same_script",
+    "test_networks_are_compared_by_pairs_of_builds",
+    "test_one_timing_cache_makes_them_alike",
+    "test_the_command_and_build_times_say_the_same",
+    "test_slow_models_are_looked_at_after_five_launches",
+    "test_what_is_printed_is_what_the_schema_says",
+    "test_the_demo_made_short",
+    "test_verbs_of_engines",
+    "test_engines_on_a_gpu_are_looked_at_and_their_clocks_told",
+    "test_the_answer_comes_first_and_the_repaired_model_is_measured",
+    "test_a_kept_model_is_measured_in_turn_after_its_file_changed",
+    "test_every_family_says_the_same_boxes",
+    "test_a_killed_sweep_goes_on_and_repeats_nothing_that_was_kept",
+    "test_a_sweep_of_precisions_with_its_accuracies",
+    "test_runs_on_the_processor_are_never_beside_each_other_unless_asked",
+    "test_an_error_of_the_run_there_is_the_same_error_here",
+    "test_a_search_ends_with_a_rate_its_curve_and_runs_that_are_kept",
+    "test_cases_are_measured_beside_each_other_and_all_are_there",
+    "test_batches_are_told_apart",
+    "test_a_graph_that_one_side_lacks_is_left_out_on_both",
+    "test_workers_that_start_ahead_load_nothing_and_leave_nothing",
+    "test_a_runtime_is_asked_in_the_interpreter_it_would_measure_with",
+    "test_a_sweep_does_not_keep_steps_of_other_weights",
+    "test_quantized_checked_and_judged_with_one_preparation",
+}
+"""Tests that take longest, by seconds on two quiet cores: they wait for ``make test-all``."""
+
 ALLOWED = (
     "^no GPU: ",
     r"no bindings of TensorRT .* for this machine",
@@ -71,6 +102,8 @@ def mark_parts(items: Iterable[pytest.Item]) -> None:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in PARTS:
                 item.add_marker(pytest.mark.real(PARTS[fixture]))
+        if getattr(item, "originalname", None) in LONG:
+            item.add_marker(pytest.mark.real("minutes"))
         marker = item.get_closest_marker("real")
         if marker and os.environ.get("TRTBENCH_TEST_REAL") == "0":
             item.add_marker(pytest.mark.skip(reason=f"needs {marker.args[0]}: {LATER}"))

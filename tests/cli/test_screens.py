@@ -26,6 +26,8 @@ from trtbench.workflows.compare.compare import Compared, comparison_from_runs
 from trtbench.workflows.demo import Demo
 from trtbench.workflows.explain.localize import Localization
 
+pytestmark = pytest.mark.xdist_group("screens")
+
 LONG = "a_network_with_quite_a_long_name-and-more.onnx"
 
 

@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -142,7 +143,7 @@ class Stage:
 
     @contextlib.contextmanager
     def _opened(self, index: int) -> Iterator[object]:
-        yield object()
+        yield SimpleNamespace(ask=lambda *_: None)
 
     @contextlib.contextmanager
     def _source_of(self, index: int) -> Iterator[object]:
