@@ -33,6 +33,15 @@ PARTS = {
 """Fixtures that give a real part, which a plain machine need not have."""
 
 LONG = {
+    "test_no_secret_reaches_the_store_a_document_or_a_screen",
+    "test_a_run_goes_there_and_comes_back",
+    "test_explain_measures_one_change_at_a_time",
+    "test_a_comparison_without_flags_takes_bursts_in_turn",
+    "test_a_gate_without_a_baseline_measures_as_often_as_it_is_told",
+    "test_one_file_gates_several_models",
+    "test_a_sweep_goes_on_after_kill_9_without_repeating",
+    "test_what_is_measured_after_an_evaluation_is_joined_too",
+    "test_a_sweep_measures_every_case_in_every_round",
     "test_an_open_gate_on_the_main_branch_moves_the_baseline",
     "test_the_first_job_makes_the_baseline_and_the_next_is_held_against_it",
     "test_one_file_gates_several_models_in_a_job",

@@ -17,7 +17,10 @@ from trtbench.store.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("demo")]
-pytestmark += [pytest.mark.timeout(900)]  # a minute, where nothing else runs
+pytestmark += [
+    pytest.mark.real("minutes"),
+    pytest.mark.timeout(900),
+]  # a minute, where nothing else runs
 
 
 @pytest.fixture(scope="module")
