@@ -166,6 +166,7 @@ def test_others_see_a_run_by_its_name(nodes, tmp_path):
     executor.close()
 
 
+@pytest.mark.real("Ray")
 def test_an_autoscaler_adds_the_node_that_a_run_waits_for(tmp_path, clocked, monkeypatch):
     """The cluster begins with a head that has no processor; Ray's own autoscaler adds a node."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: trtbench[ray]")
