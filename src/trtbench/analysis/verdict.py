@@ -44,7 +44,7 @@ SURE = 0.998
 """A difference must be this sure where launches are added and looked at again while unclear: each
 look is another chance to be wrong. What is the same needs no such care: its interval is narrow."""
 NEARLY = "99 % sure of a difference, and 99.8 % is asked for where launches are looked at often"
-LEVELS: dict[Design, float] = {"bursts": 0.998}
+LEVELS: dict[Design, float] = {"bursts": SURE}
 """Where every launch is looked at, each look is stricter (false signs: ``docs/verdicts.md``)."""
 MEANING = "{level} % for the ratio over fresh launches on this machine"
 Better = Literal["low", "high"]
@@ -106,7 +106,8 @@ def judge(
         kind, reason = "unclear", NEARLY
     needed, interval = None, None
     if kind == "unclear":
-        needed = _needed(estimate, gate=gate, margin=margin, widen=widen)
+        strict = SURE if design in LOOKED_AT else level
+        needed = _needed(estimate, gate=gate, margin=margin, widen=widen, levels=(level, strict))
     if kind == "unclear" and high - low > WORTHLESS:
         reason = f"{estimate.count} launches differ too much to tell an interval"
     else:
@@ -334,8 +335,12 @@ def _t_factor(count: int, level: float) -> float:
     return t_quantile((1 + level) / 2, df=max(1, count - 2 * trimmed_count(count) - 1))
 
 
-def _needed(estimate: Trimmed, *, gate: float, margin: float, widen: float) -> int | None:
-    """Launches that would decide, if the effect is what it seems: a difference, or the same.
+def _needed(
+    estimate: Trimmed, *, gate: float, margin: float, widen: float, levels: tuple[float, float]
+) -> int | None:
+    """Launches that would decide, if the effect is what it seems: the same, or a difference.
+
+    Both have a level of their own.
 
     ``None`` where no number would: drift does not shrink, and a margin may be too fine.
     """
@@ -344,7 +349,7 @@ def _needed(estimate: Trimmed, *, gate: float, margin: float, widen: float) -> i
     goal = max(differs, math.log1p(margin) - effect)
     if widen or goal <= 0:
         return None
-    level = SURE if goal == differs else LEVEL
+    level = levels[goal == differs]
     low, high = estimate.interval(level=level)
     return launches_to_reach(goal, half=(high - low) / 2, count=estimate.count, level=level)
 

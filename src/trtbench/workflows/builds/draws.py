@@ -18,10 +18,12 @@ from trtbench.analysis.builds import (
     latency_aspect,
     spread_of,
 )
+from trtbench.analysis.verdict import MARGIN, incomparable
 from trtbench.domain.artefact import Artefact
+from trtbench.domain.comparison import Verdict
 from trtbench.domain.result import Run
 from trtbench.domain.samples import EngineGraph
-from trtbench.domain.spec import Protocol, RunSpec
+from trtbench.domain.spec import RunSpec
 from trtbench.errors import TrtbenchError
 from trtbench.models.identity import model_ref
 from trtbench.runtimes import RUNTIMES
@@ -38,9 +40,12 @@ from trtbench.workflows.request.judging import CheckRequest
 from trtbench.workflows.request.making import BuildRequest
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.progress import Event, Listener
-from trtbench.workflows.request.rebuilding import DrawFields, LotteryRequest
+from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
 
 TAG = "lottery"
+Drawing = LotteryRequest | UpgradeRequest
+"""Who asks for engines to be built and measured."""
+Judge = Callable[..., Verdict]
 BUILDING = 0.6
 """Part of the progress bar that building takes; the rest is measured."""
 
@@ -70,6 +75,18 @@ class Measured:
     metric: str | None = None
     reason: str | None = None
 
+    def half(self, place: int) -> Measured:
+        """Leave the runs of one side of two, which have as many each."""
+        count = len(self.runs) // 2
+        return replace(self, runs=self.runs[place * count : (place + 1) * count])
+
+    def verdict(self, sides: Sequence[Lottery], judge: Judge, *, margin: float = MARGIN) -> Verdict:
+        """Judge two sides by their builds, or say why nothing can be judged."""
+        metric = self.metric or "gpu"
+        if self.reason is not None:
+            return incomparable(metric, reason=f"the engines were not measured: {self.reason}")
+        return judge(sides[0].draws, sides[1].draws, metric=metric, margin=margin)
+
 
 def run_lottery(
     request: LotteryRequest, *, store: Store, config: Config, conduct: Conduct
@@ -91,9 +108,7 @@ def run_lottery(
         part = (number - 1, request.builds)
         heard = replace(conduct, listen=in_part(conduct.listen, part, f"build {number}"))
         built.append(build_one(recipe, str(number), config=config, conduct=heard))
-    return lottery_of(
-        built, request, folder=folder, store=store, config=config, conduct=conduct
-    )  # fmt: skip
+    return lottery_of(built, request, folder=folder, store=store, config=config, conduct=conduct)
 
 
 def build_one(recipe: BuildRequest, label: str, *, config: Config, conduct: Conduct) -> Built:
@@ -106,7 +121,7 @@ def build_one(recipe: BuildRequest, label: str, *, config: Config, conduct: Cond
 
 def lottery_of(
     built: Sequence[Built],
-    request: DrawFields,
+    request: Drawing,
     *,
     folder: Path,
     store: Store,
@@ -114,8 +129,7 @@ def lottery_of(
     conduct: Conduct,
 ) -> Lottery:
     """Measure engines of one network in rounds, and judge them in every respect."""
-    listen = _after_building(conduct.listen)
-    heard = replace(conduct, listen=listen)
+    heard = replace(conduct, listen=_after_building(conduct.listen))
     outputs = output_aspect(
         built, request, folder=folder, store=store, config=config, conduct=heard
     )
@@ -180,7 +194,7 @@ def graph_of(engine: Path) -> EngineGraph | None:
 
 def measure(
     built: Sequence[Built],
-    request: DrawFields,
+    request: Drawing,
     *,
     store: Store,
     config: Config,
@@ -197,13 +211,12 @@ def measure(
     return Measured(runs=tuple(runs), metric="gpu" if every else runs[0].times.headline)
 
 
-def _spec(each: Built, request: DrawFields, config: Config) -> RunSpec:
+def _spec(each: Built, request: Drawing, config: Config) -> RunSpec:
     """Settle how an engine is measured: on the GPU alone, where the runtime can do that."""
     from trtbench.workflows.request.spec import run_spec
 
     name = runtime_of(each, config)
     inside = RUNTIMES.load(name).open_session is not None
-    asked: Protocol | None = getattr(request, "protocol", None) or ("gpu" if inside else None)
     bench = converted(
         request,
         BenchRequest,
@@ -211,8 +224,8 @@ def _spec(each: Built, request: DrawFields, config: Config) -> RunSpec:
         runtime=name,
         precision=None,
         options={},
-        protocol=asked,
-        cuda_graph=getattr(request, "cuda_graph", None) or ("auto" if inside else None),
+        protocol=request.protocol or ("gpu" if inside else None),
+        cuda_graph=request.cuda_graph or ("auto" if inside else None),
         duration=request.duration,
         profile=False,
         launches=1,
@@ -230,7 +243,7 @@ def runtime_of(each: Built, config: Config) -> str:
 
 def output_aspect(
     built: Sequence[Built],
-    request: DrawFields,
+    request: Drawing,
     *,
     folder: Path,
     store: Store,

@@ -7,26 +7,17 @@ pairs, and counts against a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trtbench.analysis.builds import Aspect, Lottery, verdict_over_builds, verdict_over_pairs
-from trtbench.analysis.verdict import incomparable
 from trtbench.build.builders import BUILDERS
 from trtbench.domain.comparison import Comparison
 from trtbench.errors import UsageError
 from trtbench.models.identity import model_ref
 from trtbench.store.store import Store
-from trtbench.workflows.builds.draws import (
-    Built,
-    Measured,
-    build_one,
-    in_part,
-    judged,
-    measure,
-)
+from trtbench.workflows.builds.draws import Built, build_one, in_part, judged, measure
 from trtbench.workflows.compare.compare import csv_name_of
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
@@ -98,13 +89,15 @@ def _compare(
         precision=None,
     )
     measured = measure([*sides[0], *sides[1]], asked, store=store, config=config, conduct=conduct)
-    first, second = (
-        judged(mine, part, NO_OUTPUTS) for mine, part in zip(sides, _halves(measured), strict=True)
-    )
+    first, second = (judged(sides[k], measured.half(k), NO_OUTPUTS) for k in (0, 1))
+    judge = verdict_over_pairs if paired else verdict_over_builds
+    verdict = measured.verdict((first, second), judge, margin=request.margin_part)
     return NetworksCompared(
         baseline=first,
         candidate=second,
-        comparison=_judge(first, second, measured, request, paired=paired),
+        comparison=Comparison(
+            baseline=first.model, candidate=second.model, design="builds", verdicts=(verdict,)
+        ),
         mode=PAIRED if paired else UNPAIRED,
     )
 
@@ -146,27 +139,3 @@ def _build_pairs(
             paired = paired and BUILDERS.load(made.builder).TIMING_CACHE
             built[side].append(made)
     return built, paired
-
-
-def _halves(measured: Measured) -> Sequence[Measured]:
-    if not measured.runs:
-        return (measured, measured)
-    middle = len(measured.runs) // 2
-    return tuple(
-        replace(measured, runs=part) for part in (measured.runs[:middle], measured.runs[middle:])
-    )
-
-
-def _judge(
-    first: Lottery, second: Lottery, measured: Measured, request: CompareRequest, *, paired: bool
-) -> Comparison:
-    metric = measured.metric or "gpu"
-    if measured.reason is not None:
-        verdict = incomparable(metric, reason=f"the engines were not measured: {measured.reason}")
-    else:
-        judge = verdict_over_pairs if paired else verdict_over_builds
-        margin = request.margin_part
-        verdict = judge(first.draws, second.draws, metric=metric, margin=margin)
-    return Comparison(
-        baseline=first.model, candidate=second.model, design="builds", verdicts=(verdict,)
-    )

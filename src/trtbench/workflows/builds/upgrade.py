@@ -9,7 +9,6 @@ from pathlib import Path
 from trtbench.analysis.builds import Aspect, Lottery, verdict_over_builds
 from trtbench.analysis.layers.difference import difference
 from trtbench.analysis.layers.join import join_layers
-from trtbench.analysis.verdict import incomparable
 from trtbench.build.builders import BUILDERS
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.result import Score
@@ -21,7 +20,6 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
 from trtbench.workflows.builds.draws import (
     Built,
-    Measured,
     build_one,
     graph_of,
     in_part,
@@ -78,12 +76,11 @@ def run_upgrade(
     for place, (name, python) in enumerate(names):
         scores, problem = _scores(built[place][0], request, store, config, conduct)
         notes += [f"accuracy of {name} was not taken: {problem}"] if problem else []
-        mine = _half(measured, place, len(built[0]))
         inside = output_aspect(
             built[place], request, folder=folder / f"outputs-{place}", store=store, config=config,
             conduct=conduct,
         )  # fmt: skip
-        lottery = judged(built[place], mine, inside)
+        lottery = judged(built[place], measured.half(place), inside)
         version = built[place][0].artefact.tensorrt
         sides.append(
             UpgradeSide(name=name, python=python, version=version, builds=lottery, scores=scores)
@@ -96,7 +93,7 @@ def run_upgrade(
         model=str(request.model),
         old=sides[0],
         new=sides[1],
-        verdict=_verdict(sides, measured),
+        verdict=measured.verdict([side.builds for side in sides], verdict_over_builds),
         outputs=across,
         layers=_layers(built[0][0].engine, built[1][0].engine),
         notes=tuple(notes),
@@ -159,12 +156,6 @@ def _runs_inside(name: str) -> bool:
     return name in RUNTIMES.names() and RUNTIMES.load(name).open_session is not None
 
 
-def _half(measured: Measured, place: int, count: int) -> Measured:
-    if not measured.runs:
-        return measured
-    return replace(measured, runs=measured.runs[place * count : (place + 1) * count])
-
-
 def _scores(
     built: Built, request: UpgradeRequest, store: Store, config: Config, conduct: Conduct
 ) -> tuple[tuple[Score, ...], str | None]:
@@ -188,13 +179,6 @@ def _scores(
     except TrtbenchError as problem:
         return (), problem.message
     return found.models[0].scores, None
-
-
-def _verdict(sides: Sequence[UpgradeSide], measured: Measured) -> Verdict:
-    metric = measured.metric or "gpu"
-    if measured.reason is not None:
-        return incomparable(metric, reason=f"the engines were not measured: {measured.reason}")
-    return verdict_over_builds(*(side.builds.draws for side in sides), metric=metric)
 
 
 def _layers(old: Path, new: Path) -> str:
