@@ -67,7 +67,7 @@ $(DOCS)/.installed: pyproject.toml
 $(TORCH_VENV)/.installed: Makefile
 	$(TORCH_PYTHON) -m venv $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python $(PIP) '$(TORCH)'
-	$(TORCH_VENV)/bin/python $(PIP) numpy msgspec onnx onnxscript packaging pytest SQLAlchemy click rich PyYAML
+	$(TORCH_VENV)/bin/python $(PIP) numpy msgspec onnx onnxscript packaging pillow pytest SQLAlchemy click rich PyYAML
 	@# Without their requirements: those name torch without a version, and would replace what TORCH asked for.
 	$(TORCH_VENV)/bin/python $(PIP) --no-deps torchmetrics lightning-utilities
 	@touch $@

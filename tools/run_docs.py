@@ -35,7 +35,7 @@ NOTE = re.compile(r"<!-- (file|not run|status|lines): (.*?) -->")
 LIMIT_S = 600
 
 MOODS = re.compile(
-    r"^(warnings?|notes?|usual|repeats|in turns|alone|sees|speed-up|before) "
+    r"^(warnings?|notes?|usual|repeats|in turns|alone|sees|speed-up|of means|before) "
     r"|^(machine|versions|built on) "
     r"|^ +(→|fix:)|^(host|throughput|p\d+)\b.*: the interval|^\w+ H\d\d|launches would tell"
 )
