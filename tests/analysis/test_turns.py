@@ -114,3 +114,12 @@ def test_every_pair_holds_both_sides_and_stretches_hold_every_turn() -> None:
     assert sum(count for side, count in joined if side == 0) == 200
     assert all(a[0] != b[0] for a, b in pairwise(joined))
     assert not np.array_equal(turns, order_of_turns(50, seed=3, launch=2))
+
+
+@pytest.mark.parametrize("count", [1, 6, 7, 50])
+def test_two_launches_together_give_both_sides_the_same_places(count: int) -> None:
+    for launch in (0, 6):
+        one, other = (order_of_turns(count, seed=0, launch=launch + each) for each in (0, 1))
+        assert np.array_equal(one, 1 - other)
+    firsts = [order_of_turns(6, seed=0, launch=launch).tobytes() for launch in range(0, 12, 2)]
+    assert len(set(firsts)) > 3, "and the order is drawn anew after that"

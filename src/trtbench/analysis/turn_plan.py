@@ -65,8 +65,13 @@ def plan_from_pace(pace_s: Sequence[float], *, pairs: int | None = None) -> Turn
 
 
 def order_of_turns(count: int, *, seed: int, launch: int) -> NDArray[np.int64]:
-    """Draw the side of each turn: every pair holds both, in random order."""
-    first = np.random.default_rng([seed, launch]).integers(0, 2, size=count)
+    """Draw the side of each turn: every pair holds both, in random order.
+
+    Every second launch has the order of the one before it with the sides exchanged: whatever a
+    place in the order brings hits both alike, however few turns there are.
+    """
+    drawn = np.random.default_rng([seed, launch // 2]).integers(0, 2, size=count)
+    first = drawn if launch % 2 == 0 else 1 - drawn
     return np.stack([first, 1 - first], axis=1).reshape(-1)
 
 

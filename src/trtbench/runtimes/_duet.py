@@ -84,8 +84,8 @@ def _play_both(job: DuetJob, stage: Stage) -> dict[int, Result]:
         for side in (0, 1) if job.launch % 2 == 0 else (1, 0):
             alone[side] = _alone_apart(_opened(job.sides[side]), job)
     # Which side is made first is random too: memory may lie better for one of them.
-    creation = np.random.default_rng([job.seed, job.launch, 1]).permutation(2)
-    prepared = {int(side): _opened(both[side].spec) for side in creation}
+    creation = order_of_turns(1, seed=job.seed + 2, launch=job.launch).tolist()
+    prepared = {side: _opened(both[side].spec) for side in creation}
     stage("warm-up")
     steps = {side: prepared[side].step for side in (0, 1)}
     for side in (0, 1):
@@ -125,7 +125,6 @@ def _play_side(job: DuetJob, stage: Stage, partner: TurnPartner) -> Result:
     with on_one_core() as core:
         blocks = _alone_in_blocks({mine: prepared.step}, plan, job, partner)[mine]
         alone = blocks if alone is None else alone
-        partner.meet()
         stage("measure")
         turns = _turns(plan, job)
         spans = run_stretches({mine: prepared.step}, stretches(turns), partner)[mine]
@@ -165,7 +164,10 @@ def _alone_apart(prepared: PreparedSession, job: DuetJob) -> Spans:
 def run_stretches(
     steps: Mapping[int, Step], plan: Sequence[Stretch], partner: TurnPartner | None
 ) -> dict[int, Spans]:
-    """Run every stretch of the sides that are here, and wait while another has its own."""
+    """Run every stretch of the sides that are here, and wait while another has its own.
+
+    Who is done waits for the other: what it does next would lengthen the other's last query.
+    """
     clock = time.perf_counter_ns
     stamps = {side: array("q") for side in steps}
     gc.collect()
@@ -186,6 +188,8 @@ def run_stretches(
                 partner.hand_over()
     finally:
         gc.enable()
+    if partner is not None:
+        partner.meet()
     return {side: np.frombuffer(kept, np.int64).reshape(-1, 2) for side, kept in stamps.items()}
 
 
