@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from trtbench.domain.spec import Value
 
-TURNS_S = 0.2
+TURNS_S = 0.4
 """Seconds of pairs in one launch: more iterations in one launch hardly help, more launches do."""
-FEWEST_PAIRS, MOST_PAIRS = 6, 200
+FEWEST_PAIRS, MOST_PAIRS = 12, 200
 ALONE_S = 0.1
 """Seconds of queries alone in one launch, of both sides together."""
 BLOCK_S = 0.004

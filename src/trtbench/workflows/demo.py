@@ -30,8 +30,6 @@ MODELS = {"fp32": "digits.onnx", "int8": "digits.int8.onnx"}
 BATCHES = (1, 16)
 LAUNCHES = 3
 DURATION_S = 1.0
-PAIRS = {1: 100, 16: 30}
-"""Fewer pairs at the larger batch: a comparison rests on its launches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,9 +151,6 @@ def _compare(batch: int, config: Config, store: Store, steps: _Steps) -> Compare
         baseline=demo_file(MODELS["fp32"]),
         candidates=[demo_file(MODELS["int8"])],
         runtime="onnxruntime",
-        pairs=PAIRS[batch],
-        launches=10,
-        max_launches=10,
         batch=batch,
         threads=1,
     )
