@@ -463,7 +463,7 @@ def compare(
     launches: Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a
         gate: 5).
     max_launches: Go on to so many while the answer is unclear (default 40; for 25 s in bursts).
-    pairs: Iterations of each side per launch, in turn (default: what fits in 0.2 s, 6 to 200).
+    pairs: Iterations of each side per launch, in turn (default: what fits in 0.4 s, 12 to 200).
     mode: How the sides take turns; --duration and --iterations are for launches.
     margin: Within this, interval and all, two sides are the same.
     accept: Compare in spite of this difference (tf32, batch, protocol, ...).
@@ -632,7 +632,7 @@ def gate(
     launches: Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a
         gate: 5).
     max_launches: Go on to so many while the answer is unclear (default 40; for 25 s in bursts).
-    pairs: Iterations of each side per launch, in turn (default: what fits in 0.2 s, 6 to 200).
+    pairs: Iterations of each side per launch, in turn (default: what fits in 0.4 s, 12 to 200).
     mode: How the sides take turns; --duration and --iterations are for launches.
     margin: Within this, interval and all, two sides are the same.
     accept: Compare in spite of this difference (tf32, batch, protocol, ...).

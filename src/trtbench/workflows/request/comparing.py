@@ -64,7 +64,7 @@ class TurnFields(VerbRequest):
     pairs: Annotated[
         int | None,
         Option(
-            "Iterations of each side per launch, in turn (default: what fits in 0.2 s, 6 to 200).",
+            "Iterations of each side per launch, in turn (default: what fits in 0.4 s, 12 to 200).",
             metavar="N", least=10,
         ),
     ] = None  # fmt: skip
