@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trtbench.analysis.gate import slowdown_result, slowdown_rule
-from trtbench.analysis.turn_plan import order_of_turns, plan_from_pace, stretches
+from trtbench.analysis.turn_plan import FEWEST_PAIRS, order_of_turns, plan_from_pace, stretches
 from trtbench.analysis.turns import alone_effects, denial, hold_to_alone
 from trtbench.analysis.verdict import duet_comparison, verdict_from_effects
 from trtbench.domain.comparison import Comparison
@@ -101,8 +101,8 @@ def test_effects_alone_pair_blocks_that_alternated_and_medians_that_did_not() ->
 def test_a_launch_holds_what_there_is_time_for(pace_s: float) -> None:
     plan = plan_from_pace([pace_s, pace_s])
     queries = 2 * (plan.pairs + plan.settle + plan.blocks * plan.in_block)
-    assert queries * pace_s < 0.5 or plan.pairs == 6
-    assert plan.pairs >= 6
+    assert queries * pace_s < 0.7 or plan.pairs == FEWEST_PAIRS
+    assert plan.pairs >= FEWEST_PAIRS
     assert plan.dropped < plan.in_block
     assert plan_from_pace([pace_s, pace_s], pairs=77).pairs == 77
 
