@@ -24,7 +24,8 @@ from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import BuildJob, BuildOutcome
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableError, UsageError
-from trtbench.executors.local import Assignment, run_jobs, worker_command, worker_environment
+from trtbench.executors._interpreter import worker_command, worker_environment
+from trtbench.executors.local import Assignment, run_jobs
 from trtbench.host.process import Child
 from trtbench.host.tensorrt_device import driver_problem
 from trtbench.models.identity import sha256_of

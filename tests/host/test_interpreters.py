@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trtbench.executors.local import check_interpreter, worker_environment
+from trtbench.executors._interpreter import check_interpreter, worker_environment
 from trtbench.host.interpreters import cache_tag, environment_for
 
 OWN = sys.implementation.cache_tag

@@ -9,6 +9,7 @@ from __future__ import annotations
 from trtbench.executors._errand import FILE_MARK, with_marks, with_own_names
 from trtbench.executors._folders import cache_folder
 from trtbench.executors._hosts import HostsFile
+from trtbench.executors._interpreter import WORKER_NEEDS, check_interpreter
 from trtbench.executors._node import ANSWER
 from trtbench.executors._request import (
     Errand,
@@ -27,6 +28,7 @@ __all__ = [
     "ANSWER",
     "EXECUTORS",
     "FILE_MARK",
+    "WORKER_NEEDS",
     "Errand",
     "Executor",
     "ExecutorSettings",
@@ -37,6 +39,7 @@ __all__ = [
     "Tell",
     "Told",
     "cache_folder",
+    "check_interpreter",
     "with_marks",
     "with_own_names",
 ]

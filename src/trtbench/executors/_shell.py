@@ -16,9 +16,9 @@ from pathlib import Path
 
 from trtbench.errors import UnavailableError
 from trtbench.executors._hosts import Host
+from trtbench.executors._interpreter import OLDEST
 from trtbench.executors._node import LOOK_S, interrupt_if
 from trtbench.executors._request import Tell
-from trtbench.executors.local import OLDEST
 from trtbench.host.process import Child, Exit, run_together, tail
 
 NEEDS = ("msgspec", "numpy", "sqlalchemy")

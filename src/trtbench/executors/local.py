@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,46 +17,17 @@ from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
 from trtbench.errors import TrtbenchError, UnavailableError, write_error
 from trtbench.executors._errand import with_own_files
+from trtbench.executors._interpreter import worker_command, worker_environment
 from trtbench.executors._node import run_node
 from trtbench.executors._request import Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._slots import Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE
-from trtbench.host.interpreters import environment_for, is_own
 from trtbench.host.machine import memory_bytes
 from trtbench.host.nvml import gpus
-from trtbench.host.process import Child, Exit, run_process, run_together, tail
-
-WORKER_NEEDS = ("msgspec", "numpy")
-"""What another interpreter must have; trtbench itself is lent to it."""
-
-OLDEST = (3, 10)
-PROBE_S = 60.0
-"""Starting Python and importing numpy from a cold disk takes seconds; longer is a hang."""
+from trtbench.host.process import Child, Exit, run_together, tail
 
 _RESULTS = ("outcome.json", "*/outcome.json", "outputs.npz")
 """What a job that has done its work leaves in its folder."""
-
-_BOOTSTRAP = """
-import importlib.util as u, sys
-if sys.path[:1] == ['']: del sys.path[0]
-s = u.spec_from_file_location('trtbench', {init!r}, submodule_search_locations=[{folder!r}])
-m = u.module_from_spec(s); sys.modules['trtbench'] = m; s.loader.exec_module(m)
-from trtbench.worker import leave, main
-leave(main(sys.argv[1:]))
-"""
-_PROBE = """
-import sys
-if sys.path[:1] == ['']: del sys.path[0]
-missing = []
-for name in {needs!r}:
-    try:
-        __import__(name)
-    except ImportError:
-        missing.append(name)
-sys.stdout.write('\\n%s %d.%d %s\\n' % ({word!r}, sys.version_info[0], sys.version_info[1],
-                 ' '.join(missing)))
-"""
-_WORD = "trtbench-probe"
 
 
 def open_executor(settings: ExecutorSettings) -> Executor:
@@ -238,72 +208,6 @@ def _started(
         raise UnavailableError(
             "no process can be started for the measurement", facts={"reason": problem}
         ) from None
-
-
-def worker_environment(python: str | None = None) -> dict[str, str]:
-    """What a worker inherits; files of the working folder must not shadow libraries."""
-    inherited = environment_for(python, os.environ)
-    # GPUs in the driver's order: CUDA's own puts the fastest first, and NVML would mean another.
-    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    return {**order, **inherited, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
-
-
-def worker_command(python: str | None) -> list[str]:
-    """The start of a worker's command line; another interpreter is lent this very package."""
-    # Python 3.10 would import from the working folder first.
-    if is_own(python) and sys.version_info >= (3, 11):
-        return [sys.executable, "-m", "trtbench.worker"]
-    package = Path(__file__).resolve().parents[1]
-    code = _BOOTSTRAP.format(init=str(package / "__init__.py"), folder=str(package))
-    return [python or sys.executable, "-c", code]
-
-
-def check_interpreter(python: str) -> None:
-    """Refuse an interpreter that cannot work, before anything else is done."""
-    if shutil.which(python) is None:
-        inside = Path(python) / "bin" / "python"
-        fix = "--python PATH, or runtimes.<name>.python in trtbench.toml"
-        raise UnavailableError(
-            f"there is no Python interpreter at {python}",
-            fix=f"--python {inside}" if inside.is_file() else fix,
-        )
-    version, missing = _probe(python)
-    if version < OLDEST:
-        raise UnavailableError(
-            "the other interpreter is too old for a worker",
-            facts={"interpreter": python, "Python": _dotted(version), "needed": _dotted(OLDEST)},
-        )
-    if missing:
-        raise UnavailableError(
-            "the other interpreter lacks what a worker needs",
-            facts={"interpreter": python, "missing": " ".join(missing)},
-            fix=f"{python} -m pip install {' '.join(missing)}",
-        )
-
-
-def _probe(python: str) -> tuple[tuple[int, ...], list[str]]:
-    """Ask an interpreter, new or very old, for its version and for what it lacks."""
-    code = _PROBE.format(needs=WORKER_NEEDS, word=_WORD)
-    with tempfile.TemporaryDirectory(prefix="trtbench-python-") as folder:
-        log = Path(folder) / "log.txt"
-        try:
-            command = [python, "-c", code]
-            run_process(command, log=log, timeout_s=PROBE_S, env=worker_environment(python))
-            lines = tail(log)
-        except OSError as problem:
-            lines = (str(problem.strerror),)
-    for line in lines:
-        word, *facts = line.split() or [""]
-        if word == _WORD:
-            return tuple(int(part) for part in facts[0].split(".")), facts[1:]
-    raise UnavailableError(
-        f"{python} is not a Python interpreter that works",
-        facts={"it said": next(filter(None, lines), "nothing")},
-    )
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(str(part) for part in version)
 
 
 def _job_end(ended: Exit, assignment: Assignment, *, heard: _Heard) -> JobEnd:

@@ -15,7 +15,7 @@ from trtbench.domain.result import Score
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError, UsageError
-from trtbench.executors.local import check_interpreter
+from trtbench.executors import check_interpreter
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
 from trtbench.workflows.builds.draws import (

@@ -14,7 +14,7 @@ from trtbench.domain.feed import Distribution, Feed, InferOutcome
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError
-from trtbench.executors.local import check_interpreter
+from trtbench.executors import check_interpreter
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.chunks import Chunks
 from trtbench.models.identity import model_ref

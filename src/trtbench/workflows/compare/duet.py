@@ -22,7 +22,8 @@ from trtbench.domain.result import DuetRef, Environment, LaunchFacts, Run, Scala
 from trtbench.domain.samples import Column
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.domain.words import Mode
-from trtbench.executors.local import Assignment, check_interpreter, run_jobs
+from trtbench.executors import check_interpreter
+from trtbench.executors.local import Assignment, run_jobs
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
 from trtbench.models.identity import demand_unchanged

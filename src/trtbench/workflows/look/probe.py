@@ -15,7 +15,7 @@ import msgspec
 
 from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError
-from trtbench.executors.local import WORKER_NEEDS
+from trtbench.executors import WORKER_NEEDS
 from trtbench.host.process import Exit, run_process, tail
 from trtbench.runtimes import RUNTIMES
 

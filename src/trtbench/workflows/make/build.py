@@ -30,7 +30,8 @@ from trtbench.errors import (
     UsageError,
     write_error,
 )
-from trtbench.executors.local import check_interpreter, run_job
+from trtbench.executors import check_interpreter
+from trtbench.executors.local import run_job
 from trtbench.host.environment import read_environment
 from trtbench.host.locks import hold
 from trtbench.models.identity import demand_unchanged, model_ref, sha256_of

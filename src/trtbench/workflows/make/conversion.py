@@ -17,7 +17,8 @@ from trtbench.errors import (
     UsageError,
     write_error,
 )
-from trtbench.executors.local import check_interpreter, run_job
+from trtbench.executors import check_interpreter
+from trtbench.executors.local import run_job
 from trtbench.models.sidecar import kept_value
 from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.version import __version__

@@ -20,7 +20,8 @@ from trtbench.errors import (
     StoreError,
     write_error,
 )
-from trtbench.executors.local import check_interpreter, run_job
+from trtbench.executors import check_interpreter
+from trtbench.executors.local import run_job
 from trtbench.formats.trtexec_exports import profile_json
 from trtbench.host.contention import counters_between, read_counters
 from trtbench.host.environment import read_environment
