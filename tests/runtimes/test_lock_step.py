@@ -13,7 +13,9 @@ from trtbench.runtimes._partner import TurnPartner
 
 
 @pytest.mark.parametrize("plan", [[(0, 1), (1, 2), (0, 1), (1, 1)], [(1, 1), (0, 3)]])
-def test_who_is_done_first_leaves_the_machine_to_the_last_query(plan: list[tuple[int, int]]) -> None:
+def test_who_is_done_first_leaves_the_machine_to_the_last_query(
+    plan: list[tuple[int, int]],
+) -> None:
     """A side that went on with its own affairs made the other's last query last twice as long."""
     ends = socket.socketpair()
     happened: list[str] = []
