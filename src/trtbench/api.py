@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from trtbench.domain.artefact import Artefact
     from trtbench.domain.comparison import Comparison
     from trtbench.domain.conversion import Sidecar
+    from trtbench.domain.localize import Localization
     from trtbench.domain.result import FailedRun, Run
     from trtbench.domain.words import CudaGraph, Mode, Precision, Protocol, Scalar
     from trtbench.workflows.builds.upgrade import Upgrade
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from trtbench.workflows.check.values import Checked
     from trtbench.workflows.compare.gate import Gate
     from trtbench.workflows.explain.ladder import Explanation
-    from trtbench.workflows.explain.localize import Localization
     from trtbench.workflows.importing.run import ImportResult
     from trtbench.workflows.look.doctor import Diagnosis
     from trtbench.workflows.request.groups import OnUnclear

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from trtbench.domain.artefact import Artefact
     from trtbench.domain.comparison import Comparison
     from trtbench.domain.conversion import Sidecar
+    from trtbench.domain.localize import Localization
     from trtbench.domain.result import Run
     from trtbench.workflows.builds.upgrade import Upgrade
     from trtbench.workflows.check.evaluate import Evaluation
     from trtbench.workflows.check.values import Checked
     from trtbench.workflows.compare.gate import Gate
-    from trtbench.workflows.explain.localize import Localization
     from trtbench.workflows.sweep.result import Results
 
 

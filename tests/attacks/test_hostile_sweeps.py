@@ -20,9 +20,9 @@ from trtbench.store import unfinished
 from trtbench.store.store import Store
 from trtbench.workflows.request.keeping import ReportRequest, SiteRequest
 from trtbench.workflows.sweep.cache import MADE, Cache, Made
+from trtbench.workflows.sweep.graph import SweepStep
 from trtbench.workflows.sweep.journal import JOURNAL, SIGNED, Journal, read_outline
 from trtbench.workflows.sweep.matrix import matrix_from_table
-from trtbench.workflows.sweep.plan import SweepStep
 
 BIDI, ESCAPE = "abc\u202etxt.exe", "\x1b[2Jgone"
 

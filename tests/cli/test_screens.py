@@ -13,6 +13,7 @@ import leftovers
 from models import conv_model
 from terminal import WHOLE, WIDTHS, assert_honest, screens
 from trtbench.cli import run as run_command
+from trtbench.domain.localize import Localization
 from trtbench.domain.result import Run, Score, Scores
 from trtbench.report.document import Document
 from trtbench.report.documents.check import document_from_check
@@ -24,7 +25,6 @@ from trtbench.store.store import Store
 from trtbench.workflows.check.values import Checked
 from trtbench.workflows.compare.compare import Compared, comparison_from_runs
 from trtbench.workflows.demo import Demo
-from trtbench.workflows.explain.localize import Localization
 
 pytestmark = pytest.mark.xdist_group("screens")
 

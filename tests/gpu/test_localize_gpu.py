@@ -11,7 +11,7 @@ import trtbench
 from planted_faults import WIDTH, overflowing
 from trtbench.cli import run
 from trtbench.data import demo_file
-from trtbench.workflows.explain.localize import Localization
+from trtbench.domain.localize import Localization
 
 pytestmark = [
     pytest.mark.gpu,

@@ -21,6 +21,8 @@ from trtbench.analysis.summary import Summary, summary_from_run
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.comparison import Comparison, GateResult
 from trtbench.domain.conversion import Sidecar
+from trtbench.domain.feed import LayersChecked
+from trtbench.domain.localize import Localization
 from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Score, Scores
 from trtbench.domain.spec import Value
 from trtbench.executors import HostsFile
@@ -29,11 +31,9 @@ from trtbench.store.index import Entry
 from trtbench.workflows.builds.networks import NetworksCompared
 from trtbench.workflows.builds.upgrade import Upgrade
 from trtbench.workflows.check.evaluate import Evaluation
-from trtbench.workflows.check.layers import LayersChecked
 from trtbench.workflows.check.values import Checked
 from trtbench.workflows.compare.compare import Compared
 from trtbench.workflows.demo import Demo
-from trtbench.workflows.explain.localize import Localization
 from trtbench.workflows.importing.find import Unused, plain
 from trtbench.workflows.importing.run import ImportResult
 from trtbench.workflows.look.doctor import Diagnosis

@@ -7,6 +7,8 @@ import re
 
 import click
 
+from trtbench.cli._task_flags import TaskCommand
+
 _NUMBER = re.compile(r"-1|\d+")
 FLAG = "--input-shape"
 
@@ -16,6 +18,12 @@ class InputShapeCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, joined_dims(args))
+
+
+class BuildCommand(InputShapeCommand, TaskCommand):
+    """Takes shapes with blanks, and the flags of the task that prepares images."""
+
+    preprocessing_only = True
 
 
 def joined_dims(args: list[str]) -> list[str]:

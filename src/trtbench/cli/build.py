@@ -10,19 +10,12 @@ import click
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import dry_run_option, json_option
 from trtbench.cli._plan import show_job
-from trtbench.cli._shapes import InputShapeCommand
-from trtbench.cli._task_flags import TaskCommand
+from trtbench.cli._shapes import BuildCommand
 from trtbench.workflows.request.making import BuildRequest
 
 if TYPE_CHECKING:
     from trtbench.domain.artefact import Artefact
     from trtbench.domain.spec import BuildSpec
-
-
-class BuildCommand(InputShapeCommand, TaskCommand):
-    """Takes shapes with blanks, and the flags of the task that prepares images."""
-
-    preprocessing_only = True
 
 
 @click.command("build", short_help="Build an engine from an ONNX file.", cls=BuildCommand)

@@ -15,7 +15,7 @@ from trtbench.workflows.request.judging import IMAGES_TASK, CheckRequest
 
 if TYPE_CHECKING:
     from trtbench.analysis.check_rules import CheckRule
-    from trtbench.workflows.check.layers import LayersChecked
+    from trtbench.domain.feed import LayersChecked
     from trtbench.workflows.check.values import Checked
 
 

@@ -46,11 +46,10 @@ def command(context: click.Context, /, request: GateRequest, as_json: bool) -> N
     """
     from trtbench.cli._settings import load_config, open_store
     from trtbench.workflows.compare.gate import (
-        append_summary,
         requests_from_file,
         rules_from_request,
-        write_gate_files,
     )
+    from trtbench.workflows.compare.gate_files import append_summary, write_gate_files
 
     rules_from_request(request)  # what cannot be read is said before anything is opened
     asked = requests_from_file(request)

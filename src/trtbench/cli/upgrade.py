@@ -6,7 +6,7 @@ import click
 
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import json_option
-from trtbench.cli.build import BuildCommand
+from trtbench.cli._shapes import BuildCommand
 from trtbench.workflows.request.rebuilding import UpgradeRequest
 
 

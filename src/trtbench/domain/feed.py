@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Literal
 
 from trtbench.domain.conversion import TensorDiff
@@ -99,3 +100,19 @@ class LayersOutcome(Value, frozen=True, kw_only=True):
     passes: int = 0
     """How often the networks were run, a few tensors at a time."""
     notes: tuple[str, ...] = ()
+
+
+class LayersChecked(Value, frozen=True, kw_only=True):
+    """Drift along a network, and what to do about it."""
+
+    reference: str
+    candidate: str
+    outcome: LayersOutcome
+    keep: tuple[str, ...]
+    """Nodes worth keeping in FP32, the one that gains most first."""
+    files: tuple[str, ...] = ()
+
+    @property
+    def keep_flags(self) -> str:
+        """Ready to paste into ``trtbench quantize``."""
+        return " ".join(f"--keep {shlex.quote(name)}" for name in self.keep)

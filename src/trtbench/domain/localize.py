@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from trtbench.domain.comparison import Verdict
 from trtbench.domain.feed import Feed
+from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import RunSpec, Value
 
 Numbers = dict[str, float | None]
@@ -112,3 +114,28 @@ class Localized(Value, frozen=True, kw_only=True):
     unmatched: tuple[str, ...] = ()
     """Nodes of the reference with no boundary of their own in the candidate."""
     notes: tuple[str, ...] = ()
+
+
+class Speed(Value, frozen=True, kw_only=True):
+    """The repaired model against another one."""
+
+    against: str
+    runtime: str
+    verdict: Verdict
+
+
+class Localization(ShortView, Value, frozen=True, kw_only=True):
+    """What was found, the repaired model, and how to make it again."""
+
+    reference: str
+    candidate: str
+    inputs: str
+    """What both ran on, in words."""
+    found: Localized
+    repaired: str | None = None
+    """The repaired file."""
+    speeds: tuple[Speed, ...] = ()
+    commands: dict[str, str] = {}
+    """That make such a model from the reference, by what runs them."""
+    notes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()

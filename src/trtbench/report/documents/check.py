@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trtbench.analysis.check import OutputCheck
 from trtbench.analysis.check_classes import ClassCheck
 from trtbench.analysis.check_worst import WorstItem
-from trtbench.domain.feed import LayerDrift
+from trtbench.domain.feed import LayerDrift, LayersChecked
 from trtbench.domain.result import Scalar
 from trtbench.report.document import (
     Block,
@@ -25,7 +25,6 @@ from trtbench.report.headings import MODEL_HEADING
 from trtbench.units import text_from_fraction, text_from_seconds
 
 if TYPE_CHECKING:
-    from trtbench.workflows.check.layers import LayersChecked
     from trtbench.workflows.check.values import Candidate, Checked
 
 SHOWN_LAYERS = 12

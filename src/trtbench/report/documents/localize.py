@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trtbench.analysis.numeric import sqnr_from_rel_l2
 from trtbench.analysis.scores import is_share
 from trtbench.domain.comparison import Verdict
-from trtbench.domain.localize import Localized, NodeGroup, Numbers, TypeRange
+from trtbench.domain.localize import Localization, Localized, NodeGroup, Numbers, TypeRange
 from trtbench.domain.result import Scalar
 from trtbench.report.document import (
     Block,
@@ -24,9 +23,6 @@ from trtbench.report.document import (
 )
 from trtbench.report.documents.comparison import interval_text
 from trtbench.units import text_from_fraction, text_from_seconds
-
-if TYPE_CHECKING:
-    from trtbench.workflows.explain.localize import Localization
 
 SHOWN = 10
 SHOWN_NAMES = 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,9 @@ import numpy as np
 
 from trtbench.analysis.inputs import has_rows
 from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.domain.feed import LayerDrift, LayersOutcome, LayersSpec
+from trtbench.domain.feed import LayerDrift, LayersChecked, LayersOutcome, LayersSpec
 from trtbench.domain.job import PROGRESS_MARK, LayersJob
-from trtbench.domain.spec import RunSpec, TensorSpec, Value
+from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, JobError, UsageError, write_error
 from trtbench.executors.local import run_job
 from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
@@ -39,22 +38,6 @@ KEEP_PART = 0.1
 PATIENCE_S = 24 * 3600.0
 NO_DRIFT = 1e-12
 """Drawn in place of zero, which a logarithmic axis cannot show."""
-
-
-class LayersChecked(Value, frozen=True, kw_only=True):
-    """Drift along a network, and what to do about it."""
-
-    reference: str
-    candidate: str
-    outcome: LayersOutcome
-    keep: tuple[str, ...]
-    """Nodes worth keeping in FP32, the one that gains most first."""
-    files: tuple[str, ...] = ()
-
-    @property
-    def keep_flags(self) -> str:
-        """Ready to paste into ``trtbench quantize``."""
-        return " ".join(f"--keep {shlex.quote(name)}" for name in self.keep)
 
 
 def run_layers(

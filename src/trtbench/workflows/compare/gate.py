@@ -17,18 +17,14 @@ from trtbench.analysis.gate import (
     rules_from_table,
     slowdown_rule,
 )
-from trtbench.analysis.gate_report import Suite, junit_from_suites
 from trtbench.analysis.summary import summary_from_run
 from trtbench.boundary import read_toml
-from trtbench.domain.codec import json_from_value
 from trtbench.domain.comparison import GateResult, GateRule, Verdict
 from trtbench.domain.result import Run
 from trtbench.domain.short_view import ShortView
-from trtbench.errors import UsageError, write_error
+from trtbench.errors import UsageError
 from trtbench.models.identity import model_ref
-from trtbench.report.documents.gate import document_from_gates
 from trtbench.report.labels import model_name
-from trtbench.report.renderers.md import markdown
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import (
     Compared,
@@ -46,7 +42,6 @@ from trtbench.workflows.measure.kept_models import LARGEST_BYTES, keep_model, ke
 from trtbench.workflows.request.comparing import GateRequest, TurnFields
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.groups import OnUnclear
 from trtbench.workflows.request.kinds import fraction, seconds
 from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import pick, side_spec
@@ -159,46 +154,6 @@ def rules_from_file(path: Path) -> tuple[GateRule, ...]:
     except (OSError, ValueError) as problem:
         raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
     return rules_from_table(table, where=str(path))
-
-
-def write_gate_files(found: Sequence[Gate], folder: Path, *, on_unclear: OnUnclear) -> list[Path]:
-    """Write gate.json, gate.junit.xml and gate.md, of one candidate or of several."""
-    policy: Literal["fail", "pass"] = "pass" if on_unclear == "pass" else "fail"
-    told = [_told(each) for each in found]
-    suites = [Suite(f"trtbench gate {each.name}", each.results, each.seconds) for each in found]
-    contents = {
-        "gate.json": json_from_value(told[0] if len(told) == 1 else told),
-        "gate.junit.xml": junit_from_suites(suites, on_unclear=policy).encode(),
-        "gate.md": markdown(document_from_gates(found)).encode(),
-    }
-    paths = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, content in contents.items():
-            (folder / file).write_bytes(content)
-            paths.append(folder / file)
-    except OSError as problem:
-        raise write_error(folder, problem) from None
-    return paths
-
-
-def _told(found: Gate) -> dict[str, object]:
-    return {
-        "open": found.open,
-        "candidate": found.candidate.id if found.candidate else None,
-        "results": found.results,
-        "comparison": found.compared.comparison if found.compared else None,
-        "closed_by": found.closed_by,
-    }
-
-
-def append_summary(found: Sequence[Gate], path: Path) -> None:
-    """Add the table of results to a file of Markdown, as GitHub shows it with a job."""
-    try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(markdown(document_from_gates(found), level=2) + "\n")
-    except OSError as problem:
-        raise write_error(path, problem) from None
 
 
 def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[GateRule, ...]]]:

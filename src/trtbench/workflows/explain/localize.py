@@ -13,12 +13,9 @@ from trtbench.analysis.check_rules import METRICS
 from trtbench.analysis.conditions import condition_from_text
 from trtbench.boundary import clean_line
 from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.domain.comparison import Verdict
 from trtbench.domain.feed import Feed
 from trtbench.domain.job import PROGRESS_MARK, LocalizeJob
-from trtbench.domain.localize import Localized, LocalizeSpec, NodeGroup
-from trtbench.domain.short_view import ShortView
-from trtbench.domain.spec import Value
+from trtbench.domain.localize import Localization, Localized, LocalizeSpec, NodeGroup, Speed
 from trtbench.errors import JobError, TrtbenchError, UsageError, write_error
 from trtbench.executors.local import run_job
 from trtbench.models.identity import model_ref
@@ -46,31 +43,6 @@ SEARCH_PART = 0.8
 """Of the bar, where a comparison of speeds follows."""
 PATIENCE_S = 3600.0
 """Added to the time a search is allowed: one model over all items may take long."""
-
-
-class Speed(Value, frozen=True, kw_only=True):
-    """The repaired model against another one."""
-
-    against: str
-    runtime: str
-    verdict: Verdict
-
-
-class Localization(ShortView, Value, frozen=True, kw_only=True):
-    """What was found, the repaired model, and how to make it again."""
-
-    reference: str
-    candidate: str
-    inputs: str
-    """What both ran on, in words."""
-    found: Localized
-    repaired: str | None = None
-    """The repaired file."""
-    speeds: tuple[Speed, ...] = ()
-    commands: dict[str, str] = {}
-    """That make such a model from the reference, by what runs them."""
-    notes: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
 
 
 def run_localize(

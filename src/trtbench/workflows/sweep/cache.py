@@ -15,7 +15,7 @@ from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.workflows.check.evaluate import PictureValue
-from trtbench.workflows.sweep.plan import SweepStep
+from trtbench.workflows.sweep.graph import SweepStep
 
 FOLDER = "steps"
 MADE = "made.json"

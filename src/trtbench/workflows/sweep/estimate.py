@@ -15,8 +15,9 @@ from trtbench.store.store import Store
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.kinds import seconds
 from trtbench.workflows.sweep.cache import Cache, Made
+from trtbench.workflows.sweep.graph import ORDER, SweepStep
 from trtbench.workflows.sweep.matrix import Case
-from trtbench.workflows.sweep.plan import ORDER, SweepPlan, SweepStep
+from trtbench.workflows.sweep.plan import SweepPlan
 
 START_S = 1.0
 """Starting a worker and importing its libraries, where no run tells better."""

@@ -17,7 +17,7 @@ from trtbench.workflows.check.evaluate_files import write_evaluation
 from trtbench.workflows.request.judging import EvalRequest
 from trtbench.workflows.sweep.cache import Made
 from trtbench.workflows.sweep.content import digest
-from trtbench.workflows.sweep.plan import SweepStep
+from trtbench.workflows.sweep.graph import SweepStep
 from trtbench.workflows.sweep.steps import Workshop
 
 EVAL_BATCH = 32

@@ -28,6 +28,7 @@ from trtbench.workflows.request.config import Config
 from trtbench.workflows.sweep.adopt import adopt_runs
 from trtbench.workflows.sweep.cache import Cache, Made
 from trtbench.workflows.sweep.elsewhere import bench_elsewhere
+from trtbench.workflows.sweep.graph import ORDER, SweepStep, reason_of
 from trtbench.workflows.sweep.journal import (
     Journal,
     JournalLine,
@@ -37,14 +38,7 @@ from trtbench.workflows.sweep.journal import (
 )
 from trtbench.workflows.sweep.judge import Judged, judge_sides
 from trtbench.workflows.sweep.matrix import MACHINE, Matrix
-from trtbench.workflows.sweep.plan import (
-    ORDER,
-    SweepPlan,
-    SweepStep,
-    label_of_side,
-    plan_sweep,
-    reason_of,
-)
+from trtbench.workflows.sweep.plan import SweepPlan, label_of_side, plan_sweep
 from trtbench.workflows.sweep.progress import Found, SweepProgress, Watch
 from trtbench.workflows.sweep.specs import judging_spec, spec_of_case
 from trtbench.workflows.sweep.steps import Workshop, do_step

@@ -15,8 +15,9 @@ from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.sweep.content import preparing_of
+from trtbench.workflows.sweep.graph import judging_options
 from trtbench.workflows.sweep.matrix import MACHINE, PREFIXES, SOURCE, Case, Matrix
-from trtbench.workflows.sweep.plan import SweepPlan, judging_options
+from trtbench.workflows.sweep.plan import SweepPlan
 
 LOOK_EVERY = "100ms"
 """How often the GPU is looked at in a sweep that judges a task, in a pass of its own."""

@@ -27,8 +27,8 @@ from trtbench.workflows.request.making import (
 )
 from trtbench.workflows.sweep.cache import Cache, Made, made_from_file
 from trtbench.workflows.sweep.content import prepares, preparing_of
+from trtbench.workflows.sweep.graph import SweepStep
 from trtbench.workflows.sweep.matrix import Matrix
-from trtbench.workflows.sweep.plan import SweepStep
 from trtbench.workflows.sweep.shapes import Shapes
 
 

@@ -1,0 +1,332 @@
+"""The steps that the cases of a sweep need, as a graph: shared, and named by what goes into them.
+
+The key of a step is a hash of the content of its inputs and of all its settings, so a step that was
+done once, for any sweep of the store, need not be done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from trtbench.build.builders import BUILDERS
+from trtbench.domain.result import Scalar
+from trtbench.domain.spec import ModelFormat, Value
+from trtbench.errors import TrtbenchError, UsageError
+from trtbench.models.identity import model_ref
+from trtbench.models.sidecar import precision_of_engine
+from trtbench.runtimes import RUNTIMES
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.spec import refuse_other_precision
+from trtbench.workflows.sweep.content import (
+    builder_tools,
+    calibration_digest,
+    data_digest,
+    digest,
+    files_named,
+    judging_of,
+    prepares,
+    preparing_of,
+    tools,
+)
+from trtbench.workflows.sweep.matrix import SOURCE, Case, Matrix
+from trtbench.workflows.sweep.shapes import (
+    Shapes,
+    ends_of_axis,
+    exported_shapes,
+    shapes_for_torch,
+    shapes_of_case,
+    shapes_with,
+)
+
+StepKind = Literal["export", "quantize", "build", "eval"]
+ORDER: tuple[StepKind, ...] = ("export", "quantize", "build", "eval")
+
+CAST = ("fp16", "bf16", "int8", "fp8")
+"""Precisions that an ONNX file is cast or quantized to; FP32 is what it is."""
+RECIPE = 3
+"""Part of every key: a new number makes everything anew, when steps come to do other things."""
+
+
+class SweepStep(Value, frozen=True, kw_only=True):
+    """Work that is shared by cases: what it makes depends on nothing but what is in here."""
+
+    key: str
+    kind: StepKind
+    title: str
+    source: str
+    """The key of the step whose result it takes, or a model as the user gave it."""
+    network: str
+    settings: dict[str, Any] = {}
+
+
+EvalPlace = tuple[str, int]
+"""The step that judges a case, and which of its sides the case is."""
+
+
+class StepGraph:
+    """Grows case by case: the steps that each needs, and the reason where it cannot be measured."""
+
+    def __init__(
+        self, matrix: Matrix, config: Config, *, lenient: bool, elsewhere: bool = False
+    ) -> None:
+        self._matrix, self._config, self._lenient = matrix, config, lenient
+        self._elsewhere = elsewhere
+        self.steps: dict[str, SweepStep] = {}
+        self.chains: list[tuple[str, ...]] = []
+        self.keys: list[str] = []
+        self.shapes: list[Shapes] = []
+        self.refused: dict[int, str] = {}
+        self._contents: dict[str, str] = {}
+        self._data = data_digest(matrix.data) if matrix.data else None
+        self._judging = judging_of(matrix) if matrix.data else {}
+        self._inputs = data_digest(matrix.inputs) if matrix.inputs else None
+        self._calibration = calibration_digest(matrix) if matrix.calibration else None
+
+    def add(self, place: int, case: Case) -> None:
+        """Put one case and the steps it needs into the graph, or the reason why it cannot be."""
+        away = self._elsewhere
+        problem = None if away else unusable(case.runtime, self._config, lenient=self._lenient)
+        try:
+            content = self._content(case.model)
+            chain = self._chain(case) if problem is None and not away else ()
+        except TrtbenchError as error:
+            if isinstance(error, UsageError):
+                raise
+            problem, content, chain = reason_of(error), "", ()
+        if problem is not None:
+            self.refused[place] = problem
+        self.chains.append(chain)
+        self.shapes.append(self._shapes(case) if problem is None else {})
+        self.keys.append(digest({"content": content, "case": case, "inputs": self._inputs}))
+
+    def _chain(self, case: Case) -> tuple[str, ...]:
+        formats = RUNTIMES.load(case.runtime).FORMATS
+        kind = source_format(case.model)
+        if kind == "engine" and case.precision is not None:
+            _refuse_precision(case)
+        chain: list[str] = []
+        if kind == "torch" and "torch" not in formats:
+            chain.append(self._export(case))
+            kind = "onnx"
+        builds = case.runtime in BUILDERS.names() and "engine" in formats
+        if kind == "onnx" and builds:
+            chain += self._built(case, chain[-1] if chain else case.model)
+        elif kind == "onnx" and case.precision in CAST:
+            chain.append(self._quantize(case, chain[-1] if chain else case.model, keep_io=True))
+        return tuple(chain)
+
+    def _shapes(self, case: Case) -> Shapes:
+        found = shapes_of_case(self._matrix, case, onnx=_onnx(case))
+        as_it_is = not found and "torch" in RUNTIMES.load(case.runtime).FORMATS
+        return shapes_for_torch(self._matrix, case) if as_it_is else found
+
+    def _export(self, case: Case) -> str:
+        loading = {k: v for k, v in case.own("opt.").items() if k in (*SOURCE, "seed")}
+        settings = {
+            "inputs": exported_shapes(self._matrix, case),
+            "loading": loading,
+            "files": files_named(loading),
+            "tools": tools("torch"),
+        }
+        return self._step("export", case, case.model, f"export {case.network}", settings)
+
+    def _quantize(self, case: Case, source: str, *, keep_io: bool) -> str:
+        settings = {
+            "precision": case.precision,
+            "keep_io": keep_io,
+            "shapes": self._shapes(case),
+            **self._calibrated(case.precision in ("int8", "fp8")),
+            "tools": tools("onnx", "onnxruntime"),
+        }
+        title = f"quantize {case.network} to {case.precision}"
+        return self._step("quantize", case, source, title, settings)
+
+    def _calibrated(self, needed: bool) -> dict[str, Any]:
+        """What a calibration depends on: its data, and how the task of the sweep prepares them."""
+        images = needed and prepares(self._matrix)
+        return {
+            "calibration": self._calibration if needed else None,
+            "prepared": {"task": self._matrix.task, **preparing_of(self._matrix)} if images else {},
+        }
+
+    def _built(self, case: Case, source: str) -> list[str]:
+        """List the steps to an engine; a builder that only takes types gets a typed file first."""
+        steps: list[str] = []
+        typed = case.precision in CAST and needs_types(case)
+        if typed:
+            steps.append(self._quantize(case, source, keep_io=False))
+            source = steps[-1]
+        profile = self._profile(case)
+        settings = {
+            "builder": case.runtime,
+            "precision": None if typed else case.precision,
+            "typed": typed,
+            "engine": case.engine,
+            "batches": profile,
+            "shapes": self._ends(case),
+            **self._calibrated(case.precision == "int8" and not typed),
+            "options": case.own("build."),
+            "tools": builder_tools(
+                case.runtime,
+                device=str(case.settings.get("device") or "cuda:0"),
+                python=self._config.python_for(case.runtime),
+            ),
+        }
+        batch = "batches" if case.engine == "dynamic" else "batch"
+        span = f"{profile[0]} to {profile[2]}" if case.engine == "dynamic" else f"{profile[1]}"
+        precision = case.precision or "as it is"
+        title = f"build {case.network}, {precision}, {batch} {span}"
+        return [*steps, self._step("build", case, source, title, settings)]
+
+    def _profile(self, case: Case) -> tuple[int, int, int]:
+        if case.engine != "dynamic":
+            return (case.batch or 1,) * 3
+        batches = sorted(self._matrix.batch or (1,))
+        return self._matrix.profile or (1, batches[len(batches) // 2], batches[-1])
+
+    def _ends(self, case: Case) -> tuple[Shapes, Shapes, Shapes]:
+        """Shapes an engine is built for: those of the case; of all cases for a dynamic one."""
+        dims = case.own("shape.")
+        spans = {
+            name: ends_of_axis(self._matrix, name) if case.engine == "dynamic" else None
+            for name in dims
+        }
+        low, best, high = (
+            shapes_with(
+                self._matrix,
+                {name: span[end] if (span := spans[name]) else dims[name] for name in dims},
+                batch=case.batch,
+                onnx=_onnx(case),
+            )
+            for end in range(3)
+        )
+        return low, best, high
+
+    def judged(self, cases: Sequence[Case], *, together: bool) -> list[EvalPlace | None]:
+        """Plan accuracies: all sides of a model in one evaluation, or all models where each is one.
+
+        A side is an artefact on a runtime; cases that differ in their batch alone share it.
+        """
+        groups: dict[str, dict[str, list[int]]] = {}
+        for place, case in enumerate(cases):
+            if self._data is not None and place not in self.refused:
+                group = groups.setdefault("" if together else case.model, {})
+                side = {
+                    "source": self._source_content(place, case),
+                    "runtime": case.runtime,
+                    "precision": _told(case),
+                    "options": judging_options(case),
+                    "shapes": {k: dims[1:] for k, dims in self.shapes[place].items()},
+                }
+                group.setdefault(digest(side), []).append(place)
+        found: list[EvalPlace | None] = [None] * len(cases)
+        for sides in groups.values():
+            case = cases[next(iter(sides.values()))[0]]
+            settings = {"sides": list(sides), "data": self._data, **self._judging}
+            what = f"{len(sides)} models" if together else case.network
+            key = self._step("eval", case, case.model, f"accuracy of {what}", settings)
+            for number, places in enumerate(sides.values()):
+                for place in places:
+                    found[place] = (key, number)
+        return found
+
+    def _source_content(self, place: int, case: Case) -> str:
+        chain = self.chains[place]
+        return chain[-1] if chain else self._content(case.model)
+
+    def _step(
+        self, kind: StepKind, case: Case, source: str, title: str, settings: Mapping[str, Any]
+    ) -> str:
+        content = source if source in self.steps else self._content(source)
+        key = digest({"recipe": RECIPE, "kind": kind, "source": content, "settings": settings})
+        self.steps.setdefault(
+            key,
+            SweepStep(
+                key=key,
+                kind=kind,
+                title=title,
+                source=source,
+                network=case.network,
+                settings=dict(settings),
+            ),
+        )
+        return key
+
+    def _content(self, model: str) -> str:
+        if model not in self._contents:
+            hub = is_hub(model)
+            self._contents[model] = model if hub else model_ref(Path(model)).sha256 or ""
+        return self._contents[model]
+
+
+def is_hub(model: str) -> bool:
+    """Tell ``torchvision:resnet18`` from a file."""
+    head, colon, _ = model.partition(":")
+    return bool(colon) and "/" not in head and not Path(model).exists()
+
+
+def source_format(model: str) -> ModelFormat:
+    return "torch" if is_hub(model) else model_ref(Path(model)).format
+
+
+def judging_options(case: Case) -> dict[str, Scalar]:
+    """What of a case matters for its outputs too: where it runs, and options of the runtime."""
+    return {
+        key: value
+        for key, value in case.settings.items()
+        if key in ("device", "threads") or key.startswith("opt.")
+    }
+
+
+def unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
+    """Say why a runtime cannot be used here; another interpreter is not asked."""
+    try:
+        module = RUNTIMES.load(runtime)
+    except UsageError as problem:
+        if not lenient:
+            raise
+        return problem.message
+    if config.python_for(runtime):
+        return None
+    reason = module.available()
+    return f"{runtime} is not usable here: {reason}" if reason else None
+
+
+def reason_of(problem: TrtbenchError) -> str:
+    """Put an error into one line of a table."""
+    first = problem.message.splitlines()[0]
+    told = problem.facts.get("reason")
+    said = f"{first}: {told.splitlines()[0]}" if told and told not in first else first
+    if not isinstance(problem, UsageError) or not problem.fix:
+        return said
+    return f"{said} ({problem.fix.replace('--opt ', '--axis opt.')})"
+
+
+def needs_types(case: Case) -> bool:
+    """Ask the builder whether it only builds the types of the file, as TensorRT 11 does."""
+    asks = BUILDERS.load(case.runtime).needs_types
+    own = {k[4:]: str(v) for k, v in case.settings.items() if k.startswith("opt.")}
+    return asks is not None and asks(own)
+
+
+def _refuse_precision(case: Case) -> None:
+    """An engine has one precision: it cannot be swept, and must be known to be named."""
+    reference = model_ref(Path(case.model))
+    refuse_other_precision(reference, case.precision)
+    if precision_of_engine(reference) is None:
+        raise UsageError(
+            f"nobody knows the precision of {reference.name}, so it cannot be called "
+            f"{case.precision}",
+            fix="leave --precision out, or sweep the ONNX file it was built from",
+        )
+
+
+def _told(case: Case) -> str | None:
+    """Some runtimes compute in a precision; the others measure a file that has one."""
+    return case.precision if RUNTIMES.load(case.runtime).TAKES_PRECISION else None
+
+
+def _onnx(case: Case) -> Path | None:
+    return Path(case.model) if source_format(case.model) == "onnx" else None
