@@ -111,6 +111,8 @@ def bench(
     precision: Precision | None = None,
     profile: bool | None = None,
     separate_profile_run: bool = True,
+    switch_shapes: Shapes | None = None,
+    switch_profile: int | None = None,
     options: Pairs | None = None,
     python: File | None = None,
     memory_limit: Size | None = None,
@@ -170,6 +172,9 @@ def bench(
     precision: Precision that a weakly typed builder, or PyTorch, may use.
     profile: Time single layers too (default: as the runtime does; trtexec: yes).
     separate_profile_run: Time layers in a pass of their own.
+    switch_shapes: Time changes to this shape and back too, in a pass of its own after the
+        measurement; repeat for several inputs.
+    switch_profile: The same with this optimization profile of the engine.
     options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
         repeat for several.
     python: Work in another Python interpreter.
@@ -225,6 +230,8 @@ def bench(
             precision=precision,
             profile=profile,
             separate_profile_run=separate_profile_run,
+            switch_shapes=switch_shapes or {},
+            switch_profile=switch_profile,
             options=options or {},
             python=python,
             memory_limit=memory_limit,
@@ -276,6 +283,8 @@ def profile(
     precision: Precision | None = None,
     profile: bool | None = None,
     separate_profile_run: bool = True,
+    switch_shapes: Shapes | None = None,
+    switch_profile: int | None = None,
     options: Pairs | None = None,
     python: File | None = None,
     memory_limit: Size | None = None,
@@ -328,6 +337,9 @@ def profile(
     precision: Precision that a weakly typed builder, or PyTorch, may use.
     profile: Time single layers too (default: as the runtime does; trtexec: yes).
     separate_profile_run: Time layers in a pass of their own.
+    switch_shapes: Time changes to this shape and back too, in a pass of its own after the
+        measurement; repeat for several inputs.
+    switch_profile: The same with this optimization profile of the engine.
     options: An option of the runtime itself, e.g. providers=cuda or torch:compile=default;
         repeat for several.
     python: Work in another Python interpreter.
@@ -379,6 +391,8 @@ def profile(
             precision=precision,
             profile=profile,
             separate_profile_run=separate_profile_run,
+            switch_shapes=switch_shapes or {},
+            switch_profile=switch_profile,
             options=options or {},
             python=python,
             memory_limit=memory_limit,

@@ -133,6 +133,10 @@ class RunSpec(Value, frozen=True, kw_only=True):
     """Of a trace, from its first query on; stretched to the rate, and repeated where too short."""
     profile_index: int = 0
     """Which of an engine's optimization profiles runs."""
+    switch_shapes: dict[str, tuple[int, ...]] = {}
+    """Also tell what changing to these shapes and back costs, in a pass of its own."""
+    switch_profile: int | None = None
+    """The same with another optimization profile."""
     telemetry_s: float | None = None
     """Look at the GPU this often, in a pass of its own; ``None`` does not look."""
     lock_clocks: str | None = None

@@ -30,6 +30,7 @@ from trtbench.runtimes._bench import (
 )
 from trtbench.runtimes._server import LEAD_NS, arrivals, load_evidence, open_loop
 from trtbench.runtimes._session import Session
+from trtbench.runtimes._switch import places, switch_facts
 
 SERIAL = ("serve", "server", "first")
 """Protocols that any session can do whose step is a complete query."""
@@ -48,7 +49,11 @@ def bench_session(
     stage("load")
     prepared = prepare(open_session, spec)
     try:
+        if changes_shapes(spec):  # what cannot be changed to is refused before all is measured
+            places(prepared.session, spec, prepared.outcome.inputs)
         outcome, times = _PROTOCOLS[spec.protocol](prepared, spec, stage)
+        if changes_shapes(spec):
+            outcome = _switched(prepared, spec, outcome, stage)
         if spec.profile:
             outcome = _profiled(prepared.session, outcome, stage)
         return outcome, times
@@ -75,6 +80,13 @@ def check_protocol(spec: RunSpec) -> None:
             "a gap needs queries one at a time: --protocol serve, one stream",
             fix="leave --gap out, or --protocol serve",
         )
+    if changes_shapes(spec) and spec.streams > 1:
+        raise UsageError("changes of shape are timed on one stream", fix="leave --streams out")
+
+
+def changes_shapes(spec: RunSpec) -> bool:
+    """Tell whether changes of shape or profile are timed too."""
+    return bool(spec.switch_shapes) or spec.switch_profile is not None
 
 
 def _closed(prepared: PreparedSession, spec: RunSpec, stage: Stage) -> Result:
@@ -178,6 +190,17 @@ def _pause(mean_s: float, *, seed: int) -> Callable[[], None]:
         sleep(rest)
 
     return pause
+
+
+def _switched(
+    prepared: PreparedSession, spec: RunSpec, outcome: BenchOutcome, stage: Stage
+) -> BenchOutcome:
+    """Change between shapes in a pass of its own, where the session can."""
+    stage("switch")
+    if prepared.spans is not None:
+        prepared.spans.drain()
+    facts = switch_facts(prepared.session, spec, outcome.inputs)
+    return msgspec.structs.replace(outcome, evidence={**outcome.evidence, **facts})
 
 
 def _profiled(session: Session, outcome: BenchOutcome, stage: Stage) -> BenchOutcome:

@@ -73,6 +73,9 @@ class Session(ABC):
     spans: Spans | None = None
     """What is known of each query beside the host's time; set by ``step``."""
 
+    has_profiles: bool = False
+    """Whether what it runs has optimization profiles to change between."""
+
     versions: Mapping[str, str] = MappingProxyType({})
     """Of libraries that know better than their packages."""
 
@@ -101,6 +104,12 @@ class Session(ABC):
     def burst(self, *, size: int, lead: int) -> Burst | None:
         """Make a call that runs so many queries back to back; ``None`` where no device tells."""
         return None
+
+    def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
+        """Make a call that runs one whole query on these inputs, whatever shape came before."""
+        raise UsageError(
+            "this runtime cannot change shapes between queries", fix="leave --switch-shape out"
+        )
 
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
         """Time the layers in a pass of their own; beside them the GPU time of that pass."""

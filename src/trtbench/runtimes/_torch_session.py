@@ -191,6 +191,16 @@ class CpuSession(_TorchSession):
     def step(self) -> Callable[[], object]:
         return self._forward()
 
+    def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
+        tensors = [self._from_numpy(arrays[tensor.name]) for tensor in self.inputs]
+        forward = self._forward()
+
+        def query() -> object:
+            self._tensors = tensors
+            return forward()
+
+        return query
+
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         tensors = self._first_outputs(self._forward()())
         return {o.name: as_numpy(t) for o, t in zip(self.outputs, tensors, strict=True)}

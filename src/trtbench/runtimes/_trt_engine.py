@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -76,6 +76,15 @@ def load_engine(spec: RunSpec, cuda: Cuda, *, flavour: Flavour) -> Engine:
         ports=ports_of(engine, trt, profile=spec.profile_index),
         profile=spec.profile_index,
     )
+
+
+def with_profile(engine: Engine, profile: int) -> Engine:
+    """Look at an engine through another of its profiles, which allows other shapes."""
+    if profile == engine.profile:
+        return engine
+    _check_profile(engine.engine, profile)
+    ports = ports_of(engine.engine, engine.trt, profile=profile)
+    return replace(engine, ports=ports, profile=profile)
 
 
 def new_context(engine: Engine, cuda: Cuda, *, config: Any = None) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from trtbench.host.cuda import Call, CaptureError, Cuda, CudaError
 from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Arrays, Burst, Session, Spans
-from trtbench.runtimes._trt_engine import Engine, activation_bytes, new_context
+from trtbench.runtimes._trt_engine import Engine, activation_bytes, new_context, with_profile
 from trtbench.runtimes._trt_layers import profile_context
 from trtbench.runtimes._trt_tensors import (
     Port,
@@ -30,6 +29,7 @@ from trtbench.runtimes._trt_tensors import (
     judged,
     same,
 )
+from trtbench.runtimes._trt_units import Buffer, Unit, changing_query
 
 DEPTH = {"pipeline": 2, "gpu": 2, "coldl2": 2}
 """Queries in flight per context; one for the protocols that wait for each."""
@@ -37,33 +37,10 @@ FRESH_SEED = 1_000_003
 """Of the inputs that a graph is checked with: others than those measured."""
 
 
-@dataclass
-class Buffer:
-    """One tensor: its place on the device, and its page-locked place on the host."""
-
-    port: Port
-    shape: tuple[int, ...]
-    device: int
-    host: NDArray[np.uint8]
-
-
-@dataclass
-class Unit:
-    """One context with its stream and buffers."""
-
-    context: Any
-    stream: Any
-    handle: int
-    buffers: dict[str, Buffer] = field(default_factory=dict)
-    launch: Call | None = None
-    """Of the CUDA graph, once it is captured."""
-
-    def enqueue(self) -> Callable[[], object]:
-        return self.launch or partial(self.context.execute_async_v3, self.handle)
-
-
 class TrtSession(Session):
     """An engine with its contexts, buffers and streams; everything is made before the loop."""
+
+    has_profiles = True
 
     def __init__(
         self,
@@ -94,12 +71,7 @@ class TrtSession(Session):
     def bind(self, arrays: Arrays) -> None:
         """Take inputs: set shapes, place buffers, and copy the inputs once."""
         for unit in self._units:
-            self._set_shapes(unit, arrays)
-            for port in self.engine.inputs:
-                self._place(unit, port)
-            self._fill(unit, arrays)
-            for port in self.engine.outputs:
-                self._place(unit, port)
+            self._bind(unit, arrays, self.engine)
         buffers = self._units[0].buffers
         self.outputs = tuple(
             TensorSpec(name=port.name, dtype=port.dtype, shape=buffers[port.name].shape)
@@ -107,6 +79,17 @@ class TrtSession(Session):
         )
         self.evidence["io_bytes"] = sum(each.host.nbytes for each in buffers.values())
         self._memory.mark("memory_buffers_bytes", parts=len(self._units))
+
+    def query(self, arrays: Arrays, *, profile: int = 0) -> Call:
+        """Make a query with buffers of its own on the first context; no graph outlives a change."""
+        shared, engine = self._units[0], with_profile(self.engine, profile)
+        unit = Unit(context=shared.context, stream=shared.stream, handle=shared.handle)
+        self._take_profile(unit, profile)
+        self._bind(unit, arrays, engine)
+        shapes = {port.name: arrays[port.name].shape for port in engine.inputs if port.moves}
+        lane = SerialQuery(self._cuda, self._lane(unit), transfers=self._spec.transfers)
+        take = partial(self._take_profile, unit, profile)
+        return changing_query(unit, shared, take_profile=take, shapes=shapes, run=lane.step)
 
     def first(self) -> None:
         """Run the first query of every context, without a graph."""
@@ -203,7 +186,22 @@ class TrtSession(Session):
         return Unit(context=context, stream=stream, handle=handle)
 
     def _moves(self) -> bool:
-        return any(dim < 0 for port in self.engine.inputs for dim in port.shape)
+        return any(port.moves for port in self.engine.inputs)
+
+    def _take_profile(self, unit: Unit, profile: int) -> None:
+        """Make a profile the active one; shapes have to be set again afterwards."""
+        if unit.context.active_optimization_profile == profile:
+            return
+        if unit.context.set_optimization_profile_async(profile, unit.handle) is False:
+            raise self._told(f"the optimization profile {profile} cannot be used")
+
+    def _bind(self, unit: Unit, arrays: Arrays, engine: Engine) -> None:
+        self._set_shapes(unit, arrays, engine)
+        for port in engine.inputs:
+            self._place(unit, port)
+        self._fill(unit, arrays)
+        for port in engine.outputs:
+            self._place(unit, port)
 
     def _taken(self) -> InputError:
         return InputError(
@@ -213,12 +211,11 @@ class TrtSession(Session):
             fix="--streams 1; or build the engine with trtbench, which lets profiles be shared",
         )
 
-    def _set_shapes(self, unit: Unit, arrays: Arrays) -> None:
-        for port in self.engine.inputs:
+    def _set_shapes(self, unit: Unit, arrays: Arrays, engine: Engine) -> None:
+        for port in engine.inputs:
             shape = tuple(arrays[port.name].shape)
-            check_range(port, shape, profile=self.engine.profile)
-            moves = any(dim < 0 for dim in port.shape)
-            if moves and unit.context.set_input_shape(port.name, shape) is False:
+            check_range(port, shape, profile=engine.profile)
+            if port.moves and unit.context.set_input_shape(port.name, shape) is False:
                 raise self._told(f"TensorRT refuses the shape of {port.name!r}")
 
     def _place(self, unit: Unit, port: Port) -> None:

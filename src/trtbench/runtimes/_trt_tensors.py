@@ -58,6 +58,11 @@ class Port(Value, frozen=True, kw_only=True):
     """What the optimization profile in use allows; for inputs that may change."""
 
     @property
+    def moves(self) -> bool:
+        """Whether its shape may change."""
+        return any(dim < 0 for dim in self.shape)
+
+    @property
     def spec(self) -> TensorSpec:
         shape = tuple(None if dim < 0 else dim for dim in self.shape)
         return TensorSpec(name=self.name, dtype=self.dtype, shape=shape)

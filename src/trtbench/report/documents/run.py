@@ -27,6 +27,7 @@ from trtbench.report.labels import device_name, precision_name, protocol_name
 from trtbench.report.numbers import Unit, text_from_count, text_from_duration, unit_for_seconds
 from trtbench.report.run_facts import PHASES, summary_of
 from trtbench.report.run_memory import memory_of, words_from_memory
+from trtbench.report.run_switch import words_from_switches
 from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds, text_from_shape
 
 SIDE_HEADING = Heading(key="side", title="Side", fit="shorten")
@@ -224,6 +225,7 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
     yield from _before(run)
     if (use := memory_of(run)) is not None:
         yield from words_from_memory(use)
+    yield from words_from_switches(run)
     yield from _telemetry(run)
     if record.spec.model.size_bytes:
         digest = (record.spec.model.sha256 or "unknown")[:12]

@@ -62,6 +62,7 @@ _STAGE_TEXT = {
     "first": "first inference",
     "warm-up": "warming up",
     "measure": "measuring",
+    "switch": "changing shapes",
     "profile": "profiling layers",
     "save": "saving",
 }
@@ -191,7 +192,7 @@ def _telemetry(
     """Look at the GPU in a pass of its own, after all that was measured; it keeps no times."""
     if spec.telemetry_s is None:
         return ()
-    bare = msgspec.structs.replace(spec, profile=False)
+    bare = msgspec.structs.replace(spec, profile=False, switch_shapes={}, switch_profile=None)
     names = [gpu.name for gpu in environment.gpus]
     gpu = names[watch.index] if watch.index is not None and watch.index < len(names) else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from trtbench.workflows.request.fields import Argument, Option, VerbRequest
@@ -22,7 +22,7 @@ from trtbench.workflows.request.groups import (
     TagFields,
 )
 from trtbench.workflows.request.judging import TaskFields
-from trtbench.workflows.request.kinds import FILE, TIME, Duration, File
+from trtbench.workflows.request.kinds import FILE, SHAPES, TIME, Duration, File, Shapes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +81,24 @@ class LayerTimeFields(VerbRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SwitchFields(VerbRequest):
+    """Whether changes of shape are timed."""
+
+    switch_shapes: Annotated[
+        Shapes,
+        Option(
+            "Time changes to this shape and back too, in a pass of its own after the measurement; "
+            "repeat for several inputs.",
+            ("--switch-shape",), kind=SHAPES,
+        ),
+    ] = field(default_factory=dict)  # fmt: skip
+    switch_profile: Annotated[
+        int | None,
+        Option("The same with this optimization profile of the engine.", metavar="N", least=0),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PreparationFields(TaskFields):
     """How an image becomes an input."""
 
@@ -107,8 +125,8 @@ class RunFolderFields(VerbRequest):
 class RunFields(
     RuntimeFields, ShapeFields, LengthFields, LaunchFields, InputFields, PreparationFields,
     DeviceFields, QueryFields,
-    WatchFields, PrecisionFields, LayerTimeFields, OptionFields, PythonFields, MemoryFields,
-    PatienceFields, RunFolderFields,
+    WatchFields, PrecisionFields, LayerTimeFields, SwitchFields, OptionFields, PythonFields,
+    MemoryFields, PatienceFields, RunFolderFields,
 ):  # fmt: skip
     """All that makes a run, but for its model."""
 

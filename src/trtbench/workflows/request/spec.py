@@ -45,7 +45,7 @@ LEAST_QUERIES = 10
 
 MADE = (
     "model", "runtime", "shapes", "inputs", "warmup", "launches", "device", "options", "protocol",
-    "cuda_graph", "transfers", "lock_clocks", "profile", "arrivals",
+    "cuda_graph", "transfers", "lock_clocks", "profile", "arrivals", "switch_shapes",
 )  # fmt: skip
 """Fields of a spec that are worked out here; all others that a request has are as it says."""
 
@@ -69,6 +69,11 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
             facts={"given": shlex.join(asked.extra_args)},
             fix="measure one model at a time; compare takes several",
         )
+    if module.open_session is None and (asked.switch_shapes or asked.switch_profile is not None):
+        raise UsageError(
+            f"{name} is a program of its own, and changes no shapes between queries",
+            fix=f"-r {other}" if (other := first_choice(reference.format)) != name else None,
+        )
     default: Protocol = module.DEFAULT_PROTOCOL
     protocol = asked.protocol or default
     _refuse_contradiction(protocol, asked.cuda_graph)
@@ -81,6 +86,7 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
         model=reference,
         runtime=name,
         shapes={key: tuple(shape) for key, shape in asked.shapes.items()},
+        switch_shapes={key: tuple(shape) for key, shape in asked.switch_shapes.items()},
         inputs=_inputs(asked),
         warmup=_warmup(asked),
         stop=_stop(asked, arrivals=len(times)),
