@@ -898,7 +898,7 @@ def localize(
     random: So many seeded random inputs, without data.
     limit: Only the first so many inputs.
     repair: Keep the fewest layers in full precision that meet --where.
-    where: What a repair has to meet: 'top1>=baseline-0.5%', 'sqnr>=30dB' (default: 0.5 % of the
+    where: What a repair has to meet: 'top1>=baseline-0.5', 'sqnr>=30dB' (default: 0.5 % of the
         metric, or the usual SQNR of the type).
     max_time: Search no longer than this; long networks by bisection.
     speed: Measure the repaired model against both others.

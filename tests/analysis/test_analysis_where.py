@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trtbench.analysis.conditions import condition_from_text, holds, unknown_names
+from trtbench.analysis.conditions import condition_from_text, holds, understood, unknown_names
 from trtbench.analysis.sweep import pareto_front
 from trtbench.errors import UsageError
 
@@ -84,9 +84,7 @@ def test_what_cannot_be_read_says_why(text: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text", ["top1>=0.7", "top1>=70", "top1>=baseline-0.5", "0.5<baseline.top1-top1", "top1>0.5+1%"]
-)
+@pytest.mark.parametrize("text", ["top1>=0.7", "top1>=70", "top1>0.5+1%", "not 0.7<top1"])
 def test_a_share_needs_its_per_cent(text: str) -> None:
     with pytest.raises(UsageError, match="has no unit"):
         condition_from_text(text, names=NAMES, shares=("top1",))
@@ -99,6 +97,31 @@ def test_a_share_needs_its_per_cent(text: str) -> None:
 def test_one_unit_of_shares(text: str, outcome: bool) -> None:
     condition = condition_from_text(text, names=NAMES, shares=("top1",))
     assert holds(condition, {"top1": 0.704}, baseline={"top1": 0.71}) is outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("top1>=baseline-0.5", "top1>=baseline-0.5%"),
+        ("top1 >= baseline.top1 - .5 and p99<2", "top1 >= baseline.top1 - .5% and p99<2"),
+        ("(0.5<baseline.top1-top1)", "(0.5%<baseline.top1-top1)"),
+        ("top1-baseline.top1>=-0.5", "top1-baseline.top1>=-0.5%"),
+        ("top1>=baseline-1-0.5%", "top1>=baseline-1%-0.5%"),
+        ("top1>=baseline*0.99", "top1>=baseline*0.99"),
+        ("p99<=baseline+1", "p99<=baseline+1"),
+    ],
+)
+def test_between_two_shares_a_bare_number_is_points_of_per_cent(text: str, meant: str) -> None:
+    assert understood(text, names=NAMES, shares=("top1",)) == meant
+    bare, written = (condition_from_text(each, names=NAMES, shares=("top1",))
+                     for each in (text, meant))  # fmt: skip
+    assert bare == written
+    for value in (0.689, 0.691, 0.694, 0.696):
+        row, first = {"top1": value, "p99": 1.5}, {"top1": 0.7, "p99": 1.0}
+        assert holds(bare, row, baseline=first) is holds(written, row, baseline=first)
+    if "0.5%" in meant and "1%" not in meant and "<" not in meant:
+        assert holds(bare, {"top1": 0.696}, baseline={"top1": 0.7}) is True
+        assert holds(bare, {"top1": 0.694}, baseline={"top1": 0.7}) is False
 
 
 def test_texts_and_numbers_do_not_mix() -> None:

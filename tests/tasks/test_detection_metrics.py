@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from real_parts import has_modules
+from real_parts import find_torch
 from trtbench.analysis.detection import suppress
 from trtbench.analysis.detection_scores import (
     BoxTally,
@@ -192,33 +192,80 @@ import numpy as np
 import torch
 from torchvision.ops import batched_nms, nms
 
-data = {name: torch.from_numpy(each) for name, each in np.load(sys.argv[1]).items()}
-found = {}
-for iou in (0.3, 0.45, 0.7):
-    boxes, scores = data["boxes"], data["scores"]
-    found[f"class {iou}"] = batched_nms(boxes, scores, data["classes"], iou).tolist()
-    found[f"all {iou}"] = nms(boxes, scores, iou).tolist()
+data, found = np.load(sys.argv[1]), {}
+for name in sorted({key.partition(" ")[2] for key in data}):
+    boxes, scores, classes, iou = (torch.from_numpy(data[f"{what} {name}"]) for what in WHAT)
+    found[name] = [nms(boxes, scores, float(iou)).tolist(),
+                   batched_nms(boxes, scores, classes, float(iou)).tolist()]
 print(json.dumps(found))
 """
+WHAT = ("boxes", "scores", "classes", "iou")
 
 
-def test_suppression_as_torchvision_has_it(tmp_path: Path, torch_python: str) -> None:
-    if not has_modules(torch_python, "torchvision"):
+def hard_candidates(seed: int, kind: str) -> dict[str, np.ndarray]:
+    """Boxes as networks rarely give them, the scores of every third case full of ties."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(0, 500))
+    low, size = rng.uniform(0, 400, (count, 2)), rng.uniform(1, 200, (count, 2))
+    if kind == "on a grid":  # equal boxes, and overlaps that are the limit itself
+        low, size = np.round(low / 40) * 40, np.round(size / 40) * 40
+    elif kind == "fractions":
+        low, size = low / 640, size / 640
+    elif kind == "without size":
+        size[rng.random((count, 2)) < 0.3] = 0
+    elif kind == "inside out":
+        size[rng.random((count, 2)) < 0.3] *= -1
+    scores = rng.random(count).astype(np.float32)
+    return {
+        "boxes": np.concatenate([low, low + size], axis=1).astype(np.float32),
+        "scores": np.round(scores, 1) if seed % 3 == 0 else scores,
+        "classes": rng.integers(0, (1, 3, 80)[seed % 3], count),
+        "iou": np.array([0.0, 0.3, 0.45, 0.5, 0.6, 0.7, 1.0][seed % 7]),
+    }
+
+
+def find_torchvision() -> str | None:
+    """Find an interpreter whose torchvision has its operators, that of the system among them."""
+    code = "import torch; from torchvision.ops import nms; nms(torch.ones(1, 4), torch.ones(1), 1.)"
+    for python in (find_torch(), "/usr/bin/python3"):
+        tried = python and subprocess.run([python, "-c", code], capture_output=True)
+        if tried and tried.returncode == 0:
+            return python
+    return None
+
+
+@pytest.mark.real("torchvision")
+def test_suppression_as_torchvision_has_it(tmp_path: Path) -> None:
+    python = find_torchvision()
+    if python is None:
         pytest.skip("no torchvision beside PyTorch")
-    boxes, scores, classes = candidates(5, count=2000)
-    np.savez(tmp_path / "data.npz", boxes=boxes, scores=scores, classes=classes)
+    kinds = ("plain", "on a grid", "fractions", "without size", "inside out")
+    cases = {f"{k} {seed}": hard_candidates(seed, k) for k in kinds for seed in range(30)}
+    many = dict(zip(WHAT, (*candidates(5, count=2000), np.array(0.45)), strict=True))
+    cases["many"] = {**many, "classes": many["classes"] % 2}
+    arrays = {f"{what} {n}": array for n, case in cases.items() for what, array in case.items()}
+    np.savez(tmp_path / "data.npz", **arrays)
     second = json.loads(
         subprocess.run(
-            [torch_python, "-c", SECOND, str(tmp_path / "data.npz")],
+            [python, "-c", f"WHAT = {WHAT}\n{SECOND}", str(tmp_path / "data.npz")],
             check=True, capture_output=True, text=True,
         ).stdout
     )  # fmt: skip
-    for name, places in second.items():
-        how, _, iou = name.partition(" ")
-        own = suppress(
-            boxes, scores, classes=classes if how == "class" else None, iou=float(iou), most=2000
-        )
-        assert own.tolist() == places, name
+    for name, case in cases.items():
+        boxes, scores, classes, iou = (case[what] for what in WHAT)
+        alone = suppress(boxes, scores, iou=float(iou), most=9999)
+        apart = suppress(boxes, scores, classes=classes, iou=float(iou), most=9999)
+        assert [alone.tolist(), apart.tolist()] == second[name], name
+
+
+def test_classes_stay_apart_wherever_their_boxes_are() -> None:
+    """Boxes that are moved apart by class must not meet, left of the image and far from it."""
+    boxes = np.array([[-300.0, 0, -200, 100], [-300, 0, -200, 100], [-300, 0, -200, 100]])
+    for shift in (0.0, 1e6):
+        for classes in ([0, 1, 2], [0, 79, 40_000]):
+            kept = suppress(boxes + shift, np.array([0.9, 0.8, 0.7]), classes=np.array(classes))
+            assert kept.tolist() == [0, 1, 2]
+    assert suppress(boxes, np.array([0.9, 0.8, 0.7]), classes=np.array([3, 3, 3])).tolist() == [0]
 
 
 def test_boxes_from_corners() -> None:

@@ -72,7 +72,7 @@ def test_the_metric_of_a_task_decides_where_there_are_answers(tmp_path: Path) ->
     np.savez(tmp_path / "data.npz", x=items, labels=outputs.argmax(axis=1))
     found = trtbench.localize(
         reference, candidate, task="classification", data="data.npz", repair=True, speed=False,
-        where="top1>=baseline-20%",
+        where="top1>=baseline-20",
     )  # fmt: skip
     result = found.found
     assert result.metric == "top1"
@@ -81,6 +81,7 @@ def test_the_metric_of_a_task_decides_where_there_are_answers(tmp_path: Path) ->
     assert result.groups[0].node == "fc2"
     assert result.groups[0].gain > 0.1
     assert result.kept == ("fc2",)
+    assert result.where == "top1>=baseline-20%", "and what was understood is said"
 
 
 def test_no_repair_is_status_3(fp16: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,9 @@
 
 ``baseline`` alone stands for the other side's quantity of the baseline; ``baseline.p99`` names it.
 What is not known makes a condition unknown, never true.
+
+A bare number between two shares is in points of per cent, as tables show them: ``baseline-0.5`` is
+``baseline-0.5%``. A limit of its own needs its sign: ``top1>=0.7`` may mean 0.7 % or 70 %.
 """
 
 from __future__ import annotations
@@ -55,6 +58,8 @@ class Number(Value, frozen=True, kw_only=True):
 
     value: float
     has_unit: bool = False
+    end: int = 0
+    """Where it ends in the text of the condition."""
 
 
 class Word(Value, frozen=True, kw_only=True):
@@ -101,10 +106,28 @@ def condition_from_text(
     text: str, *, names: Iterable[str], times: Iterable[str] = (), shares: Iterable[str] = ()
 ) -> Condition:
     """Read a condition; every name in it must be one of these; times and shares need a unit."""
-    parser = _Parser(text, frozenset(names), frozenset(times), frozenset(shares))
+    known = frozenset(names), frozenset(times), frozenset(shares)
+    return _parsed(_in_points(text, *known), *known)[0]
+
+
+def understood(text: str, *, names: Iterable[str], shares: Iterable[str]) -> str:
+    """Write a condition as it was understood: with every per cent sign that it means."""
+    return _in_points(text, frozenset(names), frozenset(), frozenset(shares))
+
+
+def _in_points(text: str, *known: frozenset[str]) -> str:
+    """Put the sign of per cent behind the bare numbers that are points of it."""
+    for end in sorted(_parsed(text, *known)[1], reverse=True):
+        text = f"{text[:end]}%{text[end:]}"
+    return text
+
+
+def _parsed(text: str, *known: frozenset[str]) -> tuple[Condition, set[int]]:
+    """Read a condition, and where bare numbers end in it that are points of per cent."""
+    parser = _Parser(text, *known)
     condition = parser.either()
     parser.demand_end()
-    return condition
+    return condition, parser.points
 
 
 def parts_of_relation(text: str) -> tuple[str, str, str] | None:
@@ -144,6 +167,7 @@ class _Parser:
     ) -> None:
         self._text, self._names, self._times, self._shares = text, names, times, shares
         self._tokens = _tokens(text)
+        self.points: set[int] = set()
         self._place = 0
         self._depth = 0
 
@@ -186,15 +210,23 @@ class _Parser:
         return Relation(sign=sign, left=left, right=right)
 
     def _demand_unit(self, term: Term, other: Term) -> None:
-        """A bare number beside a time or a share: nobody knows whether ms or s, 1 or % is meant."""
+        """A bare number beside a time or a share: nobody knows whether ms or s, 1 or % is meant.
+
+        Between two shares it is an allowance, and half of all is none: points of per cent.
+        """
         is_time = isinstance(term, Name) and term.name in self._times
         if is_time and isinstance(other, Number) and not other.has_unit and other.value:
             raise self._error(f"{other.value:g} has no unit; write {other.value:g}ms")
-        shares = [each for each in _addends(term) if isinstance(each, Name)]
-        if not any(each.name in self._shares for each in shares):
+        addends = (*_addends(term), *_addends(other))
+        names = [each for each in addends if isinstance(each, Name)]
+        if not any(each.name in self._shares for each in names):
             return
-        for each in (*_addends(term), *_addends(other)):
-            if isinstance(each, Number) and not each.has_unit and each.value:
+        for each in addends:
+            if not isinstance(each, Number) or each.has_unit or not each.value:
+                continue
+            if len(names) > 1:
+                self.points.add(each.end)
+            else:
                 said = f"{each.value:g} % or {100 * each.value:g} %"
                 raise self._error(f"{each.value:g} has no unit, {said} may be meant; write the %")
 
@@ -211,6 +243,7 @@ class _Parser:
 
     def _factor(self) -> Term:
         kind, content = self._peek()
+        end = self._tokens[self._place][2] if kind != "end" else 0
         self._place += 1
         if kind == "sign" and content == "-":
             return Sum(sign="-", left=Number(value=0.0), right=self._factor())
@@ -218,7 +251,7 @@ class _Parser:
             return self._bracket(self._sum)
         if kind == "number":
             value, _, unit = content.partition(" ")
-            return Number(value=float(value), has_unit=bool(unit))
+            return Number(value=float(value), has_unit=bool(unit), end=end)
         if kind == "text":
             return Word(value=content[1:-1])
         if kind == "name" and content not in ("and", "or", "not"):
@@ -252,7 +285,7 @@ class _Parser:
         return Name(name=name, of_baseline=of_baseline)
 
     def _peek(self) -> tuple[str, str]:
-        return self._tokens[self._place] if self._place < len(self._tokens) else ("end", "")
+        return self._tokens[self._place][:2] if self._place < len(self._tokens) else ("end", "")
 
     def _take(self, kind: str, content: str) -> bool:
         if self._peek() != (kind, content):
@@ -267,8 +300,9 @@ class _Parser:
         )
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
-    tokens: list[tuple[str, str]] = []
+def _tokens(text: str) -> list[tuple[str, str, int]]:
+    """Divide a condition into kind, content and end of its words, numbers and signs."""
+    tokens: list[tuple[str, str, int]] = []
     place, text = 0, text.rstrip()
     while place < len(text):
         if len(tokens) > LONGEST:
@@ -285,7 +319,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         if kind == "number":
             unit = match["unit"] or ""
             content = f"{float(match['number']) * (UNITS[unit] if unit else 1.0)!r} {unit}".rstrip()
-        tokens.append((kind, content))
+        tokens.append((kind, content, match.end()))
         place = match.end()
     return tokens
 

@@ -48,17 +48,20 @@ def corners_from_centres(boxes: AnyArray) -> Floats:
     return np.asarray(np.concatenate([centre - half, centre + half], axis=1), np.float64)
 
 
-def shared_areas(first: AnyArray, second: AnyArray) -> Floats:
-    """What every box of one list has in common with every box of another, given by corners."""
+def shared_areas(first: AnyArray, second: AnyArray) -> AnyArray:
+    """What every box of one list has in common with every box of another, given by corners.
+
+    Computed in the type of the boxes, as what follows from it.
+    """
     sides = [
         np.minimum(first[:, None, end], second[None, :, end])
         - np.maximum(first[:, None, end - 2], second[None, :, end - 2])
         for end in (2, 3)
     ]
-    return np.asarray(np.maximum(sides[0], 0) * np.maximum(sides[1], 0), np.float64)
+    return np.asarray(np.maximum(sides[0], 0) * np.maximum(sides[1], 0))
 
 
-def iou_matrix(first: AnyArray, second: AnyArray) -> Floats:
+def iou_matrix(first: AnyArray, second: AnyArray) -> AnyArray:
     """Intersection over union of every box of one list with every box of another."""
     shared = shared_areas(first, second)
     areas = [np.clip(each[:, 2:4] - each[:, :2], 0, None).prod(axis=1) for each in (first, second)]
@@ -76,19 +79,24 @@ def suppress(
 ) -> NDArray[np.int64]:
     """Greedy non-maximum suppression: the places of the boxes that stay, the best first.
 
-    With classes, boxes of different ones do not suppress each other.
+    With classes, boxes of different ones do not suppress each other. Overlaps are computed in
+    single precision, as detectors' own suppression has it: where one is the limit itself, the
+    rounding decides, and it decides alike.
     """
-    boxes = np.asarray(boxes, np.float64)
-    if classes is not None and len(boxes):
-        # Moved so far apart that those of two classes cannot overlap.
-        span = float(boxes.max() - boxes.min()) + 1.0
-        boxes = boxes + (np.asarray(classes, np.float64) * span)[:, None]
-    order = np.argsort(-scores, kind="stable")
+    boxes = np.asarray(boxes, np.float32)
+
+    def doubles(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
+        over = iou_matrix(boxes[first], boxes[second]).astype(np.float64) > iou
+        if classes is not None:
+            over &= np.asarray(classes)[first][:, None] == np.asarray(classes)[second]
+        return np.asarray(over)
+
+    order = np.argsort(-np.asarray(scores), kind="stable")
     kept = np.zeros(0, np.int64)
     for start in range(0, len(order), BLOCK):
         block = order[start : start + BLOCK]
-        block = block[~(iou_matrix(boxes[kept], boxes[block]) > iou).any(axis=0)]
-        double = iou_matrix(boxes[block], boxes[block]) > iou
+        block = block[~doubles(kept, block).any(axis=0)]
+        double = doubles(block, block)
         stays = np.ones(len(block), bool)
         for place in range(len(block)):
             if stays[place]:

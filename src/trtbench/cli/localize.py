@@ -37,7 +37,7 @@ def command(request: LocalizeRequest, as_json: bool) -> None:
       trtbench localize model.onnx model.int8.onnx
       trtbench localize model.onnx model.fp16.onnx --repair
       trtbench localize model.onnx model.int8.onnx --task classification \\
-          --data val --repair --where 'top1>=baseline-0.5%'
+          --data val --repair --where 'top1>=baseline-0.5'
       trtbench localize model.onnx model.int8.onnx --inputs data.npz \\
           --repair --where 'sqnr>=30dB' --max-time 10min
       trtbench localize model.onnx model.int8.engine -r onnxruntime \\

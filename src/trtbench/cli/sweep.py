@@ -126,11 +126,11 @@ def _carry_out(
     title = sweep.outline.matrix.title or f"Sweep {sweep.outline.name}"
     formats = () if request.format == "none" else words_from_text(request.format)
     paths = write_results(results, folder, title=title, formats=formats)
-    chosen = _chosen(results, request.where, request.best) if request.where else None
+    where, by = request.where or "", request.best
+    chosen, where = _chosen(results, where, by) if where else (None, where)
     if as_json:
         click.echo(_json(results, folder, chosen), nl=False)
     else:
-        where, by = request.where or "", request.best
         show(document_from_sweep(results.rows, chosen=chosen, where=where, by=by))
     say(f"sweep in {folder}: {len(paths)} files, {paths[0].name} first{_pictures(paths)}")
     if chosen is not None and not chosen.rows:
@@ -146,15 +146,16 @@ def _pictures(paths: list[Path]) -> str:
     return f", {count} pictures in {folder}/" if count else ""
 
 
-def _chosen(results: Results, where: str, best: str) -> Chosen:
-    from trtbench.analysis.conditions import condition_from_text
+def _chosen(results: Results, where: str, best: str) -> tuple[Chosen, str]:
+    """Choose what meets a condition, and say how that was understood."""
+    from trtbench.analysis.conditions import condition_from_text, understood
     from trtbench.analysis.sweep import TIMES, choose, quantities, shares
 
-    names = quantities(results.rows)
+    names, parts = quantities(results.rows), shares(results.rows)
     if best not in names:
         raise UsageError(f"--best {best} is no quantity", facts={"quantities": " ".join(names)})
-    condition = condition_from_text(where, names=names, times=TIMES, shares=shares(results.rows))
-    return choose(results.rows, condition, by=best)
+    condition = condition_from_text(where, names=names, times=TIMES, shares=parts)
+    return choose(results.rows, condition, by=best), understood(where, names=names, shares=parts)
 
 
 def _json(results: Results, folder: Path, chosen: Chosen | None) -> str:

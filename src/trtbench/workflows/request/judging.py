@@ -215,7 +215,7 @@ class LocalizeRequest(FeedFields, RunningFields, TaskFields, StoreFields):
     where: Annotated[
         str | None,
         Option(
-            "What a repair has to meet: 'top1>=baseline-0.5%', 'sqnr>=30dB' (default: 0.5 % of "
+            "What a repair has to meet: 'top1>=baseline-0.5', 'sqnr>=30dB' (default: 0.5 % of "
             "the metric, or the usual SQNR of the type).",
             metavar="CONDITION",
         ),
