@@ -23,6 +23,7 @@ from trtbench.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_UNAVAILABLE,
+    EXIT_UNREAD,
     EXIT_USAGE,
 )
 from trtbench.workflows.request import kinds
@@ -44,6 +45,7 @@ STATUSES = {
     EXIT_BROKEN: "a rule of a gate, a check, an expectation or a condition does not hold",
     EXIT_UNAVAILABLE: "a runtime, a device or a library is not usable here",
     EXIT_INTERRUPTED: "interrupted; nothing half-done was kept",
+    EXIT_UNREAD: "the reader of the output left first, as `| head` does",
 }
 
 

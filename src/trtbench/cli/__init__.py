@@ -11,6 +11,7 @@ import importlib.util
 import io
 import os
 import pkgutil
+import select
 import shlex
 import signal
 import sys
@@ -18,7 +19,16 @@ import sys
 import click
 
 from trtbench.boundary import clean_line, clean_text, mask
-from trtbench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, JobError, TrtbenchError
+from trtbench.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_UNREAD,
+    EXIT_USAGE,
+    FULL,
+    JobError,
+    TrtbenchError,
+    write_error,
+)
 from trtbench.extras import missing_package
 
 MODEL_SUFFIXES = (".onnx", ".engine", ".plan", ".trt", ".pt", ".pth", ".ts", ".pt2")
@@ -108,13 +118,51 @@ def trtbench() -> None:
 
 def main() -> None:
     """Run the command line and leave with the right status."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without µ gets a question mark
             stream.reconfigure(errors="replace")
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP on purpose
             signal.signal(number, _terminate)
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(_run_while_read(sys.argv[1:]))
+
+
+def _run_while_read(arguments: list[str]) -> int:
+    """Run one command; where the reader of its output leaves (``| head``), end as other tools do.
+
+    What is written to a pipe that nobody reads fails in many places, and libraries make a status
+    of it and put another file in its place: a copy of the descriptor tells whose fault it was.
+    """
+    copies = {number: os.dup(number) for number in (1, 2)}
+    try:
+        status = run(arguments)
+        sys.stdout.flush()
+        return status
+    except (OSError, SystemExit) as problem:
+        unread = [number for number, copy in copies.items() if _is_unread(copy)]
+        if isinstance(problem, OSError) and problem.errno in FULL:
+            show_error(write_error("the output", problem))
+        elif not unread:
+            raise
+        for number in unread or [1]:  # what is still in its buffer goes nowhere, and quietly
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+        return EXIT_UNREAD if unread else EXIT_FAILED
+
+
+def _open_streams() -> None:
+    """Put a stream in the place of one that was closed (``>&-``): no file may take its number."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
+def _is_unread(number: int) -> bool:
+    pipe = select.poll()
+    pipe.register(number, 0)
+    return any(event & select.POLLERR for _, event in pipe.poll(0))
 
 
 def run(arguments: list[str]) -> int:
@@ -123,7 +171,6 @@ def run(arguments: list[str]) -> int:
         # Without a word, the help: newer releases of click would call it an error.
         asked = arguments or ["--help"]
         result = trtbench.main(asked, prog_name="trtbench", standalone_mode=False)
-        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except TrtbenchError as problem:
         show_error(problem)
@@ -140,9 +187,6 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted: nothing half-done was kept", err=True)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
 
 
 def show_error(problem: TrtbenchError) -> None:
