@@ -27,7 +27,8 @@ def conv_engines(
 
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
-    cache = builder.create_builder_config().create_timing_cache(b"")
+    keeper = builder.create_builder_config()  # the cache must not outlive what made it
+    cache = keeper.create_timing_cache(b"")
     for path, count in zip(paths, layers, strict=True):
         config = builder.create_builder_config()
         config.set_timing_cache(cache, ignore_mismatch=False)

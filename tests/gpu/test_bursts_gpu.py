@@ -12,13 +12,16 @@ import pytest
 
 from trtbench.store.directory import read_record
 
+LAUNCHES = 8
+"""GPU time is known after four on a quiet host; host time may stay unclear."""
+
 
 def compared(folder: Path, *engines: Path) -> dict[str, Any]:
     """Compare by the command; gives the verdicts by metric, and the record of the baseline."""
     command = [sys.executable, "-m", "trtbench", "compare", *map(str, engines)]
-    command += ["--store", "store", "--json"]
+    command += ["--store", "store", "--json", "--max-launches", str(LAUNCHES)]
     ended = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=180, check=False
     )
     assert ended.returncode in (0, 3), ended.stderr
     told = json.loads(ended.stdout)["comparison"]
@@ -32,7 +35,7 @@ def test_an_engine_and_itself_are_the_same(stacks: tuple[Path, Path], tmp_path: 
     assert found["design"] == "bursts"
     assert found["gpu"]["kind"] == "same", found["gpu"]
     assert found["host"]["kind"] in ("same", "unclear"), found["host"]
-    assert found["gpu"]["ratio"] == pytest.approx(1, abs=0.005)
+    assert found["gpu"]["ratio"] == pytest.approx(1, abs=0.01)
     record = found["record"]
     assert record.conditions["cuda_graph"].value is True
     assert record.launches[0].burst_size > 1
@@ -41,5 +44,5 @@ def test_an_engine_and_itself_are_the_same(stacks: tuple[Path, Path], tmp_path: 
 def test_one_layer_more_is_found(stacks: tuple[Path, Path], tmp_path: Path) -> None:
     found = compared(tmp_path, *stacks)
     assert found["gpu"]["kind"] == "slower", found["gpu"]
-    assert 1.005 < found["gpu"]["ratio"] < 1.04
+    assert 1.02 < found["gpu"]["ratio"] < 1.12, "one of 17 layers, and what does not grow with them"
     assert found["host"]["kind"] in ("slower", "same", "unclear"), found["host"]

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from trtbench.analysis.switching import switches_from_facts
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, UnavailableError
 
@@ -37,22 +38,31 @@ def worker(engine: Path, folder: Path, **changes: Any) -> tuple[dict[str, Any], 
         return json.loads((folder / "outcome.json").read_text()), dict(archive)
 
 
-def test_serve_adds_up(engine: Path, tmp_path: Path) -> None:
-    outcome, times = worker(engine, tmp_path / "a")
+def test_one_launch_tells_phases_layers_and_changes_of_shape(engine: Path, tmp_path: Path) -> None:
+    other = {"x": [8, 64, 112, 112]}
+    outcome, times = worker(engine, tmp_path / "a", profile=True, switch_shapes=other)
+    there, back = switches_from_facts(outcome["evidence"])
+    assert there.interval is not None
+    assert back.interval is not None
+    assert there.stay_s > back.stay_s  # eight items take longer than two
     spans = times["h2d"] + times["gpu"] + times["d2h"]
     assert np.median(times["host"]) >= np.median(spans) - 2e-6
     assert outcome["evidence"]["outputs_finite"]
     assert outcome["evidence"]["outputs_vary"]
+    layers = outcome["layers"]["layers"]
+    assert len(layers) >= 3
+    total = sum(layer["median_s"] for layer in layers)
+    assert total == pytest.approx(np.median(times["gpu"]), rel=1.0)
+    assert (tmp_path / "a" / "graph.json").is_file()
 
 
 def test_a_graph_agrees_over_protocols_and_launches(engine: Path, tmp_path: Path) -> None:
     asked = {"cuda_graph": "on"}
-    worker(engine, tmp_path / "clocks", protocol="gpu", transfers=False, **asked)  # raises them
     first = worker(engine, tmp_path / "a", protocol="pipeline", **asked)[1]["gpu"]
     again = worker(engine, tmp_path / "b", protocol="pipeline", **asked)[1]["gpu"]
     bare = worker(engine, tmp_path / "c", protocol="gpu", transfers=False, **asked)[1]["gpu"]
-    assert np.median(again) == pytest.approx(np.median(first), rel=0.05)
-    assert np.median(bare) == pytest.approx(np.median(first), rel=0.05)
+    assert np.median(again) == pytest.approx(np.median(first), rel=0.1)
+    assert np.median(bare) == pytest.approx(np.median(first), rel=0.1)
 
 
 def test_enqueuing_costs_little_over_the_bare_call(engine: Path) -> None:
@@ -97,15 +107,6 @@ def test_every_phase_of_a_pipeline_is_there(engine: Path, tmp_path: Path) -> Non
     outcome, times = worker(engine, tmp_path / "a", protocol="pipeline", streams=2)
     assert {"latency", "enqueue", "h2d", "gpu", "d2h"} <= set(times)
     assert outcome["conditions"]["overlapping"]["value"] is True
-
-
-def test_layers_come_with_the_run(engine: Path, tmp_path: Path) -> None:
-    outcome, times = worker(engine, tmp_path / "a", profile=True)
-    layers = outcome["layers"]["layers"]
-    assert len(layers) >= 3
-    total = sum(layer["median_s"] for layer in layers)
-    assert total == pytest.approx(np.median(times["gpu"]), rel=1.0)
-    assert (tmp_path / "a" / "graph.json").is_file()
 
 
 def test_memory_is_given_back(engine: Path) -> None:

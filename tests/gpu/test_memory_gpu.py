@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import trtbench
+from trtbench.analysis.memory import MemoryUse
 from trtbench.report.run_memory import memory_of
 
 QUICK = {"runtime": "tensorrt", "iterations": 20, "warmup": "20ms", "until_steady": False}
 
 
-def test_parts_are_seen_and_each_context_takes_its_own(engine: Path, tmp_path: Path) -> None:
-    one, three = (
-        memory_of(
-            trtbench.bench(
-                engine, streams=streams, protocol="pipeline", store=tmp_path / "s", **QUICK
-            )
-        )
-        for streams in (1, 3)
-    )
-    assert one is not None
-    assert three is not None
+@pytest.fixture(scope="module")
+def use(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., MemoryUse]:
+    """What a run took, measured once for each way to ask."""
+    store = tmp_path_factory.mktemp("store")
+
+    @cache
+    def asked(*, streams: int = 1, modules: str = "lazy") -> MemoryUse:
+        run = trtbench.bench(
+            engine, streams=streams, protocol="pipeline", options={"modules": modules},
+            store=store, **QUICK,
+        )  # fmt: skip
+        found = memory_of(run)
+        assert found is not None
+        return found
+
+    return asked
+
+
+def test_parts_are_seen_and_each_context_takes_its_own(use: Callable[..., MemoryUse]) -> None:
+    one, three = use(), use(streams=3)
     parts = {part.name: part for part in one.parts}
     assert (parts["CUDA context"].measured_bytes or 0) > 50 * 2**20
     assert one.peak_bytes is not None
@@ -33,14 +45,9 @@ def test_parts_are_seen_and_each_context_takes_its_own(engine: Path, tmp_path: P
 
 
 def test_loading_all_modules_takes_no_less_than_those_that_run(
-    engine: Path, tmp_path: Path
+    use: Callable[..., MemoryUse],
 ) -> None:
-    found = {}
-    for loading in ("lazy", "eager"):
-        options = {"modules": loading}
-        use = memory_of(trtbench.bench(engine, options=options, store=tmp_path / "s", **QUICK))
-        assert use is not None
-        found[loading] = use.peak_bytes
-    if None in found.values():
+    lazy, eager = use().peak_bytes, use(modules="eager").peak_bytes
+    if lazy is None or eager is None:
         pytest.skip("another process freed memory meanwhile")
-    assert found["eager"] >= found["lazy"]
+    assert eager >= lazy
