@@ -1655,6 +1655,7 @@ def sweep(
     data: File | None = None,
     task: str | None = None,
     task_opt: Mapping[str, str] | None = None,
+    check: int | None = None,
     inputs: File | None = None,
     calibration: File | None = None,
     shapes: OpenShapes | None = None,
@@ -1666,6 +1667,7 @@ def sweep(
     resume: File | None = None,
     retry_failed: bool = False,
     output: File | None = None,
+    fetch_engines: bool = False,
     names: Literal["case", "vanilla"] | None = None,
     timeout: Duration | None = None,
     memory_limit: Size | None = None,
@@ -1699,6 +1701,7 @@ def sweep(
     task: Of eval, for --data (default: classification); adds its flags (see --task NAME
         --help).
     task_opt: A flag of the task that a file or preset names, e.g. gt=truth.
+    check: Compare outputs with those of the model as given, on so many inputs.
     inputs: Measure on these arrays, or on an image as the task prepares it.
     calibration: For INT8: images, .npz or random.
     shapes: Shape of an input that is open in more than its batch; a letter is an axis:
@@ -1711,6 +1714,7 @@ def sweep(
     resume: Go on with the sweep in this folder.
     retry_failed: With --resume: try again what failed.
     output: Folder of the sweep.
+    fetch_engines: With --executor: bring back what was built there, not results alone.
     names: Call rows by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does.
     timeout: Give up on a launch or a step after this long.
     memory_limit: Address space of each child, e.g. 8GiB.
@@ -1742,6 +1746,7 @@ def sweep(
             data=data,
             task=task,
             task_opt=task_opt or {},
+            check=check,
             inputs=inputs,
             calibration=calibration,
             shapes=shapes or {},
@@ -1753,6 +1758,7 @@ def sweep(
             resume=resume,
             retry_failed=retry_failed,
             output=output,
+            fetch_engines=fetch_engines,
             names=names,
             timeout=timeout,
             memory_limit=memory_limit,

@@ -240,10 +240,9 @@ def sweep(request: SweepRequest) -> Results:
 
     >>> trtbench.sweep("model.onnx", batch=[1, 8], output="sweep").rows
     """
-    from trtbench.workflows.measure.remote import executor_for
+    from trtbench.workflows.measure.remote import executor_for, is_elsewhere
     from trtbench.workflows.sweep.journal import SWEEP
-    from trtbench.workflows.sweep.plan import plan_sweep
-    from trtbench.workflows.sweep.request import matrix_from_request, sweep_folder
+    from trtbench.workflows.sweep.request import check_plan, matrix_from_request, sweep_folder
     from trtbench.workflows.sweep.result import results_from_sweep
     from trtbench.workflows.sweep.run import carry_out, start_sweep
 
@@ -252,7 +251,7 @@ def sweep(request: SweepRequest) -> Results:
     folder = Path(given) if given is not None else None
     if folder is None or not (folder / SWEEP).is_file():
         matrix = matrix_from_request(request)
-        plan_sweep(matrix, config=config)  # what has no meaning leaves no folder
+        check_plan(matrix, config=config, elsewhere=is_elsewhere(request))
         folder = sweep_folder(request, matrix)
         start_sweep(matrix, folder, store=store)
     conduct = conduct_from_request(request, config)

@@ -39,7 +39,7 @@ def test_a_case_is_quantized_measured_and_judged_where_it_is_sent(tmp_path, sshd
     found = trtbench.sweep(
         model, precision=["fp32", "int8"], batch=[1], runtime="onnxruntime", data=data,
         axis={"machine": ["a", "b"], "duration": ["50ms"]}, output=tmp_path / "sweep",
-        store=tmp_path / "store", executor="ssh", hosts=hosts,
+        store=tmp_path / "store", executor="ssh", hosts=hosts, check=20, fetch_engines=True,
     )  # fmt: skip
     assert [row.reason for row in found.rows] == [None] * 4
     assert len(Store(tmp_path / "store").index.find(kind="run")) == 4
@@ -48,8 +48,12 @@ def test_a_case_is_quantized_measured_and_judged_where_it_is_sent(tmp_path, sshd
         kept = tmp_path / name / "kept"
         assert len(steps_of(kept, "quantize")) == 1
         assert len(steps_of(kept, "eval")) == 2
+        assert len(steps_of(kept, "check")) == 2
         assert len(list((kept / "blobs").iterdir())) == 2  # the model and the data, once
         assert list((kept / "work").iterdir()) == []
+    assert [row.max_abs == 0 for row in found.rows] == [True, True, False, False]
+    came = {sha256_of(path) for path in (tmp_path / "sweep" / "engines").rglob("*.onnx")}
+    assert came == {run.record.spec.model.sha256 for run in found.runs} - {sha256_of(model)}
     for run in found.runs:
         assert run.extra["scores"]
         steps = json.loads((run.path / "steps.json").read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -17,7 +18,7 @@ ACCURACY = "top1"
 QUANTITIES = (
     "median", "mean", "min", "max", "std", "cov", "gpu", "gpu_mean", "gpu_max", "throughput",
     "items", "size", "layers", "parameters", "top1", "top5", "batch", "model", "precision",
-    "runtime", "engine", "per_item",
+    "runtime", "engine", "per_item", "max_abs", "sqnr",
 )  # fmt: skip
 """What a condition may ask for, beside percentiles, scores and the options of the sweep."""
 PERCENTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
@@ -81,6 +82,10 @@ class SweepRow(Value, frozen=True, kw_only=True):
     layers: int | None = None
     parameters: int | None = None
     scores: dict[str, Score] = {}
+    max_abs: float | None = None
+    """The most that outputs differ by from those of the model as given, where that was asked."""
+    sqnr_db: float | None = None
+    """Of the worst output; ``None`` where outputs are the same too."""
     findings: tuple[Finding, ...] = ()
     """What the tool itself thinks of the numbers."""
     on_front: bool = False
@@ -135,6 +140,8 @@ def quantities_of(row: SweepRow) -> dict[str, Content]:
         "size": row.size_bytes,
         "layers": row.layers,
         "parameters": row.parameters,
+        "max_abs": row.max_abs,
+        "sqnr": math.inf if row.max_abs == 0 else row.sqnr_db,
         **{name: _content(value) for name, value in row.options.items()},
         **{name: score.value for name, score in row.scores.items()},
     }

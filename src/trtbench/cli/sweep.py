@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trtbench.analysis.sweep import Chosen
     from trtbench.store.store import Store
     from trtbench.workflows.request.config import Config
-    from trtbench.workflows.sweep.matrix import Matrix
+    from trtbench.workflows.sweep.plan import SweepPlan
     from trtbench.workflows.sweep.result import Results
 
 
@@ -55,10 +55,11 @@ def command(context: click.Context, /, request: SweepRequest, as_json: bool, dry
       trtbench sweep model.onnx --batch 1,8,32 --executor ray --address head:6379
     """
     from trtbench.cli._settings import load_config, open_store
+    from trtbench.workflows.measure.remote import is_elsewhere
     from trtbench.workflows.sweep.journal import read_outline
-    from trtbench.workflows.sweep.plan import plan_sweep
     from trtbench.workflows.sweep.request import (
         check_choice,
+        check_plan,
         config_of_sweep,
         matrix_from_request,
         refuse_more,
@@ -82,11 +83,11 @@ def command(context: click.Context, /, request: SweepRequest, as_json: bool, dry
     matrix = matrix_from_request(request)
     check_choice(request.where, request.best, matrix)
     lenient = request.preset is not None and not request.runtime
+    plan = check_plan(matrix, config=config, lenient=lenient, elsewhere=is_elsewhere(request))
     store = open_store(config)
     if dry_run:
-        _show_plan(matrix, store, config, lenient=lenient, as_json=as_json)
+        _show_plan(plan, store, config, as_json=as_json)
         return
-    plan_sweep(matrix, config=config, lenient=lenient)  # what has no meaning leaves no folder
     folder = sweep_folder(request, matrix)
     start_sweep(matrix, folder, store=store, lenient=lenient)
     _carry_out(context, request, folder, store, config, as_json=as_json)
@@ -107,6 +108,7 @@ def _carry_out(
     from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.conduct import conduct_from_request
     from trtbench.workflows.request.kinds import words_from_text
+    from trtbench.workflows.sweep.elsewhere import ENGINES
     from trtbench.workflows.sweep.result import results_from_sweep, write_results
     from trtbench.workflows.sweep.run import carry_out
 
@@ -133,6 +135,8 @@ def _carry_out(
     else:
         show(document_from_sweep(results.rows, chosen=chosen, where=where, by=by))
     say(f"sweep in {folder}: {len(paths)} files, {paths[0].name} first{_pictures(paths)}")
+    if (engines := folder / ENGINES).is_dir():
+        say(f"what other machines built is in {engines}, by machine and case")
     if chosen is not None and not chosen.rows:
         context.exit(EXIT_BROKEN)
     if not results.runs:
@@ -172,22 +176,18 @@ def _json(results: Results, folder: Path, chosen: Chosen | None) -> str:
     return json_from_value(document).decode()
 
 
-def _show_plan(
-    matrix: Matrix, store: Store, config: Config, *, lenient: bool, as_json: bool
-) -> None:
+def _show_plan(plan: SweepPlan, store: Store, config: Config, *, as_json: bool) -> None:
     from trtbench.cli._screen import show
     from trtbench.domain.codec import json_from_value
     from trtbench.report.documents.sweep import document_from_plan
     from trtbench.workflows.sweep.estimate import estimate
-    from trtbench.workflows.sweep.plan import plan_sweep
 
-    plan = plan_sweep(matrix, config=config, lenient=lenient)
     kinds = estimate(plan, store=store, config=config)
     if not as_json:
         show(document_from_plan(plan, kinds))
         return
     document = {
-        "matrix": matrix,
+        "matrix": plan.matrix,
         "cases": [
             {"case": case, "name": case.name, "steps": chain, "refused": plan.refused.get(place)}
             for place, (case, chain) in enumerate(zip(plan.cases, plan.chains, strict=True))

@@ -10,6 +10,9 @@ from trtbench.executors._request import Executor, ExecutorSettings
 class ExecutorModule(Protocol):
     """The module of an executor."""
 
+    ELSEWHERE: bool = False
+    """Whether work leaves this machine: engines are then built where they are measured."""
+
     def open_executor(self, settings: ExecutorSettings) -> Executor:
         """Open it as the user says."""
         ...

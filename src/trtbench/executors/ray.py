@@ -19,6 +19,7 @@ from trtbench.executors._ray_task import Answer, on_node
 from trtbench.executors._request import Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._slots import Slot, Slots
 
+ELSEWHERE = True
 RETRIES = 5
 """How many nodes may be lost under one run before it is given up."""
 
@@ -44,7 +45,7 @@ def open_executor(settings: ExecutorSettings) -> Executor:
 class RayExecutor:
     """Sends runs to nodes, one at a time to each device, and again only when a node is lost."""
 
-    elsewhere = True
+    elsewhere = ELSEWHERE
 
     def __init__(self, settings: ExecutorSettings) -> None:
         self._ray = _ray()

@@ -18,6 +18,7 @@ from trtbench.executors._shell import Shell
 from trtbench.executors._slots import Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE
 
+ELSEWHERE = True
 GRACE_S = 60.0
 
 
@@ -31,7 +32,7 @@ def open_executor(settings: ExecutorSettings) -> Executor:
 class SshExecutor:
     """Copies requests and models to hosts, has them measured, and fetches the directories."""
 
-    elsewhere = True
+    elsewhere = ELSEWHERE
 
     def __init__(self, hosts: tuple[Host, ...], *, beside: int = 1) -> None:
         self._shells = {host.title: Shell(host) for host in hosts}

@@ -31,7 +31,7 @@ from trtbench.report.headings import (
     SIZE_HEADING,
     score_heading,
 )
-from trtbench.report.numbers import text_from_count, text_from_duration, unit_for_seconds
+from trtbench.report.numbers import MISSING, text_from_count, text_from_duration, unit_for_seconds
 from trtbench.units import text_from_bytes, text_from_long_time, text_from_rate
 
 if TYPE_CHECKING:
@@ -43,6 +43,16 @@ Column = tuple[Heading, Callable[[SweepRow], "Cell | Scalar"]]
 CASE = Heading(key="case", title="Case", fit="shorten")
 LATENCY = Heading(key="latency_s", title="Latency", align="right", rank=5)
 GPU = Heading(key="gpu_s", title="GPU", align="right", rank=4)
+MAX_ABS = Heading(key="max_abs", title="Max abs", align="right", rank=4)
+SQNR = Heading(key="sqnr_db", title="SQNR", align="right", rank=3)
+OUTPUT_WORDS = (
+    "Max abs, SQNR: how far outputs are from those of the model as given (SQNR: signal to "
+    "noise; more is nearer)."
+)
+PLANNED_THERE = (
+    "Each case is quantized, built, measured and judged on the machine it is sent to; what it "
+    "takes is planned there."
+)
 FRONT = "★ no other row of {of} beats it in all of latency, throughput, accuracy."
 LATENCY_WORDS = "Latency: mean / maximum per batch as the host sees it"
 GPU_WORDS = "the same of GPU time, where a runtime tells it"
@@ -104,6 +114,7 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
     blocks: list[Block] = [
         table_from_rows("work", headings=WORK, rows=work),
         *([table_from_rows("steps", headings=STEPS, rows=steps)] if steps else []),
+        *([Text(text=PLANNED_THERE)] if plan.elsewhere else []),
         Text(text=f"{len(plan.cases)} cases{often}:"),
         table_from_rows("cases", headings=CASES, rows=cases),
         *(
@@ -150,6 +161,9 @@ def _columns(rows: Sequence[SweepRow]) -> Iterator[Column]:
         yield SIZE_HEADING, _size
     for place, metric in enumerate(dict.fromkeys(name for row in rows for name in row.scores)):
         yield score_heading(metric, place), _score(metric)
+    if any(row.max_abs is not None for row in rows):
+        yield MAX_ABS, lambda row: Cell(value=row.max_abs, text=_difference(row.max_abs))
+        yield SQNR, _sqnr
     for name in ("layers", "parameters"):
         if any(getattr(row, name) is not None for row in rows):
             yield Heading(key=name, title=name.capitalize(), align="right", rank=8), _count(name)
@@ -184,6 +198,15 @@ def _size(row: SweepRow) -> Cell:
     return Cell(value=row.size_bytes, text=text_from_bytes(row.size_bytes))
 
 
+def _difference(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.3g}"
+
+
+def _sqnr(row: SweepRow) -> Cell:
+    text = "same" if row.max_abs == 0 else None if row.sqnr_db is None else f"{row.sqnr_db:.1f} dB"
+    return Cell(value=row.sqnr_db, text=text or MISSING)
+
+
 def _score(metric: str) -> Callable[[SweepRow], Cell]:
     def cell(row: SweepRow) -> Cell:
         score = row.scores.get(metric)
@@ -205,6 +228,8 @@ def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:
     if any(row.summary for row in rows):
         gpu = any(row.column("gpu") for row in rows)
         yield Text(text=LATENCY_WORDS + (f", GPU {GPU_WORDS}." if gpu else "."))
+    if any(row.max_abs is not None for row in rows):
+        yield Text(text=OUTPUT_WORDS)
     if any(row.on_front for row in rows):
         yield Text(text=FRONT.format(of="the table" if compares_models(rows) else "the model"))
     for row in rows:

@@ -39,10 +39,22 @@ CHEAP_S = 30.0
 DIFFERENT = "the sides saw different inputs: their preprocessing or its libraries differ"
 
 
+SettledSide = tuple[RunSpec, str | None]
+"""How a side is run, and the interpreter it runs in."""
+
+
 def run_check(
-    request: CheckRequest, *, store: Store, config: Config, conduct: Conduct | None = None
+    request: CheckRequest,
+    *,
+    store: Store,
+    config: Config,
+    conduct: Conduct | None = None,
+    sides: Sequence[SettledSide] = (),
 ) -> Checked:
-    """Run every side on the same inputs and compare each candidate with the reference."""
+    """Run every side on the same inputs and compare each candidate with the reference.
+
+    ``sides`` are settled already, the reference first, in place of what the request says of them.
+    """
     from trtbench.workflows.check.check_files import write_worst
 
     conduct, output = conduct or Conduct(), Path(request.output)
@@ -56,7 +68,7 @@ def run_check(
         )
     sides = [
         (with_source(spec, request), python)
-        for spec, python in sides_of(request, names, config=config)
+        for spec, python in sides or sides_of(request, names, config=config)
     ]
     feed = feed_of(request, [Path(spec.model.path) for spec, _ in sides])
     steps = _Steps(conduct, len(sides) + 1)
@@ -84,9 +96,7 @@ def run_check(
     )
 
 
-def sides_of(
-    request: RunningFields, names: Sequence[str], *, config: Config
-) -> list[tuple[RunSpec, str | None]]:
+def sides_of(request: RunningFields, names: Sequence[str], *, config: Config) -> list[SettledSide]:
     """Settle every side, with the interpreter it runs in."""
     specs = []
     for index, name in enumerate(names):
@@ -160,9 +170,7 @@ def _known(feed: Feed, first: Ran) -> Feed:
     return msgspec.structs.replace(feed, names=names)
 
 
-def _run(
-    side: tuple[RunSpec, str | None], feed: Feed, folder: Path, store: Store, steps: _Steps
-) -> Ran:
+def _run(side: SettledSide, feed: Feed, folder: Path, store: Store, steps: _Steps) -> Ran:
     spec, python = side
     conduct = steps.next(spec.model.name)
     began = time.monotonic()
@@ -186,7 +194,7 @@ def _run(
 
 def _floor(
     first: Ran,
-    side: tuple[RunSpec, str | None],
+    side: SettledSide,
     folder: Path,
     store: Store,
     steps: _Steps,

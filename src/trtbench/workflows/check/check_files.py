@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trtbench.domain.codec import json_from_value
+from trtbench.domain.result import Scalar
 from trtbench.errors import write_error
 from trtbench.report.documents.check import document_from_check
 from trtbench.report.renderers.md import markdown
@@ -79,16 +80,7 @@ def join_checks(checked: Checked, store: Store) -> list[str]:
     """
     joined = []
     for candidate in checked.candidates:
-        sha256 = candidate.side.model.sha256
-        rows = [
-            {
-                "output": check.output,
-                "reference": checked.reference.model.name,
-                **_ordered(check.numbers()),
-                **({"note": check.note} if check.note else {}),
-            }
-            for check in candidate.checks
-        ]
+        sha256, rows = candidate.side.model.sha256, rows_of(checked, candidate)
         if sha256 is None:
             continue
         with contextlib.suppress(OSError):
@@ -100,6 +92,19 @@ def join_checks(checked: Checked, store: Store) -> list[str]:
                 (store.path(entry) / BESIDE).write_bytes(json_from_value(rows))
                 joined.append(entry.id)
     return joined
+
+
+def rows_of(checked: Checked, candidate: Candidate) -> tuple[dict[str, Scalar], ...]:
+    """Put what a run keeps of its check into rows, one for each output."""
+    return tuple(
+        {
+            "output": check.output,
+            "reference": checked.reference.model.name,
+            **_ordered(check.numbers()),
+            **({"note": check.note} if check.note else {}),
+        }
+        for check in candidate.checks
+    )
 
 
 def _ordered(numbers: Mapping[str, float | int | None]) -> dict[str, float | int]:

@@ -35,6 +35,11 @@ def open_executor(name: str, settings: ExecutorSettings) -> Executor:
     return executor
 
 
+def is_elsewhere(request: ExecutorFields) -> bool:
+    """Tell whether the executor that a request names, if any, sends work to other machines."""
+    return request.executor is not None and EXECUTORS.load(request.executor).ELSEWHERE
+
+
 @contextlib.contextmanager
 def executor_for(request: ExecutorFields, conduct: Conduct) -> Iterator[Conduct]:
     """Open the executor a request names, if any, for the length of the block."""

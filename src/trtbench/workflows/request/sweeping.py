@@ -139,7 +139,7 @@ class AxisFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyFields(VerbRequest):
-    """What accuracies are taken on, and what INT8 is calibrated with."""
+    """What accuracies are taken on, outputs are compared on, and INT8 is calibrated with."""
 
     data: Annotated[
         File | None, Option("Take accuracies on this, as eval --data.", metavar="PATH")
@@ -156,6 +156,10 @@ class AccuracyFields(VerbRequest):
         Mapping[str, str],
         Option("A flag of the task that a file or preset names, e.g. gt=truth.", kind=PAIRS),
     ] = field(default_factory=dict)
+    check: Annotated[
+        int | None,
+        Option("Compare outputs with those of the model as given, on so many inputs.", least=1),
+    ] = None
     inputs: Annotated[
         File | None,
         Option("Measure on these arrays, or on an image as the task prepares it.", metavar="FILE"),
@@ -200,6 +204,9 @@ class ResultFields(VerbRequest):
     output: Annotated[
         File | None, Option("Folder of the sweep.", ("-o", "--output"), kind=FILE)
     ] = None
+    fetch_engines: Annotated[
+        bool, Option("With --executor: bring back what was built there, not results alone.")
+    ] = False
     names: Annotated[
         Literal["case", "vanilla"] | None,
         Option("Call rows by runtime and precision, or Vanilla and TRT fp16, as ArtTRT does."),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trtbench.boundary import inside
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.result import Scores
+from trtbench.domain.result import Scalar, Scores
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, write_error
 from trtbench.models.identity import identity_of
@@ -37,8 +37,10 @@ class Made(Value, frozen=True, kw_only=True):
     sha256: str | None = None
     scores: tuple[Scores | None, ...] = ()
     """Of every side that was judged; ``None`` where that did not work."""
+    checks: tuple[tuple[dict[str, Scalar], ...] | None, ...] = ()
+    """What the outputs of every side differ by from those of the model as given."""
     problems: tuple[str | None, ...] = ()
-    """Why a side has no scores."""
+    """Why a side has no scores, or no check."""
     pictures: tuple[PictureValue, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from trtbench.store.directory import RECORD, read_record
 from trtbench.store.store import Store
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.sweep.cache import MADE as STEP_DONE
 from trtbench.workflows.sweep.cache import Cache
-from trtbench.workflows.sweep.elsewhere import RUN, CaseDone, StepDone
+from trtbench.workflows.sweep.elsewhere import MADE, RUN, CaseDone, StepDone
 from trtbench.workflows.sweep.journal import Journal
 from trtbench.workflows.sweep.matrix import Case, Matrix, check_matrix
 from trtbench.workflows.sweep.plan import SweepPlan, plan_sweep
@@ -60,6 +62,8 @@ def carry_out_case(
         _measure(work, plan, journal, run_id, store)
         work.judge()
     store.directory(run_id).rename(output / RUN)
+    if matrix.fetch_engines and plan.chains[0]:
+        _take_along(cache.folder(plan.steps[plan.chains[0][-1]]), output / MADE)
     spec = read_record(output / RUN).spec
     return CaseDone(spec=spec, steps=_steps(plan, cache), remark=work.remarks.get(0))
 
@@ -72,6 +76,11 @@ def _measure(work: SweepWork, plan: SweepPlan, journal: Journal, run_id: str, st
             raise  # else a failed run is a run
         return
     work.note(plan.keys[0], 0, "done", run_id, None)
+
+
+def _take_along(folder: Path, target: Path) -> None:
+    """Have what was built come back, with its record and its files of weights."""
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns(STEP_DONE, ".*"))
 
 
 def _steps(plan: SweepPlan, cache: Cache) -> tuple[StepDone, ...]:

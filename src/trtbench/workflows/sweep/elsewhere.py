@@ -12,11 +12,12 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench.boundary import file_name_from_text
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import FailedRun, Run
 from trtbench.domain.spec import RunSpec, Value
-from trtbench.errors import StoreError
+from trtbench.errors import StoreError, write_error
 from trtbench.executors import Errand
 from trtbench.store.directory import read_record, read_run, write_record
 from trtbench.store.store import Store
@@ -28,6 +29,10 @@ from trtbench.workflows.sweep.matrix import MACHINE, Case, Matrix
 
 VERB = "case"
 RUN = "run"
+MADE = "made"
+"""In what comes back, on request: the model that was measured, if it was made there."""
+ENGINES = "engines"
+"""In the folder of a sweep: what came back, by machine and case."""
 STEPS = "steps.json"
 """In the directory of a run: what was made for it on the machine that measured."""
 
@@ -54,9 +59,12 @@ class CaseDone(Value, frozen=True, kw_only=True):
 
 
 def bench_elsewhere(
-    matrix: Matrix, case: Case, run_id: str, *, store: Store, conduct: Conduct
+    matrix: Matrix, case: Case, run_id: str, *, store: Store, conduct: Conduct, folder: Path
 ) -> tuple[Run, str | None]:
-    """Have a case carried out by an executor, and keep its run as if it had been measured here."""
+    """Have a case carried out by an executor, and keep its run as if it had been measured here.
+
+    What was built there is put into the folder of the sweep, where that is asked for.
+    """
     errand = case_errand(matrix, case, run_id)
     options = {key: str(value) for key, value in case.own("opt.").items()}
     device, machine = case.settings.get("device"), case.settings.get(MACHINE)
@@ -73,7 +81,11 @@ def bench_elsewhere(
             machine=str(machine) if machine is not None else None,
         )
         done = value_of_answer(answer, CaseDone, errand=errand, output=Path(name))
-        return _keep(Path(name) / "output" / RUN, done, run_id, store, conduct), done.remark
+        output = Path(name) / "output"
+        run = _keep(output / RUN, done, run_id, store, conduct)
+        if (output / MADE).is_dir():
+            _put_engine(output / MADE, folder / ENGINES, case, run.record.environment.host)
+        return run, done.remark
 
 
 def case_errand(matrix: Matrix, case: Case, run_id: str) -> Errand:
@@ -109,6 +121,15 @@ def case_errand(matrix: Matrix, case: Case, run_id: str) -> Errand:
         )
     asked = {"matrix": own, "case": case, "run_id": run_id}
     return Errand(verb=VERB, asked=msgspec.to_builtins(asked), files=luggage.files)
+
+
+def _put_engine(source: Path, folder: Path, case: Case, host: str) -> None:
+    """Put an engine where people look for it: by the machine it belongs to and its case."""
+    target = folder / file_name_from_text(host) / file_name_from_text(case.name)
+    try:
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    except OSError as problem:
+        raise write_error(target, problem) from None
 
 
 def _keep(source: Path, done: CaseDone, run_id: str, store: Store, conduct: Conduct) -> Run:

@@ -15,7 +15,7 @@ from trtbench.store.store import Store
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.kinds import seconds
 from trtbench.workflows.sweep.cache import Cache, Made
-from trtbench.workflows.sweep.graph import ORDER, SweepStep
+from trtbench.workflows.sweep.graph import AFTER, BEFORE, SweepStep
 from trtbench.workflows.sweep.matrix import Case
 from trtbench.workflows.sweep.plan import SweepPlan
 
@@ -37,11 +37,12 @@ class KindEstimate(Value, frozen=True, kw_only=True):
 
 
 def estimate(plan: SweepPlan, *, store: Store, config: Config) -> tuple[KindEstimate, ...]:
-    """Estimate every kind of work in the order in which it is done; benches are last but one."""
+    """Estimate every kind of work in the order in which it is done; what judges is last."""
     cache = Cache(store)
     before = list(cache.history())
-    kinds = [_steps(plan, kind, cache, before) for kind in ORDER[:-1]]
-    kinds += [_benches(plan, store, config), _steps(plan, "eval", cache, before)]
+    kinds = [_steps(plan, kind, cache, before) for kind in BEFORE]
+    kinds.append(_benches(plan, store, config))
+    kinds += [_steps(plan, kind, cache, before) for kind in AFTER]
     return tuple(each for each in kinds if each.count)
 
 

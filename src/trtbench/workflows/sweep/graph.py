@@ -40,8 +40,11 @@ from trtbench.workflows.sweep.shapes import (
     shapes_with,
 )
 
-StepKind = Literal["export", "quantize", "build", "eval"]
-ORDER: tuple[StepKind, ...] = ("export", "quantize", "build", "eval")
+StepKind = Literal["export", "quantize", "build", "eval", "check"]
+BEFORE: tuple[StepKind, ...] = ("export", "quantize", "build")
+"""Steps that make what is measured, in their order."""
+AFTER: tuple[StepKind, ...] = ("eval", "check")
+"""Steps that judge what was measured."""
 
 CAST = ("fp16", "bf16", "int8", "fp8")
 """Precisions that an ONNX file is cast or quantized to; FP32 is what it is."""
@@ -61,7 +64,7 @@ class SweepStep(Value, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
 
 
-EvalPlace = tuple[str, int]
+JudgedPlace = tuple[str, int]
 """The step that judges a case, and which of its sides the case is."""
 
 
@@ -204,33 +207,75 @@ class StepGraph:
         )
         return low, best, high
 
-    def judged(self, cases: Sequence[Case], *, together: bool) -> list[EvalPlace | None]:
-        """Plan accuracies: all sides of a model in one evaluation, or all models where each is one.
+    def evals(self, cases: Sequence[Case], *, together: bool) -> tuple[JudgedPlace | None, ...]:
+        """Plan accuracies: all sides of a model in one step, or all models where each is one."""
+        if self._data is None:
+            return (None,) * len(cases)
+        return self._judged(
+            cases,
+            "eval",
+            groups=["" if together else case.model for case in cases],
+            settings={"data": self._data, **self._judging},
+        )
+
+    def checks(self, cases: Sequence[Case]) -> tuple[JudgedPlace | None, ...]:
+        """Plan comparisons of outputs; an engine has no model beside it to be compared with."""
+        if not self._matrix.check:
+            return (None,) * len(cases)
+        groups = [
+            None
+            if place in self.refused or source_format(case.model) == "engine"
+            else digest({"model": case.model, "shapes": self._items(place)})
+            for place, case in enumerate(cases)
+        ]
+        settings = {
+            "count": self._matrix.check,
+            "inputs": self._inputs,
+            "tools": tools("onnxruntime", "torch"),
+        }
+        return self._judged(cases, "check", groups=groups, settings=settings)
+
+    def _judged(
+        self,
+        cases: Sequence[Case],
+        kind: StepKind,
+        *,
+        groups: Sequence[str | None],
+        settings: Mapping[str, Any],
+    ) -> tuple[JudgedPlace | None, ...]:
+        """Plan one step for each group of cases.
 
         A side is an artefact on a runtime; cases that differ in their batch alone share it.
         """
-        groups: dict[str, dict[str, list[int]]] = {}
-        for place, case in enumerate(cases):
-            if self._data is not None and place not in self.refused:
-                group = groups.setdefault("" if together else case.model, {})
-                side = {
-                    "source": self._source_content(place, case),
-                    "runtime": case.runtime,
-                    "precision": _told(case),
-                    "options": judging_options(case),
-                    "shapes": {k: dims[1:] for k, dims in self.shapes[place].items()},
-                }
-                group.setdefault(digest(side), []).append(place)
-        found: list[EvalPlace | None] = [None] * len(cases)
-        for sides in groups.values():
+        found: list[JudgedPlace | None] = [None] * len(cases)
+        grouped: dict[str, dict[str, list[int]]] = {}
+        for place, group in enumerate(groups):
+            if group is not None and place not in self.refused:
+                side = self._side(place, cases[place])
+                grouped.setdefault(group, {}).setdefault(side, []).append(place)
+        for group, sides in grouped.items():
             case = cases[next(iter(sides.values()))[0]]
-            settings = {"sides": list(sides), "data": self._data, **self._judging}
-            what = f"{len(sides)} models" if together else case.network
-            key = self._step("eval", case, case.model, f"accuracy of {what}", settings)
+            what = case.network if group else f"{len(sides)} models"
+            title = f"{'accuracy' if kind == 'eval' else 'outputs'} of {what}"
+            told = {"sides": list(sides), **settings}
+            key = self._step(kind, case, case.model, title, told)
             for number, places in enumerate(sides.values()):
                 for place in places:
                     found[place] = (key, number)
-        return found
+        return tuple(found)
+
+    def _side(self, place: int, case: Case) -> str:
+        return digest({
+            "source": self._source_content(place, case),
+            "runtime": case.runtime,
+            "precision": _told(case),
+            "options": judging_options(case),
+            "shapes": self._items(place),
+        })  # fmt: skip
+
+    def _items(self, place: int) -> Shapes:
+        """Shapes of one item of a case."""
+        return {name: dims[1:] for name, dims in self.shapes[place].items()}
 
     def _source_content(self, place: int, case: Case) -> str:
         chain = self.chains[place]

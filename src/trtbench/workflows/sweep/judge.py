@@ -40,22 +40,36 @@ def judge_sides(
     Where pictures tell latencies, they belong to these runs, and others make another picture.
     """
     drawn = runs if TASKS.load(shop.matrix.task).DRAWS_LATENCY else ()
-    whole = len(sides) == len(step.settings["sides"])
-    if drawn or not whole:
-        told = [(side.label, side.spec.model.sha256, side.spec.runtime) for side in sides]
-        key = digest({"step": step.key, "sides": told, "runs": drawn})
-        step = msgspec.structs.replace(step, key=key)
+    step = step_of_sides(step, sides, runs=drawn)
     found = shop.cache.find(step) or _judged(step, sides, shop)
     return Judged(folder=shop.cache.folder(step), made=found)
 
 
-def _judged(step: SweepStep, sides: Sequence[EvalSide], shop: Workshop) -> Made:
-    began = time.monotonic()
-    usable = [side for side in sides if RUNTIMES.load(side.spec.runtime).open_session is not None]
-    problems: list[str | None] = [
-        None if side in usable else f"{side.spec.runtime} hands out no outputs to judge"
+def step_of_sides(
+    step: SweepStep, sides: Sequence[EvalSide], *, runs: Sequence[str] = ()
+) -> SweepStep:
+    """Name a step by the sides it has, where some could not be measured, and by runs."""
+    if not runs and len(sides) == len(step.settings["sides"]):
+        return step
+    told = [(side.label, side.spec.model.sha256, side.spec.runtime) for side in sides]
+    key = digest({"step": step.key, "sides": told, "runs": runs})
+    return msgspec.structs.replace(step, key=key)
+
+
+def problems_of(sides: Sequence[EvalSide]) -> list[str | None]:
+    """Say which sides are programs, which measure and hand out no outputs."""
+    return [
+        None
+        if RUNTIMES.load(side.spec.runtime).open_session is not None
+        else f"{side.spec.runtime} hands out no outputs to judge"
         for side in sides
     ]
+
+
+def _judged(step: SweepStep, sides: Sequence[EvalSide], shop: Workshop) -> Made:
+    began = time.monotonic()
+    problems = problems_of(sides)
+    usable = [side for side, problem in zip(sides, problems, strict=True) if problem is None]
     made = Made(
         kind=step.kind,
         key=step.key,

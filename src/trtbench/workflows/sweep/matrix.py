@@ -76,6 +76,10 @@ class Matrix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is measured on: arrays, or an image that the task prepares; else random values."""
     calibration: str | None = None
     """Data for INT8: a folder of images, an ``.npz``, or ``random``."""
+    check: int = 0
+    """On how many inputs outputs are compared with those of the model as given; 0: on none."""
+    fetch_engines: bool = False
+    """Whether what other machines built comes back, beside the results."""
     profile: tuple[int, int, int] | None = None
     """Least, best and largest batch of dynamic engines; by default those of the sweep."""
     shapes: dict[str, tuple[int | str, ...]] = {}
@@ -225,6 +229,8 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
         )
     if matrix.title is not None:
         check_title(matrix.title, where=where)
+    if matrix.check < 0:
+        raise UsageError(f"{where}: a check takes at least 1 input", fix="--check 100")
     if not 1 <= matrix.rounds <= 1000:
         raise UsageError(f"{where}: rounds are between 1 and 1000", fix="--rounds 3")
     if matrix.profile and not (1 <= matrix.profile[0] <= matrix.profile[1] <= matrix.profile[2]):

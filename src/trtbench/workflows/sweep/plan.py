@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trtbench.analysis.sweep import is_one_table
@@ -10,7 +9,7 @@ from trtbench.build.builders import BUILDERS
 from trtbench.errors import UsageError
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.sweep.graph import EvalPlace, StepGraph, SweepStep, source_format
+from trtbench.workflows.sweep.graph import JudgedPlace, StepGraph, SweepStep, source_format
 from trtbench.workflows.sweep.matrix import Case, Matrix, cases_from_matrix
 from trtbench.workflows.sweep.shapes import Shapes
 
@@ -26,7 +25,9 @@ class SweepPlan:
     steps: dict[str, SweepStep]
     chains: tuple[tuple[str, ...], ...]
     """For each case, the keys of the steps that make what is measured."""
-    evals: tuple[EvalPlace | None, ...]
+    evals: tuple[JudgedPlace | None, ...]
+    checks: tuple[JudgedPlace | None, ...]
+    """Where the outputs of each case are compared with those of its model as it was given."""
     refused: dict[int, str]
     """Cases that cannot be measured here, and why."""
     shapes: tuple[Shapes, ...]
@@ -50,6 +51,7 @@ class SweepPlan:
             keys=(self.keys[place],),
             chains=(self.chains[place],),
             evals=(self.evals[place],),
+            checks=(self.checks[place],),
             refused={0: self.refused[place]} if place in self.refused else {},
             shapes=(self.shapes[place],),
         )
@@ -77,27 +79,20 @@ def plan_sweep(
     for place, case in enumerate(cases):
         graph.add(place, case)
     one_table = is_one_table([(case.model, case.label) for case in cases])
+    nowhere = (None,) * len(cases)
     return SweepPlan(
         matrix=matrix,
         cases=cases,
         keys=tuple(graph.keys),
         steps=graph.steps,
         chains=tuple(graph.chains),
-        evals=(None,) * len(cases) if elsewhere else tuple(graph.judged(cases, together=one_table)),
+        evals=nowhere if elsewhere else graph.evals(cases, together=one_table),
+        checks=nowhere if elsewhere else graph.checks(cases),
         refused=graph.refused,
         shapes=tuple(graph.shapes),
         one_table=one_table,
         elsewhere=elsewhere,
     )
-
-
-def label_of_side(plan: SweepPlan, place: int, places: Sequence[int]) -> str:
-    """Name a side among others: by its model, or by its label, with its batch if need be."""
-    case = plan.cases[place]
-    if plan.one_table:
-        return case.network
-    alike = [each for each in places if plan.cases[each].label == case.label]
-    return f"{case.label} batch {case.batch}" if len(alike) > 1 else case.label
 
 
 def _default_runtime(model: str) -> str:

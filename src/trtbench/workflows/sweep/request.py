@@ -29,12 +29,14 @@ from trtbench.workflows.request.sweeping import (
 )
 from trtbench.workflows.sweep.journal import read_outline
 from trtbench.workflows.sweep.matrix import (
+    MACHINE,
     Matrix,
     matrix_from_file,
     matrix_from_preset,
     matrix_from_table,
     with_flags,
 )
+from trtbench.workflows.sweep.plan import SweepPlan, plan_sweep
 
 FILES = (".toml", ".yaml", ".yml")
 
@@ -72,6 +74,8 @@ def matrix_from_request(request: SweepRequest) -> Matrix:
             "data": _path(request.data),
             "task": request.task,
             "task_settings": _task_settings(request, matrix),
+            "check": request.check,
+            "fetch_engines": request.fetch_engines or None,
             "inputs": _path(request.inputs),
             "calibration": _path(request.calibration),
             "shapes": {name: tuple(dims) for name, dims in request.shapes.items()},
@@ -98,7 +102,7 @@ def refuse_more(request: SweepRequest) -> None:
     groups = (*fields(AxisFields), *fields(AccuracyFields))
     given = [each.name for each in groups if getattr(request, each.name)]
     given += [name for name, value in request.settings.items() if value is not None]
-    if request.models or given or request.output:
+    if request.models or given or request.output or request.fetch_engines:
         raise UsageError(
             "--resume goes on with what was asked for before",
             fix="leave out everything else, or begin a new sweep",
@@ -170,6 +174,20 @@ def config_of_sweep(folder: Path, config: Config, *, given: str | None) -> Confi
             )
         return config
     return msgspec.structs.replace(config, store=outline.store, runs=outline.runs)
+
+
+def check_plan(
+    matrix: Matrix, *, config: Config, lenient: bool = False, elsewhere: bool = False
+) -> SweepPlan:
+    """Plan a sweep that is asked for here; what has no meaning is refused before a folder is."""
+    if not elsewhere and MACHINE in matrix.options:
+        raise UsageError("an axis of machines needs others", fix="--executor ssh --hosts FILE")
+    if not elsewhere and matrix.fetch_engines:
+        raise UsageError(
+            "engines are fetched from other machines; those that are built here are kept here",
+            fix="--executor ssh --hosts FILE, or leave out --fetch-engines",
+        )
+    return plan_sweep(matrix, config=config, lenient=lenient, elsewhere=elsewhere)
 
 
 def check_choice(where: str | None, best: str, matrix: Matrix) -> None:

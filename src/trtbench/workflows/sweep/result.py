@@ -18,17 +18,28 @@ from trtbench.analysis.sweep import SweepRow, with_front
 from trtbench.boundary import file_name_from_text
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.labels import precision_that_ran as label_of_precision
-from trtbench.domain.result import UNKNOWN, Environment, FailedRun, Finding, Run, Score, known_value
+from trtbench.domain.result import (
+    UNKNOWN,
+    Environment,
+    FailedRun,
+    Finding,
+    Run,
+    Scalar,
+    Score,
+    known_value,
+)
 from trtbench.domain.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, TrtbenchError, write_error
+from trtbench.models.sidecar import kept_value
 from trtbench.report.documents.sweep import document_from_sweep
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sweep_files import csv_from_rows, json_from_rows
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import now
 from trtbench.store.store import Store
+from trtbench.workflows.check.check_files import BESIDE
 from trtbench.workflows.check.evaluate_files import EVAL_JSON, EVAL_MD
 from trtbench.workflows.stored.report import write_report
 from trtbench.workflows.sweep.judge import Judged
@@ -57,7 +68,7 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
         reason = sweep.failures.get(place)
         found = _runs(sweep, place, store)
         if found:
-            run = pooled(found, drop=sweep.outline.tag)
+            run = _with_checks(pooled(found, drop=sweep.outline.tag))
             runs.append(replace(run, times=spooled(run.times, sweep.folder)))
             remark = f"later: {reason}" if reason else sweep.remarks.get(place)
             remark = _remark(case, run, remark)
@@ -106,6 +117,12 @@ def _with_pictures(runs: list[Run], judged: Sequence[Judged]) -> list[Run]:
     if not runs or not shown:
         return runs
     return [replace(runs[0], extra={**runs[0].extra, "pictures": shown}), *runs[1:]]
+
+
+def _with_checks(run: Run) -> Run:
+    """Let a run carry what its outputs differ by, if they were compared."""
+    rows = kept_value(run.path / BESIDE, list[dict[str, Scalar]]) if run.path else None
+    return replace(run, extra={**run.extra, "checks": rows}) if rows else run
 
 
 def write_results(
@@ -218,6 +235,8 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None) -> SweepRow:
     layers, parameters = _structure(run)
     scores = run.extra.get("scores")
     found = scores if isinstance(scores, dict) else {}
+    checks = run.extra.get("checks")
+    rows = checks if isinstance(checks, list) else []
     return SweepRow(
         model=case.network,
         runtime=case.runtime,
@@ -232,6 +251,8 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None) -> SweepRow:
         layers=layers,
         parameters=parameters,
         scores={name: score for name, score in found.items() if isinstance(score, Score)},
+        max_abs=max((each["max_abs"] for each in rows if "max_abs" in each), default=None),
+        sqnr_db=min((each["sqnr_db"] for each in rows if "sqnr_db" in each), default=None),
         findings=run.findings,
     )
 

@@ -12,15 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 from trtbench.analysis.onnx_stamp import RANDOM_DATA
-from trtbench.analysis.summary import summary_from_run
 from trtbench.boundary import file_name_from_text, mask
 from trtbench.domain.result import Run
-from trtbench.errors import StoreError, TrtbenchError, UsageError
+from trtbench.errors import StoreError, TrtbenchError
 from trtbench.store.directory import new_id, now
 from trtbench.store.store import Store
-from trtbench.workflows.check.evaluate import EvalSide
 from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.measure.infer import write_scores
 from trtbench.workflows.measure.remote import each_at_once
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import Conduct
@@ -28,7 +25,7 @@ from trtbench.workflows.request.config import Config
 from trtbench.workflows.sweep.adopt import adopt_runs
 from trtbench.workflows.sweep.cache import Cache, Made
 from trtbench.workflows.sweep.elsewhere import bench_elsewhere
-from trtbench.workflows.sweep.graph import ORDER, SweepStep, reason_of
+from trtbench.workflows.sweep.graph import BEFORE, SweepStep, reason_of
 from trtbench.workflows.sweep.journal import (
     Journal,
     JournalLine,
@@ -36,11 +33,13 @@ from trtbench.workflows.sweep.journal import (
     read_outline,
     write_outline,
 )
-from trtbench.workflows.sweep.judge import Judged, judge_sides
-from trtbench.workflows.sweep.matrix import MACHINE, Matrix
-from trtbench.workflows.sweep.plan import SweepPlan, label_of_side, plan_sweep
+from trtbench.workflows.sweep.judge import Judged
+from trtbench.workflows.sweep.jury import Jury
+from trtbench.workflows.sweep.matrix import Matrix
+from trtbench.workflows.sweep.plan import SweepPlan
 from trtbench.workflows.sweep.progress import Found, SweepProgress, Watch
-from trtbench.workflows.sweep.specs import judging_spec, spec_of_case
+from trtbench.workflows.sweep.request import check_plan
+from trtbench.workflows.sweep.specs import spec_of_case
 from trtbench.workflows.sweep.steps import Workshop, do_step
 
 
@@ -94,9 +93,7 @@ def carry_out(
     folder = folder.absolute()
     outline = read_outline(folder)
     away = conduct.executor is not None and conduct.executor.elsewhere
-    if MACHINE in outline.matrix.options and not away:
-        raise UsageError("an axis of machines needs others", fix="--executor ssh --hosts FILE")
-    plan = plan_sweep(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
+    plan = check_plan(outline.matrix, config=config, lenient=outline.lenient, elsewhere=away)
     journal = Journal(folder)
     with journal.held():
         work = SweepWork(outline, plan, journal, store, config, conduct, watch)
@@ -164,7 +161,7 @@ class SweepWork:
     def prepare(self) -> None:
         """Do every step that a case waits for, once; what fails takes only its own cases along."""
         wanted = {key for chain in self._plan.chains for key in chain}
-        for kind in ORDER[:-1]:
+        for kind in BEFORE:
             for key in (k for k, s in self._plan.steps.items() if s.kind == kind and k in wanted):
                 self._prepare_one(self._plan.steps[key])
 
@@ -274,7 +271,12 @@ class SweepWork:
         case = self._plan.cases[place]
         if self._plan.elsewhere:
             run, remark = bench_elsewhere(
-                self._outline.matrix, case, run_id, store=self._store, conduct=self._conduct
+                self._outline.matrix,
+                case,
+                run_id,
+                store=self._store,
+                conduct=self._conduct,
+                folder=self._journal.folder,
             )
             if remark:
                 self.remarks[place] = remark
@@ -286,66 +288,13 @@ class SweepWork:
         return run_bench(spec, store=self._store, conduct=conduct)
 
     def judge(self) -> None:
-        """Take accuracies last, so that they do not warm the machine, and put them beside runs."""
-        for key in dict.fromkeys(each[0] for each in self._plan.evals if each is not None):
-            sides: dict[int, list[int]] = {}
-            for place, each in enumerate(self._plan.evals):
-                if each is not None and each[0] == key and place not in self.failures:
-                    sides.setdefault(each[1], []).append(place)
-            if sides:
-                self._judge_one(self._plan.steps[key], list(sides.values()))
+        """Take accuracies and compare outputs last, so that they do not warm the machine."""
+        jury = Jury(self._plan, self._journal, self._shop, self.failures, input_of=self._input)
+        for step, sides in jury.trials():
+            self._tell(step.title)
+            jury.try_one(step, sides)
+        self.judged, self.remarks = jury.judged, {**self.remarks, **jury.remarks}
         self._tell("")
-
-    def _judge_one(self, step: SweepStep, sides: list[list[int]]) -> None:
-        self._tell(step.title)
-        runs = [self._runs_of(places) for places in sides]
-        try:
-            settled = [
-                self._side(places, own, sides) for places, own in zip(sides, runs, strict=True)
-            ]
-            judged = judge_sides(
-                step, settled, self._shop, runs=[each.id for own in runs for each in own]
-            )
-        except StoreError:
-            raise
-        except TrtbenchError as problem:
-            for place in (place for places in sides for place in places):
-                self.remarks[place] = f"no accuracy: {reason_of(problem)}"
-            return
-        self.judged.append(judged)
-        for places, own, scores, problem_of_side in zip(
-            sides, runs, judged.made.scores, judged.made.problems, strict=True
-        ):
-            if scores is None:
-                self.remarks.update(dict.fromkeys(places, f"no accuracy: {problem_of_side}"))
-                continue
-            for finding in scores.findings:
-                told = f"{finding.severity} {finding.code}: {finding.message}"
-                self.remarks.update(dict.fromkeys(places, told))
-            for run in own:
-                path = self._store.resolve(run.id)
-                write_scores(path, scores)
-                self._store.publish(path)
-
-    def _side(self, places: list[int], runs: list[Run], sides: list[list[int]]) -> EvalSide:
-        """Settle a side of an evaluation, with the latency of its smallest batch."""
-        place = places[0]
-        case = self._plan.cases[place]
-        model = self._input(self._plan.source(place))
-        smallest = min(runs, key=lambda run: run.record.items_per_query, default=None)
-        head = smallest and summary_from_run(smallest).head
-        return EvalSide(
-            spec=judging_spec(self._plan, place, model, self._config),
-            python=self._config.python_for(case.runtime),
-            label=label_of_side(self._plan, place, [each[0] for each in sides]),
-            latency_s=head.mean / smallest.record.items_per_query if smallest and head else None,
-        )
-
-    def _runs_of(self, places: list[int]) -> list[Run]:
-        keys = {self._plan.keys[place] for place in places}
-        lines = [each for each in self._journal.lines if each.what == "done" and each.case in keys]
-        found = [self._store.load(line.run) for line in lines if line.run]
-        return [run for run in found if isinstance(run, Run)]
 
     def note(
         self,

@@ -9,13 +9,15 @@ import msgspec
 
 from trtbench.domain.spec import RunSpec
 from trtbench.host.images import SUFFIXES
+from trtbench.models.identity import model_ref
 from trtbench.runtimes import RUNTIMES
+from trtbench.workflows.request.choice import default_runtime, first_choice
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.sweep.content import preparing_of
-from trtbench.workflows.sweep.graph import judging_options
+from trtbench.workflows.sweep.graph import is_hub, judging_options
 from trtbench.workflows.sweep.matrix import MACHINE, PREFIXES, SOURCE, Case, Matrix
 from trtbench.workflows.sweep.plan import SweepPlan
 
@@ -40,6 +42,32 @@ def judging_spec(plan: SweepPlan, place: int, model: Path | str, config: Config)
     flags = {k: v for k, v in judging_options(case).items() if not k.startswith(PREFIXES)}
     request = _request(plan, place, model, flags={**flags, "profile": False})
     return msgspec.structs.replace(run_spec(request, config), batch=None)
+
+
+def reference_spec(plan: SweepPlan, place: int, config: Config) -> RunSpec:
+    """Settle how the model of a case is run as it was given, for others to be compared with."""
+    case = plan.cases[place]
+    if is_hub(case.model):
+        runtime = first_choice("torch")
+    else:
+        own = model_ref(Path(case.model))
+        runtime = default_runtime(own, config, with_outputs=True) or first_choice(own.format)
+    loading = {k: str(v) for k, v in case.own("opt.").items() if k in (*SOURCE, "seed")}
+    request = BenchRequest(
+        model=case.model,
+        runtime=runtime,
+        batch=case.batch,
+        shapes=plan.shapes[place],
+        options=loading if "torch" in RUNTIMES.load(runtime).FORMATS else {},
+        profile=False,
+    )
+    return msgspec.structs.replace(run_spec(request, config), batch=None)
+
+
+def arrays_of(matrix: Matrix) -> str | None:
+    """The arrays that a sweep measures on, if it does; an image is none."""
+    given = matrix.inputs
+    return given if given and Path(given).suffix.lower() not in SUFFIXES else None
 
 
 def _request(
@@ -77,8 +105,8 @@ def _inputs(matrix: Matrix) -> dict[str, object]:
     """What is measured on; an image is prepared as those that are judged."""
     if matrix.inputs is None:
         return {}
-    if Path(matrix.inputs).suffix.lower() not in SUFFIXES:
-        return {"inputs": matrix.inputs}
+    if arrays := arrays_of(matrix):
+        return {"inputs": arrays}
     return {"inputs": matrix.inputs, "task": matrix.task, "settings": preparing_of(matrix)}
 
 
