@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trtbench.analysis.conditions import condition_from_text, holds, understood, unknown_names
-from trtbench.analysis.sweep import pareto_front
+from trtbench.analysis.sweep import kinds, pareto_front, quantities
 from trtbench.errors import UsageError
 
 NAMES = ("p99", "p99.9", "top1", "items", "size", "precision", "batch")
@@ -80,14 +80,14 @@ def test_the_baseline_is_the_same_quantity_of_another_row() -> None:
 )
 def test_what_cannot_be_read_says_why(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        condition_from_text(text, names=NAMES, times=("p99", "p99.9"))
+        condition_from_text(text, names=NAMES, kinds={"p99": "time", "p99.9": "time"})
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["top1>=0.7", "top1>=70", "top1>0.5+1%", "not 0.7<top1"])
 def test_a_share_needs_its_per_cent(text: str) -> None:
     with pytest.raises(UsageError, match="has no unit"):
-        condition_from_text(text, names=NAMES, shares=("top1",))
+        condition_from_text(text, names=NAMES, kinds={"top1": "share"})
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_share_needs_its_per_cent(text: str) -> None:
     [("top1>=70%", True), ("top1>=baseline*0.99", True), ("top1>=71 %", False), ("top1>0", True)],
 )
 def test_one_unit_of_shares(text: str, outcome: bool) -> None:
-    condition = condition_from_text(text, names=NAMES, shares=("top1",))
+    condition = condition_from_text(text, names=NAMES, kinds={"top1": "share"})
     assert holds(condition, {"top1": 0.704}, baseline={"top1": 0.71}) is outcome
 
 
@@ -112,8 +112,8 @@ def test_one_unit_of_shares(text: str, outcome: bool) -> None:
     ],
 )
 def test_between_two_shares_a_bare_number_is_points_of_per_cent(text: str, meant: str) -> None:
-    assert understood(text, names=NAMES, shares=("top1",)) == meant
-    bare, written = (condition_from_text(each, names=NAMES, shares=("top1",))
+    assert understood(text, names=NAMES, kinds={"top1": "share"}) == meant
+    bare, written = (condition_from_text(each, names=NAMES, kinds={"top1": "share"})
                      for each in (text, meant))  # fmt: skip
     assert bare == written
     for value in (0.689, 0.691, 0.694, 0.696):
@@ -122,6 +122,37 @@ def test_between_two_shares_a_bare_number_is_points_of_per_cent(text: str, meant
     if "0.5%" in meant and "1%" not in meant and "<" not in meant:
         assert holds(bare, {"top1": 0.696}, baseline={"top1": 0.7}) is True
         assert holds(bare, {"top1": 0.694}, baseline={"top1": 0.7}) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("median<5%", "5% is no time"),
+        ("median<=baseline+10%", r"write baseline\*1.1"),
+        ("p99<baseline+5", "write 5ms"),
+        ("p99<10MB", "10MB is no time"),
+        ("size<10", "write 10MiB"),
+        ("size<10ms", "is no size"),
+        ("top1>=70ms", "is no share"),
+        ("mAP>=30", "write the %"),
+        ("batch>5%", "is no count"),
+        ("throughput>5ms", "is no rate"),
+    ],
+)
+def test_a_number_has_the_unit_of_its_quantity(text: str, said: str) -> None:
+    names = [*quantities(()), "mAP"]
+    with pytest.raises(UsageError, match=said):
+        condition_from_text(text, names=names, kinds=kinds(names))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["median<=baseline*110%", "size<=baseline+1MiB", "items>5", "items>5/s", "batch>=4", "std<0",
+     "workspace<5", "workspace<5MiB"],
+)  # fmt: skip
+def test_what_needs_no_other_unit_is_read(text: str) -> None:
+    names = [*quantities(()), "workspace"]
+    assert condition_from_text(text, names=names, kinds=kinds(names))
 
 
 def test_texts_and_numbers_do_not_mix() -> None:

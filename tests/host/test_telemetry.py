@@ -269,6 +269,22 @@ LINES = {
         "VDD_IN 8123mW/7000mW VDD_CPU_GPU_CV 3100mW/2500mW VDD_SOC 1900mW/1800mW",
         (0.99, 624e6, 8.123, 51.187, 3210),
     ),
+    "one part of the GPU is switched off": (
+        "02-11-2025 07:40:00 RAM 5000/62841MB CPU [4%@1190] EMC_FREQ @2133 GR3D_FREQ 61%@[0,918] "
+        "gpu-thermal@45.5C VDD_GPU_SOC 6011mW/6011mW VDD_CPU_CV 1201mW/1201mW "
+        "VIN_SYS_5V0 3902mW/3902mW",
+        (0.61, 918e6, 6.011 + 1.201 + 3.902, 45.5, 5000),
+    ),
+    "the load is not told": (
+        "08-30-2025 12:00:00 RAM 9001/125772MB CPU [5%@972] GR3D_FREQ @[1386,1386,1386] "
+        "gpu@39.5C VDD_GPU 9800mW/9800mW VIN 31250mW/31250mW",
+        (None, 1386e6, 31.25, 39.5, 9001),
+    ),
+    "JetPack 2": (
+        "RAM 1320/3994MB (lfb 500x4MB) cpu [31%,12%,9%,7%]@1734 EMC 7%@1600 AVP 0%@80 VDE 0 "
+        "GR3D 83%@998 EDP limit 0 GPU-therm@41C",
+        (0.83, 998e6, None, 41.0, 1320),
+    ),
     "no clocks": (
         "RAM 100/200MB GR3D_FREQ 7% CPU [1%] cpu@30C gpu@31C",
         (0.07, None, None, 31.0, 100),
@@ -281,7 +297,7 @@ def test_tegrastats_of_several_jetpacks(name: str) -> None:
     line, (load, clock, power, temperature, memory) = LINES[name]
     seen = sample_from_line(line, at_s=2.0)
     assert seen is not None
-    assert seen.gpu_util == pytest.approx(load)
+    assert seen.gpu_util == (None if load is None else pytest.approx(load))
     assert seen.sm_clock_hz == clock
     assert seen.power_w == (None if power is None else pytest.approx(power))
     assert seen.temperature_c == pytest.approx(temperature)

@@ -13,6 +13,7 @@ import pytest
 import models
 from trtbench.analysis.findings.rules_labels import contradictions
 from trtbench.analysis.summary import summary_from_run
+from trtbench.cli.bench import requests_of
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Fact, Run, precision_of
@@ -158,3 +159,26 @@ def test_what_is_passed_already_is_not_passed_again(
     with pytest.raises(UsageError, match="is passed to trtexec already") as caught:
         bench(trtexec.engine(), store, runtime="trtexec", extra_args=(extra,))
     assert flag in str(caught.value.fix)
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (("--onnx=other.onnx",), "--onnx is not trtexec's alone"),
+        (("--device=1",), "--device is not trtexec's alone"),
+        (("--streams=3", "--infStreams=2"), "passed to trtexec already"),
+        (("--fp16", "--fp16"), "passed to trtexec already"),
+    ],
+)
+def test_what_decides_what_is_measured_is_said_to_trtbench(
+    trtexec: Any, store: Store, extra: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        bench(trtexec.engine(), store, runtime="trtexec", extra_args=extra)
+
+
+def test_a_flag_with_the_name_of_a_model_is_no_further_model(trtexec: Any) -> None:
+    request = BenchRequest(model=trtexec.engine(), extra_args=("--calib=net.onnx",))
+    assert requests_of(request, single=False) == [request]
+    several = BenchRequest(model="a.onnx", extra_args=("b.onnx",))
+    assert [each.model for each in requests_of(several, single=False)] == ["a.onnx", "b.onnx"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from trtbench.domain.spec import Value
 from trtbench.errors import UsageError, near_miss
@@ -30,7 +30,16 @@ DEEPEST = 50
 LONGEST = 300
 """Words and signs of a condition, for the same reason."""
 
+Kind = Literal["time", "size", "rate", "share", "level", "count"]
+"""What a quantity is, as far as its unit goes."""
+
 UNITS: Mapping[str, float] = {**SECONDS, **BYTES, **HERTZ, "%": 0.01, "dB": 1.0}
+_KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(SECONDS, "time"), **dict.fromkeys(BYTES, "size"),
+    **dict.fromkeys(HERTZ, "rate"), "%": "share", "dB": "level",
+}  # fmt: skip
+_NEEDED: Mapping[Kind, str] = {"time": "{:g}ms", "size": "{:g}MiB"}
+"""How numbers without a unit are to be written where several units are usual."""
 _UNIT = "|".join(sorted((re.escape(name) for name in UNITS), key=len, reverse=True))
 _TOKEN = re.compile(
     rf"""\s*(?:
@@ -57,9 +66,13 @@ class Number(Value, frozen=True, kw_only=True):
     """A number in seconds, bytes, per second, or as it stands."""
 
     value: float
-    has_unit: bool = False
+    unit: str = ""
     end: int = 0
     """Where it ends in the text of the condition."""
+
+    def __str__(self) -> str:
+        """Write it as it was given."""
+        return f"{self.value / UNITS.get(self.unit, 1.0):g}{self.unit}"
 
 
 class Word(Value, frozen=True, kw_only=True):
@@ -103,28 +116,34 @@ Condition = Relation | Join
 
 
 def condition_from_text(
-    text: str, *, names: Iterable[str], times: Iterable[str] = (), shares: Iterable[str] = ()
+    text: str, *, names: Iterable[str], kinds: Mapping[str, Kind] | None = None
 ) -> Condition:
-    """Read a condition; every name in it must be one of these; times and shares need a unit."""
-    known = frozenset(names), frozenset(times), frozenset(shares)
+    """Read a condition; every name in it must be one of these.
+
+    A number beside a quantity of a known kind has a unit of that kind; times, sizes and shares are
+    never without one.
+    """
+    known = frozenset(names), kinds or {}
     return _parsed(_in_points(text, *known), *known)[0]
 
 
-def understood(text: str, *, names: Iterable[str], shares: Iterable[str]) -> str:
+def understood(text: str, *, names: Iterable[str], kinds: Mapping[str, Kind]) -> str:
     """Write a condition as it was understood: with every per cent sign that it means."""
-    return _in_points(text, frozenset(names), frozenset(), frozenset(shares))
+    return _in_points(text, frozenset(names), kinds)
 
 
-def _in_points(text: str, *known: frozenset[str]) -> str:
+def _in_points(text: str, names: frozenset[str], kinds: Mapping[str, Kind]) -> str:
     """Put the sign of per cent behind the bare numbers that are points of it."""
-    for end in sorted(_parsed(text, *known)[1], reverse=True):
+    for end in sorted(_parsed(text, names, kinds)[1], reverse=True):
         text = f"{text[:end]}%{text[end:]}"
     return text
 
 
-def _parsed(text: str, *known: frozenset[str]) -> tuple[Condition, set[int]]:
+def _parsed(
+    text: str, names: frozenset[str], kinds: Mapping[str, Kind]
+) -> tuple[Condition, set[int]]:
     """Read a condition, and where bare numbers end in it that are points of per cent."""
-    parser = _Parser(text, *known)
+    parser = _Parser(text, names, kinds)
     condition = parser.either()
     parser.demand_end()
     return condition, parser.points
@@ -162,10 +181,8 @@ def unknown_names(condition: Condition, row: Row) -> list[str]:
 class _Parser:
     """Reads from left to right; each method is one rule of the grammar."""
 
-    def __init__(
-        self, text: str, names: frozenset[str], times: frozenset[str], shares: frozenset[str]
-    ) -> None:
-        self._text, self._names, self._times, self._shares = text, names, times, shares
+    def __init__(self, text: str, names: frozenset[str], kinds: Mapping[str, Kind]) -> None:
+        self._text, self._names, self._kinds = text, names, kinds
         self._tokens = _tokens(text)
         self.points: set[int] = set()
         self._place = 0
@@ -203,32 +220,38 @@ class _Parser:
             raise self._error("a comparison such as < or >= is missing")
         self._place += 1
         right = self._sum()
-        self._demand_unit(left, right)
-        self._demand_unit(right, left)
+        self._demand_units([*_addends(left), *_addends(right)])
         pair = _with_baseline(left, right, self._error), _with_baseline(right, left, self._error)
         left, right = pair
         return Relation(sign=sign, left=left, right=right)
 
-    def _demand_unit(self, term: Term, other: Term) -> None:
-        """A bare number beside a time or a share: nobody knows whether ms or s, 1 or % is meant.
+    def _demand_units(self, addends: list[Term]) -> None:
+        """Refuse a number whose unit is another than the quantity's, or that lacks one.
 
-        Between two shares it is an allowance, and half of all is none: points of per cent.
+        Between two shares a bare one is an allowance, and half of all is none: points of per cent.
         """
-        is_time = isinstance(term, Name) and term.name in self._times
-        if is_time and isinstance(other, Number) and not other.has_unit and other.value:
-            raise self._error(f"{other.value:g} has no unit; write {other.value:g}ms")
-        addends = (*_addends(term), *_addends(other))
-        names = [each for each in addends if isinstance(each, Name)]
-        if not any(each.name in self._shares for each in names):
-            return
-        for each in addends:
-            if not isinstance(each, Number) or each.has_unit or not each.value:
+        names = [each.name for each in addends if isinstance(each, Name)]
+        kinds = {name: self._kinds[name] for name in names if name in self._kinds}
+        for number in addends:
+            if not isinstance(number, Number) or not (number.value or number.unit):
                 continue
-            if len(names) > 1:
-                self.points.add(each.end)
-            else:
-                said = f"{each.value:g} % or {100 * each.value:g} %"
-                raise self._error(f"{each.value:g} has no unit, {said} may be meant; write the %")
+            if not number.unit and "share" in kinds.values() and len(names) > 1:
+                self.points.add(number.end)
+                continue
+            for name, kind in kinds.items():
+                if _KINDS.get(number.unit, "count") != kind:
+                    self._refuse_unit(number, name, kind)
+
+    def _refuse_unit(self, number: Number, name: str, kind: Kind) -> None:
+        """A bare number beside a time or a share: nobody knows whether ms or s, 1 or % is meant."""
+        if number.unit:
+            way = f"; write baseline*{1 + number.value:g}" if number.unit == "%" else ""
+            raise self._error(f"{number} is no {kind}, and {name} is one{way}")
+        if kind == "share":
+            said = f"{number} % or {100 * number.value:g} %"
+            raise self._error(f"{number} has no unit, {said} may be meant; write the %")
+        if kind in _NEEDED:
+            raise self._error(f"{number} has no unit; write {_NEEDED[kind].format(number.value)}")
 
     def _sum(self) -> Term:
         return self._chain("+-", lambda: self._chain("*/", self._factor))
@@ -251,7 +274,7 @@ class _Parser:
             return self._bracket(self._sum)
         if kind == "number":
             value, _, unit = content.partition(" ")
-            return Number(value=float(value), has_unit=bool(unit), end=end)
+            return Number(value=float(value), unit=unit, end=end)
         if kind == "text":
             return Word(value=content[1:-1])
         if kind == "name" and content not in ("and", "or", "not"):

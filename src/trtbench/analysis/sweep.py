@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from trtbench.analysis.column_summary import ColumnSummary
-from trtbench.analysis.conditions import Condition, Content, holds, unknown_names
+from trtbench.analysis.conditions import Condition, Content, Kind, holds, unknown_names
 from trtbench.analysis.scores import is_share, less_is_better
 from trtbench.analysis.summary import Summary
 from trtbench.domain.result import Finding, Interval, Scalar, Score
@@ -26,6 +26,8 @@ TIMES = (
     "median", "mean", "min", "max", "std", "gpu", "gpu_mean", "gpu_max", "per_item", *PERCENTILES,
 )  # fmt: skip
 """Quantities that are times, and are compared with nothing but times."""
+RATES = ("throughput", "items")
+COUNTS = ("layers", "parameters", "batch")
 SHARES = ("top1", "top5", "cov")
 """Quantities that are shares wherever there are any."""
 
@@ -117,10 +119,13 @@ class SweepRow(Value, frozen=True, kw_only=True):
         return next((column for column in columns if column.column == name), None)
 
 
-def shares(rows: Sequence[SweepRow]) -> list[str]:
-    """List the quantities that are parts of a whole, which conditions write in per cent."""
-    named = ("cov", *(name for row in rows for name in row.scores))
-    return [*SHARES, *(name for name in dict.fromkeys(named) if is_share(name))]
+def kinds(names: Iterable[str]) -> dict[str, Kind]:
+    """Tell what quantities are, so that a condition writes them in their own unit."""
+    known: dict[str, Kind] = {
+        **dict.fromkeys(TIMES, "time"), **dict.fromkeys(RATES, "rate"), "size": "size",
+        **dict.fromkeys(COUNTS, "count"), **dict.fromkeys(SHARES, "share"),
+    }  # fmt: skip
+    return {**{name: "share" for name in names if is_share(name)}, **known}
 
 
 def quantities(rows: Sequence[SweepRow]) -> list[str]:

@@ -11,7 +11,14 @@ from pathlib import Path
 import msgspec
 
 from trtbench.analysis.check_rules import METRICS
-from trtbench.analysis.conditions import Condition, condition_from_text, holds, names_of, understood
+from trtbench.analysis.conditions import (
+    Condition,
+    Kind,
+    condition_from_text,
+    holds,
+    names_of,
+    understood,
+)
 from trtbench.analysis.localize import Loss, Restored, bisect, fewest, one_by_one
 from trtbench.analysis.numeric import USUAL_SQNR_DB
 from trtbench.analysis.onnx_stamp import PREFIX
@@ -90,9 +97,10 @@ def aim_of(spec: LocalizeSpec, pair: TwoGraphs, scores: dict[str, float]) -> Aim
     metric = next(iter(scores), OUTPUT_METRIC)
     if spec.repair is None:
         return Aim(metric=metric)
-    names, shares = (*scores, *METRICS), [name for name in scores if is_share(name)]
-    where = understood(spec.where or _usual(metric, pair), names=names, shares=shares)
-    condition = condition_from_text(where, names=names, shares=shares)
+    names = (*scores, *METRICS)
+    kinds: dict[str, Kind] = {name: "share" for name in scores if is_share(name)}
+    where = understood(spec.where or _usual(metric, pair), names=names, kinds=kinds)
+    condition = condition_from_text(where, names=names, kinds=kinds)
     asked = [name for name in names_of(condition) if name in scores]
     return Aim(metric=asked[0] if asked else metric, where=where, condition=condition)
 

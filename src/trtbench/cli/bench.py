@@ -59,7 +59,7 @@ def requests_of(request: BenchRequest, *, single: bool) -> list[BenchRequest]:
     from trtbench.cli import is_model
     from trtbench.errors import UsageError
 
-    more = [word for word in request.extra_args if is_model(word)]
+    more = [word for word in request.extra_args if is_model(word) and word[0] != "-"]
     if not more or len(more) < len(request.extra_args):
         return [request]
     if single:

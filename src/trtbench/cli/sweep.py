@@ -153,13 +153,15 @@ def _pictures(paths: list[Path]) -> str:
 def _chosen(results: Results, where: str, best: str) -> tuple[Chosen, str]:
     """Choose what meets a condition, and say how that was understood."""
     from trtbench.analysis.conditions import condition_from_text, understood
-    from trtbench.analysis.sweep import TIMES, choose, quantities, shares
+    from trtbench.analysis.sweep import choose, kinds, quantities
 
-    names, parts = quantities(results.rows), shares(results.rows)
+    names = quantities(results.rows)
     if best not in names:
         raise UsageError(f"--best {best} is no quantity", facts={"quantities": " ".join(names)})
-    condition = condition_from_text(where, names=names, times=TIMES, shares=parts)
-    return choose(results.rows, condition, by=best), understood(where, names=names, shares=parts)
+    condition = condition_from_text(where, names=names, kinds=kinds(names))
+    return choose(results.rows, condition, by=best), understood(
+        where, names=names, kinds=kinds(names)
+    )
 
 
 def _json(results: Results, folder: Path, chosen: Chosen | None) -> str:

@@ -22,9 +22,10 @@ from trtbench.host.telemetry_values import Counters, known_temperature
 INTERVAL_MS = 100
 
 _RAM = re.compile(r"\bRAM (\d+)/(\d+)MB")
-_GPU = re.compile(r"\bGR3D(?:2)?_FREQ (\d+)%(?:@\[?(\d+)(?:,\d+)*\]?)?")
-_EMC = re.compile(r"\bEMC_FREQ (\d+)%(?:@(\d+))?")
-_TEMPERATURE = re.compile(r"\b(?:GPU|gpu|gpu-thermal)@(-?\d+(?:\.\d+)?)C")
+_GPU = re.compile(r"\bGR3D(?:_FREQ)? (?:(\d+)%)?(?:@\[?(\d+(?:,\d+)*)\]?)?")
+"""Each part of a GPU has a clock, 0 when it is off; not everybody is told the load."""
+_EMC = re.compile(r"\bEMC(?:_FREQ)? (?:(\d+)%)?(?:@(\d+))?")
+_TEMPERATURE = re.compile(r"\bgpu(?:-therm(?:al)?)?@(-?\d+(?:\.\d+)?)C", re.IGNORECASE)
 _RAIL = re.compile(
     r"(?<![\w@])(VDD\w*|VIN\w*|POM_5V_\w+|SYS5V|GPU|CPU|SOC|CV) "
     r"(-?\d+)(?:mW)?/-?\d+(?:mW)?(?![\w.])"
@@ -48,10 +49,10 @@ def sample_from_line(line: str, *, at_s: float) -> TelemetrySample | None:
     temperature, emc = _TEMPERATURE.search(line), _EMC.search(line)
     return TelemetrySample(
         at_s=at_s,
-        gpu_util=int(gpu[1]) / 100 if gpu else None,
-        memory_util=int(emc[1]) / 100 if emc else None,
+        gpu_util=int(gpu[1]) / 100 if gpu and gpu[1] else None,
+        memory_util=int(emc[1]) / 100 if emc and emc[1] else None,
         memory_used_bytes=int(memory[1]) * 2**20 if memory else None,
-        sm_clock_hz=int(gpu[2]) * 1e6 if gpu and gpu[2] else None,
+        sm_clock_hz=max(map(int, gpu[2].split(","))) * 1e6 if gpu and gpu[2] else None,
         memory_clock_hz=int(emc[2]) * 1e6 if emc and emc[2] else None,
         power_w=_power(line),
         temperature_c=known_temperature(float(temperature[1]) if temperature else None),

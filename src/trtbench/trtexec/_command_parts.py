@@ -33,6 +33,16 @@ _OWN_FLAGS = {
 }
 """How the same is said to trtbench, which then records it."""
 
+MODEL_FLAGS = dict.fromkeys(
+    ("--onnx", "--loadEngine", "--uff", "--model", "--deploy"),
+    "the model is the one that trtbench was given, whose hash is recorded",
+)
+"""Flags that say which model it is, and why they are not passed on."""
+DEVICE_FLAG = {"--device": "trtbench locks the GPU and records which one it is"}
+
+_PLUGINS = ("--plugins", "--staticPlugins", "--dynamicPlugins", "--setPluginsToSerialize")
+"""Flags that may be given once for each library."""
+
 _WEAK: dict[Precision, str] = {
     "fp16": "--fp16",
     "bf16": "--bf16",
@@ -80,17 +90,25 @@ def shapes_flag(flag: str, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
     return [f"{flag}={','.join(parts)}"]
 
 
-def with_extra(arguments: list[str], extra: Sequence[str]) -> list[str]:
-    """Add what the user passes on; a flag that is there already would be said twice."""
-    ours = {_flag(each): each for each in arguments[1:]}
+def with_extra(
+    arguments: list[str], extra: Sequence[str], *, refused: Mapping[str, str] = MODEL_FLAGS
+) -> list[str]:
+    """Add what the user passes on: no flag twice, and none that trtbench must be told itself."""
+    passed = {_flag(each): each for each in arguments[1:]}
     for each in extra:
-        if _flag(each) in ours:
-            own = _OWN_FLAGS.get(_flag(each))
+        flag = _flag(each)
+        own = _OWN_FLAGS.get(flag)
+        fix = f"{own} before the --" if own else f"leave {each} out"
+        if flag in passed and flag not in _PLUGINS:
             raise UsageError(
-                f"{_flag(each)} is passed to trtexec already",
-                facts={"passed": ours[_flag(each)], "given again": each},
-                fix=f"{own} before the --" if own else f"leave {each} out",
+                f"{flag} is passed to trtexec already",
+                facts={"passed": passed[flag], "given again": each},
+                fix=fix,
             )
+        if flag in refused:
+            raise UsageError(f"{flag} is not trtexec's alone to know: {refused[flag]}", fix=fix)
+        if flag.startswith("-"):
+            passed[flag] = each
     return [*arguments, *extra]
 
 

@@ -24,7 +24,9 @@ from trtbench.domain.spec import RunSpec
 from trtbench.errors import UsageError
 from trtbench.trtexec._command_build import BUILD_OPTIONS, build_command, load_command
 from trtbench.trtexec._command_parts import (
+    DEVICE_FLAG,
     GRAPH,
+    MODEL_FLAGS,
     check_options,
     own_options,
     precision_flags,
@@ -80,7 +82,7 @@ def bench_command(
         *_run_precision(spec, abilities=abilities),
         *_device(spec.device),
     ]
-    return with_extra(arguments, spec.extra_args)
+    return with_extra(arguments, spec.extra_args, refused={**MODEL_FLAGS, **DEVICE_FLAG})
 
 
 def profile_command(

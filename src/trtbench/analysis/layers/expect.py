@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from trtbench.analysis.conditions import (
     Condition,
     Join,
+    Kind,
     Name,
     Relation,
     Sum,
@@ -29,7 +30,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import UsageError, near_miss
 from trtbench.units import text_from_fraction, text_from_seconds
 
-FUNCTIONS = ("count", "share", "time")
+FUNCTIONS: Mapping[str, Kind] = {"count": "count", "share": "share", "time": "time"}
 """Layers that fit; their part of all time; their time."""
 TIMES = ("sum", "gpu", "host", "latency", "conversions")
 PERCENT = ("jitter",)
@@ -65,11 +66,14 @@ def expectation_from_text(text: str) -> Expectation:
         return name
 
     plain = _CALL.sub(named, text)
-    times = {*TIMES, *(name for name, (function, _) in calls.items() if function == "time")}
-    shares = {*PERCENT, *(name for name, (function, _) in calls.items() if function == "share")}
+    kinds: dict[str, Kind] = {
+        **dict.fromkeys(TIMES, "time"),
+        **dict.fromkeys(PERCENT, "share"),
+        **{name: FUNCTIONS[function] for name, (function, _) in calls.items()},
+    }
     try:
         condition = condition_from_text(
-            plain, names={*TIMES, *PERCENT, *NUMBERS, *calls}, times=times, shares=shares
+            plain, names={*TIMES, *PERCENT, *NUMBERS, *calls}, kinds=kinds
         )
     except UsageError as problem:
         raise UsageError(

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from trtbench.analysis.conditions import condition_from_text
-from trtbench.analysis.sweep import TIMES, quantities, shares
+from trtbench.analysis.sweep import kinds, quantities
 from trtbench.boundary import file_name_from_text, mask
 from trtbench.boundary.secrets import SECRET
 from trtbench.domain.result import Scalar
@@ -204,7 +204,7 @@ def check_choice(where: str | None, best: str, matrix: Matrix) -> None:
             fix=f"did you mean {guess}?" if guess else None,
         )
     if where is not None:
-        condition_from_text(where, names=names, times=TIMES, shares=shares(()))
+        condition_from_text(where, names=names, kinds=kinds(names))
 
 
 _NAMES = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
