@@ -166,7 +166,7 @@ def test_an_export_of_runs(tmp_path: Path, holds: Callable[..., None]) -> None:
 def test_the_demo_made_short(
     tmp_path: Path, holds: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = {"DURATION_S": 0.05, "LAUNCHES": 2, "BATCHES": (1,), "PAIRS": {1: 20}}
+    short = {"DURATION_S": 0.05, "LAUNCHES": 2, "BATCHES": (1,)}
     for name, value in short.items():
         monkeypatch.setattr(demo, name, value)
     holds("demo", "-o", str(tmp_path / "report"))
