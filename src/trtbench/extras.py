@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 from trtbench.errors import UnavailableError
 
@@ -59,9 +60,9 @@ def missing_package(problem: ModuleNotFoundError) -> UnavailableError | None:
     )
 
 
-def optional_library(name: str) -> Any:
+def optional_library(name: str) -> ModuleType:
     """Import a library of an extra; without it, say which extra brings it."""
-    loading: Callable[[str], Any] = importlib.import_module
+    loading: Callable[[str], ModuleType] = importlib.import_module
     try:
         return loading(name)
     except ImportError as problem:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -304,7 +303,9 @@ class OutputTally:
         return float(_EDGES[place]) if place < len(_EDGES) else None
 
 
-def pair_outputs(reference: Mapping[str, Any], candidate: Mapping[str, Any]) -> dict[str, str]:
+def pair_outputs(
+    reference: Mapping[str, object], candidate: Mapping[str, object]
+) -> dict[str, str]:
     """Reference's outputs to the candidate's: by name, else by place when there are as many."""
     if set(reference) & set(candidate):
         return {name: name for name in reference if name in candidate}

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,15 @@ from trtbench.build.export_write import Example, write_dynamo, write_legacy, wri
 from trtbench.build.quantize_data import save_feeds
 from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape
 from trtbench.domain.job import Stage
-from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.errors import InputError, UsageError
 from trtbench.host.versions import library_versions
+from trtbench.models.torch_models import import_torch
 from trtbench.models.torch_sources import TorchSource, load_source
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+    from torch.export import ExportedProgram
+    from torch.nn import Module
 
 INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
 OPEN_SIZE = 2
@@ -32,7 +38,7 @@ LIBRARIES = ("trtbench", "torch", "torchvision", "timm", "ultralytics", "onnx", 
 
 def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
     """Make the file ``spec.output`` in the folder of the job."""
-    torch = _torch()
+    torch = import_torch()
     if spec.folder is not None:
         sys.path.append(spec.folder)  # last, so that nothing installed is shadowed
     torch.manual_seed(spec.seed)
@@ -66,19 +72,6 @@ def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
     )
 
 
-def _torch() -> Any:
-    try:
-        import torch  # type: ignore[import-not-found,unused-ignore]
-    except ImportError as problem:
-        raise UnavailableError(
-            "PyTorch is not installed in this interpreter",
-            facts={"interpreter": sys.executable, "reason": problem},
-            fix="pip install torch, or name another with --python PATH or runtimes.torch.python "
-            "in trtbench.toml",
-        ) from None
-    return torch
-
-
 def _trace_attention(torch: ModuleType) -> None:
     """Let attention be seen as operators: its fused call in eval mode has no form in ONNX."""
     fused = getattr(torch.backends, "mha", None)
@@ -95,7 +88,7 @@ def _notes(spec: ExportSpec, exporter: str) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _told_by(reference: Mapping[str, Any]) -> tuple[str, ...]:
+def _told_by(reference: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Say which outputs cannot tell a right export from a wrong one."""
     same = [name for name, value in reference.items() if value.numel() and not value.any()]
     return tuple(f"{name} is zero everywhere: that it agrees says nothing" for name in same)
@@ -117,7 +110,7 @@ def _refuse_for_program(spec: ExportSpec) -> None:
 def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Example:
     """Settle the inputs, and draw values for one call."""
     if source.program is not None:
-        return _from_program(source)
+        return _from_program(source.program)
     given = spec.inputs or source.inputs
     if not given:
         raise UsageError(
@@ -139,9 +132,9 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
     return Example(inputs=inputs, open_axes=open_axes, by_name=by_name)
 
 
-def _from_program(source: TorchSource) -> Example:
-    arguments, keywords = source.program.example_inputs
-    names = [node for node in source.program.graph_signature.user_inputs if isinstance(node, str)]
+def _from_program(program: ExportedProgram) -> Example:
+    arguments, keywords = program.example_inputs
+    names = [node for node in program.graph_signature.user_inputs if isinstance(node, str)]
     values = [*arguments, *keywords.values()]
     if not all(hasattr(value, "numpy") for value in values) or len(values) != len(names):
         raise InputError("the ExportedProgram takes inputs that are not tensors")
@@ -162,7 +155,7 @@ def _axis_name(name: str, axis: int) -> str:
     return "batch" if axis == 0 else f"{name}_{axis}"
 
 
-def _ordered(shapes: Sequence[InputShape], model: Any) -> tuple[list[InputShape], bool]:
+def _ordered(shapes: Sequence[InputShape], model: Module) -> tuple[list[InputShape], bool]:
     """Put named inputs in the order of the parameters, and say whether they need their names.
 
     Exporters give names in the order of the parameters, whatever the order of keywords.
@@ -180,7 +173,7 @@ def _ordered(shapes: Sequence[InputShape], model: Any) -> tuple[list[InputShape]
     return ordered, not leading
 
 
-def _draw(shape: InputShape, generator: Any, *, half: bool, torch: ModuleType) -> Any:
+def _draw(shape: InputShape, generator: Generator, *, half: bool, torch: ModuleType) -> Tensor:
     """Uniform values for floats, small ids for integers, ones for truth values."""
     dims = [OPEN_SIZE if dim < 0 else dim for dim in shape.shape]
     if shape.dtype is None:
@@ -198,7 +191,7 @@ def _draw(shape: InputShape, generator: Any, *, half: bool, torch: ModuleType) -
     return torch.randint(0, 100, dims, generator=generator).to(dtype)
 
 
-def _run(model: Any, example: Example, torch: ModuleType) -> dict[str, Any]:
+def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor]:
     """Call the model once; its outputs get the names that the ONNX file will have."""
     with torch.no_grad():
         try:
@@ -213,7 +206,7 @@ def _run(model: Any, example: Example, torch: ModuleType) -> dict[str, Any]:
     return _outputs(result, torch)
 
 
-def _outputs(result: Any, torch: ModuleType) -> dict[str, Any]:
+def _outputs(result: object, torch: ModuleType) -> dict[str, Tensor]:
     """Flatten tuples and mappings; a key becomes a name."""
     if isinstance(result, torch.Tensor):
         return {"output": result}
@@ -234,7 +227,7 @@ def _outputs(result: Any, torch: ModuleType) -> dict[str, Any]:
     return {f"output{index}": tensor for index, tensor in enumerate(tensors)}
 
 
-def _array(tensor: Any) -> NDArray[np.generic]:
+def _array(tensor: Tensor) -> NDArray[np.generic]:
     value = tensor.detach().cpu()
     if str(value.dtype) == "torch.bfloat16":  # numpy has no such type
         value = value.float()

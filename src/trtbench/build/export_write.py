@@ -6,10 +6,15 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trtbench.build.onnx_file import ONE_FILE_BYTES, load_onnx, save_onnx
 from trtbench.errors import InputError, UnavailableError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.export import ExportedProgram
+    from torch.nn import Module
 
 LEGACY_OPSET = 17
 """The newest that the ONNX parser of TensorRT 8.6 takes."""
@@ -19,24 +24,24 @@ LEGACY_OPSET = 17
 class Example:
     """Inputs for one call, and which of their dimensions are open."""
 
-    inputs: dict[str, Any]
+    inputs: dict[str, Tensor]
     open_axes: dict[str, dict[int, str]]
     by_name: bool
     """Whether the model is called with keywords."""
 
     @property
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[Tensor, ...]:
         return () if self.by_name else tuple(self.inputs.values())
 
     @property
-    def keywords(self) -> dict[str, Any]:
+    def keywords(self) -> dict[str, Tensor]:
         return dict(self.inputs) if self.by_name else {}
 
 
 def write_dynamo(
-    model: Any,
+    model: Module,
     example: Example,
-    outputs: dict[str, Any],
+    outputs: dict[str, Tensor],
     path: Path,
     opset: int | None,
     torch: ModuleType,
@@ -68,9 +73,9 @@ def write_dynamo(
 
 
 def write_program(
-    program: Any,
+    program: ExportedProgram,
     example: Example,
-    outputs: dict[str, Any],
+    outputs: dict[str, Tensor],
     path: Path,
     opset: int | None,
     torch: ModuleType,
@@ -83,9 +88,9 @@ def write_program(
 
 
 def write_legacy(
-    model: Any,
+    model: Module,
     example: Example,
-    outputs: dict[str, Any],
+    outputs: dict[str, Tensor],
     path: Path,
     opset: int | None,
     torch: ModuleType,
@@ -112,12 +117,12 @@ def write_legacy(
 
 def _export(
     torch: ModuleType,
-    model: Any,
+    model: Module,
     example: Example,
-    outputs: dict[str, Any],
+    outputs: dict[str, Tensor],
     path: Path,
     opset: int | None,
-    **rest: Any,
+    **rest: object,
 ) -> None:
     arguments = (
         {} if _is_program(model) else {"args": example.arguments, "kwargs": example.keywords}
@@ -138,11 +143,11 @@ def _export(
         raise _refusal(problem, rest) from problem
 
 
-def _is_program(model: Any) -> bool:
+def _is_program(model: Module) -> bool:
     return type(model).__name__ == "ExportedProgram"
 
 
-def _refusal(problem: Exception, rest: dict[str, Any]) -> InputError:
+def _refusal(problem: Exception, rest: dict[str, object]) -> InputError:
     """Say in one line what an exporter says in hundreds, and offer the other one."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     cause = problem.__cause__ or problem.__context__
@@ -171,7 +176,7 @@ def _need_onnxscript() -> None:
         ) from None
 
 
-def _bytes_of(model: Any) -> int:
+def _bytes_of(model: Module) -> int:
     tensors = [*model.parameters(), *model.buffers()]
     return sum(int(tensor.numel()) * int(tensor.element_size()) for tensor in tensors)
 

@@ -8,9 +8,8 @@ data.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_rules import quantized_operators
 from trtbench.build.quantize import finish, versions
 from trtbench.build.quantize_data import FeedFile
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.conversion import QuantOutcome, QuantSpec
 from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UnavailableError, UsageError
@@ -61,7 +61,7 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
     )
 
 
-def _call(quantize: Callable[..., Any], spec: QuantSpec, output: Path) -> None:
+def _call(quantize: Callable[..., object], spec: QuantSpec, output: Path) -> None:
     assert spec.calibration is not None
     assert spec.calibration.file is not None
     feeds = FeedFile(Path(spec.calibration.file))
@@ -87,7 +87,7 @@ def _call(quantize: Callable[..., Any], spec: QuantSpec, output: Path) -> None:
         ) from problem
 
 
-def _library() -> Any:
+def _library() -> Callable[..., object]:
     try:
         from modelopt.onnx.quantization import quantize  # type: ignore[import-not-found]
     except ImportError as problem:
@@ -96,7 +96,8 @@ def _library() -> Any:
             facts={"reason": problem},
             fix=FIX,
         ) from None
-    return quantize
+    found: Callable[..., object] = quantize
+    return found
 
 
 def _joined(feeds: FeedFile) -> dict[str, NDArray[np.generic]]:
@@ -105,7 +106,7 @@ def _joined(feeds: FeedFile) -> dict[str, NDArray[np.generic]]:
     return {name: np.concatenate([feed[name] for feed in batches]) for name in feeds[0]}
 
 
-def _rows(feed: dict[str, Any]) -> int:
+def _rows(feed: Mapping[str, AnyArray]) -> int:
     return len(next(iter(feed.values())))
 
 

@@ -29,7 +29,7 @@ def flags(request: type[VerbRequest]) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
-        def with_request(**typed: Any) -> None:
+        def with_request(**typed: object) -> None:
             function(request=request_from_flags(request, typed), **typed)
 
         for field in reversed(fields_of(request)):
@@ -71,7 +71,7 @@ def _is_typed(field: RequestField) -> bool:
     return field.name != "settings"
 
 
-def _value(field: RequestField, value: Any) -> Any:
+def _value(field: RequestField, value: Any) -> object:
     about = field.about
     if about.kind is not None and about.kind.read is not None:
         return about.kind.read(value)
@@ -151,8 +151,8 @@ class ValueIfAny(click.Option):
             option = parser._long_opt[name]
             option.process = self._sorting(option.process)
 
-    def _sorting(self, process: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-        def sorted_out(value: Any, state: Any) -> None:
+    def _sorting(self, process: Callable[[object, Any], None]) -> Callable[[object, Any], None]:
+        def sorted_out(value: object, state: Any) -> None:
             if isinstance(value, str) and not self._looks_like.fullmatch(value):
                 state.rargs.insert(0, value)
                 value = self.flag_value

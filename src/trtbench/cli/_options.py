@@ -11,7 +11,7 @@ import click
 
 from trtbench.errors import StoreError
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def stack(*options: Callable[[F], F]) -> Callable[[F], F]:

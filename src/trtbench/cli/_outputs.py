@@ -244,7 +244,7 @@ class ImportOutput(Value, frozen=True, kw_only=True):
     written: list[str]
 
 
-OUTPUTS: dict[str, Any] = {
+OUTPUTS: dict[str, object] = {
     "bench": RunOutput,
     "build": (Artefact, Lottery),
     "check": CheckOutput,
@@ -274,7 +274,7 @@ OUTPUTS: dict[str, Any] = {
 }
 """What each verb prints with ``--json``, or one of several; a dry run prints its plan."""
 
-FILES: dict[str, tuple[Any, str]] = {
+FILES: dict[str, tuple[object, str]] = {
     "run.json": (Record, "the record of a run: what was asked, where, what is thought of it"),
     "scores.json": (Scores, "the accuracy of a run's model"),
     "sweep.toml": (Matrix, "the matrix of a sweep, under any name; YAML too"),
@@ -284,7 +284,7 @@ FILES: dict[str, tuple[Any, str]] = {
 """Files that people write or programs may read: what each holds, and what it is."""
 
 
-def schema_of(name: str) -> dict[str, Any]:
+def schema_of(name: str) -> dict[str, object]:
     """Make the JSON Schema of what a verb prints, or of a file."""
     printed = OUTPUTS[name] if name in OUTPUTS else FILES[name][0]
     kinds = printed if isinstance(printed, tuple) else (printed,)

@@ -91,7 +91,7 @@ class RunView:
     def to_pandas(self) -> Any:
         """Make a DataFrame of the times: a row per iteration, columns in seconds."""
         pandas = optional_library("pandas")
-        columns: dict[str, Any] = {
+        columns: dict[str, object] = {
             f"{name}_s": np.asarray(column) for name, column in self.times.durations().items()
         }
         if self.times.start is not None:
@@ -102,7 +102,7 @@ class RunView:
         frame.index.name = "iteration"
         return frame
 
-    def plot(self, column: str | None = None) -> Any:
+    def plot(self, column: str | None = None) -> object:
         """Draw how one column is distributed and how it went over time; returns the figure."""
         name = column or self.times.headline
         values = self.times.durations().get(name)

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from trtbench.errors import JobError, UnavailableError
@@ -232,7 +233,7 @@ def _keep(answer: Answer, folder: Path, slot: Slot) -> None:
         unpack(Path(file.name), folder)
 
 
-def _ray() -> Any:
+def _ray() -> ModuleType:
     try:
         return importlib.import_module("ray")
     except ImportError as problem:

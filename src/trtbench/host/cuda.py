@@ -12,7 +12,8 @@ import importlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import Any, NoReturn, SupportsInt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,7 @@ class DeviceFacts(Value, frozen=True, kw_only=True):
 class Cuda:
     """One device with all that was made on it; close it, or use it as a context."""
 
-    def __init__(self, api: Any, *, device: int = 0, spin: bool = False) -> None:
+    def __init__(self, api: ModuleType, *, device: int = 0, spin: bool = False) -> None:
         self._api = api
         self._free: list[Call] = []
         self.device = device
@@ -82,14 +83,14 @@ class Cuda:
             with suppress(CudaError):
                 self._free.pop()()
 
-    def call(self, name: str, *arguments: Any) -> Any:
+    def call(self, name: str, *arguments: object) -> Any:
         """Call a function of the runtime once; gives what it answers beside its code."""
         code, *answers = getattr(self._api, name)(*arguments)
         if code:
             self._fail(name, code)
         return answers[0] if len(answers) == 1 else tuple(answers)
 
-    def prepared(self, name: str, *arguments: Any) -> Call:
+    def prepared(self, name: str, *arguments: object) -> Call:
         """Bind a call for the loop."""
         function = partial(getattr(self._api, name), *arguments)
         fail = partial(self._fail, name)
@@ -119,52 +120,52 @@ class Cuda:
         block = (ctypes.c_uint8 * size).from_address(int(address))
         return np.frombuffer(memoryview(block), np.uint8)
 
-    def stream(self) -> Any:
+    def stream(self) -> SupportsInt:
         """Make a stream that does not wait for the default one."""
-        stream = self.call("cudaStreamCreateWithFlags", NON_BLOCKING)
+        stream: SupportsInt = self.call("cudaStreamCreateWithFlags", NON_BLOCKING)
         self._free.append(self.prepared("cudaStreamDestroy", stream))
         return stream
 
-    def event(self) -> Any:
+    def event(self) -> object:
         """Make an event with a time; waiting for it spins or blocks as the device was opened."""
         event = self.call("cudaEventCreateWithFlags", 0 if self.spin else BLOCKING_EVENT)
         self._free.append(self.prepared("cudaEventDestroy", event))
         return event
 
-    def record(self, event: Any, stream: Any) -> Call:
+    def record(self, event: object, stream: object) -> Call:
         return self.prepared("cudaEventRecord", event, stream)
 
-    def wait(self, event: Any) -> Call:
+    def wait(self, event: object) -> Call:
         """The host waits for an event."""
         return self.prepared("cudaEventSynchronize", event)
 
-    def hold_back(self, stream: Any, event: Any) -> Call:
+    def hold_back(self, stream: object, event: object) -> Call:
         """A stream waits for an event of another."""
         return self.prepared("cudaStreamWaitEvent", stream, event, 0)
 
-    def synchronize(self, stream: Any) -> None:
+    def synchronize(self, stream: object) -> None:
         self.call("cudaStreamSynchronize", stream)
 
-    def copy_in(self, device: int, host: NDArray[np.uint8], stream: Any) -> Call:
+    def copy_in(self, device: int, host: NDArray[np.uint8], stream: object) -> Call:
         kind = self._api.cudaMemcpyKind.cudaMemcpyHostToDevice
         size = host.nbytes
         return self.prepared("cudaMemcpyAsync", device, host.ctypes.data, size, kind, stream)
 
-    def copy_out(self, host: NDArray[np.uint8], device: int, stream: Any) -> Call:
+    def copy_out(self, host: NDArray[np.uint8], device: int, stream: object) -> Call:
         kind = self._api.cudaMemcpyKind.cudaMemcpyDeviceToHost
         size = host.nbytes
         return self.prepared("cudaMemcpyAsync", host.ctypes.data, device, size, kind, stream)
 
-    def clear(self, device: int, size: int, stream: Any, *, value: int = 0) -> None:
+    def clear(self, device: int, size: int, stream: object, *, value: int = 0) -> None:
         """Fill device memory with one byte."""
         self.call("cudaMemsetAsync", device, value, size, stream)
 
-    def flush(self, stream: Any) -> Call:
+    def flush(self, stream: object) -> Call:
         """Bind the emptying of the L2 cache: twice its size is written through it."""
         size = 2 * self.facts().l2_bytes
         return self.prepared("cudaMemsetAsync", self.malloc(size), 0, size, stream)
 
-    def span(self, begin: Any, end: Any) -> Callable[[], float]:
+    def span(self, begin: object, end: object) -> Callable[[], float]:
         """Bind the reading of the seconds between two events that have happened."""
         function = partial(self._api.cudaEventElapsedTime, begin, end)
         fail = partial(self._fail, "cudaEventElapsedTime")
@@ -177,7 +178,7 @@ class Cuda:
 
         return read
 
-    def capture(self, stream: Any, enqueue: Callable[[], object]) -> Call:
+    def capture(self, stream: object, enqueue: Callable[[], object]) -> Call:
         """Record what is enqueued as a graph; gives its launch."""
         mode = getattr(self._api.cudaStreamCaptureMode, CAPTURE_THREAD_LOCAL)
         self.call("cudaStreamBeginCapture", stream, mode)
@@ -237,7 +238,7 @@ class Cuda:
         code, version = self._api.cudaDriverGetVersion()
         return 0 if code else int(version)
 
-    def _fail(self, name: str, code: Any) -> NoReturn:
+    def _fail(self, name: str, code: SupportsInt) -> NoReturn:
         raise CudaError(
             f"CUDA failed: {self._text(code)}",
             facts={"call": name, "error": f"{getattr(code, 'name', 'cudaError')} ({int(code)})"},
@@ -247,19 +248,21 @@ class Cuda:
         """Take back the error that CUDA keeps for the next who asks."""
         self._api.cudaGetLastError()
 
-    def _text(self, code: Any) -> str:
+    def _text(self, code: SupportsInt) -> str:
         told, text = self._api.cudaGetErrorString(code)
         if told or text is None:
             return f"error {int(code)}"
         return text.decode() if isinstance(text, bytes) else str(text)
 
 
-def open_cuda(device: str | None = None, *, spin: bool = False, api: Any = None) -> Cuda:
+def open_cuda(
+    device: str | None = None, *, spin: bool = False, api: ModuleType | None = None
+) -> Cuda:
     """Open a device by its name (``cuda:0``); says in words why that cannot be."""
     return Cuda(api or runtime_module(), device=index_of(device), spin=spin)
 
 
-def runtime_module() -> Any:
+def runtime_module() -> ModuleType:
     """Import the bindings, by the name they have here."""
     reason = "not installed"
     for name in MODULES:
@@ -282,7 +285,7 @@ def index_of(device: str | None) -> int:
     return int(number or 0)
 
 
-def cuda_problem(*, api: Any = None) -> str | None:
+def cuda_problem(*, api: ModuleType | None = None) -> str | None:
     """Say in a few words why no CUDA device can be used; ``None`` when one can."""
     try:
         module = api or runtime_module()

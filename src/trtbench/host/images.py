@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -91,7 +92,7 @@ def scaled(
     return resized[:, :, None] if one else resized
 
 
-def pillow() -> Any:
+def pillow() -> ModuleType:
     """Import Pillow, or say how to get it."""
     try:
         from PIL import Image

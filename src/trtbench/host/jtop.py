@@ -9,6 +9,7 @@ import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any
 
 from trtbench.domain.result import Scalar
@@ -28,7 +29,7 @@ class JtopSource:
 
     @classmethod
     @contextmanager
-    def opened(cls, *, library: Any = None) -> Iterator[JtopSource | None]:
+    def opened(cls, *, library: ModuleType | None = None) -> Iterator[JtopSource | None]:
         """Connect to the service; ``None`` where the package or its service is not there."""
         with ExitStack() as stack:
             board = _connected(stack, library)
@@ -75,7 +76,7 @@ class JtopSource:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def _connected(stack: ExitStack, library: Any) -> Any:
+def _connected(stack: ExitStack, library: ModuleType | None) -> Any:
     try:
         found = library or importlib.import_module("jtop")
         board = stack.enter_context(found.jtop(interval=INTERVAL_S))

@@ -7,7 +7,7 @@ and then supports almost nothing, so a metric that is refused is absent and the 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
 from typing import Any, Literal
@@ -112,11 +112,11 @@ def sharing(uuid: str, *, nvml: ModuleType | None = None) -> dict[str, Scalar]:
 class Device:
     """One GPU with NVML kept open; a question that is refused once is not asked again."""
 
-    def __init__(self, door: Any, handle: Any) -> None:
+    def __init__(self, door: ModuleType, handle: object) -> None:
         self._door, self._handle = door, handle
         self._refused: set[tuple[object, ...]] = set()
 
-    def ask(self, name: str, *arguments: Any) -> Any:
+    def ask(self, name: str, *arguments: object) -> Any:
         """Ask by the name of a function; ``None`` when the device does not tell."""
         key = (name, *(argument for argument in arguments if isinstance(argument, int)))
         if key in self._refused:
@@ -126,7 +126,7 @@ class Device:
             self._refused.add(key)
         return answer
 
-    def command(self, name: str, *arguments: Any) -> str | None:
+    def command(self, name: str, *arguments: object) -> str | None:
         """Tell the device to do something; gives the reason when it may not be told."""
         function = getattr(self._door, name, None)
         if function is None:
@@ -154,7 +154,7 @@ def opened(index: int, *, nvml: ModuleType | None = None) -> Iterator[Device | N
         yield found
 
 
-def _sharing(door: Any, handle: Any) -> dict[str, Scalar]:
+def _sharing(door: ModuleType, handle: object) -> dict[str, Scalar]:
     ask = _asker(door, handle)
     others = _processes(door, handle)
     rates = ask("nvmlDeviceGetUtilizationRates")
@@ -172,7 +172,7 @@ def _sharing(door: Any, handle: Any) -> dict[str, Scalar]:
     return {name: value for name, value in signs.items() if value is not None}
 
 
-def _gpu(door: Any, index: int) -> Gpu:
+def _gpu(door: ModuleType, index: int) -> Gpu:
     handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
     driver = _text(_call(door, "nvmlSystemGetDriverVersion"))
     cuda = _cuda_text(_call(door, "nvmlSystemGetCudaDriverVersion_v2"))
@@ -199,7 +199,7 @@ def _gpu(door: Any, index: int) -> Gpu:
     )
 
 
-def _processes(door: Any, handle: Any) -> tuple[GpuProcess, ...] | None:
+def _processes(door: ModuleType, handle: object) -> tuple[GpuProcess, ...] | None:
     ask = _asker(door, handle)
     lists: dict[Literal["compute", "graphics", "mps"], Any] = {
         "compute": ask("nvmlDeviceGetComputeRunningProcesses"),
@@ -216,7 +216,9 @@ def _processes(door: Any, handle: Any) -> tuple[GpuProcess, ...] | None:
     return tuple(found.values())
 
 
-def _process(door: Any, item: Any, *, kind: Literal["compute", "graphics", "mps"]) -> GpuProcess:
+def _process(
+    door: ModuleType, item: Any, *, kind: Literal["compute", "graphics", "mps"]
+) -> GpuProcess:
     return GpuProcess(
         pid=item.pid,
         kind=kind,
@@ -226,7 +228,7 @@ def _process(door: Any, item: Any, *, kind: Literal["compute", "graphics", "mps"
 
 
 @contextmanager
-def _session(nvml: ModuleType | None) -> Iterator[Any]:
+def _session(nvml: ModuleType | None) -> Iterator[ModuleType]:
     door = nvml if nvml is not None else _pynvml()
     try:
         door.nvmlInit()
@@ -238,7 +240,7 @@ def _session(nvml: ModuleType | None) -> Iterator[Any]:
         _call(door, "nvmlShutdown")
 
 
-def _pynvml() -> Any:
+def _pynvml() -> ModuleType:
     try:
         return importlib.import_module("pynvml")
     except Exception as problem:
@@ -259,17 +261,17 @@ def _reason(problem: Exception) -> str:
     return reasons.get(name, f"NVML does not start: {problem} ({name})")
 
 
-def _asker(door: Any, handle: Any) -> Callable[..., Any]:
+def _asker(door: ModuleType, handle: object) -> Callable[..., Any]:
     return lambda name, *arguments: _call(door, name, handle, *arguments)
 
 
-def _call(door: Any, name: str, *arguments: Any) -> Any:
+def _call(door: ModuleType, name: str, *arguments: object) -> Any:
     """Call a function by name; an older nvidia-ml-py may lack it."""
     function = getattr(door, name, None)
     return None if function is None else _probe(function, *arguments)
 
 
-def _probe(function: Callable[..., Any], *arguments: Any) -> Any:
+def _probe(function: Callable[..., Any], *arguments: object) -> Any:
     """Call and turn any refusal into ``None``: NVML has a dozen ways to say it does not know."""
     try:
         return function(*arguments)
@@ -277,11 +279,11 @@ def _probe(function: Callable[..., Any], *arguments: Any) -> Any:
         return None
 
 
-def _clock(door: Any, kind: Literal["SM", "MEM"]) -> int:
+def _clock(door: ModuleType, kind: Literal["SM", "MEM"]) -> int:
     return int(getattr(door, f"NVML_CLOCK_{kind}", {"SM": 1, "MEM": 2}[kind]))
 
 
-def _sensor(door: Any) -> int:
+def _sensor(door: ModuleType) -> int:
     return int(getattr(door, "NVML_TEMPERATURE_GPU", 0))
 
 
@@ -305,6 +307,6 @@ def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _first(pair: Any) -> Any:
+def _first(pair: Sequence[int] | None) -> int | None:
     """NVML answers some questions with the present and the pending setting."""
     return None if pair is None else pair[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 from trtbench.domain.spec import Value
 from trtbench.errors import UnavailableError, UsageError
@@ -124,7 +124,7 @@ class Abilities(Value, frozen=True, kw_only=True):
         return _newest(IR_VERSIONS, self.version) if known else None
 
 
-def load(flavour: Flavour) -> tuple[Any, Abilities]:
+def load(flavour: Flavour) -> tuple[ModuleType, Abilities]:
     """Import one flavour and look at what it can do; a broken installation is told as such."""
     try:
         trt = importlib.import_module(flavour)
@@ -164,7 +164,7 @@ def version_numbers(version: str) -> Version:
     return tuple(parts)
 
 
-def _found(trt: Any, name: str) -> bool:
+def _found(trt: object, name: str) -> bool:
     for part in name.split("."):
         trt = getattr(trt, part, None)
         if trt is None:

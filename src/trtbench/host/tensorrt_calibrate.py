@@ -10,17 +10,21 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError
 from trtbench.host.tensorrt_device import DeviceArray
 
-Arrays = Mapping[str, np.ndarray[Any, Any]]
+if TYPE_CHECKING:
+    from tensorrt import IHostMemory, IInt8Calibrator
+
+Arrays = Mapping[str, AnyArray]
 
 BASES = {"entropy2": "IInt8EntropyCalibrator2", "minmax": "IInt8MinMaxCalibrator"}
 
@@ -56,7 +60,7 @@ class CalibrationData:
                 fix="give more data, or a smaller --shape-opt",
             )
 
-    def rows(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
+    def rows(self, index: int) -> dict[str, AnyArray]:
         part = slice(index * self.batch, (index + 1) * self.batch)
         mine = {name: np.ascontiguousarray(values[part]) for name, values in self.arrays.items()}
         return {**mine, **self.constant}
@@ -70,7 +74,7 @@ class CalibrationData:
         return digest.hexdigest()
 
 
-def _fitting(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _fitting(arrays: Arrays, name: str, shape: tuple[int, ...]) -> AnyArray:
     values = arrays[name]
     if tuple(values.shape[1:]) != tuple(shape[1:]):
         raise InputError(
@@ -122,7 +126,7 @@ def make_calibrator(
     cache: ScaleCache,
     data: CalibrationData | None,
     tell: Callable[[int, int], None],
-) -> Any:
+) -> IInt8Calibrator:
     """Make a calibrator of TensorRT's own kind; without data it only hands out the cache."""
     base = getattr(trt, BASES[algorithm])
     arrays: dict[str, DeviceArray] = {}
@@ -137,7 +141,7 @@ def make_calibrator(
         def get_batch_size(self) -> int:
             return data.batch if data is not None else 1
 
-        def get_batch(self, names: list[str], *_: Any) -> list[int] | None:
+        def get_batch(self, names: list[str], *_: object) -> list[int] | None:
             if data is None or self.next >= data.batches:
                 return None
             try:
@@ -149,10 +153,10 @@ def make_calibrator(
                 self.problem = problem
                 return None
 
-        def read_calibration_cache(self, *_: Any) -> bytes | None:
+        def read_calibration_cache(self, *_: object) -> bytes | None:
             return cache.read()
 
-        def write_calibration_cache(self, scales: Any, *_: Any) -> None:
+        def write_calibration_cache(self, scales: IHostMemory, *_: object) -> None:
             try:
                 cache.write(bytes(scales))
             except OSError as problem:
@@ -161,7 +165,7 @@ def make_calibrator(
     return Calibrator()
 
 
-def _on_device(arrays: dict[str, DeviceArray], name: str, values: np.ndarray[Any, Any]) -> int:
+def _on_device(arrays: dict[str, DeviceArray], name: str, values: AnyArray) -> int:
     if name not in arrays:
         arrays[name] = DeviceArray(values.nbytes)
     arrays[name].fill(values)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trtbench.domain.spec import BuildSpec, ShapeProfile
 from trtbench.errors import UsageError
 from trtbench.host.tensorrt import Abilities
+
+if TYPE_CHECKING:
+    from tensorrt import IBuilder, IBuilderConfig, INetworkDefinition, IOptimizationProfile
 
 _TARGET = re.compile(r"(?:sm_?)?(\d{1,2})\.?(\d)\Z", re.IGNORECASE)
 
@@ -43,7 +46,7 @@ def refuse_unknown(spec: BuildSpec, *, abilities: Abilities) -> None:
 
 def configure(
     trt: ModuleType,
-    config: Any,
+    config: IBuilderConfig,
     spec: BuildSpec,
     *,
     abilities: Abilities,
@@ -88,7 +91,7 @@ def _kind_flags(spec: BuildSpec, abilities: Abilities) -> list[str]:
 
 
 def _set_targets(
-    trt: ModuleType, config: Any, targets: tuple[str, ...], abilities: Abilities
+    trt: ModuleType, config: IBuilderConfig, targets: tuple[str, ...], abilities: Abilities
 ) -> None:
     chosen = [_capability(trt, text, abilities) for text in targets]
     config.num_compute_capabilities = len(chosen)
@@ -118,7 +121,9 @@ def _known_targets(trt: ModuleType) -> list[str]:
     return [f"sm_{name[2:]}" for name in names]
 
 
-def make_profile(builder: Any, network: Any, ranges: Mapping[str, ShapeProfile]) -> Any:
+def make_profile(
+    builder: IBuilder, network: INetworkDefinition, ranges: Mapping[str, ShapeProfile]
+) -> IOptimizationProfile:
     """Make one optimization profile; shape tensors take their values from the same ranges."""
     profile = builder.create_optimization_profile()
     for index in range(network.num_inputs):
@@ -133,7 +138,9 @@ def make_profile(builder: Any, network: Any, ranges: Mapping[str, ShapeProfile])
     return profile
 
 
-def add_profile(config: Any, profile: Any, ranges: Mapping[str, ShapeProfile]) -> None:
+def add_profile(
+    config: IBuilderConfig, profile: IOptimizationProfile, ranges: Mapping[str, ShapeProfile]
+) -> None:
     """Have the engine built for a profile."""
     if config.add_optimization_profile(profile) < 0:
         raise UsageError(

@@ -7,10 +7,10 @@ Calibrators need plain device memory and nothing else; no CUDA library is needed
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 
+from trtbench.domain.arrays import AnyArray
 from trtbench.errors import UnavailableError
 
 DRIVER = "libcuda.so.1"
@@ -44,7 +44,7 @@ class DeviceArray:
         self.pointer = int(pointer.value)
         self.size_bytes = size_bytes
 
-    def fill(self, values: np.ndarray[Any, Any]) -> None:
+    def fill(self, values: AnyArray) -> None:
         """Copy an array of the same size from the host."""
         values = np.ascontiguousarray(values)
         if values.nbytes != self.size_bytes:
@@ -66,7 +66,7 @@ class DeviceArray:
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
         self._call("cuCtxSetCurrent", context)
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def _call(self, name: str, *arguments: object) -> None:
         status = getattr(self._driver, name)(*arguments)
         if status:
             raise UnavailableError(
@@ -75,7 +75,7 @@ class DeviceArray:
             )
 
 
-def _error_name(driver: Any, status: int) -> str:
+def _error_name(driver: ctypes.CDLL, status: int) -> str:
     text = ctypes.c_char_p()
     if driver.cuGetErrorName(status, ctypes.byref(text)) or not text.value:
         return f"error {status}"

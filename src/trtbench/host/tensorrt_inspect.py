@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.domain.result import Scalar
 from trtbench.host.tensorrt import Abilities, keep_until_exit
 
+if TYPE_CHECKING:
+    from tensorrt import ICudaEngine, IHostMemory, ILogger
+
 
 def inspect_engine(
     trt: ModuleType,
-    logger: Any,
-    data: Any,
+    logger: ILogger,
+    data: IHostMemory,
     *,
     abilities: Abilities,
     shapes: Mapping[str, tuple[int, ...]],
@@ -38,7 +41,7 @@ def inspect_engine(
     return text, _facts(engine, abilities)
 
 
-def _facts(engine: Any, abilities: Abilities) -> dict[str, Scalar]:
+def _facts(engine: ICudaEngine, abilities: Abilities) -> dict[str, Scalar]:
     newer = abilities.has("ICudaEngine.device_memory_size_v2")
     memory = engine.device_memory_size_v2 if newer else engine.device_memory_size
     return {"activation_bytes": int(memory), "engine_layers": int(engine.num_layers)}

@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensorrt import ILogger, IProgressMonitor
 
 Progress = Callable[[float, str], None]
 
@@ -54,7 +57,7 @@ def make_logger(
     heard: Heard,
     verbose: bool,
     watch: Callable[[str], None] | None = None,
-) -> Any:
+) -> ILogger:
     """Make a logger that writes a file in the manner of trtexec's log.
 
     ``watch`` is given every line, those too that are not written because nobody asked for them.
@@ -65,7 +68,7 @@ def make_logger(
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
 
-        def log(self, severity: Any, text: str) -> None:
+        def log(self, severity: object, text: str) -> None:
             letter = LETTERS.get(getattr(severity, "name", ""), "I")
             if watch is not None:
                 watch(text)
@@ -84,7 +87,7 @@ def make_logger(
     return Logger()
 
 
-def make_monitor(trt: Any, *, tell: Progress, cancelled: Callable[[], bool]) -> Any:
+def make_monitor(trt: Any, *, tell: Progress, cancelled: Callable[[], bool]) -> IProgressMonitor:
     """Make a progress monitor, which can also end the build; for versions that have one."""
     tree = PhaseTree()
 
@@ -92,7 +95,7 @@ def make_monitor(trt: Any, *, tell: Progress, cancelled: Callable[[], bool]) -> 
         def __init__(self) -> None:
             trt.IProgressMonitor.__init__(self)
 
-        def phase_start(self, phase_name: str, parent_phase: Any, num_steps: int) -> None:
+        def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
             tree.start(phase_name, parent_phase, num_steps)
 
         def step_complete(self, phase_name: str, step: int) -> bool:

@@ -6,11 +6,22 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.domain.spec import TensorSpec, Value
 from trtbench.errors import InputError
 from trtbench.host.tensorrt import Abilities, version_numbers
+
+if TYPE_CHECKING:
+    from tensorrt import (
+        IBuilder,
+        ILayer,
+        ILogger,
+        INetworkDefinition,
+        ITensor,
+        OnnxParser,
+        ParserError,
+    )
 
 DTYPES = {
     "FLOAT": "float32",
@@ -43,7 +54,9 @@ class ParserProblem(Value, frozen=True, kw_only=True):
     """Empty where the version does not tell."""
 
 
-def create_network(trt: ModuleType, builder: Any, *, abilities: Abilities, strong: bool) -> Any:
+def create_network(
+    trt: ModuleType, builder: IBuilder, *, abilities: Abilities, strong: bool
+) -> INetworkDefinition:
     """Create a network whose batch is explicit, and which holds to its types if asked to.
 
     TensorRT 8 needs a flag for the first and 10 one for the second; 11 knows nothing else.
@@ -57,7 +70,7 @@ def create_network(trt: ModuleType, builder: Any, *, abilities: Abilities, stron
     return builder.create_network(flags)
 
 
-def parse_onnx(parser: Any, *, path: Path) -> tuple[ParserProblem, ...]:
+def parse_onnx(parser: OnnxParser, *, path: Path) -> tuple[ParserProblem, ...]:
     """Parse a file into the parser's network; weights beside it are found from any folder.
 
     The parser holds weights that the network refers to: it must live as long as that one.
@@ -68,7 +81,7 @@ def parse_onnx(parser: Any, *, path: Path) -> tuple[ParserProblem, ...]:
     return problems or (ParserProblem(text="the parser gave no reason", code="", index=-1),)
 
 
-def _problem(problem: Any) -> ParserProblem:
+def _problem(problem: ParserError) -> ParserProblem:
     named = hasattr(problem, "node_name")
     return ParserProblem(
         text=str(problem.desc()),
@@ -79,7 +92,7 @@ def _problem(problem: Any) -> ParserProblem:
     )
 
 
-def load_plugins(trt: ModuleType, logger: Any, paths: Sequence[str]) -> None:
+def load_plugins(trt: ModuleType, logger: ILogger, paths: Sequence[str]) -> None:
     """Register NVIDIA's plugins and load the libraries of others."""
     trt.init_libnvinfer_plugins(logger, "")
     registry = trt.get_plugin_registry()
@@ -90,29 +103,29 @@ def load_plugins(trt: ModuleType, logger: Any, paths: Sequence[str]) -> None:
             raise InputError(f"the plugin library {path} cannot be loaded")
 
 
-def inputs_of(network: Any) -> tuple[TensorSpec, ...]:
+def inputs_of(network: INetworkDefinition) -> tuple[TensorSpec, ...]:
     """Describe the inputs; a dimension of -1 may change."""
     return tuple(tensor_spec(network.get_input(index)) for index in range(network.num_inputs))
 
 
-def outputs_of(network: Any) -> tuple[TensorSpec, ...]:
+def outputs_of(network: INetworkDefinition) -> tuple[TensorSpec, ...]:
     return tuple(tensor_spec(network.get_output(index)) for index in range(network.num_outputs))
 
 
-def tensor_spec(tensor: Any) -> TensorSpec:
+def tensor_spec(tensor: ITensor) -> TensorSpec:
     name = str(getattr(tensor.dtype, "name", tensor.dtype))
     shape = tuple(dim if dim >= 0 else None for dim in _dims(tensor))
     return TensorSpec(name=tensor.name, dtype=DTYPES.get(name, name.lower()), shape=shape)
 
 
-def layers_of(network: Any) -> dict[str, object]:
+def layers_of(network: INetworkDefinition) -> dict[str, object]:
     """Write the network's layers in the manner of the engine inspector, before any is fused."""
     layers = [_layer(network.get_layer(index)) for index in range(network.num_layers)]
     tensors = [each.name for each in (*inputs_of(network), *outputs_of(network))]
     return {"Layers": layers, "Bindings": tensors, "Source": "network before optimization"}
 
 
-def _layer(layer: Any) -> dict[str, object]:
+def _layer(layer: ILayer) -> dict[str, object]:
     inputs = [layer.get_input(index) for index in range(layer.num_inputs)]
     outputs = [layer.get_output(index) for index in range(layer.num_outputs)]
     return {
@@ -124,7 +137,7 @@ def _layer(layer: Any) -> dict[str, object]:
     }
 
 
-def _edge(tensor: Any) -> dict[str, object]:
+def _edge(tensor: ITensor) -> dict[str, object]:
     name = str(getattr(tensor.dtype, "name", tensor.dtype))
     return {
         "Name": tensor.name,
@@ -133,7 +146,7 @@ def _edge(tensor: Any) -> dict[str, object]:
     }
 
 
-def _dims(tensor: Any) -> tuple[int, ...]:
+def _dims(tensor: ITensor) -> tuple[int, ...]:
     try:
         return tuple(int(dim) for dim in tensor.shape)
     except ValueError:  # what pybind11 raises for a rank that is not known yet

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from trtbench.domain.spec import Value
 from trtbench.host.tensorrt import Abilities, version_numbers
+
+if TYPE_CHECKING:
+    from tensorrt import IBuilderConfig
 
 MAGIC = b"ptrt"
 """How the caches of TensorRT 8.6 begin."""
@@ -41,7 +44,7 @@ class CacheUse(Value, frozen=True, kw_only=True):
 class TimingCache:
     """The cache of one build, attached to its configuration."""
 
-    def __init__(self, config: Any, *, path: Path, abilities: Abilities) -> None:
+    def __init__(self, config: IBuilderConfig, *, path: Path, abilities: Abilities) -> None:
         self._config = config
         self._path = path
         self._abilities = abilities

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -89,7 +88,7 @@ def spin_for_wakes(delays_ns: list[int]) -> int:
 
 
 @cache
-def _libc() -> Any:
+def _libc() -> ctypes.CDLL | None:
     """Find the C library where its clock is Python's own; ``None`` elsewhere."""
     if "CLOCK_MONOTONIC" not in time.get_clock_info("perf_counter").implementation:
         return None

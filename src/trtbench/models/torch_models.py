@@ -7,14 +7,22 @@ import inspect
 import re
 import sys
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from trtbench.domain.conversion import ExportSpec
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import TrtbenchError, UnavailableError
 from trtbench.models.torch_sources import ZOOS, TorchSource, load_source
 
-INSTALL = "pip install torch torchvision, or --python PATH of an interpreter that has it"
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.nn import Module
+
+INSTALL = (
+    "pip install torch torchvision, or name an interpreter that has it by --python PATH or "
+    "runtimes.torch.python in trtbench.toml"
+)
 
 _NAMED = re.compile(rf"({'|'.join(map(re.escape, ZOOS))}):(.+)")
 _FLAGS = {
@@ -29,7 +37,7 @@ _FLAGS = {
 class LoadedModel:
     """A module in evaluation mode, on the CPU, and what is known about its inputs."""
 
-    module: Any
+    module: Module
     kind: str
     """``torchvision``, ``TorchScript``, ``ExportedProgram``, ``state dict``, ..."""
     inputs: tuple[TensorSpec, ...]
@@ -44,12 +52,13 @@ def is_named(source: str) -> bool:
     return _NAMED.fullmatch(source) is not None
 
 
-def import_torch() -> Any:
+def import_torch() -> ModuleType:
     """Import PyTorch, or say how to get it."""
     try:
         return importlib.import_module("torch")
-    except ModuleNotFoundError:
-        raise UnavailableError("PyTorch is not installed here", fix=INSTALL) from None
+    except ModuleNotFoundError as problem:
+        facts = {"interpreter": sys.executable, "reason": problem}
+        raise UnavailableError("PyTorch is not installed here", facts=facts, fix=INSTALL) from None
     except Exception as problem:  # a broken installation fails in many ways
         raise UnavailableError(
             "PyTorch is installed and cannot be imported", facts={"reason": problem}, fix=INSTALL
@@ -90,7 +99,7 @@ def _in_options(fix: str | None) -> str | None:
     return fix
 
 
-def _inputs(found: TorchSource, module: Any) -> tuple[TensorSpec, ...]:
+def _inputs(found: TorchSource, module: Module) -> tuple[TensorSpec, ...]:
     if found.program is not None:
         return _program_inputs(found.program)
     names = _names(found, module)
@@ -106,7 +115,7 @@ def _inputs(found: TorchSource, module: Any) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(name=name, dtype="float32", shape=()) for name in names)
 
 
-def _program_inputs(program: Any) -> tuple[TensorSpec, ...]:
+def _program_inputs(program: ExportedProgram) -> tuple[TensorSpec, ...]:
     values = {
         node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
     }
@@ -121,7 +130,7 @@ def _program_inputs(program: Any) -> tuple[TensorSpec, ...]:
     )
 
 
-def _names(found: TorchSource, module: Any) -> list[str]:
+def _names(found: TorchSource, module: Module) -> list[str]:
     """Name the arguments that a call must give."""
     if found.kind == "TorchScript":  # which numbers names that repeat: x.1 is the caller's x
         return [value.debugName().split(".")[0] for value in list(module.graph.inputs())[1:]]

@@ -11,13 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.domain.conversion import ExportSpec, InputShape
 from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError, near_miss
 from trtbench.host.versions import library_versions
 from trtbench.models.identity import sha256_of
 from trtbench.models.torch_pickle import archive_kind, file_operators, modules_named
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.export import ExportedProgram
+    from torch.nn import Module
 
 DOWNLOAD_WORDS = (
     "urlopen",
@@ -34,8 +39,8 @@ class TorchSource:
     """A model that was loaded, and what is known of it."""
 
     kind: str
-    model: Any
-    program: Any = None
+    model: Module
+    program: ExportedProgram | None = None
     """The ExportedProgram it came from."""
     inputs: tuple[InputShape, ...] = ()
     """Shapes to export with when nobody says."""
@@ -75,7 +80,7 @@ def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     return TorchSource(kind="torchvision", model=_with_weights(model, spec, torch), inputs=(shape,))
 
 
-def _crop(models: Any, name: str) -> int:
+def _crop(models: ModuleType, name: str) -> int:
     """The size a network was trained for, from the transforms of its weights."""
     try:
         weights = models.get_model_weights(name).DEFAULT
@@ -133,7 +138,7 @@ def _yolo(path: str, spec: ExportSpec) -> TorchSource:
     )
 
 
-def _has_args(model: Any) -> bool:
+def _has_args(model: Module) -> bool:
     return isinstance(getattr(model, "args", None), dict)
 
 
@@ -149,7 +154,7 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     source = str(Path(repository).absolute()) if local else repository
     from_where = "local" if local else "github"
 
-    def load(**how: object) -> Any:
+    def load(**how: object) -> Module:
         try:
             return torch.hub.load(source, entry, source=from_where, trust_repo=True, **how)
         except RuntimeError as problem:
@@ -166,7 +171,7 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     return TorchSource(kind="torch.hub", model=_with_weights(model, spec, torch), notes=(note,))
 
 
-def _first_that_fits(load: Callable[..., Any], ways: Sequence[dict[str, object]]) -> Any:
+def _first_that_fits(load: Callable[..., Module], ways: Sequence[dict[str, object]]) -> Module:
     """Ask for weights as the entry point takes it: repositories differ in the word."""
     for how in ways[:-1]:
         try:
@@ -177,7 +182,7 @@ def _first_that_fits(load: Callable[..., Any], ways: Sequence[dict[str, object]]
     return load(**ways[-1])
 
 
-ZOOS: dict[str, Callable[[str, ExportSpec, Any], TorchSource]] = {
+ZOOS: dict[str, Callable[[str, ExportSpec, ModuleType], TorchSource]] = {
     "torchvision": _torchvision,
     "timm": _timm,
     "ultralytics": _ultralytics,
@@ -266,7 +271,7 @@ def _demand_trust(
     )
 
 
-def _weights_only(path: Path, torch: ModuleType) -> dict[str, Any] | None:
+def _weights_only(path: Path, torch: ModuleType) -> dict[str, Tensor] | None:
     """Read tensors and nothing else; ``None`` when the file holds anything more."""
     try:
         loaded = torch.load(str(path), map_location="cpu", weights_only=True)
@@ -282,7 +287,7 @@ def _weights_only(path: Path, torch: ModuleType) -> dict[str, Any] | None:
     return {str(key).removeprefix("module."): value for key, value in loaded.items()}
 
 
-def _from_factory(spec: ExportSpec, weights: dict[str, Any], path: Path) -> Any:
+def _from_factory(spec: ExportSpec, weights: dict[str, Tensor], path: Path) -> Module:
     if spec.factory is None:
         raise UsageError(
             f"{path.name} holds weights without the module they belong to",
@@ -301,7 +306,7 @@ def _from_factory(spec: ExportSpec, weights: dict[str, Any], path: Path) -> Any:
     return _loaded(make(), weights, path)
 
 
-def _with_weights(model: Any, spec: ExportSpec, torch: ModuleType) -> Any:
+def _with_weights(model: Module, spec: ExportSpec, torch: ModuleType) -> Module:
     """Put the user's own weights into a model known by name."""
     if spec.weights in ("default", "none"):
         return model
@@ -317,7 +322,7 @@ def _with_weights(model: Any, spec: ExportSpec, torch: ModuleType) -> Any:
     return _loaded(model, weights, path)
 
 
-def _loaded(model: Any, weights: dict[str, Any], path: Path) -> Any:
+def _loaded(model: Module, weights: dict[str, Tensor], path: Path) -> Module:
     try:
         model.load_state_dict(weights)
     except RuntimeError as problem:
@@ -329,7 +334,7 @@ def _loaded(model: Any, weights: dict[str, Any], path: Path) -> Any:
     return model
 
 
-def _downloaded(spec: ExportSpec, make: Callable[[], Any]) -> Any:
+def _downloaded(spec: ExportSpec, make: Callable[[], Module]) -> Module:
     """Make a model, and say so when its weights cannot be had."""
     try:
         return make()
@@ -352,7 +357,7 @@ def _is_download(problem: BaseException) -> bool:
     )
 
 
-def _library(module: str, package: str) -> Any:
+def _library(module: str, package: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError, OSError) as problem:

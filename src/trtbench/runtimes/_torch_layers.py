@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from trtbench.runtimes._layer_times import (
     Row,
     profile_from_rows,
 )
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 
 class _Span(Protocol):
@@ -41,7 +44,7 @@ WHOLE = f"{MARK}query"
 
 
 def profile_modules(
-    torch: ModuleType, module: Any, run: Callable[[], object], *, on_gpu: bool
+    torch: ModuleType, module: Module, run: Callable[[], object], *, on_gpu: bool
 ) -> tuple[LayerProfile, float | None]:
     """Run with the profiler on; gives the times of modules and, on a GPU, of whole queries."""
     kinds = torch.profiler.ProfilerActivity
@@ -64,7 +67,9 @@ def profile_modules(
 
 
 @contextmanager
-def _marked(module: Any, record: Callable[[str], AbstractContextManager[object]]) -> Iterator[None]:
+def _marked(
+    module: Module, record: Callable[[str], AbstractContextManager[object]]
+) -> Iterator[None]:
     """Mark the calls of modules without children; kinds that take no hooks are left alone."""
     open_marks: list[AbstractContextManager[object]] = []
     hooks = []

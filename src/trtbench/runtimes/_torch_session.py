@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,11 @@ from trtbench.models.torch_models import LoadedModel
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Arrays, Burst, Session, Spans
 from trtbench.runtimes._torch_layers import profile_modules
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.cuda import CUDAGraph, Event
+    from torch.nn import Module
 
 Call = Callable[[], None]
 MODES_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
@@ -57,7 +62,7 @@ class _TorchSession(Session):
         self._device = torch.device(device)
         self._set_switches()
         self._module = self._placed(loaded)
-        self._tensors: list[Any] = []
+        self._tensors: list[Tensor] = []
         self.inputs = inputs
         self.outputs: tuple[TensorSpec, ...] = ()
         self.notes = loaded.notes
@@ -73,7 +78,7 @@ class _TorchSession(Session):
         torch.backends.cudnn.allow_tf32 = settings.tf32
         torch.backends.cudnn.benchmark = settings.cudnn_benchmark
 
-    def _placed(self, loaded: LoadedModel) -> Any:
+    def _placed(self, loaded: LoadedModel) -> Module:
         module = loaded.module.to(self._device)
         if self._settings.half:
             module = module.half()
@@ -83,17 +88,17 @@ class _TorchSession(Session):
             module = self._torch.compile(module, mode=self._settings.compile)
         return module
 
-    def _call(self) -> Any:
+    def _call(self) -> object:
         """One forward pass, as a caller writes it."""
         return self._module(*self._tensors)
 
-    def _forward(self) -> Callable[[], Any]:
+    def _forward(self) -> Callable[[], object]:
         if self._settings.autocast is None:
             return self._call
         dtype = getattr(self._torch, self._settings.autocast)
         kind, autocast, call = self._device.type, self._torch.autocast, self._call
 
-        def forward() -> Any:
+        def forward() -> object:
             with autocast(kind, dtype=dtype):
                 return call()
 
@@ -104,7 +109,7 @@ class _TorchSession(Session):
         on_gpu = self._device.type == "cuda"
         return profile_modules(self._torch, self._module, self._forward(), on_gpu=on_gpu)
 
-    def _first_outputs(self, result: Any) -> list[Any]:
+    def _first_outputs(self, result: object) -> list[Tensor]:
         """Name the tensors of a result, however deep they lie, and count graph breaks."""
         tensors = [t for t in flattened(result) if isinstance(t, self._torch.Tensor)]
         if not tensors:
@@ -122,7 +127,7 @@ class _TorchSession(Session):
             self.evidence["graph_breaks"] = int(sum(counters.values()))
         return tensors
 
-    def _from_numpy(self, array: NDArray[np.generic]) -> Any:
+    def _from_numpy(self, array: NDArray[np.generic]) -> Tensor:
         tensor = self._torch.from_numpy(np.array(array))
         if self._settings.channels_last and tensor.dim() == 4:
             tensor = tensor.contiguous(memory_format=self._torch.channels_last)
@@ -161,7 +166,7 @@ class _TorchSession(Session):
         return facts
 
 
-def _structure(module: Any) -> dict[str, Scalar]:
+def _structure(module: Module) -> dict[str, Scalar]:
     """Count what a module is made of; some kinds tell nothing about their parts."""
     try:
         parameters, buffers = list(module.parameters()), list(module.buffers())
@@ -213,10 +218,10 @@ class CudaSession(_TorchSession):
         spec: RunSpec = arguments[2]
         super().__init__(*arguments, **keywords, device=spec.device or "cuda:0")
         self._stream = self._torch.cuda.Stream(self._device)
-        self._hosts: list[Any] = []
-        self._results: list[Any] = []
-        self._targets: list[Any] = []
-        self._graph: Any = None
+        self._hosts: list[Tensor] = []
+        self._results: list[Tensor] = []
+        self._targets: list[Tensor] = []
+        self._graph: CUDAGraph | None = None
         self._lane: Lane | None = None
         self.spans: Spans | None = None
 
@@ -336,7 +341,7 @@ class CudaSession(_TorchSession):
         self.conditions["cuda_graph_fell_back"] = Fact(value=True)
         return self._eager()
 
-    def _replay_differs(self, graph: Any, forward: Callable[[], Any]) -> bool:
+    def _replay_differs(self, graph: CUDAGraph, forward: Callable[[], object]) -> bool:
         """Replay on other inputs than those captured with, and hold that to a plain call."""
         torch = self._torch
         fresh = [each for each in self._tensors if each.is_floating_point()]
@@ -364,26 +369,26 @@ class _Events:
     def __init__(self, torch: ModuleType, *, spin: bool) -> None:
         self._torch, self._spin = torch, spin
 
-    def event(self) -> Any:
+    def event(self) -> Event:
         return self._torch.cuda.Event(enable_timing=True, blocking=not self._spin)
 
-    def record(self, event: Any, stream: Any) -> Call:
+    def record(self, event: Event, stream: object) -> Call:
         def record() -> None:
             event.record(stream)
 
         return record
 
-    def wait(self, event: Any) -> Call:
+    def wait(self, event: Event) -> Call:
         return event.synchronize  # type: ignore[no-any-return]
 
-    def span(self, begin: Any, end: Any) -> Callable[[], float]:
+    def span(self, begin: Event, end: Event) -> Callable[[], float]:
         def read() -> float:
             return float(begin.elapsed_time(end)) * 1e-3
 
         return read
 
 
-def flattened(result: Any) -> list[Any]:
+def flattened(result: object) -> list[Tensor]:
     """List the leaves of nested lists, tuples and dicts, in order."""
     if isinstance(result, dict):
         return [leaf for value in result.values() for leaf in flattened(value)]
@@ -392,7 +397,7 @@ def flattened(result: Any) -> list[Any]:
     return [result]
 
 
-def as_numpy(tensor: Any) -> NDArray[np.generic]:
+def as_numpy(tensor: Tensor) -> NDArray[np.generic]:
     """Convert a tensor to what numpy can hold: bfloat16 becomes float32."""
     tensor = tensor.detach().cpu()
     if str(tensor.dtype) == "torch.bfloat16":

@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib import util
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
@@ -19,6 +19,9 @@ from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._protocols import bench_session, check_protocol
 from trtbench.runtimes._trt_engine import Engine, load_engine
 from trtbench.runtimes._trt_session import TrtSession
+
+if TYPE_CHECKING:
+    from tensorrt import IRuntimeConfig
 
 OPTIONS = {
     "plugins": "plugin libraries, comma separated",
@@ -124,7 +127,7 @@ def _check(spec: RunSpec, flavour: Flavour) -> None:
     check_protocol(spec)
 
 
-def _config(engine: Engine, spec: RunSpec) -> Any:
+def _config(engine: Engine, spec: RunSpec) -> IRuntimeConfig | None:
     """TensorRT-RTX makes kernels for the shapes at hand while it runs, unless told before."""
     if engine.flavour != "tensorrt_rtx":
         return None

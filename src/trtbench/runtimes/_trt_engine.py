@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError
@@ -17,6 +17,9 @@ from trtbench.host.tensorrt import TITLES, Flavour, load, version_numbers
 from trtbench.host.tensorrt_listen import Heard, make_logger
 from trtbench.runtimes._trt_tensors import Port, ports_of
 from trtbench.trtexec.plan import HEADER_BYTES, PlanHeader, plan_from_bytes
+
+if TYPE_CHECKING:
+    from tensorrt import ICudaEngine, IExecutionContext, ILogger, IRuntimeConfig, Runtime
 
 _NO_MEMORY = re.compile(r"out of memory|OutOfMemory|Requested amount of GPU memory", re.I)
 _OTHER_GPU = re.compile(r"incompatible device|compute capability|different (GPU|device)", re.I)
@@ -32,9 +35,9 @@ class Engine:
     trt: ModuleType
     flavour: Flavour
     version: str
-    engine: Any
-    runtime: Any
-    logger: Any
+    engine: ICudaEngine
+    runtime: Runtime
+    logger: ILogger
     heard: Heard
     ports: tuple[Port, ...]
     profile: int
@@ -87,7 +90,9 @@ def with_profile(engine: Engine, profile: int) -> Engine:
     return replace(engine, ports=ports, profile=profile)
 
 
-def new_context(engine: Engine, cuda: Cuda, *, config: Any = None) -> Any:
+def new_context(
+    engine: Engine, cuda: Cuda, *, config: IRuntimeConfig | None = None
+) -> IExecutionContext:
     """Make one execution context, when its memory is there."""
     needed = activation_bytes(engine.engine, engine.profile)
     free, total = cuda.memory()
@@ -105,7 +110,7 @@ def new_context(engine: Engine, cuda: Cuda, *, config: Any = None) -> Any:
     return context
 
 
-def activation_bytes(engine: Any, profile: int) -> int | None:
+def activation_bytes(engine: ICudaEngine, profile: int) -> int | None:
     """Memory that one context takes on the device, by whatever name this version tells it."""
     by_profile = getattr(engine, "get_device_memory_size_for_profile_v2", None)
     if by_profile is not None:
@@ -123,7 +128,7 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
 
 
-def _load_plugins(trt: ModuleType, logger: Any, libraries: str | None) -> None:
+def _load_plugins(trt: ModuleType, logger: ILogger, libraries: str | None) -> None:
     """Make the plugins known that engines may name: TensorRT's own, and the user's."""
     initialise = getattr(trt, "init_libnvinfer_plugins", None)
     if initialise is not None:
@@ -140,7 +145,7 @@ def _load_plugins(trt: ModuleType, logger: Any, libraries: str | None) -> None:
             ) from None
 
 
-def _check_profile(engine: Any, index: int) -> None:
+def _check_profile(engine: ICudaEngine, index: int) -> None:
     count = int(engine.num_optimization_profiles)
     if index >= max(1, count):
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,12 @@ from trtbench.runtimes._layer_times import (
     profile_from_rows,
 )
 
+if TYPE_CHECKING:
+    from tensorrt import IExecutionContext, IProfiler
+
 
 def profile_context(
-    trt: ModuleType, context: Any, cuda: Cuda, *, stream: Any, handle: int
+    trt: ModuleType, context: IExecutionContext, cuda: Cuda, *, stream: object, handle: int
 ) -> tuple[LayerProfile, float]:
     """Run with the profiler attached; gives layer times and the median GPU time meanwhile."""
     heard: list[Row] = []
@@ -53,7 +56,7 @@ def profile_context(
     return profile_from_rows(rows), float(np.median(spans))
 
 
-def make_profiler(trt: Any, heard: list[Row]) -> Any:
+def make_profiler(trt: Any, heard: list[Row]) -> IProfiler:
     """Make a profiler of this module's class that keeps what it is told."""
 
     class Profiler(trt.IProfiler):  # type: ignore[misc]

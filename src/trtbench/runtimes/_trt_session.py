@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ from trtbench.runtimes._trt_tensors import (
 )
 from trtbench.runtimes._trt_units import Buffer, Unit, changing_query
 
+if TYPE_CHECKING:
+    from tensorrt import IRuntimeConfig
+
 DEPTH = {"pipeline": 2, "gpu": 2, "coldl2": 2}
 """Queries in flight per context; one for the protocols that wait for each."""
 FRESH_SEED = 1_000_003
@@ -49,7 +52,7 @@ class TrtSession(Session):
         spec: RunSpec,
         *,
         memory: MemoryMeter,
-        config: Any = None,
+        config: IRuntimeConfig | None = None,
     ) -> None:
         self.engine, self._cuda, self._spec = engine, cuda, spec
         self._memory = memory
@@ -169,7 +172,7 @@ class TrtSession(Session):
         self._units.clear()
         self._cuda.close()
 
-    def _unit(self, config: Any) -> Unit:
+    def _unit(self, config: IRuntimeConfig | None) -> Unit:
         stream = self._cuda.stream()
         handle = int(stream)
         context = new_context(self.engine, self._cuda, config=config)
@@ -246,11 +249,11 @@ class TrtSession(Session):
             copy()
         self._cuda.synchronize(unit.stream)
 
-    def _copies_in(self, unit: Unit, stream: Any) -> tuple[Call, ...]:
+    def _copies_in(self, unit: Unit, stream: object) -> tuple[Call, ...]:
         moved = [unit.buffers[port.name] for port in self.engine.inputs if not port.on_host]
         return tuple(self._cuda.copy_in(each.device, each.host, stream) for each in moved)
 
-    def _copies_out(self, unit: Unit, stream: Any) -> tuple[Call, ...]:
+    def _copies_out(self, unit: Unit, stream: object) -> tuple[Call, ...]:
         moved = [unit.buffers[port.name] for port in self.engine.outputs if not port.on_host]
         return tuple(self._cuda.copy_out(each.host, each.device, stream) for each in moved)
 

@@ -6,8 +6,9 @@ Types that numpy does not have travel as raw bytes: ``trt.nptype`` knows none of
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from numpy.typing import NDArray
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ShapeProfile, TensorSpec, Value
 from trtbench.errors import InputError
+
+if TYPE_CHECKING:
+    from tensorrt import DataType, Dims, ICudaEngine
 
 TYPES = {
     "FLOAT": ("float32", 32),
@@ -75,13 +79,13 @@ class Port(Value, frozen=True, kw_only=True):
         return max(1, -(-math.prod(dims) * self.bits // 8))
 
 
-def ports_of(engine: Any, trt: ModuleType, *, profile: int) -> tuple[Port, ...]:
+def ports_of(engine: ICudaEngine, trt: ModuleType, *, profile: int) -> tuple[Port, ...]:
     """List the inputs and outputs of an engine, in its order."""
     names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
     return tuple(_port(engine, trt, name, profile) for name in names)
 
 
-def _port(engine: Any, trt: ModuleType, name: str, profile: int) -> Port:
+def _port(engine: ICudaEngine, trt: ModuleType, name: str, profile: int) -> Port:
     dtype, bits = _type_of(engine.get_tensor_dtype(name), name)
     shape = tuple(int(dim) for dim in engine.get_tensor_shape(name))
     is_input = engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT
@@ -101,14 +105,14 @@ def _port(engine: Any, trt: ModuleType, name: str, profile: int) -> Port:
     )
 
 
-def _type_of(dtype: Any, name: str) -> tuple[str, int]:
+def _type_of(dtype: DataType, name: str) -> tuple[str, int]:
     known = TYPES.get(str(dtype).rsplit(".", 1)[-1])
     if known is None:
         raise InputError(f"the tensor {name!r} has a type that is not known", facts={"type": dtype})
     return known
 
 
-def _range(shapes: Any) -> ShapeProfile:
+def _range(shapes: Sequence[Dims]) -> ShapeProfile:
     low, opt, high = (tuple(int(dim) for dim in shape) for shape in shapes)
     return ShapeProfile(min=low, opt=opt, max=high)
 

@@ -31,14 +31,14 @@ class CocoFile:
         try:
             self.files = {str(each["file_name"]): each["id"] for each in self.raw["images"]}
             self._last = {Path(name).name: id for name, id in self.files.items()}
-            self._by_image: dict[Any, list[dict[str, Any]]] = {}
+            self._by_image: dict[object, list[dict[str, Any]]] = {}
             for each in self.raw["annotations"]:
                 self._by_image.setdefault(each["image_id"], []).append(each)
                 _refuse_no_box(each)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise InputError(f"{path} lacks something", facts={"reason": repr(problem)}) from None
 
-    def id_of(self, name: str) -> Any:
+    def id_of(self, name: str) -> object:
         """The number of an image: by its way below the folder, else by its last part."""
         found = self.files.get(name)
         return found if found is not None else self._last.get(Path(name).name)
@@ -100,7 +100,7 @@ class Annotations(CocoFile):
             return tuple((int(a) - 1, int(b) - 1) for a, b in told)
         return COCO_SKELETON if self.points == 17 else ()
 
-    def people(self, image: Any) -> People:
+    def people(self, image: object) -> People:
         """Those of one image."""
         own = self._by_image.get(image, [])
         shape = (len(own), self.points, 3)

@@ -165,7 +165,7 @@ def _chosen(path: Path, tensor: TensorSpec, rest: list[str], tensors: Tensors) -
     )
 
 
-def _sized(item: AnyArray, wanted: tuple[Any, ...]) -> AnyArray:
+def _sized(item: AnyArray, wanted: tuple[int | str | None, ...]) -> AnyArray:
     """Cut frames and people to the network, or fill them with zeros."""
     for axis in (1, 3):
         want = wanted[axis]

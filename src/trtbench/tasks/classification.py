@@ -18,6 +18,7 @@ from trtbench.analysis.classification import (
     rank_of_label,
     top_k_from_ranks,
 )
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError
 from trtbench.tasks._drawing import grid, save, shape_of, show
@@ -94,7 +95,7 @@ def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays
     return {"scores": rows.astype(np.float32)}
 
 
-def _may_be_scores(output: Any) -> bool:
+def _may_be_scores(output: AnyArray) -> bool:
     """Whether an output has one row of numbers per item, whatever dimensions of one it has."""
     dims = [dim for dim in output.shape[1:] if dim != 1]
     return output.dtype.kind == "f" and len(dims) == 1 and dims[0] > 1

@@ -104,7 +104,7 @@ class DataSource(ABC):
     """What is done to an item before the network sees it, with every size and default filled in."""
 
     @abstractmethod
-    def load(self, index: int) -> Any:
+    def load(self, index: int) -> object:
         """Read one item."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class _Part(DataSource):
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_source"], name)
 
-    def load(self, index: int) -> Any:
+    def load(self, index: int) -> object:
         return self._source.load(self._places[index])
 
     def prepare(self, loaded: Any) -> Arrays:

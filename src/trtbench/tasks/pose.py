@@ -95,7 +95,7 @@ class PoseImages(ImageFiles):
         pixels, loaded.geometry = letterboxed(loaded.pixels, self._takes.size)
         return {self._takes.name: normalized(pixels, self._normalize, self._takes)}
 
-    def image_id(self, index: int) -> Any:
+    def image_id(self, index: int) -> object:
         assert self.annotations is not None
         return self.annotations.id_of(self.names[index])
 

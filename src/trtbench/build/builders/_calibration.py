@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trtbench.build.builders._data import calibration_items
 from trtbench.build.builders._shapes import Ranges
@@ -22,13 +22,17 @@ from trtbench.host.tensorrt_network import inputs_of
 from trtbench.models.identity import model_ref
 
 if TYPE_CHECKING:
+    from tensorrt import IBuilder, IBuilderConfig, IInt8Calibrator, INetworkDefinition
+
     from trtbench.build.builders._python_api import BuildWork
 
 
 class Calibration:
     """A calibrator at work; what it did is told when the build is over."""
 
-    def __init__(self, work: BuildWork, calibrator: Any, cache: ScaleCache, *, items: int) -> None:
+    def __init__(
+        self, work: BuildWork, calibrator: IInt8Calibrator, cache: ScaleCache, *, items: int
+    ) -> None:
         self._work = work
         self._calibrator = calibrator
         self._cache = cache
@@ -50,7 +54,11 @@ class Calibration:
 
 
 def attach_calibrator(
-    work: BuildWork, builder: Any, config: Any, network: Any, profiles: list[Ranges]
+    work: BuildWork,
+    builder: IBuilder,
+    config: IBuilderConfig,
+    network: INetworkDefinition,
+    profiles: list[Ranges],
 ) -> Calibration | None:
     """Attach a calibrator where the plan needs one."""
     if not work.plan.calibrate:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.build.builders._calibration import attach_calibrator
 from trtbench.build.builders._failures import build_error, parser_error, too_new
@@ -44,6 +44,9 @@ from trtbench.host.tensorrt_network import (
 )
 from trtbench.host.tensorrt_timing import TimingCache
 from trtbench.models.onnx_outline import ModelOutline, outline_of
+
+if TYPE_CHECKING:
+    from tensorrt import IBuilder, IBuilderConfig, IHostMemory, INetworkDefinition, OnnxParser
 
 NEEDS_GPU = "TensorRT needs a GPU to build; TensorRT-RTX does not"
 
@@ -159,7 +162,7 @@ def _build(work: BuildWork, prepared: PreparedModel) -> BuildOutcome:
     return outcome(work, prepared)
 
 
-def _demand_platform(work: BuildWork, builder: Any) -> None:
+def _demand_platform(work: BuildWork, builder: IBuilder) -> None:
     """Refuse a precision that this GPU would have to emulate or silently replace."""
     for flag, name in (("FP16", "platform_has_fast_fp16"), ("INT8", "platform_has_fast_int8")):
         if flag not in work.plan.flags or not work.abilities.has(f"Builder.{name}"):
@@ -171,7 +174,7 @@ def _demand_platform(work: BuildWork, builder: Any) -> None:
             )
 
 
-def _parse(work: BuildWork, parser: Any, prepared: PreparedModel) -> None:
+def _parse(work: BuildWork, parser: OnnxParser, prepared: PreparedModel) -> None:
     started = time.perf_counter()
     problems = parse_onnx(parser, path=prepared.path)
     if problems:
@@ -185,7 +188,7 @@ def _parse(work: BuildWork, parser: Any, prepared: PreparedModel) -> None:
     work.facts["parse_s"] = time.perf_counter() - started
 
 
-def _timing_cache(work: BuildWork, config: Any) -> TimingCache | None:
+def _timing_cache(work: BuildWork, config: IBuilderConfig) -> TimingCache | None:
     if work.spec.timing_cache is None:
         return None
     return TimingCache(config, path=Path(work.spec.timing_cache), abilities=work.abilities)
@@ -203,7 +206,9 @@ def _tell_cache(work: BuildWork, cache: TimingCache) -> None:
         work.facts["timing_cache_entries"] = used.entries
 
 
-def _serialize(work: BuildWork, builder: Any, network: Any, config: Any) -> Any:
+def _serialize(
+    work: BuildWork, builder: IBuilder, network: INetworkDefinition, config: IBuilderConfig
+) -> IHostMemory:
     work.stage("build")
     if work.monitored:
         monitor = make_monitor(work.trt, tell=work.tell, cancelled=work.cancelled.is_set)
@@ -239,7 +244,7 @@ def _cancelled_by_signal(cancelled: threading.Event, *, able: bool) -> Iterator[
             signal.signal(number, handler)
 
 
-def _write(path: Path, data: Any) -> None:
+def _write(path: Path, data: IHostMemory) -> None:
     partial = path.with_name(f"{path.name}.part")
     with open(partial, "wb") as file:
         file.write(memoryview(data))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trtbench.build.builders._plan import reproduce_line
 from trtbench.build.builders._precision import FLAGS
@@ -21,6 +21,8 @@ from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.log import log_from_text
 
 if TYPE_CHECKING:
+    from tensorrt import IHostMemory, ILogger, INetworkDefinition
+
     from trtbench.build.builders._python_api import BuildWork
 
 LOG, GRAPH = "build.log", "graph.json"
@@ -28,7 +30,13 @@ BANNER = "&&&& RUNNING TensorRT.trtbench # trtbench build"
 """What the reader of trtexec's logs begins with; the lines that follow are the same."""
 
 
-def describe(work: BuildWork, logger: Any, network: Any, data: Any, profiles: list[Ranges]) -> None:
+def describe(
+    work: BuildWork,
+    logger: ILogger,
+    network: INetworkDefinition,
+    data: IHostMemory,
+    profiles: list[Ranges],
+) -> None:
     """Write the layers: the engine's own where it can be loaded, else those of the network."""
     work.facts["network_layers"] = int(network.num_layers)
     for name, tensors in (("inputs", inputs_of(network)), ("outputs", outputs_of(network))):

@@ -30,7 +30,7 @@ def words(text: str, *, length: int = NAME_LENGTH) -> str:
     return html.escape(shortened(text, length=length), quote=False)
 
 
-def rounded(values: Iterable[float | None]) -> list[float | None]:
+def rounded(values: Iterable[float | None]) -> list[float | None] | list[str | None]:
     """Cut digits nobody sees; what is not a number becomes a gap."""
     return [
         float(f"{value:.{DIGITS}g}") if value is not None and math.isfinite(value) else None
@@ -38,7 +38,7 @@ def rounded(values: Iterable[float | None]) -> list[float | None]:
     ]
 
 
-def placed(values: Sequence[float | None], axis: Axis) -> list[Any]:
+def placed(values: Sequence[float | None], axis: Axis) -> list[float | None] | list[str | None]:
     """Place values on an axis; a quantile lies at the number of nines it has."""
     if axis.scale == "tail":
         return rounded(

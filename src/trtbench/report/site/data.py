@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.comparability import BLOCKING_CONDITIONS
 from trtbench.analysis.history import Series
-from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Scalar, gpu_of
+from trtbench.domain.result import Fact, FailedRun, Record, Run, RunRecord, Scalar, gpu_of
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Figure
 from trtbench.report.documents.history import figure_from_series
@@ -163,7 +163,7 @@ def basis(record: RunRecord) -> dict[str, object]:
     }
 
 
-def _is_known(fact: Any) -> bool:
+def _is_known(fact: Fact) -> bool:
     return fact.source != "unknown" and fact.value is not None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -81,7 +80,7 @@ def gpu_from_log(run: LogRun) -> Gpu | None:
     )
 
 
-def gpu_from_device(device: Mapping[str, Any]) -> Gpu:
+def gpu_from_device(device: Mapping[str, object]) -> Gpu:
     """Read the attributes of a device as CUDA lists them."""
     capability, clock = device.get("ComputeCapability"), number(device.get("CLOCK_RATE"))
     ecc = device.get("ECC_ENABLED")

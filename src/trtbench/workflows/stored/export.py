@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from types import ModuleType
 from typing import Any
 
 from trtbench.analysis.summary import summary_from_run
@@ -188,18 +189,18 @@ def _to_parquet(entries: list[Entry], store: Store, folder: Path, listen: Listen
     return Exported(runs=len(rows), problems=tuple(problems), where=str(folder))
 
 
-def _runs_table(arrow: Any, rows: list[Row]) -> Any:
+def _runs_table(arrow: ModuleType, rows: list[Row]) -> Any:
     """Make a table in which every run has every field; what one does not have is null."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return arrow.table({name: arrow.array([row.get(name) for row in rows]) for name in names})
 
 
-def _samples_schema(arrow: Any) -> Any:
+def _samples_schema(arrow: ModuleType) -> Any:
     columns = [(name, arrow.float64()) for name in COLUMNS]
     return arrow.schema([("run", arrow.string()), ("launch", arrow.int32()), *columns])
 
 
-def _samples_table(arrow: Any, run: Run, schema: Any) -> Any:
+def _samples_table(arrow: ModuleType, run: Run, schema: Any) -> Any:
     count = len(run.times)
     found = dict(run.times.columns())
     launch = found.get("launch")
