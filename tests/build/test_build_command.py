@@ -116,6 +116,6 @@ def test_errors_of_a_build_are_one_line_facts_and_a_fix(
     open_in_odd_places = ("x", TensorProto.FLOAT, ["N", "foo", 7, "bar"])
     models.identity(model.with_name("odd.onnx"), open_in_odd_places)
     told = printed(capsys, "odd.onnx", "-r", "tensorrt-rtx", *python, status=2).err
-    assert "error: the model has dynamic inputs, and no shapes to build them for" in told
-    assert "fix: --shape-min" in told
+    assert "error: dynamic dimensions need a value" in told
+    assert "fix: --shape-opt x:1x1x7x1" in told
     assert "Traceback" not in told

@@ -54,6 +54,62 @@ def test_what_no_name_suggests_is_one_error_with_a_ready_command(
     assert "fix: --shape x:1x1x7x1" in told
 
 
+def stored(words: list[str], store: Path) -> list[str]:
+    """Flags of verbs that keep runs."""
+    return [] if words[0] in ("build", "quantize") else ["--store", str(store)]
+
+
+ODD = ("x", TensorProto.FLOAT, ["N", "foo", 7, "bar"])
+REFUSALS = {
+    "bench": ["bench", "MODEL", "--dry-run"],
+    "profile": ["profile", "MODEL", "--dry-run"],
+    "build": ["build", "MODEL", "--dry-run", "-r", "trtexec"],
+    "quantize": ["quantize", "MODEL", "--precision", "fp16", "-o", "q.onnx"],
+    "quantize plan": ["quantize", "MODEL", "--precision", "int8", "--calibration", "random",
+                      "--dry-run"],
+    "sweep plan": ["sweep", "MODEL", "--batch", "1,2", "--dry-run"],
+    "sweep": ["sweep", "MODEL", "--batch", "1,2", "-o", "swept"],
+    "check": ["check", "MODEL", "MODEL", "--random", "2"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSALS.values(), ids=REFUSALS)
+def test_every_verb_and_its_dry_run_refuse_at_once_what_nothing_suggests(
+    words: list[str], store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = identity(tmp_path / "m.onnx", ODD, ("y", TensorProto.FLOAT, [2, "baz", 5]))
+    typed = [str(model) if word == "MODEL" else word for word in words]
+    assert run([*typed, *stored(words, store)]) == 2
+    told = capsys.readouterr()
+    flag = "--shape-opt" if words[0] == "build" else "--shape"
+    assert f"fix: {flag} x:1x1x7x1 {flag} y:2x1x5" in told.err
+    assert "'foo', 'bar' of " in told.err
+    assert not told.out
+    assert not (tmp_path / "swept").exists()
+
+
+ASSUMING = {
+    "bench": ["bench", "MODEL", "--dry-run"],
+    "build": ["build", "MODEL", "--dry-run", "-r", "trtexec"],
+    "quantize plan": ["quantize", "MODEL", "--precision", "fp16", "--dry-run"],
+    "quantize": ["quantize", "MODEL", "--precision", "fp16", "-o", "q.onnx"],
+    "check": ["check", "MODEL", "MODEL", "--random", "2"],
+}
+
+
+@pytest.mark.parametrize("words", ASSUMING.values(), ids=ASSUMING)
+def test_every_verb_says_what_open_dimensions_became(
+    words: list[str], store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = identity(tmp_path / "m.onnx", ("x", TensorProto.FLOAT, ["N", 3, "H", "W"]))
+    typed = [str(model) if word == "MODEL" else word for word in words]
+    assert run([*typed, *stored(words, store)]) == 0
+    told = capsys.readouterr()
+    flag = "--shape-opt" if words[0] == "build" else "--shape"
+    said = f"H 224, W 224 (say otherwise with {flag} x:1x3x224x224)"
+    assert (told.err if "--dry-run" in words else told.out + told.err).count(said) == 1
+
+
 def test_a_build_of_an_open_model_has_a_profile(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

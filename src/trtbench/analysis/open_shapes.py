@@ -6,11 +6,13 @@ Knows names and ranks of inputs; what they do not suggest stays open.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
 import msgspec
 
 from trtbench.domain.spec import TensorSpec
+from trtbench.errors import UsageError
 from trtbench.units import text_from_shape
 
 BATCH, SEQUENCE, IMAGE = 1, 128, 224
@@ -52,7 +54,7 @@ def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str
             if is_open(dim) and not is_open(settled.shape[place])
         ]
         if changed:
-            shapes.append(f"--shape {settled.name}:{text_from_shape(settled.shape)}")
+            shapes.append(f"--shape {shlex.quote(_with_ones(settled))}")
         for place, dim in changed:
             value = settled.shape[place]
             assert isinstance(value, int)
@@ -62,6 +64,39 @@ def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str
     values = ", ".join(f"{name} {value}" for name, value in said.items())
     only = list(said) == ["batch"]
     return f"open dimensions: {values} (say otherwise with {'--batch N' if only else shapes[0]})"
+
+
+def refuse_open(
+    tensors: Sequence[TensorSpec], *, batch: bool = True, flag: str = "--shape"
+) -> None:
+    """Refuse what nothing suggests a value for, all of it at once, with the flags that settle it.
+
+    Without ``batch`` the first dimension may stay open.
+    """
+    start = 0 if batch else 1
+    found = [each for each in tensors if any(map(is_open, each.shape[start:]))]
+    if not found:
+        return
+    facts = {}
+    for each in found:
+        places = range(start, len(each.shape))
+        dims = [_written(each.shape[at], at) for at in places if is_open(each.shape[at])]
+        facts[each.name] = f"{', '.join(dims)} of {text_from_shape(each.shape)}"
+    raise UsageError(
+        "dynamic dimensions need a value",
+        facts=facts,
+        fix=" ".join(f"{flag} {shlex.quote(_with_ones(each))}" for each in found),
+    )
+
+
+def _with_ones(tensor: TensorSpec) -> str:
+    """Write a shape as flags take it, with one for what is open."""
+    dims = ("1" if is_open(dim) else str(dim) for dim in tensor.shape)
+    return f"{tensor.name}:{'x'.join(dims)}"
+
+
+def _written(dim: int | str | None, place: int) -> str:
+    return repr(dim) if isinstance(dim, str) else f"dimension {place}"
 
 
 def _settled(tensor: TensorSpec, named: dict[str, int], *, batch: bool) -> TensorSpec:

@@ -6,7 +6,6 @@ Items are cut into batches here, once, so that every quantizer sees the same one
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import fixed_batch, has_rows, random_inputs
+from trtbench.analysis.open_shapes import assumption, refuse_open, with_assumed_shapes
 from trtbench.domain.spec import BuildSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
-from trtbench.units import text_from_shape
 
 Array = NDArray[np.generic]
 Feed = dict[str, Array]
@@ -69,6 +68,21 @@ def batch_of(inputs: Sequence[TensorSpec], *, asked: int | None, default: int = 
     return fixed
 
 
+def settled_items(
+    inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[tuple[TensorSpec, ...], str | None]:
+    """Settle all but the batch: as given, or as names and ranks suggest, and a word on that."""
+    given = [
+        msgspec.structs.replace(each, shape=(each.shape[0], *shapes[each.name][1:]))
+        if each.name in shapes and each.shape
+        else each
+        for each in inputs
+    ]
+    settled = with_assumed_shapes(given, batch=False)
+    refuse_open(settled, batch=False)
+    return settled, assumption(given, settled)
+
+
 def random_items(
     inputs: Sequence[TensorSpec],
     *,
@@ -77,9 +91,12 @@ def random_items(
     shapes: dict[str, tuple[int, ...]],
     limits: Mapping[str, int] | None = None,
 ) -> Items:
-    """Draw items at random, seeded; an open dimension other than the batch must be given."""
+    """Draw items at random, seeded; open dimensions nobody gave are as names and ranks suggest."""
     rows = [each for each in inputs if has_rows(each, inputs)]
-    settled = tuple(_settled(each, count, shapes, row=each in rows) for each in inputs)
+    settled = tuple(
+        msgspec.structs.replace(each, shape=(count, *each.shape[1:])) if was in rows else each
+        for was, each in zip(inputs, settled_items(inputs, shapes)[0], strict=True)
+    )
     try:
         arrays = dict(random_inputs(settled, seed=seed, limits=limits))
     except (ValueError, TypeError) as problem:
@@ -109,25 +126,6 @@ def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
         )
     constant = {name: array for name, array in arrays.items() if name not in rows}
     return Items(rows=rows, constant=constant)
-
-
-def _settled(
-    tensor: TensorSpec, count: int, shapes: dict[str, tuple[int, ...]], *, row: bool
-) -> TensorSpec:
-    given = shapes.get(tensor.name)
-    dims = list(given or tensor.shape)
-    if row:
-        dims[0] = count
-    for axis, dim in enumerate(dims):
-        if not isinstance(dim, int):
-            example = "x".join(str(d) if isinstance(d, int) else "8" for d in (1, *dims[1:]))
-            raise UsageError(
-                f"dimension {axis} of the input {tensor.name!r} is open",
-                facts={"shape": text_from_shape(tensor.shape)},
-                fix=f"--shape {shlex.quote(f'{tensor.name}:{example}')} with numbers that suit the "
-                "model, or give data",
-            )
-    return msgspec.structs.replace(tensor, shape=tuple(dims))
 
 
 def item_limit(spec: BuildSpec) -> int:

@@ -112,11 +112,16 @@ def spec_from_request(request: BenchRequest, config: Config) -> RunSpec:
 def show_plan(spec: RunSpec, *, as_json: bool) -> None:
     """Print the job, and the commands it would run where there are any."""
     from trtbench.cli._plan import show_job
+    from trtbench.cli._screen import say
     from trtbench.domain.job import BenchJob
     from trtbench.runtimes import RUNTIMES
+    from trtbench.workflows.measure.model_notes import assumed_of_model
 
+    assumed = assumed_of_model(spec)
     describe = RUNTIMES.load(spec.runtime).command_lines
     show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
+    if assumed:
+        say(f"note: {assumed}")
 
 
 def _show(run: Run, load: LoadSearch | None, *, explain: bool, as_json: bool) -> None:

@@ -56,11 +56,14 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
             conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
             _told(build_elsewhere(request, config=config, conduct=conduct), as_json=as_json)
         return
+    from trtbench.cli._screen import Talk, say
+
     spec = build_spec(request, config)
     if dry_run:
         _show_plan(spec, as_json=as_json)
+        if spec.assumed:
+            say(f"note: {spec.assumed}")
         return
-    from trtbench.cli._screen import Talk
     from trtbench.workflows.request.choice import refuse_without_builder
 
     if request.runtime is None and request.python is None:

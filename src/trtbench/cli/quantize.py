@@ -41,16 +41,25 @@ def command(request: QuantizeRequest, as_json: bool, dry_run: bool) -> None:
           --python PATH
     """
     from trtbench.cli._settings import load_config
-    from trtbench.workflows.make.quantize import data_from_request, quant_spec, run_quantize
+    from trtbench.workflows.make.quantize import (
+        data_from_request,
+        quant_spec,
+        run_quantize,
+        settle_data,
+    )
     from trtbench.workflows.request.conduct import conduct_from_request
 
     spec = quant_spec(request)
     data = data_from_request(request)
     if dry_run:
+        from trtbench.cli._screen import say
         from trtbench.domain.codec import json_from_value
         from trtbench.domain.job import QuantizeJob
 
+        assumed = settle_data(spec, data)
         click.echo(json_from_value(QuantizeJob(spec=spec)).decode(), nl=False)
+        if assumed:
+            say(f"note: {assumed}")
         return
     from trtbench.cli._screen import Talk
 

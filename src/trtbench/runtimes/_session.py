@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import random_inputs
-from trtbench.analysis.open_shapes import is_open, with_assumed_shapes
+from trtbench.analysis.open_shapes import is_open, refuse_open, with_assumed_shapes
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import Column, LayerProfile
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shapes
@@ -134,7 +134,7 @@ def resolve_inputs(
     """Settle every input's shape and give arrays for it, from a file or at random."""
     _check_names(tensors, spec)
     _demand_room_for_batch(tensors, spec)
-    settled = tuple(_with_shape(tensor, spec) for tensor in tensors)
+    settled = tuple(with_given_shape(tensor, spec) for tensor in tensors)
     if spec.inputs.source is not None:
         arrays = _items_from_file(settled, spec)
         filled = tuple(
@@ -143,7 +143,7 @@ def resolve_inputs(
         )
         return filled, arrays
     settled = with_assumed_shapes(settled)
-    _demand_static(settled, spec)
+    refuse_open(settled)
     return settled, _random(settled, spec.inputs)
 
 
@@ -151,8 +151,8 @@ def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str,
     """Settle the shapes of open inputs for a batch, and refuse one that none can take."""
     _check_names(tensors, spec)
     _demand_room_for_batch(tensors, spec)
-    settled = with_assumed_shapes([_with_shape(tensor, spec) for tensor in tensors])
-    _demand_static(settled, spec)
+    settled = with_assumed_shapes([with_given_shape(tensor, spec) for tensor in tensors])
+    refuse_open(settled)
     return {
         after.name: tuple(dim for dim in after.shape if isinstance(dim, int))
         for before, after in zip(tensors, settled, strict=True)
@@ -174,7 +174,8 @@ def _check_names(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
         )
 
 
-def _with_shape(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
+def with_given_shape(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
+    """Fill in the shape, or the batch, that was asked for."""
     given = spec.shapes.get(tensor.name)
     if given is not None:
         return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=_fit(tensor, given))
@@ -223,36 +224,6 @@ def _fit(tensor: TensorSpec, given: tuple[int, ...]) -> tuple[int, ...]:
                 f"the shape of {tensor.name!r} does not fit: {want} is fixed", facts=facts
             )
     return given
-
-
-def _demand_static(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
-    open_dims = {
-        tensor.name: [_dim(dim, index) for index, dim in enumerate(tensor.shape) if is_open(dim)]
-        for tensor in tensors
-        if not tensor.is_static
-    }
-    if not open_dims:
-        return
-    only_batch = spec.batch is None and all(
-        is_open(t.shape[0]) and len(open_dims[t.name]) == 1 for t in tensors if t.name in open_dims
-    )
-    shapes = " ".join(
-        f"--shape {t.name}:" + "x".join("1" if is_open(dim) else str(dim) for dim in t.shape)
-        for t in tensors
-        if t.name in open_dims
-    )
-    raise UsageError(
-        "dynamic dimensions need a value",
-        facts={
-            name: f"{', '.join(dims)} of {_text_by(tensors, name)}"
-            for name, dims in open_dims.items()
-        },
-        fix=f"--batch 1 (or {shapes})" if only_batch else shapes,
-    )
-
-
-def _dim(dim: int | str | None, index: int) -> str:
-    return repr(dim) if isinstance(dim, str) else f"dimension {index}"
 
 
 def _text_by(tensors: tuple[TensorSpec, ...], name: str) -> str:

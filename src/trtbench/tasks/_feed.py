@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from trtbench.analysis.inputs import has_rows, random_inputs
-from trtbench.analysis.open_shapes import with_assumed_shapes
+from trtbench.analysis.open_shapes import assumption, refuse_open, with_assumed_shapes
 from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, InputTypeError, UsageError
@@ -75,9 +75,12 @@ class RandomItems(DataSource):
 
     def __init__(self, feed: Feed, tensors: Sequence[TensorSpec], known: dict[str, str]) -> None:
         self._feed, self._known = feed, known
-        self._items = [_item(tensor, tensors) for tensor in tensors]
+        whole = with_assumed_shapes(tensors, batch=False)
+        refuse_open(whole, batch=False)
+        self._items = [_without_batch(tensor, whole) for tensor in whole]
         self.names = tuple(f"random {i}" for i in range(feed.count or 1))
-        self.notes: tuple[str, ...] = ()
+        note = assumption(tensors, whole)
+        self.notes: tuple[str, ...] = (note,) if note else ()
 
     def load(self, index: int) -> Any:
         return self._feed.seed * _ITEM_SEEDS + index
@@ -186,17 +189,9 @@ def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
     return msgspec.structs.replace(tensor, shape=(tensor.shape[0], *given[1:]))
 
 
-def _item(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> TensorSpec:
-    (tensor,) = with_assumed_shapes([tensor], batch=False)
-    shape = tensor.shape[1:] if has_rows(tensor, tensors) else tensor.shape
-    if not all(isinstance(dim, int) and dim >= 0 for dim in shape):
-        wanted = "x".join(str(d) if isinstance(d, int) and d >= 0 else "1" for d in tensor.shape)
-        raise UsageError(
-            "dynamic dimensions need a value",
-            facts={tensor.name: text_from_shape(tensor.shape)},
-            fix=f"--shape {tensor.name}:{wanted}",
-        )
-    return msgspec.structs.replace(tensor, shape=shape)
+def _without_batch(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> TensorSpec:
+    rows = has_rows(tensor, tensors)
+    return msgspec.structs.replace(tensor, shape=tensor.shape[1:] if rows else tensor.shape)
 
 
 def _drawn(tensor: TensorSpec, seed: int) -> Array:

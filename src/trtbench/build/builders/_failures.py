@@ -119,21 +119,6 @@ def build_error(heard: Heard, *, spec: BuildSpec, abilities: Abilities) -> Trtbe
     )
 
 
-def missing_shapes(inputs: Sequence[TensorSpec]) -> UsageError:
-    """Say which inputs may change and have no range."""
-    facts = {
-        each.name: " x ".join("?" if d is None else str(d) for d in each.shape) for each in inputs
-    }
-    first = inputs[0]
-    dims = "x".join("8" if dim is None else str(dim) for dim in first.shape)
-    return UsageError(
-        "the model has dynamic inputs, and no shapes to build them for",
-        facts=facts,
-        fix=f"--shape-min, --shape-opt and --shape-max, e.g. "
-        f"--shape-opt {shlex.quote(f'{first.name}:{dims}')}",
-    )
-
-
 def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
     names = [each.name for each in inputs]
     guess = near_miss(name, names)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtbench.build.builders._failures import missing_shapes, unknown_input
+from trtbench.analysis.open_shapes import refuse_open
+from trtbench.build.builders._failures import unknown_input
 from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.errors import UsageError
 from trtbench.units import text_from_shape
@@ -23,8 +24,7 @@ def profiles_of(spec: BuildSpec, inputs: Sequence[TensorSpec]) -> list[Ranges]:
             _check(known[name], span)
     dynamic = [each for each in inputs if not each.is_static]
     without = [each for each in dynamic if any(each.name not in ranges for ranges in wanted)]
-    if without:
-        raise missing_shapes(without)
+    refuse_open(without, flag="--shape-opt")
     return [dict(ranges) for ranges in wanted] if dynamic else []
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trtbench.analysis.open_shapes import assumption, with_assumed_shapes
+from trtbench.analysis.open_shapes import assumption, refuse_open, with_assumed_shapes
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import TrtbenchError, UsageError
 
@@ -102,7 +102,7 @@ def assumed_spans(
 ) -> tuple[dict[str, ShapeProfile], str | None]:
     """Settle open inputs nobody gave a shape: one profile of the assumed sizes, and a word on it.
 
-    Inputs that suggest no size stay open, for the builder to ask for.
+    Inputs that suggest no size are refused: a builder, or trtexec in silence, would take ones.
     """
     from trtbench.build.onnx_file import load_onnx
     from trtbench.build.onnx_read import input_specs
@@ -114,14 +114,17 @@ def assumed_spans(
     except TrtbenchError:  # what is wrong with the model is said by whoever builds from it
         return {}, None
     settled = with_assumed_shapes(inputs)
+    refuse_open(settled, flag="--shape-opt")
     whole = [
         (before, after)
         for before, after in zip(inputs, settled, strict=True)
-        if not before.is_static and after.is_static
+        if not before.is_static
     ]
     note = assumption([before for before, _ in whole], [after for _, after in whole])
     spans = {after.name: _fixed(after) for _, after in whole}
-    return spans, None if note is None else note.replace("--batch N", "--input-shape -1x...")
+    for other, own in (("--batch N", "--input-shape -1x..."), ("--shape ", "--shape-opt ")):
+        note = note and note.replace(other, own)
+    return spans, note
 
 
 def _fixed(tensor: TensorSpec) -> ShapeProfile:

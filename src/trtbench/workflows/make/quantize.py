@@ -23,6 +23,7 @@ from trtbench.build.quantize_data import (
     feeds_sha256,
     random_items,
     save_feeds,
+    settled_items,
 )
 from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import (
@@ -140,7 +141,7 @@ def run_quantize(
     source = Path(spec.model.path)
     model = load_onnx(source, weights=False)
     inputs = input_specs(model)
-    refuse_without_task(data.calibration, data.task)
+    assumed = settle_data(spec, data)
     calibrated, held_out, compared_on, prepared = _prepare(spec, data, inputs, index_limits(model))
     with conversion_folder(output) as folder:
         work = folder / "work"
@@ -162,9 +163,28 @@ def run_quantize(
         verified = _compare(inner, outcome, folder, conduct)
         made = Path(inner.output)
         sidecar = _sidecar(inner, outcome, verified, compared_on, end.seconds, conduct)
+        notes = (*((assumed,) if assumed else ()), *sidecar.notes)
+        sidecar = msgspec.structs.replace(sidecar, notes=notes)
         put_in_place(made, output)
     write_sidecar(sidecar, output)
     return sidecar
+
+
+def settle_data(spec: QuantSpec, data: Data) -> str | None:
+    """Refuse data that a conversion cannot use; tell what open dimensions were given, if any."""
+    refuse_without_task(data.calibration, data.task)
+    if spec.via == "cast" and data.calibration is not None:
+        raise UsageError("a cast needs no calibration", fix="--inputs for the comparison")
+    if spec.via != "cast" and data.calibration is None:
+        raise UsageError(
+            f"{spec.precision} needs data to calibrate with",
+            fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
+        )
+    inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
+    batch_of(inputs, asked=data.batch)
+    if data.calibration != RANDOM and (data.inputs is not None or data.calibration is not None):
+        return None
+    return settled_items(inputs, data.shapes)[1]
 
 
 def _prepare(
@@ -180,15 +200,8 @@ def _prepare(
     given = array_items(Path(data.inputs), inputs) if data.inputs is not None else None
     other = (given, f"items of {data.inputs}") if given else (random, "random inputs")
     if spec.via == "cast":
-        if data.calibration is not None:
-            raise UsageError("a cast needs no calibration", fix="--inputs for the comparison")
         assert other[0] is not None
         return None, other[0], other[1], {}
-    if data.calibration is None:
-        raise UsageError(
-            f"{spec.precision} needs data to calibrate with",
-            fix="--calibration FOLDER, --calibration data.npz, or --calibration random",
-        )
     items, prepared = _items(data, inputs, shapes, limits)
     if other[0] is not None:
         return items, other[0], other[1], prepared

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from trtbench.analysis.flops import cost_from_model
 from trtbench.analysis.onnx_stamp import (
     PREPARATION,
@@ -13,14 +15,16 @@ from trtbench.analysis.onnx_stamp import (
     preparation_from_text,
     stamp_from_metadata,
 )
+from trtbench.analysis.open_shapes import assumption
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.labels import name_of
 from trtbench.domain.result import Fact, Scalar
-from trtbench.domain.spec import ModelRef, TensorSpec
+from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError, UnavailableError
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.sidecar import read_sidecar, record_of_engine
+from trtbench.runtimes._session import shapes_of_batch, with_given_shape
 
 LARGEST_COUNTED_BYTES = 1 << 30
 """A larger file is not read only to count its operations."""
@@ -30,6 +34,19 @@ def stamps_of_engine(model: ModelRef) -> tuple[str, ...]:
     """Stamps in the record beside an engine."""
     record = record_of_engine(model)
     return tuple(note for note in record.notes if RANDOM_DATA in note) if record else ()
+
+
+def assumed_of_model(spec: RunSpec) -> str | None:
+    """Refuse an ONNX file with open dimensions as its run would; tell what they would become."""
+    if spec.model.format != "onnx" or spec.inputs.source is not None:
+        return None
+    tensors = outline_of(Path(spec.model.path)).inputs
+    given = [with_given_shape(tensor, spec) for tensor in tensors]
+    shapes = shapes_of_batch(tensors, spec)
+    settled = [
+        msgspec.structs.replace(each, shape=shapes.get(each.name, each.shape)) for each in given
+    ]
+    return assumption(given, settled)
 
 
 def conditions_of_model(model: ModelRef) -> dict[str, Fact]:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trtbench.build.builders import BUILDERS
+from trtbench.build.quantize_data import settled_items
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ModelFormat, Value
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.models.identity import model_ref
+from trtbench.models.onnx_outline import outline_of
 from trtbench.models.sidecar import precision_of_engine
 from trtbench.runtimes import RUNTIMES
 from trtbench.workflows.request.config import Config
@@ -94,14 +96,15 @@ class StepGraph:
         try:
             content = self._content(case.model)
             chain = self._chain(case) if problem is None and not away else ()
+            shapes = self._shapes(case) if problem is None else {}
         except TrtbenchError as error:
             if isinstance(error, UsageError):
                 raise
-            problem, content, chain = reason_of(error), "", ()
+            problem, content, chain, shapes = reason_of(error), "", (), {}
         if problem is not None:
             self.refused[place] = problem
         self.chains.append(chain)
-        self.shapes.append(self._shapes(case) if problem is None else {})
+        self.shapes.append(shapes)
         self.keys.append(digest({"content": content, "case": case, "inputs": self._inputs}))
 
     def _chain(self, case: Case) -> tuple[str, ...]:
@@ -121,7 +124,10 @@ class StepGraph:
         return tuple(chain)
 
     def _shapes(self, case: Case) -> Shapes:
-        found = shapes_of_case(self._matrix, case, onnx=_onnx(case))
+        file = _onnx(case)
+        found = shapes_of_case(self._matrix, case, onnx=file)
+        if file is not None and self._matrix.inputs is None:
+            settled_items(outline_of(file).inputs, found)  # refused before anything is measured
         as_it_is = not found and "torch" in RUNTIMES.load(case.runtime).FORMATS
         return shapes_for_torch(self._matrix, case) if as_it_is else found
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import input_specs
+from trtbench.build.quantize_data import settled_items
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import InputError
 from trtbench.store.store import Store
@@ -136,29 +137,19 @@ def engine_shapes(
 
     ``given`` has shapes for the least, the best and the largest end; batches stand in front.
     """
+    inputs = input_specs(load_onnx(model, weights=False))
+    ends = [settled_items(inputs, shapes)[0] for shapes in given]
     found = {}
-    for tensor in input_specs(load_onnx(model, weights=False)):
+    for place, tensor in enumerate(inputs):
         if tensor.is_static:
             _refuse_fixed(tensor, batches)
             continue
-        ends = [
-            (batch, *_rest(tensor, shapes)) for batch, shapes in zip(batches, given, strict=True)
-        ]
-        found[tensor.name] = ShapeProfile(min=ends[0], opt=ends[1], max=ends[2])
-    return found
-
-
-def _rest(tensor: TensorSpec, given: Shapes) -> tuple[int, ...]:
-    """Dimensions beside the batch, all of which must be known."""
-    rest = given[tensor.name][1:] if tensor.name in given else tensor.shape[1:]
-    dims = tuple(dim for dim in rest if isinstance(dim, int) and dim > 0)
-    if len(dims) != len(rest):
-        raise InputError(
-            f"the input {tensor.name!r} is open in more than its batch",
-            facts={"shape": "x".join(map(str, tensor.shape))},
-            fix=f"--shape {tensor.name}:1x...",
+        low, best, high = (
+            (batch, *(dim for dim in end[place].shape[1:] if isinstance(dim, int)))
+            for batch, end in zip(batches, ends, strict=True)
         )
-    return dims
+        found[tensor.name] = ShapeProfile(min=low, opt=best, max=high)
+    return found
 
 
 def _refuse_fixed(tensor: TensorSpec, batches: tuple[int, int, int]) -> None:
