@@ -51,6 +51,8 @@ import numpy, msgspec
 mark("libraries")
 import trtbench.worker
 import trtbench.runtimes._duet
+if hasattr(trtbench.worker, "import_ahead"):
+    import numpy.random
 from trtbench.domain.codec import job_from_json
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._session import resolve_inputs

@@ -92,6 +92,18 @@ class Events(Stage):
             self.descriptor = None
 
 
+def import_ahead(runtime: str) -> None:
+    """Import what a side of a comparison uses later, so that its launch waits for no file."""
+    import numpy.random  # noqa: F401 - numpy itself waits until inputs are drawn
+
+    import trtbench.runtimes._bursts
+    import trtbench.runtimes._duet  # noqa: F401
+
+    load_library = RUNTIMES.load(runtime).load_library
+    if load_library is not None:
+        load_library()
+
+
 def await_job(hold: int, quiet: int, noisy: int, *, runtime: str) -> None:
     """Import all that a job will need, be quiet, and sleep until it is there.
 
@@ -101,11 +113,7 @@ def await_job(hold: int, quiet: int, noisy: int, *, runtime: str) -> None:
     for descriptor in (hold, quiet, noisy):
         os.set_inheritable(descriptor, False)
     with contextlib.suppress(Exception):  # the job itself will meet it, and put it in words
-        import trtbench.runtimes._bursts  # noqa: F401
-
-        load_library = RUNTIMES.load(runtime).load_library
-        if load_library is not None:
-            load_library()
+        import_ahead(runtime)
     os.close(noisy)
     if not os.read(hold, 1):
         leave(0)

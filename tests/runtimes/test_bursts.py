@@ -246,3 +246,41 @@ def test_only_bursts_end_because_nobody_would_wait_longer(tmp_path: Path) -> Non
     on_gpu._began = on_cpu._began = time.monotonic() - 24
     assert on_gpu.out_of_time
     assert not on_cpu.out_of_time
+
+
+AHEAD = """
+import sys
+from trtbench import worker
+worker.import_ahead("tensorrt")
+known = set(sys.modules)
+from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
+from trtbench.runtimes import session_opener
+from trtbench.runtimes._bench import measure, prepare, warm_up
+from pathlib import Path
+model = ModelRef(path=sys.argv[1], format="engine")
+spec = RunSpec(model=model, runtime="tensorrt", batch=4, cuda_graph="auto")
+prepared = prepare(session_opener("tensorrt"), spec)
+times, facts = measure(prepared.step, Length(iterations=20), spans=prepared.spans)
+warm = warm_up(prepared.step, Warmup(floor=Length(iterations=1), until_steady=False))
+worker._save(prepared.outcome_of(facts, warm), times, Path(sys.argv[2]), launch=1)
+print(*sorted(set(sys.modules) - known))
+print(*sorted(known))
+"""
+
+
+def test_a_launch_imports_nothing_that_could_have_been_there_before(tmp_path: Path) -> None:
+    (tmp_path / "m.engine").write_bytes(plan_bytes(gpu_s=1e-4))
+    command = [sys.executable, "-c", AHEAD, str(tmp_path / "m.engine"), str(tmp_path)]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": str(STANDIN)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    late, known = (set(line.split()) for line in done.stdout.split("\n")[:2])
+    assert late == set()
+    for_others = {"html", "statistics", "sqlalchemy", "rich", "click", "subprocess"}
+    assert known & for_others == set(), "what only screens and stores need"
+    assert "trtbench.analysis.column_summary" not in known

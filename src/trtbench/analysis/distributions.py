@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from statistics import NormalDist
 
 TWO_SIDED_ALPHA = 0.05
 """Order-statistic intervals are two-sided 95 %."""
@@ -34,6 +33,8 @@ def t_quantile(p: float, *, df: float) -> float:
 
 def normal_quantile(p: float) -> float:
     """Find the value that a standard normal stays below with this probability."""
+    from statistics import NormalDist  # with fractions and random: no worker needs it
+
     return NormalDist().inv_cdf(p)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import reprlib
 from dataclasses import fields, is_dataclass
 
@@ -30,6 +29,8 @@ class ShortView:
 
     def _repr_html_(self) -> str:
         """Write the fields as a small table."""
+        import html  # a notebook wants it, a worker does not
+
         rows = (
             f"<tr><th>{html.escape(name)}</th><td>{html.escape(_cut(text))}</td></tr>"
             for name, text in self._fields()

@@ -30,7 +30,6 @@ from trtbench.runtimes._bench import (
 )
 from trtbench.runtimes._server import LEAD_NS, arrivals, load_evidence, open_loop
 from trtbench.runtimes._session import Session
-from trtbench.runtimes._switch import places, switch_facts
 
 SERIAL = ("serve", "server", "first")
 """Protocols that any session can do whose step is a complete query."""
@@ -50,6 +49,8 @@ def bench_session(
     prepared = prepare(open_session, spec)
     try:
         if changes_shapes(spec):  # what cannot be changed to is refused before all is measured
+            from trtbench.runtimes._switch import places
+
             places(prepared.session, spec, prepared.outcome.inputs)
         outcome, times = _PROTOCOLS[spec.protocol](prepared, spec, stage)
         if changes_shapes(spec):
@@ -196,6 +197,8 @@ def _switched(
     prepared: PreparedSession, spec: RunSpec, outcome: BenchOutcome, stage: Stage
 ) -> BenchOutcome:
     """Change between shapes in a pass of its own, where the session can."""
+    from trtbench.runtimes._switch import switch_facts
+
     stage("switch")
     if prepared.spans is not None:
         prepared.spans.drain()
