@@ -12,6 +12,7 @@ from trtbench.executors._hosts import HostsFile
 from trtbench.executors._interpreter import WORKER_NEEDS, check_interpreter
 from trtbench.executors._node import ANSWER
 from trtbench.executors._request import (
+    AGAIN,
     Errand,
     Executor,
     ExecutorSettings,
@@ -25,6 +26,7 @@ from trtbench.executors.contract import ExecutorModule
 from trtbench.registry import Registry
 
 __all__ = [
+    "AGAIN",
     "ANSWER",
     "EXECUTORS",
     "FILE_MARK",

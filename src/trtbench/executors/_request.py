@@ -14,6 +14,10 @@ Tell = Callable[[str], None]
 """Hears in a few words what goes on far away."""
 
 
+AGAIN = "once more elsewhere"
+"""Ends what is told when a machine was lost under a run."""
+
+
 class Needs(Value, frozen=True, kw_only=True):
     """What a machine must have for a run."""
 

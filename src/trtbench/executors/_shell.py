@@ -48,6 +48,13 @@ class Shell:
         self.host = host
         self._code: str | None = None
         self._preparing = threading.Lock()
+        self.sending = threading.Lock()
+        self._lost = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether it had what is needed when it was looked at, and was there the last time."""
+        return self._code is not None and not self._lost
 
     def prepare(self) -> None:
         """Make sure that the machine can work, once."""
@@ -102,6 +109,7 @@ class Shell:
             into, from_ = shlex.quote(str(out)), shlex.quote(str(source or os.devnull))
             full = ["sh", "-c", f'exec "$@" <{from_} >{into}', "sh", *self._ssh(command)]
             ended = run_together([lambda: Child(full, log=log)], timeout_s=limit_s)[0]
+            self._lost = ended.status == _LOST
             if ended.status != 0:
                 raise self._unreachable(tail(log, lines=5))
             return "" if target else out.read_text("utf-8", "replace")
@@ -167,7 +175,11 @@ class Shell:
     def _unreachable(self, lines: Sequence[str]) -> UnavailableError:
         return UnavailableError(
             f"{self.host.title} cannot be used by ssh",
-            facts={"address": self.host.address, "ssh said": " | ".join(filter(None, lines))},
+            facts={
+                "host": self.host.title,
+                "address": self.host.address,
+                "reason": " | ".join(filter(None, lines)) or "ssh said nothing",
+            },
             fix=shlex.join(self._ssh("true")),
         )
 

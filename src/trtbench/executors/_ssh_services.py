@@ -1,18 +1,22 @@
 """Serve a machine that was reached by ssh: ``python -m trtbench.executors._ssh_services``.
 
-``missing SHA...`` prints the contents that are not here, ``keep SHA`` takes one from standard
-input, ``place FOLDER`` a request, ``pack FOLDER`` writes a folder to standard output, and
-``remove FOLDER`` deletes one. The working folder is the one this machine keeps things in.
+``missing`` reads hashes and prints those whose contents are not here, ``keep SHA`` takes one from
+standard input, ``keep-all`` many in an archive, ``place FOLDER`` a request, ``pack FOLDER`` writes
+a folder to standard output, and ``remove FOLDER`` deletes one. The working folder is the one this
+machine keeps things in.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
+import tarfile
+from functools import partial
 from pathlib import Path
 
 from trtbench import boundary
 from trtbench.domain.codec import json_from_value
+from trtbench.errors import StoreError
 from trtbench.executors._folders import blob, keep_blob, pack
 from trtbench.executors._parcel import parcel_from_bytes, place_parcel
 
@@ -24,10 +28,13 @@ def main(arguments: list[str]) -> int:
     verb, *names = arguments
     here = Path.cwd()
     if verb == "missing":
-        gone = [name for name in names if not blob(here, name).is_file()]
+        asked = sys.stdin.read().split()
+        gone = [name for name in asked if not blob(here, name).is_file()]
         sys.stdout.write("".join(f"{name}\n" for name in gone))
     elif verb == "keep":
         keep_blob(here, names[0], iter(lambda: sys.stdin.buffer.read(_CHUNK), b""))
+    elif verb == "keep-all":
+        _keep_all(here)
     elif verb == "place":
         folder = _folder(here, names)
         request = place_parcel(
@@ -50,6 +57,19 @@ def main(arguments: list[str]) -> int:
     else:
         return 2
     return 0
+
+
+def _keep_all(here: Path) -> None:
+    """Take contents from an archive, each called by its hash."""
+    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as archive:
+        for member in archive:
+            content = archive.extractfile(member)
+            if content is None:
+                raise StoreError(
+                    "only files are sent", facts={"member": boundary.shown(member.name)}
+                )
+            with content:
+                keep_blob(here, member.name, iter(partial(content.read, _CHUNK), b""))
 
 
 def _folder(here: Path, names: list[str]) -> Path:

@@ -17,7 +17,7 @@ from trtbench.executors._folders import unpack
 from trtbench.executors._node import error_from_told, interrupt_if
 from trtbench.executors._parcel import bytes_from_parcel, parcel_from_request
 from trtbench.executors._ray_task import Answer, on_node
-from trtbench.executors._request import Executor, ExecutorSettings, Needs, Request, Tell
+from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._slots import Slot, Slots
 
 ELSEWHERE = True
@@ -81,7 +81,7 @@ class RayExecutor:
                             f"{RETRIES + 1} nodes were lost under this run",
                             facts={"last": slot.title},
                         ) from None
-                    tell(f"{slot.title} was lost; once more elsewhere")
+                    tell(f"{slot.title} was lost; {AGAIN}")
                     continue
             self.fetched[slot.machine] += answer.fetched
             _keep(answer, folder, slot)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import secrets
+import contextlib
 import shutil
+import tarfile
 import tempfile
 import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from secrets import token_hex
 
-from trtbench.errors import UsageError
+from trtbench.errors import UnavailableError, UsageError
 from trtbench.executors._folders import unpack
 from trtbench.executors._hosts import Host, hosts_from_file, slots_of
-from trtbench.executors._node import result_of
+from trtbench.executors._node import interrupt_if, result_of
 from trtbench.executors._parcel import Parcel, bytes_from_parcel, parcel_from_request
-from trtbench.executors._request import Executor, ExecutorSettings, Needs, Request, Tell
+from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._shell import Shell
 from trtbench.executors._slots import Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE
 
 ELSEWHERE = True
 GRACE_S = 60.0
+RETRIES = 2
+"""How often a run is begun again when its host is lost."""
+SMALL_BYTES = 16 << 20
+"""Files below this go together: a folder of images would take a connection for each."""
+ARCHIVE_BYTES = 64 << 20
+"""How much goes together."""
 
 
 def open_executor(settings: ExecutorSettings) -> Executor:
@@ -36,35 +45,66 @@ class SshExecutor:
 
     def __init__(self, hosts: tuple[Host, ...], *, beside: int = 1) -> None:
         self._shells = {host.title: Shell(host) for host in hosts}
-        places = [slot for host in hosts for slot in slots_of(host, beside=beside)]
-        self._slots = Slots(lambda: places)
+        self._places = [slot for host in hosts for slot in slots_of(host, beside=beside)]
+        self._lost: dict[str, UnavailableError] = {}
+        """Hosts that cannot be used, and why: others take over."""
+        self._slots = Slots(self._look)
         self._closed = threading.Event()
 
     def width(self, needs: Needs) -> int:
+        self._refuse_lost(needs)
         return len(self._slots.fitting(needs))
 
     def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
-        """Measure on a free host."""
+        """Measure on a free host; another one takes over when it is lost, or the same once more."""
         parcel = parcel_from_request(request)
-        with self._slots.taken(request.needs, tell=tell) as slot:
-            shell = self._shells[slot.machine]
+        self._refuse_lost(request.needs)
+        for attempt in range(RETRIES + 1):
+            with self._slots.taken(request.needs, tell=tell) as slot:
+                try:
+                    self._on(slot, parcel, folder, tell)
+                    return
+                except UnavailableError as problem:
+                    interrupt_if(self._closed)
+                    if attempt == RETRIES or problem.facts.get("host") != slot.title:
+                        raise
+                    self._refuse_lost(request.needs)
+                    reason = problem.facts.get("reason", problem.message)
+                    tell(f"{slot.title} was lost ({reason}); {AGAIN}")
+
+    def _on(self, slot: Slot, parcel: Parcel, folder: Path, tell: Tell) -> None:
+        """Carry a request out on one host; one that cannot even take it is left out from now on."""
+        shell, there = self._shells[slot.machine], f"work/{parcel.request.id}-{token_hex(3)}"
+        try:
             shell.prepare()
-            there = f"work/{request.id}-{secrets.token_hex(3)}"
-            try:
-                self._send(shell, parcel, there, tell)
-                self._measure(shell, slot, request, there, folder, tell)
-            finally:
-                shell.far("remove", there)
+            self._send(shell, parcel, there, tell)
+            self._measure(shell, slot, parcel.request, there, folder, tell)
+        except UnavailableError as problem:
+            if not shell.usable:
+                self._lost[slot.machine] = problem
+            raise
+        finally:
+            if shell.usable:
+                with contextlib.suppress(UnavailableError):  # what went wrong before says more
+                    shell.far("remove", there)
+
+    def _look(self) -> list[Slot]:
+        return [slot for slot in self._places if slot.machine not in self._lost] or self._places
+
+    def _refuse_lost(self, needs: Needs) -> None:
+        """Say why the only hosts that would do cannot be used."""
+        fitting = [slot.machine for slot in self._places if slot.lacks(needs) is None]
+        if fitting and self._lost.keys() >= set(fitting):
+            raise self._lost[fitting[0]]
 
     def close(self) -> None:
         """End what is being measured."""
         self._closed.set()
 
     def _send(self, shell: Shell, parcel: Parcel, there: str, tell: Tell) -> None:
-        contents = parcel.contents
-        for sha256 in shell.far("missing", *contents).split() if contents else ():
-            tell(f"sending {contents[sha256].name} to {shell.host.title}")
-            shell.far("keep", sha256, source=contents[sha256])
+        if parcel.contents:
+            with shell.sending:  # who needs the same at the same time waits, and finds it there
+                _send_missing(shell, parcel.contents, tell)
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             file.write(bytes_from_parcel(parcel))
             file.flush()
@@ -91,3 +131,41 @@ class SshExecutor:
             unpack(Path(name) / "left.tar", Path(name) / "left")
             run = result_of(Path(name) / "left", where=title, how=how)
             shutil.copytree(run, folder, dirs_exist_ok=True)
+
+
+def _send_missing(shell: Shell, contents: Mapping[str, Path], tell: Tell) -> None:
+    """Send the contents that a host does not have, small ones many at a time."""
+    with tempfile.TemporaryDirectory(prefix="trtbench-send-") as name:
+        listed = Path(name) / "asked"
+        listed.write_text("\n".join(contents))
+        missing = shell.far("missing", source=listed).split()
+        for group in _groups({sha256: contents[sha256] for sha256 in missing}):
+            first = contents[group[0]]
+            more = f" and {len(group) - 1} more files" if len(group) > 1 else ""
+            tell(f"sending {first.name}{more} to {shell.host.title}")
+            if not more:
+                shell.far("keep", group[0], source=first)
+                continue
+            archive = Path(name) / "contents.tar"
+            with tarfile.open(archive, "w", dereference=True) as file:
+                for sha256 in group:
+                    file.add(contents[sha256], arcname=sha256, recursive=False)
+            shell.far("keep-all", source=archive)
+
+
+def _groups(contents: Mapping[str, Path]) -> Iterator[list[str]]:
+    """Put small files together, up to the size of an archive; large ones go alone."""
+    group: list[str] = []
+    size = 0
+    for sha256, path in contents.items():
+        own = path.stat().st_size
+        if own >= SMALL_BYTES:
+            yield [sha256]
+            continue
+        if group and size + own > ARCHIVE_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(sha256)
+        size += own
+    if group:
+        yield group

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -18,13 +19,14 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import FailedRun, Run
 from trtbench.domain.spec import RunSpec, Value
 from trtbench.errors import StoreError, write_error
-from trtbench.executors import Errand
+from trtbench.executors import AGAIN, Errand
 from trtbench.store.directory import read_record, read_run, write_record
 from trtbench.store.store import Store
 from trtbench.workflows.measure.errand import Luggage, needs_gpu, send_errand, value_of_answer
 from trtbench.workflows.measure.failure import job_error
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.progress import Event
 from trtbench.workflows.sweep.matrix import MACHINE, Case, Matrix
 
 VERB = "case"
@@ -71,11 +73,18 @@ def bench_elsewhere(
     gpu = needs_gpu(
         case.model, case.runtime, device=str(device) if device else None, options=options
     )
+    lost: list[str] = []
+
+    def listen(event: Event) -> None:
+        if event.text.endswith(AGAIN):
+            lost.append(event.text)
+        conduct.listen(event)
+
     with tempfile.TemporaryDirectory(prefix="trtbench-case-") as name:
         answer = send_errand(
             errand,
             Path(name),
-            conduct=conduct,
+            conduct=replace(conduct, listen=listen),
             gpu=gpu,
             title=case.name,
             machine=str(machine) if machine is not None else None,
@@ -85,7 +94,7 @@ def bench_elsewhere(
         run = _keep(output / RUN, done, run_id, store, conduct)
         if (output / MADE).is_dir():
             _put_engine(output / MADE, folder / ENGINES, case, run.record.environment.host)
-        return run, done.remark
+        return run, "; ".join(filter(None, [done.remark, *lost])) or None
 
 
 def case_errand(matrix: Matrix, case: Case, run_id: str) -> Errand:
