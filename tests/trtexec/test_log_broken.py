@@ -89,6 +89,14 @@ def test_any_numbers(first: str, second: str) -> None:
         f"{logs.STAMP} [I] " + "9" * 3_000_000,
         "\x1b[" * 1_000_000,
         "\r" * 100_000,
+        " " * 200_000 + "x`",
+        "\\" * 300_000 + "===\\n",
+        "===\\n" + "'a" * 300_000,
+        "['" + "a', " * 200_000 + "]",
+        "| Latency | " + " " * 200_000,
+        "=== Performance summary === Throughput: " + "Latency: " * 100_000,
+        f"{logs.STAMP} [I] x" * 20_000,
+        "<br" * 300_000 + " ms",
     ],
 )
 def test_no_line_takes_long(line: str) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 MOST_LANES = 64
 """A text of more names than this is read as it stands: each name is a pass over it."""
+MOST_NAMES = 10_000
+FEWEST_LINES = 3
+"""What differs in every line is a number of it, and no name."""
 LONGEST_PREFIX = 300
 MOST_LOOKED_AT = 20
 """Lines of trtexec's by which names are found, or not."""
@@ -17,14 +21,20 @@ _LEVEL = r"(?:INFO|WARN|WARNING|ERROR|DEBUG|TRT|TRACE|[IWEVF])\]"
 _FORMS = tuple(
     re.compile(form)
     for form in (
-        r"\s*\+?([\w.-]{1,80})\s*\| ",  # docker compose
+        rf"{_WHEN}\s*\+?([\w.-]{{1,80}})\s*\| ",  # docker compose, foreman
         r"\[(pod/[^\]\s]{1,200})\]\s",  # kubectl logs --prefix
         r"(\[\d{1,5},\d{1,5}\])<std(?:out|err)>:",  # mpirun
+        r"(\(\w{1,60} pid=\d{1,9}[^()]{0,60}\)) ",  # Ray
+        r"<\d{1,3}>1 \S{1,60} (\S{1,80} \S{1,60} \S{1,60}) ",  # syslog, RFC 5424
         r"(?:\S{1,60} +){1,6}?([\w./-]{1,60}\[\d{1,9}\]): ",  # journals and syslog
+        r"\[([\w.-]{1,80})\] (?:out|err): ",  # fabric
+        rf"{_WHEN}- ([\w.-]{{1,80}}) - (?:INFO|WARNING|ERROR|DEBUG) - ",  # Python's loggers
         rf"{_WHEN}\[(?!{_LEVEL})([A-Za-z][\w .:/-]{{0,60}})\]:? ",  # stages, nodes, ranks
         r"(\d{1,4}): ",  # srun --label
         r"([A-Za-z][^\t]{0,80})\t",  # parallel --tag
-        r"((?=[\w.]{0,60}-[\w.-]{0,60}\d)[\w.-]{1,80} [\w.-]{1,60}) (?=[\[&=]|Throughput|Latency)",
+        r"((?=[\w.]{0,60}-[\w.-]{0,60}\d)[\w.-]{1,80} [\w.-]{1,60}) ",  # a pod and its container
+        r"([\w./\\-]{1,200}\.\w{1,8})[:-](?:\d{1,9}[:-])?(?! )",  # grep
+        r"([A-Za-z][\w:@/.-]{0,80}): ",  # dsh and its like
     )
 )
 _SPOKEN = re.compile(
@@ -55,11 +65,18 @@ def lane_form(lines: Iterable[str]) -> re.Pattern[str] | None:
 def lanes_in(lines: Iterable[str], form: re.Pattern[str]) -> list[str]:
     """Name those who ran something; none where only one did, or too many."""
     begun: dict[str, None] = {}
+    spoke: Counter[str] = Counter()
     for line in lines:
         name = _name(line, form)
-        if name is not None and name not in begun and _BEGUN.search(line, 0, 500):
+        if name is None:
+            continue
+        spoke[name] += 1
+        if len(spoke) > MOST_NAMES:
+            return []
+        if name not in begun and _BEGUN.search(line, 0, 500):
             begun[name] = None
-    return list(begun) if 1 < len(begun) <= MOST_LANES else []
+    found = [name for name in begun if spoke[name] >= FEWEST_LINES]
+    return found if 1 < len(found) <= MOST_LANES else []
 
 
 def sorted_apart(

@@ -7,36 +7,35 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import msgspec
-
+from trtbench.trtexec._log_envelopes import lines_from_line
 from trtbench.trtexec._log_prefixes import LOOK
 from trtbench.trtexec.log_text import LONGEST_LINE, text_lines
 from trtbench.trtexec.version import version_from_digits
 
-_ANSI = re.compile(r"[\x1b\u241b]\[[0-9;?]{0,32}[ -/]{0,4}[@-~]|\x1b[@-Z\\-_]")
+_ANSI = re.compile(
+    r"\x1b\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)"  # links and titles of terminals
+    r"|[\x1b\u241b]\[[0-9;?]{0,32}[ -/]{0,4}[@-~]|\x1b[@-Z\\-_]"
+)
+_LAST_MARKS = 400
+"""Characters at the end of a line in which closing marks are looked for."""
 _ANSI_REST = re.compile(r"\[[0-9;]{0,12}m")
 """Colours whose escape character got lost when the text was copied."""
-_CLOSING = re.compile(r"(?:</(?:pre|code|span|div|p|td|font)>|<br ?/?>|`|\s)+$")
+_MARKED_PLAIN = re.compile(r"\\([\[\]=%])")
+_BOLD = re.compile(r"\*\*([A-Z=\[][^*]{1,400})\*\*")
+_CLOSING = re.compile(r"(?:</[A-Za-z][\w:.-]{0,60}>|<br ?/?>|\]\]>|`|\s)+$")
 _BANNER = re.compile(
     r"&&&& (RUNNING|PASSED|FAILED|WAIVED) (\S{1,80})"
     r"(?: \[TensorRT[^\]\d]{0,20}v(\d{4,6})\])?(?: \[b(\d{1,9})\])?(?: # ?(.*))?$"
 )
-_WRAPPED_KEYS = (
-    "log",
-    "message",
-    "MESSAGE",
-    "msg",
-    "line",
-    "text",
-    "textPayload",
-    "@message",
-    "body",
+_MARKS = str.maketrans(
+    {
+        "\N{NO-BREAK SPACE}": " ",
+        "\ufeff": None,
+        "\N{ZERO WIDTH SPACE}": None,
+        "\N{FULLWIDTH COLON}": ": ",
+        "\N{FULLWIDTH EQUALS SIGN}": "=",
+    }
 )
-"""Where loggers that write one JSON object a line keep what was said."""
-_LOGFMT = re.compile(r'(?:^|\s)(?:msg|message)="((?:[^"\\]|\\.)*)"')
-_LISTED = re.compile(r'\s*("(?:[^"\\]|\\.)*"),?\s*$')
-"""One line of a list of texts, as tools print what their children said."""
-_MARKS = str.maketrans({"\N{NO-BREAK SPACE}": " ", "\ufeff": None, "\N{ZERO WIDTH SPACE}": None})
 
 _COMMAND = re.compile(r"([^\s`!(]*?trtexec(?:\.exe)?[\"']?)\s+(--?[A-Za-z].*|[\\^`]\s*)$")
 _GOES_ON = re.compile(r"(?:^|\s)[\\^`]\s*$")
@@ -56,62 +55,29 @@ class Banner(NamedTuple):
 def lines_from_data(data: bytes | bytearray | memoryview | str) -> Iterator[str]:
     """Make the lines of a text, whatever its encoding, line ends and colours."""
     for line in text_lines(data):
-        yield clean(line)
+        yield from map(clean, lines_from_line(line))
 
 
 def clean(line: str) -> str:
-    """Take colours, closing tags and an envelope of JSON off a line."""
+    """Take colours and closing marks off a line."""
     if len(line) > LONGEST_LINE:
         line = line[:LONGEST_LINE]
     if not line.isascii():
         line = line.translate(_MARKS)
     if "\x1b" in line or "\u241b" in line:
         line = _ANSI.sub("", line)
-    line = _out_of_envelope(line)
+    if "\\%" in line or "\\[" in line or "\\=" in line:  # TeX, Markdown
+        line = _MARKED_PLAIN.sub(r"\1", line)
+    if "**" in line:
+        line = _BOLD.sub(r"\1", line)
     if "&amp;" in line:
         line = html.unescape(line)
     last = line[-1:]
     if last in (">", "`"):
-        line = _CLOSING.sub("", line)
+        line = line[:-_LAST_MARKS] + _CLOSING.sub("", line[-_LAST_MARKS:])
     elif last == "m" and "[" in line[-13:]:
         line = _ANSI_REST.sub("", line)
     return line
-
-
-def _out_of_envelope(line: str) -> str:
-    """Find what was said in a line of JSON, of ``key="value"`` pairs, or in one of a list."""
-    last = line.rstrip()[-1:]
-    said = None
-    if last == "}" and line.startswith("{"):
-        said = _said(_decoded(line))
-    elif last in ('"', ",") and line.lstrip()[:1] == '"' and (match := _LISTED.match(line)):
-        said = _text(_decoded(match[1]))
-    elif last and 'msg="' in line and (match := _LOGFMT.search(line)):
-        said = _text(_decoded(f'"{match[1]}"'))
-    return line if said is None else said
-
-
-def _decoded(text: str) -> object:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def _said(found: object, depth: int = 3) -> str | None:
-    if not isinstance(found, dict) or not depth:
-        return None
-    said = next(
-        (text for key in _WRAPPED_KEYS if (text := _text(found.get(key))) is not None), None
-    )
-    if said is not None:
-        return said
-    inner = (_said(each, depth - 1) for each in found.values() if isinstance(each, dict))
-    return next((text for text in inner if text is not None), None)
-
-
-def _text(value: object) -> str | None:
-    return value.rstrip("\r\n") if isinstance(value, str) else None
 
 
 def banner_from_text(text: str) -> Banner | None:

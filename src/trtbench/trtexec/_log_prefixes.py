@@ -20,9 +20,13 @@ _MONTH = rf"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|{_DAY})\b"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _PROGRAM = r"[\w./\\@-]{1,100}(?:\[[\w.]{1,30}\])?:"
 _PIECES = (
-    r"\s+|[>|*#+~$!/:│┃-]+",
+    r"\s+|[>|*#+~$!/:│┃-]+|\\\w{1,20}\{",
+    r"<\d{1,3}>1 (?:\S{1,80} ){5}(?:-|(?:\[[^\]\n]{0,120}\])+)(?= )",  # syslog, RFC 5424
+    rf"\d\d-\d\d {_CLOCK} +\d{{1,7}} +\d{{1,7}} [VDIWEF] \S{{1,60}} *:",  # logcat
+    r"[A-Z_]{3,30}=",  # an exported journal
     r"<\d{1,3}>\d?|<\w[^<>]{0,80}>",
     r"\[[^\]\n]{0,120}\]:?|\([\w:.]{1,40}\)",
+    r"\(\w{1,40} pid=[\w=,. ]{1,60}\)|\{[\w.]{1,60}:\d{1,6}\}",  # Ray, Airflow
     rf"{_DAY}(?= \d{{4}}-)",
     rf"\d{{2,4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d| [A-Z]{{2,5}}\b)?",
     rf"(?:{_MONTH} +){{1,2}}\d{{1,2}} {_CLOCK}(?: \d{{4}})?(?: [\w.-]{{1,80}}(?= {_PROGRAM} ))?",
@@ -39,7 +43,9 @@ _PIECES = (
 )
 _WRAPPING = re.compile("|".join(_PIECES))
 """One piece of what containers, journals, build servers, loggers and quoting put before a line."""
-_VARYING = re.compile(rf"(\d+|\s+|\b(?:{_LEVEL_WORD})\b|\b{_MONTH}|\b[IWEF](?=\d{{4,8}} ))")
+_VARYING = re.compile(
+    rf"(\d+|\s+|\b(?:{_LEVEL_WORD})\b|\b{_MONTH}|\b[IWEF](?=\d{{4,8}} )|(?<=std(?:out|err) )[FP]\b)"
+)
 LOOK = 200
 """Characters of foreign prefix (container names, time stamps of a build server) to look past."""
 

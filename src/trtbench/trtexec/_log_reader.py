@@ -80,6 +80,13 @@ class RunReader:
         self.preamble, self.unknown, self.unknown_count = self.unknown, [], 0
         self._name(banner)
 
+    def goes_on(self, options: str | None) -> bool:
+        """Add options for which the banner's line had no room; say whether there are any."""
+        if options is None or self.banner is None:
+            return False
+        self.banner = self.banner._replace(command=f"{self.banner.command} {options}".strip())
+        return True
+
     def end(self, banner: Banner) -> None:
         """Stop at an end marker."""
         self._name(banner)

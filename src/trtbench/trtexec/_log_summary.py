@@ -39,8 +39,13 @@ _TOTALS = {
 _UNIT = {"throughput_qps": "qps", "wall_s": "s", "gpu_total_s": "s"}
 
 _N = r"([-+\w.]{1,40})"
-_TOTAL = re.compile(rf"\s*{_N} (qps|s)(?![\w.])([^\w]*)$")
-_PAIR = re.compile(r"(min|max|mean|median|percentile\([\d.]{1,20}%\)) = ([-+\w.]{1,40}) ms(?!\w)")
+_TOTAL = re.compile(
+    rf"\s*{_N} ?(qps|s)(?![\w.])(?:\W*$|\s{{2,}}\S{{1,80}}$| \[[^\]]{{1,80}}\]$|\s*\||\\)"
+)
+"""With what loggers put behind: the file and line that spoke, or its name."""
+_PAIR = re.compile(
+    r"(min|max|mean|median|percentile\([\d.]{1,20}%\)) ?= ?([-+\w.]{1,40}?) ?ms(?!\w)"
+)
 _BLOCK_LINE = re.compile(
     rf"(min|max|mean|median|percentile): {_N} ms(?: at ([\d.]{{1,20}})%)?"
     rf"(?: \(end to end {_N} ms(?: at [\d.]{{1,20}}%)?\))?\s*$"
@@ -53,6 +58,19 @@ _AVERAGE = re.compile(
     rf"Average over (\d{{1,12}}) runs? is {_N} ms(?: \(host walltime is {_N} ms"
     rf"(?:, ([\d.]{{1,20}})% percentile time is {_N}(?: ms)?)?\))?"
 )
+
+
+def values_told(text: str) -> int:
+    """Count the numbers that a line of a summary or of a trace gives."""
+    if text.startswith("Average o"):
+        match = _TRACE.match(text) or _AVERAGE.match(text)
+        return sum(each is not None for each in match.groups()) if match else 0
+    block = _BLOCK_LINE.match(text)
+    if block is not None:
+        return sum(each is not None for each in block.groups())
+    if text.startswith("Total "):
+        return _TOTAL.match(text.partition(":")[2]) is not None
+    return len(_PAIR.findall(text))
 
 
 class SummaryCollector:

@@ -13,8 +13,9 @@ from typing import BinaryIO, NamedTuple
 
 from trtbench.errors import ParseError
 from trtbench.trtexec._log_build import BuildTrace, LayerTuning, Tactic
+from trtbench.trtexec._log_envelopes import lines_from_line
 from trtbench.trtexec._log_lines import Banner, CommandLines, banner_from_text, clean
-from trtbench.trtexec._log_prefixes import Prefixes
+from trtbench.trtexec._log_prefixes import LogLine, Prefixes
 from trtbench.trtexec._log_reader import RunReader
 from trtbench.trtexec._log_values import (
     Binding,
@@ -28,6 +29,7 @@ from trtbench.trtexec._log_values import (
     PerformanceSummary,
     TraceAverage,
 )
+from trtbench.trtexec._log_wrapped import joined, may_go_on, more_options
 from trtbench.trtexec.conditions import conditions_from_log
 from trtbench.trtexec.log_text import HARD_BREAK, read_text
 
@@ -105,7 +107,8 @@ def read_log(data: BinaryIO | bytes | bytearray | memoryview | str, *, where: st
     number = 0
     text = read_text(data)
     for number, raw in enumerate(text.lines, start=1):
-        reader.take(clean(raw), number)
+        for line in lines_from_line(raw):
+            reader.take(clean(line), number)
     reader.next_run(number + 1)
     return LogText(tuple(reader.runs), tuple(reader.headings), number, text.as_in_file)
 
@@ -123,18 +126,45 @@ class _TextReader:
         self.above: int | None = None
         """Where the words began that stand between the last run's numbers and what comes next."""
         self.title: str | None = None
+        self.broken: tuple[LogLine, str, int] | None = None
+        """A long line, until it is known that nothing of it stands in the next."""
+        self.announced = False
 
     def take(self, raw: str, number: int) -> None:
-        """File one line."""
+        """File one line, once it is whole."""
         if raw == HARD_BREAK:
             self.next_run(number)
             self.prefixes, self.commands = Prefixes(), CommandLines()
             return
         banner = banner_from_text(raw) if "&&&& " in raw else None
         if banner is not None:
+            self._complete()
             self._banner(banner, raw, number)
             return
         line = self.prefixes.line(raw)
+        if self.broken is not None:
+            before, begin, at = self.broken
+            text = joined(before.text, line)
+            if text is not None:
+                self.broken = (before._replace(text=text), begin, at)
+                return
+            self._complete()
+        elif self.announced:
+            self.announced = False
+            if self.current.goes_on(more_options(line)):
+                return
+        if line.level != "V" and may_go_on(line):
+            self.broken = (line, raw, number)
+        else:
+            self._file(line, raw, number)
+
+    def _complete(self) -> None:
+        if self.broken is not None:
+            line, raw, number = self.broken
+            self.broken = None
+            self._file(line, raw, number)
+
+    def _file(self, line: LogLine, raw: str, number: int) -> None:
         if "," in line.text and line.level != "V":
             line = line._replace(text=_DECIMAL.sub(".", line.text))
         if "=== Perf" in line.text and _HEADING.match(line.text):
@@ -150,6 +180,7 @@ class _TextReader:
 
     def next_run(self, line: int) -> None:
         """End the run at hand and begin another."""
+        self._complete()
         if self.current.evidence and len(self.runs) < MOST_RUNS:
             self.current.last_line = max(self.current.line, min(self.current.last_line, line - 1))
             self.runs.append(self.current.run())
@@ -176,6 +207,7 @@ class _TextReader:
             if self.current.command is None:
                 self.current.line = number
             self.current.begin(banner)
+            self.announced = True
             self.current.title = None  # a log tells itself what was run
         elif not self.current.ended:
             self.current.end(banner)

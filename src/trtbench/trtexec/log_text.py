@@ -7,16 +7,17 @@ trtexec printed. What sorts files and what reads logs both ask it, so they canno
 from __future__ import annotations
 
 import codecs
-import html
+import contextlib
 import io
 import re
 from collections.abc import Iterable, Iterator
-from html.parser import HTMLParser
 from typing import BinaryIO, NamedTuple
 
 import msgspec
 
 from trtbench.trtexec._log_lanes import lane_form, lanes_in, sorted_apart
+from trtbench.trtexec._log_packed import is_mail, texts_of_mail, unpacked
+from trtbench.trtexec._log_page import text_from_page
 
 LONGEST_LINE = 1 << 18
 """Characters of a line that are looked at; a padded profile row has a few thousand."""
@@ -27,6 +28,7 @@ LARGEST_DOCUMENT = 256 << 20
 HARD_BREAK = "\f\f"
 """Stands between texts that cannot be of one run, such as two cells of a notebook."""
 
+_ASCII = frozenset(b"\t\n\r\x1b" + bytes(range(0x20, 0x7F)))
 _CHUNK = 1 << 20
 HEAD = 64 << 10
 """Bytes by which the wrapping of a text is told."""
@@ -40,12 +42,30 @@ _EVIDENCE = re.compile(
     rb"|Throughput: [\d.,e+]+ qps"
     rb"|(?:Latency|Time): min = [\d.,e+-]+ ms"
     rb"|\bmin: [\d.e+-]+ ms \(end to end"
+    rb"|\| \**(?:Throughput|Latency|GPU Compute Time)\** \| (?:min = )?[\d.,e+]+ (?:qps|ms)"
 )
 _HTML = re.compile(
     r"\s*(?:<!--.{0,4000}?-->\s*)?(?:<\?xml[^>]*>\s*)?"
-    r"<(?:!doctype html|html|head|body|pre|div|span|table|p|details|article|section)\b",
+    r"<(?:!doctype html|html|head|body|pre|div|span|table|p|details|article|section|testsuites?"
+    r"|[a-z]{1,20}:[a-z-]{1,40})\b",
     re.IGNORECASE | re.DOTALL,
 )
+_WRAPPED_KEYS = (
+    "log",
+    "message",
+    "MESSAGE",
+    "Message",
+    "msg",
+    "line",
+    "text",
+    "event",
+    "textPayload",
+    "@message",
+    "short_message",
+    "_raw",
+    "body",
+)
+"""Where loggers that write one JSON object a line keep what was said."""
 _LIST = re.compile(r"\[\s*(?:[\[{\"\]]|-?\d+\.?\d*\s*[,\]])")
 """How a JSON list begins and the prefix of a log line does not."""
 
@@ -53,10 +73,11 @@ _LIST = re.compile(r"\[\s*(?:[\[{\"\]]|-?\d+\.?\d*\s*[,\]])")
 def holds_log(data: bytes | bytearray | memoryview) -> bool:
     """Say whether bytes hold a line that only trtexec prints, in any encoding and any wrapping."""
     found = bytes(data)
-    if b"\0" in found[:4096]:
+    if b"\0" in found:
         found = found.replace(b"\0", b"")  # what is left of UTF-16 is ASCII
-    if b"\xc2\xa0" in found:
-        found = found.replace(b"\xc2\xa0", b" ")  # blanks that must not break, of a web page
+    for blank in (b"\xc2\xa0", b"&nbsp;", b"&#160;"):
+        if blank in found:  # must not break: a web page's
+            found = found.replace(blank, b" ")
     return _EVIDENCE.search(found) is not None
 
 
@@ -82,12 +103,27 @@ def encoding_of(head: bytes) -> str | None:
     look = look[: len(look) & ~1]
     if b"\0" not in look.rstrip(b"\0"):
         return "utf-8"
+    if all(byte in _ASCII for byte in look[:64]):
+        return _encoding_by_reading(head[: len(head) & ~1])
     even, odd = look[::2].count(0), look[1::2].count(0)
     half = max(1, len(look) // 2)
     if odd > 0.7 * half and even < 0.1 * half:
         return "utf-16-le"
     if even > 0.7 * half and odd < 0.1 * half:
         return "utf-16-be"
+    return _encoding_by_reading(head[: len(head) & ~1])
+
+
+def _encoding_by_reading(head: bytes) -> str | None:
+    """Tell an encoding by what the text reads like: few letters of it need be ASCII's."""
+    rest = head.replace(b"\0", b"")
+    if sum(byte in _ASCII for byte in rest[:4096]) > 0.97 * len(rest[:4096]):
+        return "utf-8"  # with zeros in it: PowerShell's >> behind another's lines, or a hole
+    for encoding in ("utf-16-le", "utf-16-be"):
+        with contextlib.suppress(UnicodeDecodeError):
+            text = head[:4096].decode(encoding)
+            if sum(each.isprintable() or each in "\t\r\n" for each in text) > 0.99 * len(text):
+                return encoding
     return None
 
 
@@ -109,13 +145,16 @@ def read_text(source: BinaryIO | bytes | bytearray | memoryview | str) -> TextLi
         source = source.encode("utf-8", "surrogatepass")
     if isinstance(source, (bytes, bytearray, memoryview)):
         source = io.BytesIO(source)
+    packed = unpacked(source)
+    if packed is not None:
+        return read_text(packed)._replace(as_in_file=False)
     stream: BinaryIO = source
     head = stream.read(HEAD)
     encoding = encoding_of(head) or "utf-8"
     if is_document(head):
         whole = head + stream.read(LARGEST_DOCUMENT)
         text = whole.decode(encoding, "replace").lstrip("\ufeff")
-        found = _from_html(text) if _HTML.match(text) else _from_json(text)
+        found = _from_document(whole, text)
         if found is not None or not stream.seekable():
             return TextLines(_split(text if found is None else found), found is None)
         stream.seek(len(head))  # only began like one
@@ -134,12 +173,21 @@ def read_text(source: BinaryIO | bytes | bytearray | memoryview | str) -> TextLi
     return TextLines(_decoded(head, stream, encoding), True)
 
 
+def _from_document(whole: bytes, text: str) -> str | None:
+    if is_mail(whole[:HEAD]):
+        texts = (text_from_page(t) if page else t for t, page in texts_of_mail(whole))
+        return f"\n{HARD_BREAK}\n".join(texts)
+    return text_from_page(text) if _HTML.match(text) else _from_json(text)
+
+
 def is_document(head: bytes) -> bool:
     """Say whether a text is wrapped as a whole, so that its lines are not those of the file."""
     begin = head[:HEAD].decode(encoding_of(head) or "utf-8", "replace").lstrip("\ufeff \t\r\n\0")
     if begin[:1] == "{" and _is_line_of_json(begin):
         return False  # one object a line
-    return bool(begin[:1] in ("{", '"') or _LIST.match(begin) or _HTML.match(begin))
+    return bool(
+        begin[:1] in ("{", '"') or _LIST.match(begin) or _HTML.match(begin) or is_mail(head[:HEAD])
+    )
 
 
 def _is_line_of_json(begin: str) -> bool:
@@ -156,6 +204,8 @@ def _decoded(head: bytes, stream: BinaryIO, encoding: str) -> Iterator[str]:
     chunk, rest = head, ""
     while chunk:
         text = rest + decoder.decode(chunk)
+        if "\0" in text:  # holes of a disk that was cut off, or two encodings in one file
+            text = text.replace("\0", "")
         cut = text.rfind("\n") + 1
         yield from _split(text[:cut])
         rest = text[cut:]
@@ -183,7 +233,7 @@ def _from_json(text: str) -> str | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     cells = _cells(value)
-    blocks = _cell_texts(cells) if cells is not None else _strings(value)
+    blocks = _cell_texts(cells) if cells is not None else texts_in(value)
     return f"\n{HARD_BREAK}\n".join(blocks)
 
 
@@ -216,7 +266,7 @@ def _output(output: object) -> str:
     if isinstance(data, dict):  # one result in several forms: take one
         if "text/plain" in data:
             return _joined(data["text/plain"]) + "\n"
-        return (_from_html(_joined(data.get("text/html", ""))) or "") + "\n"
+        return text_from_page(_joined(data.get("text/html", ""))) + "\n"
     return _joined(output.get("text", output.get("traceback", "")))
 
 
@@ -226,60 +276,50 @@ def _joined(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _strings(value: object) -> Iterator[str]:
+def texts_in(value: object) -> Iterator[str]:
     """Find every text in a document that holds something of trtexec's."""
     if isinstance(value, str):
         if holds_log(value.encode("utf-8", "replace")):
             inner = _from_json(value) if value.lstrip()[:1] in ("{", "[") else None
             yield inner or value
     elif isinstance(value, list):
-        if value and all(isinstance(each, str) for each in value):
-            joint = "" if str(value[0]).endswith("\n") else "\n"
-            yield from _strings(joint.join(value))
+        lines = _one_line_each(value)
+        if lines:
+            joint = "" if lines[0].endswith("\n") else "\n"
+            yield from texts_in(joint.join(lines))
         else:
             for each in value:
-                yield from _strings(each)
+                yield from texts_in(each)
     elif isinstance(value, dict):
         for each in value.values():
-            yield from _strings(each)
+            yield from texts_in(each)
 
 
-class _Page(HTMLParser):
-    """Gathers the visible text of a page; blocks end lines, and nothing of a script counts."""
-
-    _HIDDEN = frozenset({"script", "style", "head", "template"})
-    _ENDS = frozenset({"br", "p", "div", "tr", "li", "pre", "h1", "h2", "h3", "h4", "table", "hr"})
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self.hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        if tag in self._HIDDEN:
-            self.hidden += 1
-        elif tag == "body":  # a head need not be closed
-            self.hidden = 0
-        elif tag in self._ENDS:
-            self.parts.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._HIDDEN:
-            self.hidden = max(0, self.hidden - 1)
-        elif tag in self._ENDS and tag != "br":
-            # A fence, as in Markdown: what follows a listing is not part of it.
-            self.parts.append("\n```\n" if tag == "pre" else "\n")
-
-    def handle_data(self, data: str) -> None:
-        if not self.hidden:
-            self.parts.append(data)
+def _one_line_each(values: list[object]) -> list[str] | None:
+    """Read a list of records of one line each, as servers of logs answer."""
+    lines = []
+    for value in values:
+        if isinstance(value, list):  # when, what
+            value = value[-1] if len(value) == 2 else None
+        line = value if isinstance(value, str) else said_in(value)
+        if line is None or ("\n" in line.rstrip("\r\n") and not isinstance(value, str)):
+            return None
+        lines.append(line)
+    return lines
 
 
-def _from_html(text: str) -> str | None:
-    page = _Page()
-    try:
-        page.feed(text)
-        page.close()
-    except (AssertionError, ValueError):  # html.parser on what only resembles a page
-        return html.unescape(re.sub(r"<[^>\n]{1,400}>", "", text))
-    return "".join(page.parts).replace("\N{NO-BREAK SPACE}", " ")
+def said_in(found: object, depth: int = 3) -> str | None:
+    """Find what was said in the record of a logger."""
+    if not isinstance(found, dict) or not depth:
+        return None
+    said = (found.get(key) for key in _WRAPPED_KEYS)
+    text = next((each for each in said if isinstance(each, str)), None)
+    if text is not None:
+        return text
+    inner = (said_in(each, depth - 1) for each in found.values() if isinstance(each, dict))
+    text = next((each for each in inner if each is not None), None)
+    if text is not None:
+        return text
+    texts = (each for each in found.values() if isinstance(each, str) and " " in each)
+    longest = max(texts, key=len, default=None)
+    return None if longest is None or "\n" in longest.rstrip() else longest

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 from typing import BinaryIO, Literal
 
+from trtbench.trtexec._log_packed import is_mail, unpacked
 from trtbench.trtexec._time_keys import KNOWN_KEYS, column_of, milliseconds_of
-from trtbench.trtexec.log_text import encoding_of, holds_log, stream_holds_log
+from trtbench.trtexec.log_text import (
+    LARGEST_DOCUMENT,
+    encoding_of,
+    holds_log,
+    read_text,
+    stream_holds_log,
+)
 from trtbench.trtexec.plan import is_plan
 
 Kind = Literal[
@@ -95,8 +103,16 @@ def kind_of(data_head: bytes, *, name: str) -> Kind:
 
 def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[Kind, bytes]:
     """Tell the kind of a file and give its first bytes; a log may begin far down in it."""
+    packed = unpacked(stream)
+    if packed is not None:
+        kind, head = kind_of_stream(packed, name=name)
+        return ("log" if kind == "log" else "unknown"), head
     head = stream.read(HEAD_BYTES)
     kind = kind_of(head, name=name)
+    if kind == "unknown" and is_mail(head):
+        text = read_text(io.BytesIO(head + stream.read(LARGEST_DOCUMENT)))
+        said = "\n".join(text.lines).encode("utf-8", "replace")
+        return ("log" if holds_log(said) else "unknown"), head
     is_text = head and encoding_of(head) is not None
     if kind == "unknown" and is_text and stream_holds_log(stream):
         return "log", head

@@ -1,0 +1,109 @@
+"""Texts that are packed: by gzip, bzip2 or xz, and the parts of a mail."""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+MOST_UNPACKED = 512 << 20
+"""Bytes that are unpacked of one file; a small file may say that it holds far more."""
+
+_MAGIC = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}
+_HEADERS = re.compile(
+    rb"(?:[A-Za-z][A-Za-z0-9-]{1,60}:[^\n]{0,2000}\n(?:[ \t][^\n]{0,2000}\n){0,60}){2,200}\r?\n"
+)
+_PARTS = re.compile(rb"^(?:Content-Transfer-Encoding|Content-Type|MIME-Version):", re.I | re.M)
+
+
+def unpacked(stream: BinaryIO) -> BinaryIO | None:
+    """Open what a packed stream holds, if it is one; the place in other streams stays."""
+    if not stream.seekable():
+        return None
+    begin = stream.tell()
+    head = stream.read(6)
+    stream.seek(begin)
+    name = next((each for magic, each in _MAGIC.items() if head.startswith(magic)), None)
+    return None if name is None else _Unpacked(stream, name)  # type: ignore[return-value]
+
+
+class _Unpacked(io.RawIOBase):
+    """What a packed stream holds, up to where it is damaged or too long."""
+
+    def __init__(self, packed: BinaryIO, kind: str) -> None:
+        self._packed, self._kind = packed, kind
+        self._begin = packed.tell()
+        self._open()
+
+    def _open(self) -> None:
+        import bz2
+        import gzip
+        import lzma
+
+        self._packed.seek(self._begin)
+        opening = {"gzip": gzip.open, "bz2": bz2.open, "lzma": lzma.open}[self._kind]
+        self._inner: BinaryIO | None = opening(self._packed, "rb")  # type: ignore[operator]
+        self._at = 0
+
+    def read(self, size: int = -1) -> bytes:
+        import lzma
+
+        left = MOST_UNPACKED - self._at
+        if self._inner is None or left <= 0:
+            return b""
+        try:
+            data = self._inner.read(left if size < 0 else min(size, left))
+        except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
+            self._inner = None  # what came before is a log all the same
+            return b""
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence != io.SEEK_SET:
+            raise io.UnsupportedOperation("only from the beginning")
+        if offset < self._at or self._inner is None:
+            self._open()
+        while self._at < offset and self.read(min(1 << 20, offset - self._at)):
+            pass
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+
+def is_mail(head: bytes) -> bool:
+    """Say whether a text is a mail whose parts are written in a code of their own."""
+    match = _HEADERS.match(head)
+    return match is not None and _PARTS.search(match[0]) is not None
+
+
+def texts_of_mail(data: bytes) -> Iterator[tuple[str, bool]]:
+    """List the texts of a mail, and whether each is a page; of one text in two forms the plain."""
+    import email
+    from email.errors import MessageError
+    from email.policy import compat32
+
+    message = email.message_from_bytes(data, policy=compat32)
+    parts = [part for part in message.walk() if part.get_content_maintype() == "text"]
+    plain = [part for part in parts if part.get_content_subtype() != "html"]
+    for part in plain or parts:
+        try:
+            content = part.get_payload(decode=True)
+        except (MessageError, ValueError):
+            continue
+        if isinstance(content, bytes):
+            charset = part.get_content_charset("utf-8")
+            try:
+                text = content.decode(charset, "replace")
+            except LookupError:
+                text = content.decode("utf-8", "replace")
+            yield text, part.get_content_subtype() == "html"
