@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import logs
 from many_runs import START, add, add_series, failed, fill_store, record
 from real_parts import find_browser
 from trtbench.cli import run as cli
@@ -111,6 +112,24 @@ def test_only_what_is_new_is_written_again(tmp_path: Path) -> None:
     assert ids[1] not in left
     rows = json.loads((tmp_path / "out/data/runs.json").read_text())
     assert next(row for row in rows if row["id"] == ids[0])["tags"] == ["release"]
+
+
+def test_a_number_that_another_tool_printed_is_marked_in_the_list(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store = Store(tmp_path / "store")
+    add_series(store, [1e-3], [record(1)])
+    (tmp_path / "old.log").write_text(logs.log_10())
+    assert cli(["import", str(tmp_path / "old.log"), "--store", str(store.root)]) == 0
+    write_site(store, tmp_path / "out")
+    rows = json.loads((tmp_path / "out/data/runs.json").read_text())
+    assert sorted(row["reported"] for row in rows) == [False, True]
+    page = request.getfixturevalue("page")
+    page.goto((tmp_path / "out/index.html").as_uri())
+    marked = page.locator("td span[title*='another tool printed']")
+    marked.wait_for()
+    assert marked.count() == 1
+    assert marked.inner_text().endswith("*")
 
 
 def test_a_damaged_run_is_named_and_listed_with_the_reason(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import datetime
+import gzip
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -239,3 +241,16 @@ def test_a_mean_is_not_shown_as_a_median(tmp_path: Path, store: Store) -> None:
     table = document_from_runs([run]).tables()[0]
     median = table.rows[0][[heading.key for heading in table.headings].index("median_s")]
     assert median.shown == "49.2 ms (mean)"
+
+
+def test_a_packed_log_is_a_run_and_an_archive_is_called_one(tmp_path: Path, store: Store) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "net.log.gz").write_bytes(gzip.compress(log(7.25).encode()))
+    with zipfile.ZipFile(files / "all.zip", "w") as archive:
+        archive.writestr("net.log", log())
+    done = bring(files, store=store)
+    (kept,) = (store.path(entry) / "trtexec_stdout.log" for entry in store.index.find())
+    assert "median = 7.25 ms" in kept.read_text()
+    (left,) = done.unused
+    assert "unpack it" in left.reason

@@ -44,7 +44,7 @@ def document_from_entries(entries: Sequence[Entry]) -> Document:
         Heading(key="tags", title="Tags", rank=6, fit="wrap"),
     )
     rows = [_row(each, differing) for each in entries]
-    caption = REPORTED if any(_is_reported(each) for each in entries) else None
+    caption = REPORTED if any(is_reported(each) for each in entries) else None
     table = table_from_rows("runs", headings=headings, rows=rows, caption=caption)
     created = max((each.created for each in entries), default="")
     return Document(
@@ -73,8 +73,9 @@ def _row(entry: Entry, differing: Sequence[str]) -> list[Cell | str]:
 def _median(entry: Entry) -> Cell:
     """Mark a median that was printed by another tool and could not be computed here."""
     text = text_from_seconds(entry.median_s)
-    return Cell(value=entry.median_s, text=f"{text}{MARK}" if _is_reported(entry) else text)
+    return Cell(value=entry.median_s, text=f"{text}{MARK}" if is_reported(entry) else text)
 
 
-def _is_reported(entry: Entry) -> bool:
+def is_reported(entry: Entry) -> bool:
+    """Say whether another tool printed the number, and no samples are there."""
     return entry.samples == 0 and entry.median_s is not None

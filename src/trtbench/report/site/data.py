@@ -58,7 +58,7 @@ def _curves(id: str, title: str, x: Axis, y: Axis, *lines: Line) -> Figure:
 
 
 def row_from_record(
-    record: Record, *, median_s: float | None, items_per_s: float | None
+    record: Record, *, median_s: float | None, items_per_s: float | None, reported: bool = False
 ) -> dict[str, object]:
     """Describe a run in a line of the list; short names, because there are thousands."""
     findings = record.findings if isinstance(record, RunRecord) else ()
@@ -75,6 +75,7 @@ def row_from_record(
         "machine": record.environment.host,
         "device": gpu.name if gpu else record.environment.cpu,
         "median": median_s,
+        "reported": reported,
         "items": items_per_s,
         "tags": list(record.tags),
         "warnings": sum(each.severity != "note" for each in findings),

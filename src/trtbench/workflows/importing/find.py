@@ -127,6 +127,7 @@ def found_from_path(path: Path, *, named: bool) -> FoundFile:
     if kind == "unknown":
         found = _KINDS_BY_NAME.get(path.name.lower(), kind)
         found = "device" if _DEVICE.match(head) else found
+        found = "archive" if head[:4] == b"PK\3\4" or head[257:262] == b"ustar" else found
     return FoundFile(path=path, kind=found if head.strip() else "empty", named=named)
 
 

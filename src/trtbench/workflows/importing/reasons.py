@@ -26,6 +26,7 @@ _REASONS = {
 }
 KINDS = {
     "unknown": "not recognised as anything of trtexec's or the toolkits'",
+    "archive": "an archive of files; unpack it, and import the folder",
     "empty": "empty",
     "log": "has words of trtexec's, but no run of it",
 }

@@ -12,6 +12,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Record, Run
 from trtbench.domain.short_view import ShortView
 from trtbench.errors import StoreError, TrtbenchError, UsageError, write_error
+from trtbench.report.documents.runs import is_reported
 from trtbench.report.site.data import (
     BLOCKING,
     failed_data,
@@ -100,7 +101,13 @@ def _write(
             record = unreadable_run(Path(boundary.file_name_from_text(entry.id)), problem.message)
             data = script_from_data("trtbenchRun", failed_data(record))
             (folder / RUNS / f"{record.id}.js").write_bytes(data)
-        rows.append(row_from_record(record, median_s=entry.median_s, items_per_s=entry.items_per_s))
+        row = row_from_record(
+            record,
+            median_s=entry.median_s,
+            items_per_s=entry.items_per_s,
+            reported=is_reported(entry),
+        )
+        rows.append(row)
     if len(problems) == len(rows):
         raise StoreError("no run of the store can be read", fix="trtbench runs fsck")
     _remove_old(folder, {row["id"] for row in rows})

@@ -75,7 +75,7 @@ function legend(names) {
 function seriesFigure(series) {
   const runs = series.runs.map((id) => site.byId.get(id));
   const spec = structuredClone(series.figure);
-  spec.data[0].text = runs.map((run) => [minuteText(run.at), timeText(run.median), ...run.tags].map(plain).join("<br>"));
+  spec.data[0].text = runs.map((run) => [minuteText(run.at), timeText(run.median) + (run.reported ? "*" : ""), ...run.tags].map(plain).join("<br>"));
   spec.data[0].hoverinfo = "text";
   const click = (point) => { if (point.curveNumber === 0) location.href = link("run.html", { id: series.runs[point.pointIndex] }); };
   return figure(spec, series.name, { notes: [changeList(series)].filter(Boolean), click });

@@ -6,6 +6,7 @@ const FILTERS = [
   ["network", "Model"], ["runtime", "Runtime"], ["precision", "Precision"], ["batch", "Batch"],
   ["machine", "Machine"], ["tag", "Tag"], ["state", "State"],
 ];
+const REPORTED = "as another tool printed it, without samples; a mean where it printed no median";
 const COLUMNS = [
   { key: "at", title: "When", cell: (run) => runLink(run.id, minuteText(run.at)) },
   { key: "model", title: "Model", cell: (run) => el("span", { class: "name" }, run.model) },
@@ -13,7 +14,8 @@ const COLUMNS = [
   { key: "precision", title: "Precision", cell: (run) => run.precision || "–" },
   { key: "batch", title: "Batch", right: true, cell: (run) => String(run.batch) },
   { key: "median", title: "Median", right: true, cell: (run) => run.failed
-    ? el("span", { class: "bad", title: run.failed }, "failed") : timeText(run.median) },
+    ? el("span", { class: "bad", title: run.failed }, "failed")
+    : run.reported ? el("span", { title: REPORTED }, `${timeText(run.median)}*`) : timeText(run.median) },
   { key: "items", title: "Items/s", right: true, cell: (run) => numberText(run.items) },
   { key: "device", title: "Where", cell: (run) => el("span", { title: run.machine }, run.device || run.machine) },
   { key: "tags", title: "Tags", cell: (run) => el("span", {}, run.tags.map((tag) => el("span", { class: "tag" }, tag)),
