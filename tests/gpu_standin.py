@@ -298,6 +298,7 @@ class Trt:
         self.cuda, self.shape, self.dtype = cuda, shape, dtype
         self.refuse: str | None = None
         self.activation = 4096
+        self.by_profile: tuple[int, ...] = ()
         self.replay_wrong = self.replay_frozen = False
         self.gpu_s = GPU_S
         self.shares_profiles = True
@@ -332,7 +333,11 @@ class Engine:
     def __init__(self, trt: Trt) -> None:
         self._trt = trt
         self.num_optimization_profiles = len(trt.profiles)
-        self.device_memory_size = trt.activation
+        if trt.by_profile:  # as from TensorRT 10.3 on
+            self.get_device_memory_size_for_profile_v2 = trt.by_profile.__getitem__
+            self.device_memory_size_v2 = max(trt.by_profile)
+        else:
+            self.device_memory_size = trt.activation
 
     def get_tensor_name(self, index):
         return ("x", "y")[index]

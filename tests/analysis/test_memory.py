@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trtbench.analysis.memory import memory_from_facts, predicted
+from trtbench.report.run_memory import words_from_memory
 
 MIB = 2**20
 FACTS = {
@@ -50,3 +51,17 @@ def test_an_engine_tells_beforehand_what_it_will_take() -> None:
     assert use is not None
     assert (use.process_bytes, use.contexts_fit) == (32, 6)
     assert predicted(weight_bytes=None, activation_bytes=1, io_bytes=1) is None
+
+
+def test_profiles_and_the_loading_of_modules_are_named() -> None:
+    told = {"activations_by_profile": f"{MIB}, {9 * MIB}", "module_loading": "lazy"}
+    use = memory_from_facts({**FACTS, **told}, weight_bytes=18 * MIB)
+    assert use is not None
+    assert use.by_profile == (MIB, 9 * MIB)
+    words = dict(words_from_memory(use))
+    assert "(lazy modules)" in words["memory"]
+    assert words["activations"].startswith("1.00 MiB in profile 0, 9.00 MiB in profile 1")
+    plain = memory_from_facts(FACTS)
+    assert plain is not None
+    assert (plain.by_profile, plain.loading) == ((), None)
+    assert "activations" not in dict(words_from_memory(plain))

@@ -360,3 +360,23 @@ def test_when_modules_are_loaded_is_said_before_cuda_is_opened(
     assert os.environ.pop("CUDA_MODULE_LOADING") == "EAGER"
     with pytest.raises(UsageError, match="lazy or eager"):
         bench(spec, tmp_path, options={"modules": "later"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "driver", "loading"),
+    [("", 12080, "lazy"), ("", 12010, "eager"), ("EAGER", 13000, "eager"), ("LAZY", 11080, "lazy")],
+)
+def test_memory_of_each_profile_and_how_modules_are_loaded(
+    gpu: Trt, spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    asked: str, driver: int, loading: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("CUDA_MODULE_LOADING", asked)
+    gpu.cuda.driver = driver
+    one, _ = bench(spec, tmp_path)
+    assert one.evidence["activation_bytes"] == 4096
+    assert "activations_by_profile" not in one.evidence
+    gpu.by_profile = (1024, 8192)
+    each, _ = bench(spec, tmp_path)
+    assert each.evidence["activation_bytes"] == 8192, "a context takes what its largest needs"
+    assert each.evidence["activations_by_profile"] == "1024, 8192"
+    assert each.evidence["module_loading"] == loading

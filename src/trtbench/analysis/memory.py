@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Value
 
@@ -41,6 +43,10 @@ class MemoryUse(Value, frozen=True, kw_only=True):
     """Processes with one context each, on the device with nobody else."""
     contexts_fit: int | None = None
     """Contexts in one process there."""
+    by_profile: tuple[int, ...] = ()
+    """What activations need in each optimization profile, where the engine tells."""
+    loading: str | None = None
+    """``lazy``: only modules of kernels that run are loaded; ``eager``: all."""
 
 
 def memory_from_facts(
@@ -74,7 +80,19 @@ def memory_from_facts(
     taken = opened - free if free is not None and opened is not None else None
     peak = None if taken is None or taken < 0 else taken + (_opening(facts) or 0)
     total = _whole(facts, "memory_total_bytes")
-    return use_of_parts(parts, contexts=contexts, peak_bytes=peak, total_bytes=total)
+    use = use_of_parts(parts, contexts=contexts, peak_bytes=peak, total_bytes=total)
+    loading = facts.get("module_loading")
+    return msgspec.structs.replace(
+        use,
+        by_profile=profiles_from_facts(facts),
+        loading=loading if isinstance(loading, str) else None,
+    )
+
+
+def profiles_from_facts(facts: Mapping[str, Scalar]) -> tuple[int, ...]:
+    """Read what activations need in each profile; empty where one number stands for all."""
+    words = str(facts.get("activations_by_profile") or "").split(", ")
+    return tuple(int(word) for word in words if word.isdigit())
 
 
 def predicted(

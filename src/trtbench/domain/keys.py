@@ -25,7 +25,9 @@ class Key(NamedTuple):
 
 FACTS: dict[str, Key] = {
     # queries and outputs
-    "activation_bytes": Key("whole", "B", "runtimes._trt_session", "memory of one context"),
+    "activation_bytes": Key("whole", "B", "host.tensorrt_inspect", "memory of one context"),
+    "activations_by_profile": Key("text", "B", "host.tensorrt_inspect", "each profile's need"),
+    "module_loading": Key("text", "", "runtimes._trt_session", "lazy, or eager: all kernels"),
     "io_bytes": Key("whole", "B", "runtimes._trt_session", "memory of inputs and outputs"),
     "memory_free_before_bytes": Key("whole", "B", "workflows.measure.watch", "before the process"),
     "memory_free_opened_bytes": Key("whole", "B", "runtimes._gpu_memory", "once CUDA was open"),

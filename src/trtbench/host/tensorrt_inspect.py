@@ -7,10 +7,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from trtbench.domain.result import Scalar
-from trtbench.host.tensorrt import Abilities, keep_until_exit
+from trtbench.host.tensorrt import keep_until_exit
 
 if TYPE_CHECKING:
     from tensorrt import ICudaEngine, IHostMemory, ILogger
+
+
+_BY_PROFILE = ("get_device_memory_size_for_profile_v2", "get_device_memory_size_for_profile")
+"""What TensorRT calls it from 10.3 on, and from 10.1 on."""
 
 
 def inspect_engine(
@@ -18,7 +22,6 @@ def inspect_engine(
     logger: ILogger,
     data: IHostMemory,
     *,
-    abilities: Abilities,
     shapes: Mapping[str, tuple[int, ...]],
 ) -> tuple[str, dict[str, Scalar]] | None:
     """Load an engine and give its layers as JSON, with facts; ``None`` when it does not load."""
@@ -38,10 +41,28 @@ def inspect_engine(
         context.infer_shapes()
         inspector.execution_context = context
     text = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
-    return text, _facts(engine, abilities)
+    return text, {**memory_facts(engine), "engine_layers": int(engine.num_layers)}
 
 
-def _facts(engine: ICudaEngine, abilities: Abilities) -> dict[str, Scalar]:
-    newer = abilities.has("ICudaEngine.device_memory_size_v2")
-    memory = engine.device_memory_size_v2 if newer else engine.device_memory_size
-    return {"activation_bytes": int(memory), "engine_layers": int(engine.num_layers)}
+def memory_facts(engine: ICudaEngine) -> dict[str, Scalar]:
+    """Tell what contexts take for activations: of the largest profile, and of each where known.
+
+    A context takes the memory of the largest whichever profile it uses, unless it was made
+    otherwise; versions before 10.1 tell nothing of single profiles.
+    """
+    facts: dict[str, Scalar] = {"activation_bytes": activation_bytes(engine)}
+    for name in _BY_PROFILE:
+        tell = getattr(engine, name, None)
+        count = int(engine.num_optimization_profiles) if tell is not None else 0
+        if tell is not None and count > 1:
+            sizes = [int(tell(index)) for index in range(count)]
+            return {**facts, "activations_by_profile": ", ".join(map(str, sizes))}
+    return facts
+
+
+def activation_bytes(engine: ICudaEngine) -> int | None:
+    """Memory that one context takes on the device, by whatever name this version tells it."""
+    for name in ("device_memory_size_v2", "device_memory_size"):
+        if hasattr(engine, name):
+            return int(getattr(engine, name))
+    return None

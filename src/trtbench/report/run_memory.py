@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trtbench.analysis.memory import MemoryUse, memory_from_facts
 from trtbench.domain.result import Run
 from trtbench.units import text_from_bytes
@@ -17,6 +19,12 @@ def memory_of(run: Run) -> MemoryUse | None:
     return memory_from_facts(record.facts, contexts=record.spec.streams, weight_bytes=size)
 
 
+def words_from_profiles(sizes: Sequence[int]) -> str:
+    """Say what activations need in each optimization profile."""
+    told = (f"{text_from_bytes(size)} in profile {index}" for index, size in enumerate(sizes))
+    return f"{', '.join(told)}; a context takes the largest"
+
+
 def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
     """Say in two lines what a process takes, and how many fit."""
     parts = [
@@ -24,7 +32,10 @@ def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
         for part in use.parts
         if part.bytes
     ]
-    lines = [("memory", f"{text_from_bytes(use.process_bytes)}: {', '.join(parts)}")]
+    how = f" ({use.loading} modules)" if use.loading else ""
+    lines = [("memory", f"{text_from_bytes(use.process_bytes)}{how}: {', '.join(parts)}")]
+    if use.by_profile:
+        lines.append(("activations", words_from_profiles(use.by_profile)))
     if use.processes_fit is not None:
         more = f", or {use.contexts_fit} contexts in one" if use.contexts_fit is not None else ""
         whole = text_from_bytes(use.total_bytes)

@@ -13,7 +13,7 @@ from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UnavailableError, UsageError, near_miss
-from trtbench.host.cuda import cuda_problem, open_cuda, runtime_module
+from trtbench.host.cuda import MODULE_LOADING, cuda_problem, open_cuda, runtime_module
 from trtbench.host.tensorrt import INSTALL, TITLES, Flavour, load
 from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._protocols import bench_session, check_protocol
@@ -31,7 +31,6 @@ OPTIONS = {
 RTX_OPTIONS = {
     "specialization": "eager, lazy or none: when kernels for the shapes are made (default: eager)"
 }
-MODULE_LOADING = "CUDA_MODULE_LOADING"
 _STRATEGY = "dynamic_shapes_kernel_specialization_strategy"
 
 

@@ -14,6 +14,7 @@ from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError
 from trtbench.host.cuda import Cuda, no_memory
 from trtbench.host.tensorrt import TITLES, Flavour, load, version_numbers
+from trtbench.host.tensorrt_inspect import activation_bytes
 from trtbench.host.tensorrt_listen import Heard, make_logger
 from trtbench.runtimes._trt_tensors import Port, ports_of
 from trtbench.trtexec.plan import HEADER_BYTES, PlanHeader, plan_from_bytes
@@ -94,7 +95,7 @@ def new_context(
     engine: Engine, cuda: Cuda, *, config: IRuntimeConfig | None = None
 ) -> IExecutionContext:
     """Make one execution context, when its memory is there."""
-    needed = activation_bytes(engine.engine, engine.profile)
+    needed = activation_bytes(engine.engine)
     free, total = cuda.memory()
     if needed is not None and needed > free:
         raise no_memory(needed, free=free, total=total)
@@ -108,17 +109,6 @@ def new_context(
             "no execution context can be made for the engine", facts={"reason": cause}
         )
     return context
-
-
-def activation_bytes(engine: ICudaEngine, profile: int) -> int | None:
-    """Memory that one context takes on the device, by whatever name this version tells it."""
-    by_profile = getattr(engine, "get_device_memory_size_for_profile_v2", None)
-    if by_profile is not None:
-        return int(by_profile(profile))
-    for name in ("device_memory_size_v2", "device_memory_size"):
-        if hasattr(engine, name):
-            return int(getattr(engine, name))
-    return None
 
 
 def _read(path: Path) -> bytes:

@@ -16,10 +16,11 @@ from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.host.cuda import Call, CaptureError, Cuda, CudaError
+from trtbench.host.tensorrt_inspect import memory_facts
 from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Arrays, Burst, Session, Spans
-from trtbench.runtimes._trt_engine import Engine, activation_bytes, new_context, with_profile
+from trtbench.runtimes._trt_engine import Engine, new_context, with_profile
 from trtbench.runtimes._trt_layers import profile_context
 from trtbench.runtimes._trt_tensors import (
     Port,
@@ -65,7 +66,8 @@ class TrtSession(Session):
         self.notes: tuple[str, ...] = ()
         self.versions = {engine.flavour: engine.version}
         self.evidence: dict[str, Scalar] = {
-            "activation_bytes": activation_bytes(engine.engine, engine.profile)
+            **memory_facts(engine.engine),
+            "module_loading": cuda.module_loading(),
         }
         self.conditions = self._conditions()
         self.spans: Spans | None = None

@@ -48,11 +48,7 @@ def describe(
         work.facts[name] = ", ".join(shown)
     shapes = {name: span.opt for name, span in profiles[0].items()} if profiles else {}
     loads = work.gpu and not work.spec.strip_weights
-    found = (
-        inspect_engine(work.trt, logger, data, abilities=work.abilities, shapes=shapes)
-        if loads
-        else None
-    )
+    found = inspect_engine(work.trt, logger, data, shapes=shapes) if loads else None
     if found is None:
         (work.folder / GRAPH).write_bytes(json_from_value(layers_of(network)))
         work.facts["layers_from"] = "network"

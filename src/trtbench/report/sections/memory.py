@@ -35,14 +35,14 @@ def make(runs: Sequence[Run]) -> Section | None:
             continue
         for part in use.parts:
             per = "context" if part.per_context else "process"
-            rows.append(
-                [label, part.name, _size(part.predicted_bytes), _size(part.measured_bytes), per]
-            )
+            modules = part.name == "modules" and use.loading
+            name = f"{part.name} ({use.loading})" if modules else part.name
+            rows.append([label, name, _size(part.predicted_bytes), _size(part.measured_bytes), per])
         rows.append([label, "all of it, run", Cell(), _size(use.peak_bytes), "process"])
         fits += [
             Text(text=f"{label}: {words}")
             for name, words in words_from_memory(use)
-            if name == "fit"
+            if name != "memory"
         ]
     if not rows:
         return None

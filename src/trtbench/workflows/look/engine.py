@@ -15,7 +15,7 @@ from trtbench.analysis.inspection import (
     parameters_of,
     weight_difference,
 )
-from trtbench.analysis.memory import predicted
+from trtbench.analysis.memory import predicted, profiles_from_facts
 from trtbench.boundary import read_bytes
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
@@ -26,6 +26,7 @@ from trtbench.errors import InputError
 from trtbench.host import nvml
 from trtbench.host.versions import distribution_versions
 from trtbench.models.sidecar import kept_value
+from trtbench.report.run_memory import words_from_profiles
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, PlanHeader, plan_from_bytes
 
@@ -171,11 +172,17 @@ def _memory_facts(
         return {}
     facts: dict[str, Scalar] = {
         "activation_bytes": _number(artefact, "activation_bytes"),
+        "activations": _by_profile(artefact),
         "memory_bytes": use.process_bytes,
     }
     if gpu is not None and use.processes_fit is not None:
         facts["fit"] = f"{use.contexts_fit} contexts on {gpu.name}, CUDA's own memory left out"
     return facts
+
+
+def _by_profile(artefact: Artefact | None) -> str | None:
+    sizes = profiles_from_facts(artefact.facts) if artefact is not None else ()
+    return words_from_profiles(sizes) if sizes else None
 
 
 def _tensor_bytes(tensor: TensorSpec) -> int | None:
