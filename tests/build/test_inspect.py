@@ -108,6 +108,8 @@ def artefact(engine: Path, model: Path, **changes: Any) -> Artefact:
             "inputs": "in put:0 float32 ?x3, go bool ",
             "outputs": "y float16 ?x3x?",
             "weights_bytes": 56,
+            "activation_bytes": 4 * 2**20,
+            "activations_by_profile": f"{2**20}, {4 * 2**20}",
             "layers_from": "network",
         },
         **changes,
@@ -126,6 +128,8 @@ def test_an_engine_with_its_record_shows_edges_profiles_and_weights(tmp_path: Pa
     ]
     assert [(each.name, each.shape) for each in found.outputs] == [("y", (None, 3, None))]
     assert found.facts["profiles"] == ("0: in put:0 1x3 to 8x3 (best at 4x3); 1: in put:0 16x3")
+    told = "1.00 MiB in profile 0, 4.00 MiB in profile 1; a context takes the largest"
+    assert found.facts["activations"] == told
     assert (found.facts["precision"], found.facts["typing"]) == ("fp16+fp32", "weak")
     assert "the engine holds 56 B of weights, its ONNX file 112 B: stored in fp16" in found.notes
     beside = inspect(tmp_path / "e.engine.json")
