@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from trtbench.build.cast_types import FLOAT, FLOAT16, Edges, as_low, rounded, tensor_types
-from trtbench.build.onnx_file import subgraphs
+from trtbench.build.onnx_file import reads_of, subgraphs
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -228,7 +228,7 @@ def _rename_inputs(graph: GraphProto, names: Mapping[str, str]) -> None:
 
 def drop_unused(graph: GraphProto) -> None:
     """Drop stored values that nothing reads."""
-    used = {value.name for value in graph.output} | _read(graph)
+    used = {value.name for value in graph.output}.union(*map(reads_of, graph.node))
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     gone = {tensor.name for tensor in graph.initializer} - {tensor.name for tensor in kept}
     del graph.initializer[:]
@@ -236,12 +236,3 @@ def drop_unused(graph: GraphProto) -> None:
     inputs = [value for value in graph.input if value.name not in gone]
     del graph.input[:]
     graph.input.extend(inputs)
-
-
-def _read(graph: GraphProto) -> set[str]:
-    """Names that are read in a graph or in the bodies within it."""
-    found = {name for node in graph.node for name in node.input}
-    for node in graph.node:
-        for body in subgraphs(node):
-            found |= _read(body) | {value.name for value in body.output}
-    return found

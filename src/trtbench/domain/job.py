@@ -15,6 +15,14 @@ PROGRESS_MARK = "~"
 """Begins a line that is no stage but tells how far one has come: ``~0.420 Tactic timing``."""
 
 
+def progress_from_line(line: str) -> tuple[float, str] | None:
+    """Read how far a stage has come, and with what; ``None`` of a line that says something else."""
+    if not line.startswith(PROGRESS_MARK):
+        return None
+    done, _, text = line.removeprefix(PROGRESS_MARK).partition(" ")
+    return float(done), text
+
+
 class Stage:
     """Is told the name of each stage of a job as it begins, and how far it has come."""
 

@@ -27,6 +27,13 @@ def series_over(
     }
 
 
+def names_of_keys(keys: Sequence[Key]) -> list[str]:
+    """Name series by the parts in which they differ; one alone by its model."""
+    differing = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]
+    names = [" · ".join(p for p, d in zip(key, differing, strict=True) if d and p) for key in keys]
+    return [name or key[0] for name, key in zip(names, keys, strict=True)]
+
+
 def name_of_key(key: Key) -> str:
     """Name a series by the parts that say something."""
     return " · ".join(part for part in key if part)

@@ -19,10 +19,9 @@ from trtbench.workflows.compare.compare import Compared, compare
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.measure.infer import infer, write_scores
 from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.conduct import Conduct, Steps
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import write_report
 
@@ -46,7 +45,7 @@ class Demo:
 def run_demo(folder: Path, *, store: Store, config: Config, conduct: Conduct) -> Demo:
     """Measure both models at both batch sizes, judge them, compare them, and write the report."""
     work = len(MODELS) * len(BATCHES) + len(MODELS) + len(BATCHES) + 1
-    steps = _Steps(conduct, work)
+    steps = Steps(conduct, work)
     runs = {
         (precision, batch): run_bench(
             _spec(precision, batch, config),
@@ -76,28 +75,6 @@ def run_demo(folder: Path, *, store: Store, config: Config, conduct: Conduct) ->
     return Demo(runs=tuple(carriers), scores=scores, compared=compared, files=tuple(files))
 
 
-class _Steps:
-    """Tells how far the demo is, and passes on what each part says in between."""
-
-    def __init__(self, conduct: Conduct, count: int) -> None:
-        self._conduct, self._count, self._done = conduct, count, -1
-
-    def next(self, text: str) -> Conduct:
-        self._done += 1
-        done = self._done
-
-        def listen(event: Event) -> None:
-            part = event.done or 0.0
-            self._conduct.listen(
-                msgspec.structs.replace(
-                    event, text=f"{text}: {event.text}", done=(done + part) / self._count
-                )
-            )
-
-        listen(Event(kind="stage", text="starting", done=0.0))
-        return replace(self._conduct, listen=listen)
-
-
 def _spec(precision: str, batch: int, config: Config, inputs: Path | None = None) -> RunSpec:
     request = BenchRequest(
         model=demo_file(MODELS[precision]),
@@ -125,7 +102,7 @@ def _scores(
     labels: NDArray[np.integer],
     config: Config,
     store: Store,
-    steps: _Steps,
+    steps: Steps,
 ) -> dict[str, Scores]:
     outputs = {
         precision: infer(
@@ -146,7 +123,7 @@ def _scores(
     return found
 
 
-def _compare(batch: int, config: Config, store: Store, steps: _Steps) -> Compared:
+def _compare(batch: int, config: Config, store: Store, steps: Steps) -> Compared:
     request = CompareRequest(
         baseline=demo_file(MODELS["fp32"]),
         candidates=[demo_file(MODELS["int8"])],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from trtbench.domain.result import Run, gpu_of
+from trtbench.report.alike import Key, names_of_keys
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.headings import CHANGE_HEADING, ID_HEADING, MEDIAN_HEADING
@@ -35,15 +36,13 @@ HEADINGS = (
     ID_HEADING,
 )
 
-Key = tuple[object, ...]
-
 
 def make(runs: Sequence[Run]) -> Section | None:
     """Draw medians over time for every measurement that was repeated, and list the changes."""
     series = _series(runs)
     if not series:
         return None
-    names = _names(list(series))
+    names = names_of_keys(list(series))
     rows = [
         row
         for name, members in zip(names, series.values(), strict=True)
@@ -78,15 +77,6 @@ def _key(run: Run) -> Key:
         run.record.environment.host,
         gpu.name if (gpu := gpu_of(run.record)) else "",
     )
-
-
-def _names(keys: Sequence[Key]) -> list[str]:
-    differing = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]
-    names = [
-        " · ".join(str(part) for part, d in zip(key, differing, strict=True) if d and part)
-        for key in keys
-    ]
-    return [name or str(key[0]) for name, key in zip(names, keys, strict=True)]
 
 
 def _seconds(run: Run) -> float | None:

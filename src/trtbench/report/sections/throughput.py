@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.domain.result import Run, gpu_of
+from trtbench.report.alike import Key, names_of_keys
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import (
     Block,
@@ -48,7 +49,6 @@ HEADINGS = (
     ID_HEADING,
 )
 
-Key = tuple[str, ...]
 Curve = tuple[str, str, list[Run]]
 """Name, role and runs of one series, by batch."""
 
@@ -58,7 +58,7 @@ def make(runs: Sequence[Run]) -> Section | None:
     series = _series(runs)
     if not series:
         return None
-    names = _names(list(series))
+    names = names_of_keys(list(series))
     heads = [
         head for members in series.values() for run in members if (head := headline_summary(run))
     ]
@@ -105,12 +105,6 @@ def _key(run: Run) -> Key:
         run.record.environment.host,
         gpu.name if (gpu := gpu_of(run.record)) else "",
     )
-
-
-def _names(keys: list[Key]) -> list[str]:
-    differing = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]
-    names = [" · ".join(p for p, d in zip(key, differing, strict=True) if d and p) for key in keys]
-    return [name or key[0] for name, key in zip(names, keys, strict=True)]
 
 
 def _cells(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:

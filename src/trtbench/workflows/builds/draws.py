@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from trtbench.analysis.builds import (
@@ -39,7 +38,6 @@ from trtbench.workflows.request.fields import converted
 from trtbench.workflows.request.judging import CheckRequest
 from trtbench.workflows.request.making import BuildRequest
 from trtbench.workflows.request.measuring import BenchRequest
-from trtbench.workflows.request.progress import Event, Listener
 from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
 
 TAG = "lottery"
@@ -105,8 +103,7 @@ def run_lottery(
             output=folder / f"build-{number}.engine",
             no_timing_cache=request.timing_cache is None,
         )
-        part = (number - 1, request.builds)
-        heard = replace(conduct, listen=in_part(conduct.listen, part, f"build {number}"))
+        heard = building(conduct, number, of=request.builds)
         built.append(build_one(recipe, str(number), config=config, conduct=heard))
     return lottery_of(built, request, folder=folder, store=store, config=config, conduct=conduct)
 
@@ -129,7 +126,7 @@ def lottery_of(
     conduct: Conduct,
 ) -> Lottery:
     """Measure engines of one network in rounds, and judge them in every respect."""
-    heard = replace(conduct, listen=_after_building(conduct.listen))
+    heard = conduct.part(BUILDING, 1.0)
     outputs = output_aspect(
         built, request, folder=folder, store=store, config=config, conduct=heard
     )
@@ -310,22 +307,7 @@ def different(built: Sequence[Built]) -> list[Built]:
     return list({each.artefact.sha256: each for each in reversed(built)}.values())[::-1]
 
 
-def in_part(listen: Listener, part: tuple[int, int], name: str) -> Listener:
+def building(conduct: Conduct, number: int, *, of: int) -> Conduct:
     """Have one build of several fill its part of the bar."""
-    place, count = part
-
-    def heard(event: Event) -> None:
-        done = event.done if event.done is not None else 0.0
-        text = f"{name}/{count}: {event.text}" if event.kind == "stage" else event.text
-        share = BUILDING * (place + done) / count
-        listen(msgspec.structs.replace(event, text=text, done=share))
-
-    return heard
-
-
-def _after_building(listen: Listener) -> Callable[[Event], None]:
-    def heard(event: Event) -> None:
-        done = None if event.done is None else BUILDING + (1 - BUILDING) * event.done
-        listen(msgspec.structs.replace(event, done=done))
-
-    return heard
+    ends = BUILDING * (number - 1) / of, BUILDING * number / of
+    return conduct.part(*ends, name=f"build {number}/{of}")

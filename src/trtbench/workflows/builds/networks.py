@@ -17,7 +17,7 @@ from trtbench.domain.comparison import Comparison
 from trtbench.errors import UsageError
 from trtbench.models.identity import model_ref
 from trtbench.store.store import Store
-from trtbench.workflows.builds.draws import Built, build_one, in_part, judged, measure
+from trtbench.workflows.builds.draws import Built, build_one, building, judged, measure
 from trtbench.workflows.compare.compare import csv_name_of
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
@@ -128,12 +128,9 @@ def _build_pairs(
                 runtime=pick(request.runtime, place, sides, what="-r"),
                 **{"precision": request.precision, "timing_cache": cache, **settings},
             )
-            part = (2 * pair + turn, 2 * count)
-            label = f"build {2 * pair + turn + 1}"
             heard = replace(
-                conduct,
+                building(conduct, 2 * pair + turn + 1, of=2 * count),
                 python=pick(request.python, place, sides, what="--python"),
-                listen=in_part(conduct.listen, part, label),
             )
             made = build_one(recipe, f"{'AB'[side]}{pair + 1}", config=config, conduct=heard)
             paired = paired and BUILDERS.load(made.builder).TIMING_CACHE

@@ -21,8 +21,8 @@ from trtbench.store.store import Store
 from trtbench.workflows.builds.draws import (
     Built,
     build_one,
+    building,
     graph_of,
-    in_part,
     judged,
     measure,
     output_aspect,
@@ -138,9 +138,8 @@ def _build_all(
                 no_timing_cache=True,
                 timing_cache=None,
             )
-            part = (2 * number + turn, 2 * request.builds)
-            listen = in_part(conduct.listen, part, f"build {part[0] + 1}")
-            heard = replace(conduct, python=names[side][1], listen=listen)
+            heard = building(conduct, 2 * number + turn + 1, of=2 * request.builds)
+            heard = replace(heard, python=names[side][1])
             label = f"{names[side][0]} {number + 1}"
             built[side].append(build_one(recipe, label, config=config, conduct=heard))
     return built

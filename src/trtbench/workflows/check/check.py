@@ -28,7 +28,7 @@ from trtbench.workflows.measure.errand import run_errand, sides_on_gpu
 from trtbench.workflows.measure.failure import Failures
 from trtbench.workflows.measure.infer import stream
 from trtbench.workflows.request.choice import default_runtime
-from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.conduct import Conduct, Steps
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.judging import CheckRequest, RunningFields, span
 from trtbench.workflows.request.progress import Event
@@ -71,7 +71,7 @@ def run_check(
         for spec, python in sides or sides_of(request, names, config=config)
     ]
     feed = feed_of(request, [Path(spec.model.path) for spec, _ in sides])
-    steps = _Steps(conduct, len(sides) + 1)
+    steps = Steps(conduct, len(sides) + 1)
     with store.scratch() as folder:
         first = _run(sides[0], feed, folder / "reference", store, steps)
         floor, reason = _floor(first, sides[0], folder / "again", store, steps, request)
@@ -170,7 +170,7 @@ def _known(feed: Feed, first: Ran) -> Feed:
     return msgspec.structs.replace(feed, names=names)
 
 
-def _run(side: SettledSide, feed: Feed, folder: Path, store: Store, steps: _Steps) -> Ran:
+def _run(side: SettledSide, feed: Feed, folder: Path, store: Store, steps: Steps) -> Ran:
     spec, python = side
     conduct = steps.next(spec.model.name)
     began = time.monotonic()
@@ -197,7 +197,7 @@ def _floor(
     side: SettledSide,
     folder: Path,
     store: Store,
-    steps: _Steps,
+    steps: Steps,
     request: CheckRequest,
 ) -> tuple[tuple[OutputCheck, ...] | None, str | None]:
     """Run the reference again: what it differs from itself, nobody else can be better than."""
@@ -279,22 +279,3 @@ def _words(request: CheckRequest, outcome: InferOutcome) -> str:
     ends = span(request.range) if request.range is not None else None
     between = f" from {ends[0]:g} to {ends[1]:g}" if ends else ""
     return f"{outcome.items} random inputs, {request.distribution}{between}, seed {request.seed}"
-
-
-class _Steps:
-    """Tells how far the whole check is, and passes on what each side says in between."""
-
-    def __init__(self, conduct: Conduct, count: int) -> None:
-        self._conduct, self._count, self._done = conduct, count, -1
-
-    def next(self, text: str) -> Conduct:
-        self._done = min(self._done + 1, self._count - 1)
-        done = self._done
-
-        def listen(event: Event) -> None:
-            part = (done + (event.done or 0.0)) / self._count
-            self._conduct.listen(
-                msgspec.structs.replace(event, text=f"{text}: {event.text}", done=part)
-            )
-
-        return replace(self._conduct, listen=listen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import numpy as np
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Scalar
 from trtbench.errors import write_error
+from trtbench.report.document import Document
 from trtbench.report.documents.check import document_from_check
 from trtbench.report.renderers.md import markdown
 from trtbench.store.judged import judged_folder
@@ -63,14 +64,19 @@ def write_worst(
 
 def write_check(checked: Checked, folder: Path) -> list[Path]:
     """Write everything as JSON, and what the screen shows as Markdown."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / CHECK_JSON, folder / CHECK_MD]
-        paths[0].write_bytes(json_from_value(checked))
-        paths[1].write_text(markdown(document_from_check(checked)), encoding="utf-8")
-    except OSError as problem:
-        raise write_error(folder, problem) from None
+    paths = [folder / CHECK_JSON, folder / CHECK_MD]
+    write_both(paths, checked, document_from_check(checked))
     return paths
+
+
+def write_both(paths: Sequence[Path], value: object, document: Document) -> None:
+    """Write a value as JSON to the first path, and what the screen shows of it to the second."""
+    try:
+        paths[0].parent.mkdir(parents=True, exist_ok=True)
+        paths[0].write_bytes(json_from_value(value))
+        paths[1].write_text(markdown(document), encoding="utf-8")
+    except OSError as problem:
+        raise write_error(paths[0].parent, problem) from None
 
 
 def join_checks(checked: Checked, store: Store) -> list[str]:

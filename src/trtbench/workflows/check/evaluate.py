@@ -181,7 +181,7 @@ def run_evaluation(
     with store.scratch() as folder:
         passes, failed = [], Failures(len(sides))
         for number, side in enumerate(sides):
-            part = _part(conduct, number, len(sides))
+            part = conduct.part(number / len(sides), (number + 1) / len(sides))
             with failed.collecting(names[number]):
                 work = folder / f"model-{number}"
                 passed = _pass(side, feed, work, store=store, conduct=part, warmup=warmup)
@@ -271,16 +271,6 @@ def _pass(
         chunks=Chunks(work),
         split=split,
     )
-
-
-def _part(conduct: Conduct, number: int, count: int) -> Conduct:
-    """Have one of several models tell how far the whole evaluation is."""
-
-    def listen(event: Event) -> None:
-        done = None if event.done is None else (number + event.done) / count
-        conduct.listen(msgspec.structs.replace(event, done=done))
-
-    return replace(conduct, listen=listen)
 
 
 def _labelled(passes: list[Passed]) -> list[Passed]:

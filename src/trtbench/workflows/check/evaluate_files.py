@@ -8,13 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.domain.codec import json_from_value
-from trtbench.errors import StoreError, write_error
+from trtbench.errors import StoreError
 from trtbench.report.documents.evaluation import document_from_evaluation
-from trtbench.report.renderers.md import markdown
 from trtbench.store.directory import read_record
 from trtbench.store.judged import judged_folder
 from trtbench.store.store import Store
+from trtbench.workflows.check.check_files import write_both
 from trtbench.workflows.check.evaluate import Evaluated, Evaluation, refuse_other_bytes, scores_of
 from trtbench.workflows.measure.infer import write_scores
 
@@ -63,10 +62,5 @@ def _copy_pictures(evaluation: Evaluation, model: Evaluated, folder: Path) -> No
 def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
     """Write everything as JSON, and the tables as Markdown."""
     paths = [folder / EVAL_JSON, folder / EVAL_MD]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths[0].write_bytes(json_from_value(evaluation))
-        paths[1].write_text(markdown(document_from_evaluation(evaluation)), encoding="utf-8")
-    except OSError as problem:
-        raise write_error(folder, problem) from None
+    write_both(paths, evaluation, document_from_evaluation(evaluation))
     return paths

@@ -10,24 +10,22 @@ from pathlib import Path
 import numpy as np
 
 from trtbench.analysis.inputs import has_rows
-from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.codec import json_from_value
 from trtbench.domain.feed import LayerDrift, LayersChecked, LayersOutcome, LayersSpec
-from trtbench.domain.job import PROGRESS_MARK, LayersJob
+from trtbench.domain.job import LayersJob
 from trtbench.domain.spec import RunSpec, TensorSpec
-from trtbench.errors import InputError, JobError, UsageError, write_error
-from trtbench.executors.local import run_job
+from trtbench.errors import InputError, UsageError, write_error
 from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
 from trtbench.report.document import Figure
 from trtbench.report.renderers.png import png_bytes
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed
 from trtbench.workflows.check.check import feed_of, with_source
-from trtbench.workflows.measure.failure import raise_told
+from trtbench.workflows.measure.job import outcome_of_job
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.judging import CheckRequest
-from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import side_spec
 
 ITEMS = 8
@@ -62,7 +60,11 @@ def run_layers(
             candidate=str(Path(candidate).absolute()),
             inputs=str(inputs),
         )
-        outcome = _run(job, folder / "layers", conduct)
+        outcome = outcome_of_job(
+            LayersJob(spec=job), LayersOutcome, folder=folder / "layers",
+            conduct=conduct.part(0.0, 1.0, name="layers"), patience_s=PATIENCE_S,
+            failure="the layers could not be compared",
+        )  # fmt: skip
     keep = worth_keeping(outcome.drifts)
     files = _write(outcome, reference, candidate, Path(request.output), keep, number=number)
     return LayersChecked(
@@ -121,31 +123,6 @@ def _write_inputs(spec: RunSpec, request: CheckRequest, folder: Path) -> Path:
     target = folder / "inputs.npz"
     np.savez(target, **arrays)  # type: ignore[arg-type]
     return target
-
-
-def _run(spec: LayersSpec, folder: Path, conduct: Conduct) -> LayersOutcome:
-    def hear(line: str) -> None:
-        if line.startswith(PROGRESS_MARK):
-            done, _, text = line.removeprefix(PROGRESS_MARK).partition(" ")
-            conduct.listen(Event(kind="stage", text=f"layers: {text}", done=float(done)))
-
-    end = run_job(
-        LayersJob(spec=spec),
-        folder=folder,
-        timeout_s=conduct.timeout_s or PATIENCE_S,
-        memory_bytes=conduct.memory_bytes,
-        on_stage=hear,
-    )
-    if not end.ok:
-        raise_told(end)
-        error = JobError(
-            "the layers could not be compared",
-            facts={"reason": end.error.message if end.error else end.signal or end.exit_status},
-        )
-        error.log_tail = end.log_tail
-        raise error
-    path = folder / "outcome.json"
-    return value_from_json(path.read_bytes(), LayersOutcome, where=str(path))
 
 
 def _write(

@@ -12,23 +12,21 @@ import msgspec
 from trtbench.analysis.check_rules import METRICS
 from trtbench.analysis.conditions import condition_from_text
 from trtbench.boundary import clean_line
-from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.feed import Feed
-from trtbench.domain.job import PROGRESS_MARK, LocalizeJob
+from trtbench.domain.job import LocalizeJob
 from trtbench.domain.localize import Localization, Localized, LocalizeSpec, NodeGroup, Speed
-from trtbench.errors import JobError, TrtbenchError, UsageError, write_error
-from trtbench.executors.local import run_job
+from trtbench.errors import TrtbenchError, UsageError, write_error
 from trtbench.models.identity import model_ref
 from trtbench.models.sidecar import read_sidecar
 from trtbench.report.documents.localize import document_from_localized
-from trtbench.report.renderers.md import markdown
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import completed
 from trtbench.workflows.check.check import feed_of, with_source
+from trtbench.workflows.check.check_files import write_both
 from trtbench.workflows.compare.compare import compare
 from trtbench.workflows.make.conversion import put_in_place
-from trtbench.workflows.measure.failure import raise_told
+from trtbench.workflows.measure.job import outcome_of_job
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
@@ -36,7 +34,6 @@ from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import converted
 from trtbench.workflows.request.judging import CheckRequest, LocalizeRequest
 from trtbench.workflows.request.kinds import seconds
-from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import pick, side_spec
 
 SEARCH_PART = 0.8
@@ -60,7 +57,11 @@ def run_localize(
         spec = localize_spec(request, config, folder)
         if kind == "engine":
             return _of_engine(request, spec.feed, store=store, config=config, conduct=conduct)
-        found = _search(spec, folder / "search", _part(conduct, 0.0, SEARCH_PART))
+        found = outcome_of_job(
+            LocalizeJob(spec=spec), Localized, folder=folder / "search",
+            conduct=conduct.part(0.0, SEARCH_PART), patience_s=spec.max_time_s + PATIENCE_S,
+            failure="the search did not finish",
+        )  # fmt: skip
         made = _keep(spec, request, output) if found.kept else None
     result = Localization(
         reference=str(request.reference),
@@ -71,7 +72,7 @@ def run_localize(
         commands=commands_for(request, found),
     )
     if made is not None and request.speed:
-        last = _part(conduct, SEARCH_PART, 1.0)
+        last = conduct.part(SEARCH_PART, 1.0)
         result = _with_speeds(result, request, store=store, config=config, conduct=last)
     return _write(result, output)
 
@@ -129,29 +130,6 @@ def _task_feed(request: LocalizeRequest) -> Feed:
         count=request.limit,
         seed=request.seed,
     )
-
-
-def _search(spec: LocalizeSpec, folder: Path, conduct: Conduct) -> Localized:
-    def hear(line: str) -> None:
-        if line.startswith(PROGRESS_MARK):
-            done, _, text = line.removeprefix(PROGRESS_MARK).partition(" ")
-            conduct.listen(Event(kind="stage", text=text, done=float(done)))
-
-    end = run_job(
-        LocalizeJob(spec=spec),
-        folder=folder,
-        timeout_s=conduct.timeout_s or spec.max_time_s + PATIENCE_S,
-        memory_bytes=conduct.memory_bytes,
-        on_stage=hear,
-    )
-    if not end.ok:
-        raise_told(end)
-        reason = end.error.message if end.error else end.signal or end.exit_status
-        error = JobError("the search did not finish", facts={"reason": reason})
-        error.log_tail = end.log_tail
-        raise error
-    path = folder / "outcome.json"
-    return value_from_json(path.read_bytes(), Localized, where=str(path))
 
 
 def _keep(spec: LocalizeSpec, request: LocalizeRequest, output: Path) -> Path:
@@ -250,24 +228,9 @@ def inputs_in_words(request: LocalizeRequest, found: Localized) -> str:
     return f"{found.items} random inputs, {request.distribution}, seed {request.seed}"
 
 
-def _part(conduct: Conduct, start: float, stop: float) -> Conduct:
-    """Have one step tell how far the whole is."""
-
-    def listen(event: Event) -> None:
-        done = None if event.done is None else start + (stop - start) * event.done
-        conduct.listen(msgspec.structs.replace(event, done=done))
-
-    return replace(conduct, listen=listen)
-
-
 def _write(result: Localization, folder: Path) -> Localization:
     """Write everything as JSON, and what the screen shows as Markdown."""
     paths = [folder / "localize.json", folder / "localize.md"]
     result = msgspec.structs.replace(result, files=tuple(map(str, paths)))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths[0].write_bytes(json_from_value(result))
-        paths[1].write_text(markdown(document_from_localized(result)), encoding="utf-8")
-    except OSError as problem:
-        raise write_error(folder, problem) from None
+    write_both(paths, result, document_from_localized(result))
     return result

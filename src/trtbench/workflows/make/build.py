@@ -17,7 +17,7 @@ from trtbench.build.onnx_read import count_parameters, input_specs
 from trtbench.build.quantize_data import item_limit
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json
-from trtbench.domain.job import PROGRESS_MARK, BuildJob, BuildOutcome, JobEnd
+from trtbench.domain.job import BuildJob, BuildOutcome, JobEnd, progress_from_line
 from trtbench.domain.result import Environment, Scalar
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import (
@@ -357,10 +357,10 @@ def _with_final_names(command: str | None, spec: BuildSpec, folder: Path) -> str
 
 
 def _event(stage: str) -> Event:
-    if stage.startswith(PROGRESS_MARK):
-        done, _, text = stage.removeprefix(PROGRESS_MARK).partition(" ")
+    told = progress_from_line(stage)
+    if told is not None:
         begin, end = _STAGE_PART["build"], _STAGE_PART["save"]
-        return Event(kind="stage", text=text, done=begin + (end - begin) * float(done))
+        return Event(kind="stage", text=told[1], done=begin + (end - begin) * told[0])
     text = _STAGE_TEXT.get(stage, stage)
     return Event(kind="stage", text=text, done=_STAGE_PART.get(stage, 0.0))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.feed import Feed, InferOutcome
-from trtbench.domain.job import PROGRESS_MARK, InferJob
+from trtbench.domain.job import InferJob, progress_from_line
 from trtbench.domain.result import Scores
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import write_error
@@ -68,9 +68,9 @@ def stream(
     def hear(line: str) -> None:
         if on_progress is None:
             return
-        if line.startswith(PROGRESS_MARK):
-            done, _, text = line.removeprefix(PROGRESS_MARK).partition(" ")
-            on_progress(float(done), text)
+        told = progress_from_line(line)
+        if told is not None:
+            on_progress(*told)
         elif line == "load":
             on_progress(0.0, "loading")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -30,7 +30,6 @@ from trtbench.store.store import Store
 from trtbench.units import text_from_rate
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.progress import Event, Listener
 
 RATES = 12
 """Rates that a search measures, as a rule; for the bar of progress alone."""
@@ -69,7 +68,7 @@ def search_rate(spec: RunSpec, slo: Slo, *, store: Store, conduct: Conduct) -> L
     bare = msgspec.structs.replace(spec, launches=1, profile=False, telemetry_s=None)
     closed = msgspec.structs.replace(bare, protocol="serve", rate_hz=None, arrivals="poisson",
                                      arrival_times_s=())  # fmt: skip
-    heard = replace(conduct, listen=_named(conduct.listen, "one after the other", 0))
+    heard = _named(conduct, "one after the other", 0)
     alone = run_bench(closed, store=store, conduct=heard)
     capacity = summary_from_run(alone).queries_per_s
     if not capacity or alone.times.host is None:
@@ -82,7 +81,7 @@ def search_rate(spec: RunSpec, slo: Slo, *, store: Store, conduct: Conduct) -> L
     first_runs: dict[float, Run] = {}
     while (rate := next_rate(search, most_hz=most)) is not None:
         name = f"{text_from_rate(rate, digits=3)}"
-        heard = replace(conduct, listen=_named(conduct.listen, name, len(search.points)))
+        heard = _named(conduct, name, len(search.points))
         point, run = _at_rate(bare, rate, slo, least=spec.launches, store=store, conduct=heard)
         first_runs[rate] = run
         search = with_point(search, point, most_hz=most)
@@ -117,12 +116,6 @@ def _at_rate(
             return point, first
 
 
-def _named(listen: Listener, name: str, place: int) -> Listener:
+def _named(conduct: Conduct, name: str, place: int) -> Conduct:
     """Say which rate is measured; how many there will be is a guess."""
-
-    def heard(event: Event) -> None:
-        text = f"{name}: {event.text}" if event.kind == "stage" else event.text
-        done = None if event.done is None else min(0.99, (place + event.done) / RATES)
-        listen(msgspec.structs.replace(event, text=text, done=done))
-
-    return heard
+    return conduct.part(*(min(0.99, each / RATES) for each in (place, place + 1)), name=name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ from trtbench.workflows.request.groups import (
 )
 from trtbench.workflows.request.kinds import seconds, size_bytes
 from trtbench.workflows.request.measuring import RunFields
-from trtbench.workflows.request.progress import Listener, silent
+from trtbench.workflows.request.progress import Event, Listener, part_of, silent
 
 PATIENCE_S = 600.0
 """Added to the expected length of a launch before it counts as hung."""
@@ -71,6 +71,25 @@ class Conduct:
                 facts={"least": text_from_bytes(LEAST_MEMORY_BYTES)},
                 fix="--memory-limit 8GiB",
             )
+
+    def part(self, start: float, stop: float, *, name: str = "") -> Conduct:
+        """Carry out one step of several, which tells how far the whole is."""
+        return replace(self, listen=part_of(self.listen, start, stop, name=name))
+
+
+class Steps:
+    """Tells how far several steps are together, and passes on what each says in between."""
+
+    def __init__(self, conduct: Conduct, count: int) -> None:
+        self._conduct, self._count, self._done = conduct, count, -1
+
+    def next(self, name: str) -> Conduct:
+        """Begin the next step."""
+        self._done = min(self._done + 1, self._count - 1)
+        ends = self._done / self._count, (self._done + 1) / self._count
+        step = self._conduct.part(*ends, name=name)
+        step.listen(Event(kind="stage", text="starting", done=0.0))
+        return step
 
 
 def conduct_from_request(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import msgspec
+
 from trtbench.domain.spec import Value
 
 
@@ -24,3 +26,14 @@ Listener = Callable[[Event], None]
 
 def silent(event: Event) -> None:
     """Hear nothing."""
+
+
+def part_of(listen: Listener, start: float, stop: float, *, name: str = "") -> Listener:
+    """Have one step fill its part of the whole, and say its name where several look alike."""
+
+    def heard(event: Event) -> None:
+        text = f"{name}: {event.text}" if name else event.text
+        done = None if event.done is None else start + (stop - start) * event.done
+        listen(msgspec.structs.replace(event, text=text, done=done))
+
+    return heard
