@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import TensorProto
 
 import models
 from trtbench.analysis.findings.rules_labels import contradictions
@@ -16,10 +17,12 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.cli.bench import requests_of
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value
+from trtbench.domain.labels import batch_that_ran
 from trtbench.domain.result import Fact, Run, precision_of
 from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.models.identity import sha256_of
+from trtbench.report.documents.run import facts_of
 from trtbench.report.labels import precision_name
 from trtbench.store.index import entry_from_record
 from trtbench.store.store import Store
@@ -182,3 +185,54 @@ def test_a_flag_with_the_name_of_a_model_is_no_further_model(trtexec: Any) -> No
     assert requests_of(request, single=False) == [request]
     several = BenchRequest(model="a.onnx", extra_args=("b.onnx",))
     assert [each.model for each in requests_of(several, single=False)] == ["a.onnx", "b.onnx"]
+
+
+# Items of a query.
+
+
+def test_a_batch_is_the_dimension_that_is_called_so(tmp_path: Path, store: Store) -> None:
+    tokens = ("tokens", TensorProto.INT64, ["sequence", "batch"])
+    path = models.identity(tmp_path / "net.onnx", tokens)
+    run = bench(path, store, batch=8)
+    assert run.record.inputs[0].shape == (128, 8)
+    assert (run.record.batch, items_per_query(run)) == (8, 8)
+    assert entry_from_record(run.record, path="").batch == 8
+    assert bench(path, store).record.batch == 1
+    assert bench(path, store, shapes={"tokens": (16, 4)}).record.batch == 4
+    with pytest.raises(TrtbenchError, match="hold 4 items"):
+        bench(path, store, shapes={"tokens": (16, 4)}, batch=16)
+
+
+def test_inputs_that_leave_the_batch_open_have_no_items(tmp_path: Path, store: Store) -> None:
+    first, second = ("a", TensorProto.FLOAT, ["n", 3]), ("b", TensorProto.FLOAT, ["m", 2])
+    path = models.identity(tmp_path / "net.onnx", first, second)
+    run = bench(path, store, shapes={"a": (4, 3), "b": (2, 2)})
+    assert run.record.batch is None
+    assert summary_from_run(run).items_per_s is None
+    assert summary_from_run(run).queries_per_s
+    assert "(batch unknown)" in dict(facts_of(run))["throughput"]
+    assert bench(path, store, batch=4).record.batch == 4
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "items"),
+    [
+        ([(3, 224, 224)], [(1000,)], None),  # an image without a batch
+        ([(3, 224, 224)], [(3, 10)], 3),
+        ([(16000, 2)], [(1, 35)], None),  # a sound
+        ([(8, 128)], [(2, 8, 64)], 8),  # the state of an LSTM
+        ([(8, 128)], [(None, 64)], 8),
+        ([(8, 128)], [], 8),
+        ([(4, 3, 640, 640)], [(37, 7)], 4),  # boxes of all images
+        ([(1, 128)], [(5, 5)], 1),
+    ],
+)
+def test_outputs_tell_a_batch_from_channels(
+    inputs: list[tuple[int, ...]], outputs: list[tuple[int | None, ...]], items: int | None
+) -> None:
+    assert batch_that_ran(inputs, asked=None, told=None, outputs=outputs) == items
+    assert batch_that_ran(inputs, asked=inputs[0][0], told=None, outputs=outputs) == inputs[0][0]
+
+
+def test_an_implicit_batch_is_not_the_channels() -> None:
+    assert batch_that_ran([(3, 224, 224)], asked=None, told=1, outputs=[(1000, 1, 1)]) == 1

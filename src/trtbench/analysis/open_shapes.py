@@ -17,6 +17,7 @@ from trtbench.units import text_from_shape
 
 BATCH, SEQUENCE, IMAGE = 1, 128, 224
 
+_BATCH = re.compile(r"batch|^bs$", re.IGNORECASE)
 _SEQUENCE = re.compile(r"seq|token|length|\blen\b|_len\b|time|step|frame", re.IGNORECASE)
 _SIDE = re.compile(r"height|width|^[hw]$|rows|cols|size", re.IGNORECASE)
 _CHANNELS = (1, 3, 4)
@@ -25,6 +26,20 @@ _CHANNELS = (1, 3, 4)
 def is_open(dim: int | str | None) -> bool:
     """Tell a dimension without a value."""
     return not isinstance(dim, int) or dim < 0
+
+
+def batch_place(tensor: TensorSpec) -> int:
+    """Find the dimension that counts items: the one that is called so, else the first."""
+    called = (isinstance(dim, str) and bool(_BATCH.search(dim)) for dim in tensor.shape)
+    return next((place for place, named in enumerate(called) if named), 0)
+
+
+def items_by_name(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> int | None:
+    """Count the items of settled inputs, where a dimension that is not the first counts them."""
+    places = {tensor.name: batch_place(tensor) for tensor in before}
+    found = {each.shape[places[each.name]] for each in after if places.get(each.name)}
+    size = found.pop() if len(found) == 1 else None
+    return size if isinstance(size, int) else None
 
 
 def with_assumed_shapes(
@@ -114,7 +129,7 @@ def _settled(tensor: TensorSpec, named: dict[str, int], *, batch: bool) -> Tenso
 def _guess(tensor: TensorSpec, place: int, *, batch: bool) -> int | None:
     dim = tensor.shape[place]
     name = dim if isinstance(dim, str) else ""
-    if place == 0:
+    if place == (batch_place(tensor) if batch else 0):  # rows of data are always in front
         return BATCH if batch else None
     if name and _SEQUENCE.search(name):
         return SEQUENCE
@@ -134,6 +149,6 @@ def _is_side(tensor: TensorSpec, place: int) -> bool:
 
 
 def _called(tensor: TensorSpec, place: int, dim: int | str | None) -> str:
-    if place == 0:
+    if place == batch_place(tensor) and not (isinstance(dim, str) and _SEQUENCE.search(dim)):
         return "batch"
     return dim if isinstance(dim, str) and dim else f"dimension {place} of {tensor.name}"

@@ -27,7 +27,8 @@ class Summary(ShortView, Value, frozen=True, kw_only=True):
     columns: tuple[ColumnSummary, ...]
     headline: str
     launches: int
-    items_per_query: int
+    items_per_query: int | None
+    """``None`` where its inputs leave that open."""
     queries_per_s: float | None
     items_per_s: float | None
     interval: Interval | None
@@ -59,7 +60,7 @@ class Summary(ShortView, Value, frozen=True, kw_only=True):
 def summarize(
     times: IterationTimes,
     *,
-    items_per_query: int = 1,
+    items_per_query: int | None = 1,
     wall_s: float | None = None,
     closed_loop: bool = True,
 ) -> Summary:
@@ -80,7 +81,7 @@ def summarize(
         launches=launches,
         items_per_query=items_per_query,
         queries_per_s=rate,
-        items_per_s=None if rate is None else rate * items_per_query,
+        items_per_s=_times_items(rate, items_per_query),
         interval=head.median_interval if head and launches > 1 else None,
         throughput_from=source,
     )
@@ -120,7 +121,7 @@ def summary_from_samples(run: Run) -> Summary:
     """Compute every statistic of a run with the wall time and batch its record tells."""
     return summarize(
         run.times,
-        items_per_query=run.record.items_per_query,
+        items_per_query=run.record.known_items,
         wall_s=_wall_s(run),
         closed_loop=_is_closed(run),
     )
@@ -139,9 +140,9 @@ def summary_from_reported(record: RunRecord) -> Summary | None:
         columns=columns,
         headline=head.column if head else "latency",
         launches=1,
-        items_per_query=record.items_per_query,
+        items_per_query=record.known_items,
         queries_per_s=rate,
-        items_per_s=None if rate is None else rate * record.items_per_query,
+        items_per_s=_times_items(rate, record.known_items),
         interval=None,
         throughput_from=None if rate is None else "as printed",
         reported=True,
@@ -179,7 +180,11 @@ def headline_from_run(run: Run) -> tuple[int, float, float | None]:
     finite = column[np.isfinite(column)]
     median = float(np.median(finite)) if len(finite) else math.nan
     rate, _ = throughput(run.times, wall_s=_wall_s(run), closed_loop=_is_closed(run))
-    return len(finite), median, None if rate is None else rate * run.record.items_per_query
+    return len(finite), median, _times_items(rate, run.record.known_items)
+
+
+def _times_items(rate: float | None, items: int | None) -> float | None:
+    return None if rate is None or items is None else rate * items
 
 
 def _wall_s(run: Run) -> float | None:

@@ -37,6 +37,7 @@ FACTS: dict[str, Key] = {
     "memory_context_bytes": Key("whole", "B", "runtimes._trt_session", "taken by each context"),
     "memory_buffers_bytes": Key("whole", "B", "runtimes._trt_session", "by inputs and outputs"),
     "memory_modules_bytes": Key("whole", "B", "runtimes._trt_session", "taken by first queries"),
+    "items_per_query": Key("whole", "1", "runtimes._session", "by names of dimensions"),
     "inputs_constant": Key("switch", "", "runtimes._bench", "every input holds one value only"),
     "outputs_finite": Key("switch", "", "runtimes._trt_tensors", "no NaN and no infinity"),
     "outputs_vary": Key("switch", "", "runtimes._trt_tensors", "other inputs, other outputs"),

@@ -20,7 +20,9 @@ _SPELLINGS = {
 }  # fmt: skip
 
 
-def batch_that_ran(shapes: Iterable[Shape], *, asked: int | None, told: object) -> int | None:
+def batch_that_ran(
+    shapes: Iterable[Shape], *, asked: int | None, told: object, outputs: Iterable[Shape] = ()
+) -> int | None:
     """Count the items of a query: as the program that ran it says, else by its inputs.
 
     A program says 1 of every explicit batch, so its 1 comes last. Inputs that differ in their
@@ -32,7 +34,19 @@ def batch_that_ran(shapes: Iterable[Shape], *, asked: int | None, told: object) 
     ran = list(shapes)
     if asked is not None and any(shape and shape[0] == asked for shape in ran):
         return asked
-    return batch_from_shapes(ran) or items
+    size = batch_from_shapes(ran)
+    return size if size is not None and _counts_items(size, ran, list(outputs)) else items
+
+
+def _counts_items(size: int, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> bool:
+    """Tell a batch from channels or samples: outputs have as many items, next to their front.
+
+    Four dimensions are images with a batch in front; fewer may be a single one without.
+    """
+    fronts = [shape[:2] for shape in outputs]
+    untold = any(not isinstance(dim, int) or dim < 0 for front in fronts for dim in front)
+    bare = size > 1 and max(map(len, inputs)) < len("NCHW")
+    return not bare or not fronts or untold or any(size in front for front in fronts)
 
 
 def precision_that_ran(told: object, *, asked: str | None) -> str | None:

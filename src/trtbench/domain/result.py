@@ -203,15 +203,23 @@ class RunRecord(Value, frozen=True, kw_only=True, tag="run", tag_field="kind"):
 
     @property
     def batch(self) -> int | None:
-        """How many items one query held, as the shapes that were run tell."""
-        shapes = [tensor.shape for tensor in self.inputs]
+        """How many items one query held, as the names of dimensions or their sizes tell."""
+        named = self.facts.get("items_per_query")
+        if isinstance(named, int):
+            return named
+        shapes, outputs = ([each.shape for each in side] for side in (self.inputs, self.outputs))
         told = known_value(self.conditions.get("batch"))
-        return batch_that_ran(shapes, asked=self.spec.batch, told=told)
+        return batch_that_ran(shapes, asked=self.spec.batch, told=told, outputs=outputs)
 
     @property
     def items_per_query(self) -> int:
         """How many items one query holds; 1 when nobody knows better."""
         return self.batch or 1
+
+    @property
+    def known_items(self) -> int | None:
+        """How many items one query holds; ``None`` when its inputs leave that open."""
+        return self.batch if self.inputs else self.items_per_query
 
 
 class FailedRun(Value, frozen=True, kw_only=True, tag="failed", tag_field="kind"):

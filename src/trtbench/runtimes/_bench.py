@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.open_shapes import assumption, is_open
+from trtbench.analysis.open_shapes import assumption
 from trtbench.analysis.warmup import WarmupWatch
 from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import LaunchFacts, Scalar
@@ -28,8 +28,10 @@ from trtbench.runtimes._session import (
     Arrays,
     Session,
     Spans,
+    items_counted,
     refuse_if_out_of_memory,
     resolve_inputs,
+    with_batch,
 )
 
 _NS = 1e-9
@@ -99,7 +101,11 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> PreparedSe
         conditions=session.conditions,
         versions=dict(session.versions),
         notes=(*session.notes, *_assumed(session.inputs, settled, spec)),
-        evidence={**session.evidence, **_of_inputs(arrays)},
+        evidence={
+            **session.evidence,
+            **_of_inputs(arrays),
+            **items_counted(session.inputs, settled),
+        },
     )
     return PreparedSession(
         session=session,
@@ -117,12 +123,7 @@ def _assumed(
     """Say which dimensions nobody gave a value."""
     if spec.inputs.source is not None:
         return ()
-    told = [
-        msgspec.structs.replace(tensor, shape=(spec.batch, *tensor.shape[1:]))
-        if spec.batch is not None and tensor.shape and is_open(tensor.shape[0])
-        else tensor
-        for tensor in before
-    ]
+    told = [with_batch(tensor, spec.batch) for tensor in before]
     given = [now if now.name in spec.shapes else was for was, now in zip(told, after, strict=True)]
     note = assumption(given, after)
     return (note,) if note else ()

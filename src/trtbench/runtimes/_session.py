@@ -11,11 +11,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import random_inputs
-from trtbench.analysis.open_shapes import is_open, refuse_open, with_assumed_shapes
+from trtbench.analysis.open_shapes import (
+    batch_place,
+    is_open,
+    items_by_name,
+    refuse_open,
+    with_assumed_shapes,
+)
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import Column, LayerProfile
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shapes
@@ -142,7 +149,7 @@ def resolve_inputs(
             for tensor in settled
         )
         return filled, arrays
-    settled = with_assumed_shapes(settled)
+    settled = _assumed(tensors, spec)
     refuse_open(settled)
     return settled, _random(settled, spec.inputs)
 
@@ -151,13 +158,21 @@ def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str,
     """Settle the shapes of open inputs for a batch, and refuse one that none can take."""
     _check_names(tensors, spec)
     _demand_room_for_batch(tensors, spec)
-    settled = with_assumed_shapes([with_given_shape(tensor, spec) for tensor in tensors])
+    settled = _assumed(tensors, spec)
     refuse_open(settled)
     return {
         after.name: tuple(dim for dim in after.shape if isinstance(dim, int))
         for before, after in zip(tensors, settled, strict=True)
         if not before.is_static
     }
+
+
+def items_counted(
+    declared: tuple[TensorSpec, ...], settled: tuple[TensorSpec, ...]
+) -> dict[str, Scalar]:
+    """Tell the items of a query where a dimension that is not the first is called a batch."""
+    items = items_by_name(declared, settled)
+    return {} if items is None else {"items_per_query": items}
 
 
 def _check_names(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
@@ -179,19 +194,41 @@ def with_given_shape(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
     given = spec.shapes.get(tensor.name)
     if given is not None:
         return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=_fit(tensor, given))
-    shape = tensor.shape
-    if spec.batch is not None and shape and is_open(shape[0]):
-        shape = (spec.batch, *shape[1:])
+    return with_batch(tensor, spec.batch)
+
+
+def with_batch(tensor: TensorSpec, batch: int | None) -> TensorSpec:
+    """Settle the dimension that counts items, where it is open."""
+    place = batch_place(tensor)
+    if batch is None or not tensor.shape or not is_open(tensor.shape[place]):
+        return tensor
+    shape = (*tensor.shape[:place], batch, *tensor.shape[place + 1 :])
     return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)
+
+
+def _assumed(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec, ...]:
+    """Settle shapes by what was given, else by what names suggest.
+
+    Where the batch is not in front, the front is settled first: by its name it is no batch.
+    """
+    fronts = [_with_front(t) if t.name not in spec.shapes else t for t in tensors]
+    return with_assumed_shapes([with_given_shape(tensor, spec) for tensor in fronts])
+
+
+def _with_front(tensor: TensorSpec) -> TensorSpec:
+    place = batch_place(tensor)
+    front = with_assumed_shapes([tensor])[0].shape[:place]
+    return msgspec.structs.replace(tensor, shape=(*front, *tensor.shape[place:]))
 
 
 def _demand_room_for_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     """Refuse a batch that no input can take: all leading dimensions are fixed at another value."""
-    leading = {t.name: t.shape[0] for t in tensors if t.shape and t.name not in spec.shapes}
+    free = [t for t in tensors if t.shape and t.name not in spec.shapes]
+    leading = {t.name: t.shape[batch_place(t)] for t in free}
     if spec.batch is None:
         return
     if not leading:
-        _demand_agreement(spec, spec.batch)
+        _demand_agreement(tensors, spec, spec.batch)
         return
     if any(is_open(dim) or dim == spec.batch for dim in leading.values()):
         return
@@ -203,9 +240,10 @@ def _demand_room_for_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> No
     )
 
 
-def _demand_agreement(spec: RunSpec, batch: int) -> None:
+def _demand_agreement(tensors: tuple[TensorSpec, ...], spec: RunSpec, batch: int) -> None:
     """Refuse a batch when shapes tell another for every input: items would be counted wrongly."""
-    told = batch_from_shapes(spec.shapes.values())
+    given = [msgspec.structs.replace(t, shape=spec.shapes[t.name]) for t in tensors if t.shape]
+    told = items_by_name(tensors, given) or batch_from_shapes(spec.shapes.values())
     if told not in (None, batch):
         raise UsageError(
             f"--batch {batch} does not agree with the shapes, which hold {told} items",

@@ -30,7 +30,7 @@ from trtbench.host.programs import (
 )
 from trtbench.models.onnx_outline import UNTOLD, outline_of
 from trtbench.models.sidecar import record_of_engine
-from trtbench.runtimes._session import shapes_of_batch
+from trtbench.runtimes._session import items_counted, shapes_of_batch
 from trtbench.trtexec.command import (
     TrtexecAbilities,
     abilities_from_help,
@@ -279,15 +279,16 @@ def _outcome(
             facts=LaunchFacts(), reported=reported, notes=(*_notes(spec, None, folder), note)
         )
     version = run.version or abilities.version
+    inputs = tensors_from_log(run, outputs=False)
     return BenchOutcome(
         facts=_facts(spec, run),
-        inputs=tensors_from_log(run, outputs=False),
+        inputs=inputs,
         outputs=tensors_from_log(run, outputs=True),
         conditions=conditions_from_log(run),
         versions={"tensorrt": version} if version else {},
         notes=_notes(spec, run, folder),
         reported={**reported_from_log(run), **reported},
-        evidence=warnings_from_log(run),
+        evidence={**warnings_from_log(run), **items_counted(inputs_of(spec.model), inputs)},
     )
 
 

@@ -210,12 +210,12 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
     """State throughput, how repeatable it is, and what came before the samples."""
     record, summary = run.record, summary_of(run)
     if summary.queries_per_s is not None:
-        rates = (
-            text_from_rate(summary.queries_per_s, what="batches"),
-            text_from_rate(summary.items_per_s, what="items"),
-        )
+        rates = [text_from_rate(summary.queries_per_s, what="batches")]
+        if summary.items_per_s is not None:
+            rates.append(text_from_rate(summary.items_per_s, what="items"))
         mark = ", reported" if summary.reported else ""
-        yield "throughput", f"{', '.join(rates)} (batch {summary.items_per_query}{mark})"
+        batch = summary.items_per_query or "unknown"
+        yield "throughput", f"{', '.join(rates)} (batch {batch}{mark})"
     if (interval := summary.interval) is not None:
         ends = f"{text_from_seconds(interval.low)} to {text_from_seconds(interval.high)}"
         words = f"over {summary.launches} launches ({interval.meaning})"

@@ -110,7 +110,7 @@ def _key(run: Run) -> Key:
 def _cells(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     head, summary = headline_summary(run), summary_of(run)
     assert head is not None  # a series holds only runs that have one
-    per_item = head.typical / summary.items_per_query
+    per_item = head.typical / run.record.items_per_query
     return (
         run.record.batch,
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
