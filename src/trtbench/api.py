@@ -1922,7 +1922,7 @@ def report(
 ) -> list[Path]:
     """Write one document about any number of stored runs, or folders of runs.
 
-    names: Stored runs, or folders of runs.
+    names: Stored runs, or folders of runs or sweeps.
     output: Folder of the report.
     format: Comma separated, of html, md, json, csv, png and tex.  [default: html,md,json; with
         --brief: md]

@@ -28,6 +28,7 @@ from trtbench.executors import ANSWER, Errand, Partner, Request, Told, with_mark
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import load_config
 from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.groups import StoreFields
 from trtbench.workflows.request.progress import Event, Listener
@@ -76,6 +77,7 @@ def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> Non
     assert request.spec is not None
     conduct = Conduct(
         python=request.python,
+        machine=load_config().machine,
         timeout_s=request.timeout_s,
         memory_bytes=request.memory_bytes,
         command=request.command,
@@ -109,10 +111,11 @@ def _carry_out(request: Request, errand: Errand, folder: Path, listen: Listener)
 
 
 def _case(request: Request, errand: Errand, folder: Path, listen: Listener) -> object:
-    from trtbench.workflows.request.config import load_config
     from trtbench.workflows.sweep.case import carry_out_case
 
+    config = load_config()
     conduct = Conduct(
+        machine=config.machine,
         timeout_s=request.timeout_s,
         memory_bytes=request.memory_bytes,
         command=request.command,
@@ -123,7 +126,7 @@ def _case(request: Request, errand: Errand, folder: Path, listen: Listener) -> o
         errand.asked,
         folder=folder,
         output=folder / RUN / "output",
-        config=load_config(),
+        config=config,
         conduct=conduct,
     )
 

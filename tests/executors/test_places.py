@@ -31,6 +31,9 @@ def quiet(text: str) -> None:
         (GPU, Needs(gpu=True), None),
         (GPU, Needs(gpu=True, gpu_type="l4", gpu_memory_bytes=24 * GIB), None),
         (GPU, Needs(gpu=True, resources={"camera": 1.0}), None),
+        (GPU, Needs(gpu=True, machine="l4"), None),
+        (GPU, Needs(gpu=True, machine="Camera"), None),
+        (GPU, Needs(gpu=True, machine="came"), "another machine"),  # resources by their full names
         (CPU, Needs(gpu=True), "has no GPU"),
         (GPU, Needs(), "this place is a GPU"),
         (GPU, Needs(gpu=True, gpu_type="H100"), "its GPU is NVIDIA L4"),

@@ -8,10 +8,12 @@ import msgspec
 import pytest
 from made_runs import made_run, made_times
 
+from trtbench.domain.price import Price
 from trtbench.domain.result import Gpu, Run
 from trtbench.errors import UsageError
 from trtbench.report.device_table import device_names
 from trtbench.report.document import Table
+from trtbench.report.labels import labels_from_runs
 from trtbench.report.sections.devices import joules_per_item, make
 from trtbench.workflows.stored.report import prices_from_file
 
@@ -69,10 +71,11 @@ def test_a_million_items_cost_what_the_device_costs_meanwhile(tmp_path):
     section = make([replace(run, extra=told) for run in made])
     best = {row[1].shown: row for row in tables(section)["devices"].rows}
     rate = best["The Big One"][2].value
-    cost = best["The Big One"][8]
+    cost = best["The Big One"][6]
     assert cost.value == pytest.approx(3.6 / 3600 / rate * 1e6)
     assert cost.shown.endswith("EUR")
-    assert best["small"][8].shown == "–"  # nobody said: unknown, not free
+    assert "energy" in tables(section)["devices"].caption  # nobody told it: no empty columns
+    assert best["small"][6].shown == "–"  # nobody said: unknown, not free
     (under,) = tables(section)["devices_under"].rows
     assert under[2].value == 0.5
     assert "EUR per million" in under[3].shown
@@ -85,6 +88,20 @@ def test_a_file_that_is_no_list_of_prices_is_refused(tmp_path, text):
     (tmp_path / "prices.toml").write_text(text)
     with pytest.raises(UsageError, match="no list of prices"):
         prices_from_file(tmp_path / "prices.toml")
+
+
+def test_machines_of_one_kind_go_by_what_their_owners_call_them():
+    runs = []
+    for name in ("orin-1", "orin-2"):
+        run = run_on("Cortex", 1e-3, batch=1, host=f"pod-{name}")
+        named = msgspec.structs.replace(run.record.environment, machine=name)
+        record = msgspec.structs.replace(run.record, environment=named)
+        prices = {"cortex": Price(per_hour=1.0, currency="EUR")}
+        runs.append(replace(run, record=record, extra={"prices": prices}))
+    assert list(device_names(runs).values()) == ["orin-1", "orin-2"]
+    assert labels_from_runs(runs) == ("orin-1", "orin-2")
+    rows = tables(make(runs))["devices"].rows
+    assert all(row[6].shown.endswith("EUR") for row in rows)  # prices know the kind as well
 
 
 def test_the_machine_is_named_where_two_have_the_same_device():

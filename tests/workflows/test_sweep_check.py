@@ -15,6 +15,8 @@ from trtbench.cli import run as command
 from trtbench.errors import UsageError
 from trtbench.report.documents.sweep import document_from_sweep
 from trtbench.report.renderers.md import markdown
+from trtbench.store.store import Store
+from trtbench.workflows.stored.report import load_runs
 from trtbench.workflows.sweep.matrix import matrix_from_table
 
 
@@ -34,6 +36,11 @@ def test_outputs_of_every_case_are_held_against_the_model_as_given(tmp_path):
     assert kept[0]["reference"] == "tiny.onnx"
     made = list((tmp_path / "store" / "steps").glob("check-*/made.json"))
     assert len(made) == 1  # both sides in one comparison, kept for the next sweep
+    runs, _ = load_runs([str(tmp_path / "sweep")], store=Store(tmp_path / "store"))
+    assert {run.id for run in runs} == {run.id for run in found.runs}
+    assert all(run.extra["checks"] for run in runs)
+    with pytest.raises(UsageError, match="not in this store"):
+        load_runs([str(tmp_path / "sweep")], store=Store(tmp_path / "other"))
     text = markdown(document_from_sweep(found.rows))
     assert "SQNR" in text
     assert "same" in text

@@ -40,7 +40,7 @@ class Slot:
         """Say what is missing for a run; ``None`` when it can be measured here."""
         if needs.gpu != (self.gpu is not None):
             return "has no GPU" if needs.gpu else "this place is a GPU"
-        if needs.machine and needs.machine.lower() not in f"{self.title} {self.gpu_type}".lower():
+        if needs.machine and not self._is_called(needs.machine.lower()):
             return "is another machine"
         if needs.gpu_type and needs.gpu_type.lower() not in self.gpu_type.lower():
             return f"its GPU is {self.gpu_type or 'of unknown type'}"
@@ -52,6 +52,11 @@ class Slot:
             if self.resources.get(name, 0.0) < amount:
                 return f"has no {name} {amount:g}"
         return None
+
+    def _is_called(self, name: str) -> bool:
+        """Whether a machine goes by part of its name or its GPU's, or by a resource of its own."""
+        known = f"{self.title} {self.gpu_type}".lower()
+        return name in known or name in map(str.lower, self.resources)
 
 
 class Slots:

@@ -44,17 +44,28 @@ Place = tuple[Run, ColumnSummary]
 
 
 def device_names(runs: Sequence[Run]) -> dict[str, str]:
-    """Name the device of each run; its machine is added where two have the same device."""
+    """Name the device of each run; its machine is added where two have the same device.
+
+    Where all have the same, machines go by what their owners call them alone.
+    """
     bare = {run.id: _device(run) for run in runs}
+    alike = len(set(bare.values())) == 1 and all(run.record.environment.machine for run in runs)
     hosts: dict[str, set[str]] = {}
     for run in runs:
-        hosts.setdefault(bare[run.id], set()).add(run.record.environment.host)
+        hosts.setdefault(bare[run.id], set()).add(run.record.environment.label)
     return {
-        run.id: f"{bare[run.id]} ({run.record.environment.host})"
-        if len(hosts[bare[run.id]]) > 1
-        else bare[run.id]
+        run.id: bare[run.id]
+        if len(hosts[bare[run.id]]) == 1
+        else run.record.environment.label
+        if alike
+        else f"{bare[run.id]} ({run.record.environment.label})"
         for run in runs
     }
+
+
+def priced_name(run: Run) -> str:
+    """Name the device of a run by all that a list of prices may call it."""
+    return f"{_device(run)} ({run.record.environment.label})"
 
 
 def _device(run: Run) -> str:

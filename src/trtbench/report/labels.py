@@ -178,7 +178,7 @@ def _facts(record: RunRecord) -> dict[str, str]:
         "transfers": "with transfers" if spec.transfers else "no transfers",
         "asked_device": spec.device or "",
         "tags": " ".join(record.tags),
-        "host": record.environment.host,
+        "host": record.environment.label,
         "gpu": gpu.name if (gpu := gpu_of(record)) else "",
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trtbench.domain.price import Price, price_of, under_of
 from trtbench.domain.result import Run
-from trtbench.report.device_table import device_blocks, device_names
+from trtbench.report.device_table import device_blocks, device_names, priced_name
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.headings import NETWORK_HEADING
 from trtbench.report.labels import network_name, precision_name
@@ -97,21 +97,25 @@ def _point(run: Run, device: str) -> _Point | None:
         items_per_s=rate,
         joules=joules_per_item(run),
         precision=precision_name(record) or "",
-        price=price_of(run, device),
+        price=price_of(run, priced_name(run)),
     )
 
 
 def _summary(points: Sequence[_Point]) -> Block:
     unit = common_unit(point.latency_s for point in points)
     priced = any(point.price for point in points)
-    headings = tuple(each for each in HEADINGS if priced or each.key != "cost_per_million")
+    counted = any(point.joules is not None for point in points)
+    left = {
+        *(() if priced else ("cost_per_million",)),
+        *(() if counted else ("joules_per_item", "items_per_joule")),
+    }
+    headings = tuple(each for each in HEADINGS if each.key not in left)
     rows: list[tuple[Cell | str | int, ...]] = []
     for network, device in dict.fromkeys((point.network, point.device) for point in points):
         mine = [p for p in points if (p.network, p.device) == (network, device)]
         best = max(mine, key=lambda point: point.items_per_s)
         least = min(point.latency_s for point in mine)
         cheapest = min((p.joules for p in mine if p.joules is not None), default=None)
-        per_joule = 1 / cheapest if cheapest else None
         currency = best.price.currency if best.price else ""
         cost = f"{text_from_number(best.cost)} {currency}" if best.cost is not None else MISSING
         rows.append(
@@ -122,19 +126,30 @@ def _summary(points: Sequence[_Point]) -> Block:
                 best.how,
                 Cell(value=best.latency_s, text=text_from_duration(best.latency_s, unit=unit)),
                 Cell(value=least, text=text_from_duration(least, unit=unit)),
-                Cell(value=cheapest, text=text_from_number(cheapest)),
-                Cell(value=per_joule, text=text_from_number(per_joule)),
+                *(_energy(cheapest) if counted else ()),
                 *([Cell(value=best.cost, text=cost)] if priced else []),
                 len(mine),
             )
         )
     caption = (
         "Latency is the 99th percentile, or the slowest seen where there are too few samples for "
-        "it. Joules are the least of all runs, from the device's own counter."
+        "it. "
+    ) + (
+        "Joules are the least of all runs, from the device's own counter."
+        if counted
+        else "No device here told what energy it used."
     )
     if priced:
         caption += " A million items cost what the device costs while it does nothing else."
     return table_from_rows("devices", headings=headings, rows=rows, caption=caption)
+
+
+def _energy(joules: float | None) -> tuple[Cell, Cell]:
+    per_joule = 1 / joules if joules else None
+    return (
+        Cell(value=joules, text=text_from_number(joules)),
+        Cell(value=per_joule, text=text_from_number(per_joule)),
+    )
 
 
 def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: float | None) -> Block:
@@ -155,7 +170,10 @@ def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: flo
             cells = [_best(mine, device, bound) for device in devices]
             told = Cell(value=bound, text=text_from_duration(bound, unit=None))
             rows.append((network, precision or MISSING, told, *cells))
-    caption = "Items per second of the fastest run whose 99th percentile is under the bound."
+    caption = (
+        "Items per second of the fastest run whose latency, as above, is under the bound, and how "
+        f"it ran; {MISSING} where none is."
+    )
     return table_from_rows("devices_under", headings=headings, rows=rows, caption=caption)
 
 

@@ -106,7 +106,9 @@ class ExportRunsRequest(FilterFields, StoreFields):
 class ReportRequest(StoreFields):
     """Describe one or more runs, or folders of runs, as one document."""
 
-    names: Annotated[Sequence[File], Argument("Stored runs, or folders of runs.", "RUN...|FOLDER")]
+    names: Annotated[
+        Sequence[File], Argument("Stored runs, or folders of runs or sweeps.", "RUN...|FOLDER")
+    ]
     output: Annotated[File, Option("Folder of the report.", ("-o", "--output"), kind=FILE)] = (
         "report"
     )

@@ -14,8 +14,10 @@ from trtbench.analysis.findings import findings_over_batches
 from trtbench.domain.comparison import Comparison
 from trtbench.domain.price import PRICES, UNDER, Price
 from trtbench.domain.result import FailedRun, Finding, Run
+from trtbench.domain.spec import Value
 from trtbench.errors import InputError, TrtbenchError, UsageError, write_error
 from trtbench.formats.evaluation_toolkit import report_keys
+from trtbench.models.sidecar import kept_value
 from trtbench.report.attachments import samples_from_runs
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
 from trtbench.store.directory import read_run, run_directories, unreadable_run
@@ -26,6 +28,8 @@ from trtbench.workflows.compare.duet import paired
 from trtbench.workflows.request.keeping import ReportRequest
 from trtbench.workflows.request.kinds import seconds, words_from_text
 
+SWEEP = "sweep.json"
+"""In a folder: it is that of a sweep, whose runs are in a store."""
 FORMATS = ("html", "md", "json")
 PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.webp")
 """What an evaluation may leave in a run's ``pictures`` folder."""
@@ -35,11 +39,11 @@ BESIDE = {"output_comparison": "output_diff.json", "checks": "checks.json"}
 
 
 def load_runs(names: Sequence[str], *, store: Store) -> tuple[list[Run], list[FailedRun]]:
-    """Read runs by id, tag or folder; a folder of runs gives all of them, a store its runs."""
+    """Read runs by id, tag or folder; a folder of runs, a store or a sweep gives all its runs."""
     found: list[Run | FailedRun] = []
     for name in names:
         folder = Path(name)
-        inside = _folders(folder) if folder.is_dir() else []
+        inside = _folders(folder, store) if folder.is_dir() else []
         alone = len(names) == 1 and not inside
         found += [_read(each) for each in inside] or [_load(name, store, alone=alone)]
     runs = {run.id: with_files(run, store=store) for run in found if isinstance(run, Run)}
@@ -70,8 +74,25 @@ def _load(name: str, store: Store, *, alone: bool) -> Run | FailedRun:
         return unreadable_run(Path(name), problem.message)
 
 
-def _folders(folder: Path) -> list[Path]:
-    return list(run_directories(folder)) or list(run_directories(folder / "runs"))
+class _Outline(Value, frozen=True, kw_only=True):
+    """What is needed of ``sweep.json`` to find the runs of a sweep."""
+
+    tag: str
+    store: str
+
+
+def _folders(folder: Path, store: Store) -> list[Path]:
+    sweep = kept_value(folder / SWEEP, _Outline)
+    if sweep is None:
+        return list(run_directories(folder)) or list(run_directories(folder / "runs"))
+    found = store.index.find(tag=sweep.tag, kind="run")
+    if not found:
+        raise UsageError(
+            f"the runs of the sweep in {folder} are not in this store",
+            facts={"this store": store.address, "its store": sweep.store},
+            fix=f"--store {sweep.store}",
+        )
+    return [store.path(entry) for entry in reversed(found)]
 
 
 def with_files(run: Run, *, store: Store | None = None) -> Run:

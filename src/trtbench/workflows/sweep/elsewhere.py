@@ -93,7 +93,7 @@ def bench_elsewhere(
         output = Path(name) / "output"
         run = _keep(output / RUN, done, run_id, store, conduct)
         if (output / MADE).is_dir():
-            _put_engine(output / MADE, folder / ENGINES, case, run.record.environment.host)
+            _put_engine(output / MADE, folder / ENGINES, case, run.record.environment.label)
         return run, "; ".join(filter(None, [done.remark, *lost])) or None
 
 
