@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trtbench.analysis.conditions import condition_from_text, holds, understood, unknown_names
+from trtbench.analysis.condition_text import condition_from_text, understood
+from trtbench.analysis.conditions import holds, unknown_names
 from trtbench.analysis.sweep import kinds, pareto_front, quantities
 from trtbench.errors import UsageError
 

@@ -174,7 +174,7 @@ def test_inputs_by_name_come_in_the_order_of_the_parameters(found: dict[str, Any
 
 REPLAY = """
 import types, torch
-from trtbench.runtimes._torch_session import CudaSession
+from trtbench.runtimes._torch_cuda import CudaSession
 torch.cuda.synchronize = lambda *_: None
 torch.set_grad_enabled(False)
 net = torch.nn.Linear(8, 4)

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_data import depth_data, depth_network
 
-from trtbench.analysis.conditions import condition_from_text
+from trtbench.analysis.condition_text import condition_from_text
 from trtbench.analysis.sweep import choose, quantities, quantities_of
 from trtbench.build.builders import trtexec as trtexec_builder
 from trtbench.cli import run as cli

@@ -9,7 +9,7 @@ from sweeps import SHORT
 
 import models
 import trtbench
-from trtbench.analysis.conditions import condition_from_text
+from trtbench.analysis.condition_text import condition_from_text
 from trtbench.analysis.sweep import SweepRow, choose, quantities
 from trtbench.cli import run as command
 from trtbench.errors import UsageError

@@ -10,14 +10,8 @@ import re
 from collections.abc import Iterable
 
 from trtbench.analysis.check import OutputCheck
-from trtbench.analysis.conditions import (
-    Condition,
-    Row,
-    condition_from_text,
-    holds,
-    names_of,
-    unknown_names,
-)
+from trtbench.analysis.condition_text import condition_from_text
+from trtbench.analysis.conditions import Condition, Row, holds, names_of, unknown_names
 from trtbench.domain.spec import Value
 from trtbench.errors import UsageError
 

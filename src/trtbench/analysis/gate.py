@@ -9,7 +9,7 @@ from typing import Literal, cast
 import msgspec
 
 from trtbench.analysis.column_summary import QUANTILES, ColumnSummary
-from trtbench.analysis.conditions import parts_of_relation
+from trtbench.analysis.condition_text import parts_of_relation
 from trtbench.analysis.layers.expect import (
     expectation_from_text,
     is_expectation,

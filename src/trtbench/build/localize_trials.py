@@ -11,14 +11,8 @@ from pathlib import Path
 import msgspec
 
 from trtbench.analysis.check_rules import METRICS
-from trtbench.analysis.conditions import (
-    Condition,
-    Kind,
-    condition_from_text,
-    holds,
-    names_of,
-    understood,
-)
+from trtbench.analysis.condition_text import condition_from_text, understood
+from trtbench.analysis.conditions import Condition, Kind, holds, names_of
 from trtbench.analysis.localize import Loss, Restored, bisect, fewest, one_by_one
 from trtbench.analysis.numeric import USUAL_SQNR_DB
 from trtbench.analysis.onnx_stamp import PREFIX

@@ -152,7 +152,7 @@ def _pictures(paths: list[Path]) -> str:
 
 def _chosen(results: Results, where: str, best: str) -> tuple[Chosen, str]:
     """Choose what meets a condition, and say how that was understood."""
-    from trtbench.analysis.conditions import condition_from_text, understood
+    from trtbench.analysis.condition_text import condition_from_text, understood
     from trtbench.analysis.sweep import choose, kinds, quantities
 
     names = quantities(results.rows)

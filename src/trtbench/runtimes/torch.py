@@ -22,7 +22,8 @@ from trtbench.runtimes._protocols import (
     check_protocol,
 )
 from trtbench.runtimes._session import TurnSpec, refuse_if_out_of_memory
-from trtbench.runtimes._torch_session import CpuSession, CudaSession, TorchSettings
+from trtbench.runtimes._torch_cuda import CudaSession
+from trtbench.runtimes._torch_session import CpuSession, TorchSettings
 
 FORMATS = ("torch",)
 CHOSEN_FOR = {"torch": 1}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from trtbench.analysis.condition_text import condition_from_text
 from trtbench.analysis.conditions import (
     Condition,
     Join,
@@ -18,7 +19,6 @@ from trtbench.analysis.conditions import (
     Relation,
     Sum,
     Term,
-    condition_from_text,
     holds,
     unknown_names,
 )

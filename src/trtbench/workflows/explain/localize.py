@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from trtbench.analysis.check_rules import METRICS
-from trtbench.analysis.conditions import condition_from_text
+from trtbench.analysis.condition_text import condition_from_text
 from trtbench.boundary import clean_line
 from trtbench.domain.feed import Feed
 from trtbench.domain.job import LocalizeJob

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.analysis.conditions import condition_from_text
+from trtbench.analysis.condition_text import condition_from_text
 from trtbench.analysis.sweep import kinds, quantities
 from trtbench.boundary import file_name_from_text, mask
 from trtbench.boundary.secrets import SECRET
