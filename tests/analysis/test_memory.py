@@ -59,7 +59,7 @@ def test_profiles_and_the_loading_of_modules_are_named() -> None:
     assert use is not None
     assert use.by_profile == (MIB, 9 * MIB)
     words = dict(words_from_memory(use))
-    assert "(lazy modules)" in words["memory"]
+    assert "modules (lazy) 16.0 MiB" in words["memory"]
     assert words["activations"].startswith("1.00 MiB in profile 0, 9.00 MiB in profile 1")
     plain = memory_from_facts(FACTS)
     assert plain is not None

@@ -14,7 +14,7 @@ import runs
 from trtbench.cli import run as trtbench
 from trtbench.domain.result import Gpu
 from trtbench.errors import InputError, StoreError, UnavailableError, UsageError
-from trtbench.executors import ExecutorSettings, Needs, local
+from trtbench.executors import ExecutorSettings, Needs
 from trtbench.executors._folders import blob, keep_blob, pack, place_blob, unpack
 from trtbench.executors.local import open_executor
 from trtbench.host import gpu_names
@@ -37,7 +37,6 @@ GPUS = (
 @pytest.fixture
 def two_gpus(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(local, "gpus", lambda: GPUS)
     monkeypatch.setattr(gpu_names, "gpus", lambda *, nvml=None: GPUS)
 
 

@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 from nvml_standin import NVMLError, StandIn
 
+from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.executors import local
 from trtbench.host import gpu_names, nvml, telemetry
 from trtbench.host.environment import read_environment
+from trtbench.workflows.measure.watch import watching
 
 FIRST, SECOND = "MIG-11111111-aaaa", "MIG-22222222-bbbb"
 MEMORY = 10 * 2**30
+FREE = {FIRST: 3 * 2**30, SECOND: 9 * 2**30}
+RUNNING = {FIRST: [11, 12], SECOND: [13]}
+"""Processes of each slice; of the whole, all."""
 
 
 class Divided(StandIn):
@@ -26,15 +32,29 @@ class Divided(StandIn):
         named = answers["nvmlDeviceGetName"]
         return {
             **answers,
-            "nvmlDeviceGetMigMode": [1, 1],
+            "nvmlDeviceGetMigMode": self._mode,
+            "nvmlDeviceGetHandleByUUID": lambda uuid: uuid if uuid in self.ids() else "handle 0",
+            "nvmlDeviceGetComputeRunningProcesses": self._running,
+            "nvmlDeviceGetGraphicsRunningProcesses": [],
             "nvmlDeviceGetMaxMigDeviceCount": 3,
             "nvmlDeviceGetMigDeviceHandleByIndex": self._slice,
             "nvmlDeviceGetName": lambda h: f"{named} MIG 1g.10gb" if h in self.ids() else named,
             "nvmlDeviceGetUUID": lambda h: h if h in self.ids() else self.UUID,
             "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(
-                total=MEMORY if h in self.ids() else 2 * MEMORY, free=MEMORY
+                total=MEMORY if h in self.ids() else 2 * MEMORY,
+                free=FREE.get(h, 2 * MEMORY),
+                used=MEMORY - FREE.get(h, 0),
             ),
         }
+
+    def _mode(self, handle: str) -> list[int]:
+        if handle in self.ids():  # it is the mode of the whole
+            raise NVMLError("invalid argument")
+        return [1, 1]
+
+    def _running(self, handle: str) -> list[SimpleNamespace]:
+        pids = RUNNING.get(handle, [pid for each in RUNNING.values() for pid in each])
+        return [SimpleNamespace(pid=pid, usedGpuMemory=2**20) for pid in pids]
 
     def ids(self) -> tuple[str, ...]:
         return tuple(self.SLICES.values())
@@ -64,6 +84,40 @@ def test_each_slice_has_a_lock_an_identity_and_a_name(
     assert where.gpus[0].memory_bytes == MEMORY
     assert where.gpus[0].compute_capability == "8.9"  # of the whole
     assert where.extra["gpu0_mig"] is True
+    assert where.extra["gpu0_processes"] == len(RUNNING[uuid]), "others' slices are not this one"
+    with telemetry.source_of(0, nvml=door) as source:
+        assert source is not None
+        look = source.sample(0.0)
+    assert look.memory_used_bytes == MEMORY - FREE[uuid]
+    assert look.sm_clock_hz is not None, "told of the whole alone"
+
+
+def test_memory_before_a_run_is_that_of_the_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", SECOND)
+    monkeypatch.setattr(nvml, "_pynvml", Divided)
+    spec = RunSpec(model=ModelRef(path="m.engine", format="engine"), runtime="tensorrt")
+    with watching(spec, "cuda:0") as watch:
+        assert watch.evidence["memory_free_before_bytes"] == FREE[SECOND]
+    monkeypatch.setattr(Divided, "SLICES", {})  # divided, and nobody says how
+    with watching(spec, "cuda:0") as watch:
+        assert "memory_free_before_bytes" not in watch.evidence
+
+
+@pytest.mark.parametrize(
+    ("visible", "views"),
+    [(None, [FIRST, SECOND]), ("0", [FIRST, SECOND]), ("MIG-2222", [SECOND]), ("", []), ("1", [])],
+)
+def test_each_slice_is_a_place_to_measure_that_sees_itself_alone(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, views: list[str]
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(nvml, "_pynvml", Divided)
+    slots = [each for each in local._places(1) if each.gpu is not None]
+    assert [local._view(each)["CUDA_VISIBLE_DEVICES"] for each in slots] == views
+    assert len({each.key for each in slots}) == len(slots)
+    assert all(each.gpu_memory_bytes == MEMORY for each in slots)
 
 
 def test_a_whole_gpu_has_no_slices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +134,7 @@ def test_telemetry_finds_the_gpu_that_a_slice_is_of(monkeypatch: pytest.MonkeyPa
     door: Any = Divided()
     assert gpu_names.index_of_name(SECOND, nvml=door) == 0
     assert gpu_names.index_of_name("GPU-unknown", nvml=door) is None
+    assert gpu_names.index_of_name(f"MIG-{StandIn.UUID}/1/0", nvml=door) == 0  # as before 470
     monkeypatch.setattr(telemetry, "index_of_name", lambda name: {SECOND: 3}.get(name))
     assert telemetry.visible_index(0, environment={"CUDA_VISIBLE_DEVICES": SECOND}) == 3
     assert telemetry.visible_index(0, environment={"CUDA_VISIBLE_DEVICES": "GPU-other"}) == 0

@@ -26,7 +26,9 @@ class Slot:
     gpu: int | None = None
     """The number of the GPU; ``None`` is the processor."""
     number: int = 0
-    """Among the runs that share the processor."""
+    """Among the runs that share the processor, or the slices of a GPU."""
+    visible: str = ""
+    """What a process is given to see of a divided GPU: the UUID of a slice."""
     gpu_type: str = ""
     memory_bytes: float | None = None
     gpu_memory_bytes: float | None = None

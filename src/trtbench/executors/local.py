@@ -21,9 +21,8 @@ from trtbench.executors._interpreter import worker_command, worker_environment
 from trtbench.executors._node import run_node
 from trtbench.executors._request import Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._slots import Slot, Slots
-from trtbench.host.gpu_names import SLOT_VARIABLE
+from trtbench.host.gpu_names import SLOT_VARIABLE, devices
 from trtbench.host.machine import memory_bytes
-from trtbench.host.nvml import gpus
 from trtbench.host.process import Child, Exit, run_together, tail
 
 _RESULTS = ("outcome.json", "*/outcome.json", "outputs.npz")
@@ -285,22 +284,27 @@ def _view(slot: Slot) -> dict[str, str]:
     """Let a process see its own GPU, counted as the driver counts them, or none."""
     if slot.gpu is None:
         return {"CUDA_VISIBLE_DEVICES": "", SLOT_VARIABLE: str(slot.number)}
-    return {"CUDA_VISIBLE_DEVICES": str(slot.gpu), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    name = slot.visible or str(slot.gpu)
+    return {"CUDA_VISIBLE_DEVICES": name, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def _places(beside: int) -> Iterator[Slot]:
     host, memory = platform.node() or "here", memory_bytes("MemTotal", root=Path("/"))
     for number in range(beside):
         yield Slot(machine=host, title=host, number=number, memory_bytes=memory)
-    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    for index, gpu in enumerate(gpus()):
-        if allowed is not None and str(index) not in allowed.replace(" ", "").split(","):
-            continue
-        yield Slot(
-            machine=host,
-            title=f"{host}, {gpu.name}",
-            gpu=index,
-            gpu_type=gpu.name,
-            memory_bytes=memory,
-            gpu_memory_bytes=gpu.memory_bytes,
-        )
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    allowed = None if listed is None else tuple(filter(None, listed.replace(" ", "").split(",")))
+    for index, parts in enumerate(devices()):
+        for number, gpu in enumerate(parts):
+            uuid = gpu.uuid or ""
+            if allowed is None or str(index) in allowed or uuid.startswith(allowed or ("-",)):
+                yield Slot(
+                    machine=host,
+                    title=f"{host}, {gpu.name}",
+                    gpu=index,
+                    number=number,
+                    visible=uuid if uuid.startswith("MIG-") else "",
+                    gpu_type=gpu.name,
+                    memory_bytes=memory,
+                    gpu_memory_bytes=gpu.memory_bytes,
+                )

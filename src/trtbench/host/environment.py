@@ -15,7 +15,7 @@ from trtbench.domain.result import Environment, Gpu, Scalar
 from trtbench.host import machine, nvml
 from trtbench.host.contention import contention, counters_between, read_counters
 from trtbench.host.git import commit_of
-from trtbench.host.gpu_names import devices, in_use
+from trtbench.host.gpu_names import gpus_in_use
 from trtbench.host.versions import library_versions
 
 __all__ = ["counters_between", "read_counters", "read_environment"]
@@ -37,10 +37,8 @@ def read_environment(
     The root and the NVML module are doors for tests: another machine's files, another's GPUs.
     """
     with nvml.kept_open(nvml=nvml_module):
-        found = nvml.gpus(nvml=nvml_module)
+        found = gpus_in_use(nvml=nvml_module)
         gpu_facts = _gpu_facts(found, nvml_module=nvml_module)
-        parts = devices(nvml=nvml_module)
-        found = tuple(in_use(gpu, each, os.environ) for gpu, each in zip(found, parts, strict=True))
     return Environment(
         host=platform.node() or "unknown",
         os=machine.os_name(root=root),
@@ -78,13 +76,18 @@ def _machine_facts(*, root: Path) -> dict[str, Scalar]:
 
 
 def _gpu_facts(gpus: tuple[Gpu, ...], *, nvml_module: ModuleType | None) -> dict[str, Scalar]:
-    """Signs that a GPU is shared, as ``gpu0_processes``, ``gpu0_utilisation``, ``gpu0_mig``."""
-    return {
-        f"gpu{index}_{sign}": value
-        for index, gpu in enumerate(gpus)
-        if gpu.uuid is not None
-        for sign, value in nvml.sharing(gpu.uuid, nvml=nvml_module).items()
-    }
+    """Signs that a GPU is shared, as ``gpu0_processes``, ``gpu0_utilisation``, ``gpu0_mig``.
+
+    Modes are those of the whole GPU; of a slice, processes of other slices are none of its own.
+    """
+    facts: dict[str, Scalar] = {}
+    for index, (gpu, whole) in enumerate(zip(gpus, nvml.gpus(nvml=nvml_module), strict=True)):
+        signs = nvml.sharing(whole.uuid, nvml=nvml_module) if whole.uuid else {}
+        if gpu.uuid and gpu.uuid != whole.uuid:
+            others = nvml.processes(gpu.uuid, nvml=nvml_module)
+            signs = {**signs, "processes": None if others is None else len(others)}
+        facts |= {f"gpu{index}_{sign}": each for sign, each in signs.items() if each is not None}
+    return facts
 
 
 def _load() -> tuple[float, float, float] | None:

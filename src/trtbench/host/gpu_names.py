@@ -68,10 +68,31 @@ def in_use(whole: Gpu, parts: tuple[Gpu, ...], environment: Mapping[str, str]) -
     return replace(whole, name=part.name, uuid=part.uuid, memory_bytes=part.memory_bytes)
 
 
+def gpus_in_use(
+    *, environment: Mapping[str, str] | None = None, nvml: ModuleType | None = None
+) -> tuple[Gpu, ...]:
+    """List the GPUs in NVML's order, each divided one by the slice of it that is seen here."""
+    given = os.environ if environment is None else environment
+    both = zip(gpus(nvml=nvml), devices(nvml=nvml), strict=True)
+    return tuple(in_use(whole, parts, given) for whole, parts in both)
+
+
+def slice_in_use(
+    index: int, *, environment: Mapping[str, str] | None = None, nvml: ModuleType | None = None
+) -> str | None:
+    """Tell the UUID of the MIG slice of a GPU that is seen here; ``None`` where it is whole."""
+    seen = gpus_in_use(environment=environment, nvml=nvml)
+    uuid = seen[index].uuid if index < len(seen) else None
+    return uuid if uuid and uuid.startswith("MIG-") else None
+
+
 def index_of_name(name: str, *, nvml: ModuleType | None = None) -> int | None:
     """Find NVML's number of the GPU that CUDA calls by a UUID, a slice's or its own."""
     for index, (gpu, parts) in enumerate(zip(gpus(nvml=nvml), devices(nvml=nvml), strict=True)):
         if any((each.uuid or "").startswith(name) for each in (gpu, *parts)):
+            return index
+        # Drivers before 470 name a slice by its GPU: MIG-GPU-…/1/0.
+        if gpu.uuid and name.startswith(f"MIG-{gpu.uuid}/"):
             return index
     return None
 

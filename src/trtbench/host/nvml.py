@@ -112,8 +112,9 @@ def sharing(uuid: str, *, nvml: ModuleType | None = None) -> dict[str, Scalar]:
 class Device:
     """One GPU with NVML kept open; a question that is refused once is not asked again."""
 
-    def __init__(self, door: ModuleType, handle: object) -> None:
+    def __init__(self, door: ModuleType, handle: object, part: object = None) -> None:
         self._door, self._handle = door, handle
+        self._part = handle if part is None else part
         self._refused: set[tuple[object, ...]] = set()
 
     def ask(self, name: str, *arguments: object) -> Any:
@@ -125,6 +126,10 @@ class Device:
         if answer is None:
             self._refused.add(key)
         return answer
+
+    def ask_part(self, name: str) -> Any:
+        """Ask of the slice in use what slices have of their own: memory, processes."""
+        return _call(self._door, name, self._part)
 
     def command(self, name: str, *arguments: object) -> str | None:
         """Tell the device to do something; gives the reason when it may not be told."""
@@ -143,14 +148,17 @@ class Device:
 
 
 @contextmanager
-def opened(index: int, *, nvml: ModuleType | None = None) -> Iterator[Device | None]:
-    """Keep one GPU at hand; ``None`` where NVML cannot be used or does not list it."""
+def opened(
+    index: int, *, part: str | None = None, nvml: ModuleType | None = None
+) -> Iterator[Device | None]:
+    """Keep one GPU at hand, with a MIG slice of it by its UUID; ``None`` where NVML lacks it."""
     with ExitStack() as stack:
         found = None
         with suppress(_NoNvml):
             door = stack.enter_context(_session(nvml))
             handle = _call(door, "nvmlDeviceGetHandleByIndex", index)
-            found = None if handle is None else Device(door, handle)
+            own = None if part is None else _call(door, "nvmlDeviceGetHandleByUUID", part)
+            found = None if handle is None else Device(door, handle, own)
         yield found
 
 

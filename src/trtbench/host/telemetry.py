@@ -19,7 +19,7 @@ import msgspec
 
 from trtbench.domain.samples import TelemetrySample
 from trtbench.domain.spec import Value
-from trtbench.host.gpu_names import index_of_name
+from trtbench.host.gpu_names import index_of_name, slice_in_use
 from trtbench.host.jtop import JtopSource
 from trtbench.host.nvml import MHZ, Device, opened
 from trtbench.host.tegrastats import TegraSource, is_jetson
@@ -74,7 +74,8 @@ class NvmlSource:
 
     def sample(self, at_s: float) -> TelemetrySample:
         ask = self._device.ask
-        rates, memory = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetMemoryInfo")
+        rates = ask("nvmlDeviceGetUtilizationRates")
+        memory = self._device.ask_part("nvmlDeviceGetMemoryInfo")
         return TelemetrySample(
             at_s=at_s,
             gpu_util=None if rates is None else rates.gpu / 100,
@@ -139,13 +140,13 @@ class NvmlSource:
 
     def _process_memory(self) -> int | None:
         """Memory of the processes that came after the first look: the one that is measured."""
-        listed = self._device.ask("nvmlDeviceGetComputeRunningProcesses") or ()
+        listed = self._device.ask_part("nvmlDeviceGetComputeRunningProcesses") or ()
         mine = [item.usedGpuMemory for item in listed if item.pid not in self._others]
         known = [int(size) for size in mine if size is not None]
         return sum(known) if known else None
 
     def _pids(self) -> list[int]:
-        listed = self._device.ask("nvmlDeviceGetComputeRunningProcesses") or ()
+        listed = self._device.ask_part("nvmlDeviceGetComputeRunningProcesses") or ()
         return [item.pid for item in listed]
 
     def _violations(self) -> dict[str, float]:
@@ -242,7 +243,7 @@ def source_of(index: int, *, nvml: ModuleType | None = None) -> Iterator[Telemet
             found = [each for each in (lines, service) if each is not None]
             yield Sources(found) if found else None
         return
-    with opened(index, nvml=nvml) as device:
+    with opened(index, part=slice_in_use(index, nvml=nvml), nvml=nvml) as device:
         yield None if device is None else NvmlSource(device)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtbench.analysis.memory import MemoryUse, memory_from_facts
+from trtbench.analysis.memory import MemoryPart, MemoryUse, memory_from_facts
 from trtbench.domain.result import Run
 from trtbench.units import text_from_bytes
 
@@ -19,6 +19,11 @@ def memory_of(run: Run) -> MemoryUse | None:
     return memory_from_facts(record.facts, contexts=record.spec.streams, weight_bytes=size)
 
 
+def name_of_part(part: MemoryPart, use: MemoryUse) -> str:
+    """Name a part; of modules also when they are loaded, which decides how many there are."""
+    return f"modules ({use.loading})" if part.name == "modules" and use.loading else part.name
+
+
 def words_from_profiles(sizes: Sequence[int]) -> str:
     """Say what activations need in each optimization profile."""
     told = (f"{text_from_bytes(size)} in profile {index}" for index, size in enumerate(sizes))
@@ -28,12 +33,11 @@ def words_from_profiles(sizes: Sequence[int]) -> str:
 def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
     """Say in two lines what a process takes, and how many fit."""
     parts = [
-        f"{SHORT.get(part.name, part.name)} {text_from_bytes(part.bytes)}"
+        f"{SHORT.get(part.name, name_of_part(part, use))} {text_from_bytes(part.bytes)}"
         for part in use.parts
         if part.bytes
     ]
-    how = f" ({use.loading} modules)" if use.loading else ""
-    lines = [("memory", f"{text_from_bytes(use.process_bytes)}{how}: {', '.join(parts)}")]
+    lines = [("memory", f"{text_from_bytes(use.process_bytes)}: {', '.join(parts)}")]
     if use.by_profile:
         lines.append(("activations", words_from_profiles(use.by_profile)))
     if use.processes_fit is not None:

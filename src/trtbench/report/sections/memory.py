@@ -8,7 +8,7 @@ from trtbench.domain.result import Run
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
-from trtbench.report.run_memory import memory_of, words_from_memory
+from trtbench.report.run_memory import memory_of, name_of_part, words_from_memory
 from trtbench.units import text_from_bytes
 
 ORDER = 74
@@ -35,8 +35,7 @@ def make(runs: Sequence[Run]) -> Section | None:
             continue
         for part in use.parts:
             per = "context" if part.per_context else "process"
-            modules = part.name == "modules" and use.loading
-            name = f"{part.name} ({use.loading})" if modules else part.name
+            name = name_of_part(part, use)
             rows.append([label, name, _size(part.predicted_bytes), _size(part.measured_bytes), per])
         rows.append([label, "all of it, run", Cell(), _size(use.peak_bytes), "process"])
         fits += [

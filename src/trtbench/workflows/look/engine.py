@@ -23,7 +23,7 @@ from trtbench.domain.result import Gpu, Scalar
 from trtbench.domain.samples import EngineGraph
 from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.errors import InputError
-from trtbench.host import nvml
+from trtbench.host.gpu_names import gpus_in_use
 from trtbench.host.versions import distribution_versions
 from trtbench.models.sidecar import kept_value
 from trtbench.report.run_memory import words_from_profiles
@@ -47,7 +47,7 @@ def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
         header,
         artefact,
         installed=distribution_versions(_PACKAGES[header.flavour]),
-        gpus=nvml.gpus(),
+        gpus=gpus_in_use(),
     )
     inputs, outputs = _edges(artefact, graph)
     held = header.weight_bytes or _number(artefact, "weights_bytes")
@@ -161,7 +161,7 @@ def _memory_facts(
     """Say what the engine will take of a GPU by its own word, and how many fit on the first one."""
     sizes = [_tensor_bytes(each) for each in tensors]
     known = [size for size in sizes if size is not None]
-    gpu = next(iter(nvml.gpus()), None)
+    gpu = next(iter(gpus_in_use()), None)
     use = predicted(
         weight_bytes=weight_bytes,
         activation_bytes=_number(artefact, "activation_bytes"),

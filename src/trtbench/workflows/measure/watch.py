@@ -22,6 +22,7 @@ from trtbench.domain.samples import TelemetrySample
 from trtbench.domain.spec import RunSpec
 from trtbench.host.clocks import Lock, locked_clocks
 from trtbench.host.cuda import index_of
+from trtbench.host.gpu_names import slice_in_use
 from trtbench.host.nvml import opened
 from trtbench.host.tegrastats import board_settings
 from trtbench.host.telemetry import (
@@ -204,12 +205,13 @@ def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
         return
     index = visible_index(index_of(device))
     with ExitStack() as stack:
-        opened_device = stack.enter_context(opened(index))
+        part = slice_in_use(index)
+        opened_device = stack.enter_context(opened(index, part=part))
         reads = NvmlSource(opened_device).counters if opened_device is not None else None
         seen: dict[str, Scalar] = {"gpu_index": index, **board_settings()}
-        memory = opened_device.ask("nvmlDeviceGetMemoryInfo") if opened_device else None
+        memory = opened_device.ask_part("nvmlDeviceGetMemoryInfo") if opened_device else None
         mig = opened_device.ask("nvmlDeviceGetMigMode") if opened_device else None
-        if memory is not None and not (mig and mig[0]):  # a slice has memory of its own
+        if memory is not None and not (mig and mig[0] and part is None):  # of which slice?
             seen["memory_free_before_bytes"] = int(memory.free)
         watch = Watch(index=index, counters=reads, evidence=seen)
         if spec.lock_clocks is not None:
