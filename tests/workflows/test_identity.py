@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -240,6 +241,47 @@ def test_a_model_that_changes_while_it_is_measured_ends_the_run(
     assert "net.onnx.data" in record.reason
     with pytest.raises(InputError, match="has changed since"):
         run_bench(spec, store=store)
+
+
+@pytest.mark.parametrize("way", ["moved", "written"])
+def test_a_model_that_is_swapped_and_swapped_back_ends_the_run(
+    tmp_path: Path, store: Store, config: Config, way: str
+) -> None:
+    """Nobody knows which bytes the launch read; size, date and bytes are as they were."""
+    path = models.tiny_model(tmp_path / "net.onnx")
+    other, aside = models.conv_model(tmp_path / "other.onnx"), tmp_path / "aside.onnx"
+    facts, own = path.stat(), path.read_bytes()
+
+    def swap(event: Event) -> None:
+        if not event.text.endswith("measuring"):
+            return
+        if way == "moved":
+            path.rename(aside)
+            shutil.copyfile(other, path)
+            aside.rename(path)
+        else:
+            path.write_bytes(other.read_bytes())
+            path.write_bytes(own)
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+    spec = run_spec(BenchRequest(model=path, batch=1, **SHORT), config)
+    with pytest.raises(JobError, match=r"net\.onnx was replaced or written to meanwhile"):
+        run_bench(spec, store=store, conduct=Conduct(listen=swap))
+    assert run_bench(spec, store=store).record.spec.model == spec.model
+
+
+def test_new_rights_and_links_do_not_change_a_model(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    path = models.tiny_model(tmp_path / "net.onnx")
+
+    def link(event: Event) -> None:
+        if event.text.endswith("measuring"):
+            os.link(path, tmp_path / "kept.onnx")
+            path.chmod(0o600)
+
+    spec = run_spec(BenchRequest(model=path, batch=1, **SHORT), config)
+    run_bench(spec, store=store, conduct=Conduct(listen=link))
 
 
 def test_a_side_that_changes_ends_a_comparison(

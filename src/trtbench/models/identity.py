@@ -45,6 +45,16 @@ class Signature(NamedTuple):
     changed_ns: int
 
 
+class _State(NamedTuple):
+    """A file as it is seen from outside."""
+
+    place: tuple[int, int, int, int]
+    rights: tuple[int, int, int, int]
+    changed_ns: int
+
+
+_watched: dict[str, dict[Path, _State | None]] = {}
+"""The files of models as they were when the use of a model began, by the model's path."""
 _hashes: dict[str, tuple[Signature, str]] = {}
 """Hashes by path, each with the state of the file it is of: unchanged files are not read again."""
 
@@ -111,6 +121,19 @@ def changed(model: ModelRef) -> str | None:
     return f"the bytes of {', '.join(other) or model.name} are no longer the same"
 
 
+def changed_and_back(model: ModelRef) -> str | None:
+    """Say which file was written or moved since ``demand_unchanged``, though it is the same now.
+
+    What was read meanwhile may have been something else. The system itself sets the time by which
+    this shows; new rights, owners and links set it too, and are no change.
+    """
+    for path, before in _watched.get(model.path, {}).items():
+        now = _state_of(path)
+        if now != before and not (now and before and _other_rights_alone(before, now)):
+            return f"{path.name} was replaced or written to meanwhile, and is now as it was"
+    return None
+
+
 def identity_of(path: Path) -> str | None:
     """Hash all bytes of a model; ``None`` when something of it is not there."""
     try:
@@ -128,6 +151,10 @@ def demand_unchanged(model: ModelRef) -> None:
             facts={"what": problem},
             fix="wait until whatever writes it is done, and give the command again",
         )
+    own = Path(model.path)
+    folder = own if own.is_dir() else own.parent
+    paths = [own, *(folder / each.name for each in model.files)]
+    _watched[model.path] = {path: _state_of(path) for path in paths if path.is_file()}
 
 
 def _file_ref(path: Path, *, whole: bool) -> ModelRef:
@@ -244,6 +271,20 @@ def signature_of(path: Path) -> Signature:
     facts = path.stat()
     times = (facts.st_mtime_ns, facts.st_ctime_ns)
     return Signature(facts.st_dev, facts.st_ino, facts.st_size, *times)
+
+
+def _other_rights_alone(before: _State, now: _State) -> bool:
+    return before.place == now.place and before.rights != now.rights
+
+
+def _state_of(path: Path) -> _State | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    place = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    rights = (facts.st_mode, facts.st_nlink, facts.st_uid, facts.st_gid)
+    return _State(place, rights, facts.st_ctime_ns)
 
 
 def _exists(path: Path) -> bool:

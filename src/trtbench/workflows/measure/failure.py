@@ -21,7 +21,7 @@ from trtbench.errors import (
     TrtbenchError,
     UnavailableError,
 )
-from trtbench.models.identity import changed
+from trtbench.models.identity import changed, changed_and_back
 from trtbench.store.directory import RECORD, new_id, now, read_record, write_record
 from trtbench.store.store import Store
 from trtbench.units import text_from_seconds
@@ -94,7 +94,7 @@ def end_with_same_bytes(end: JobEnd, *models: ModelRef) -> JobEnd:
     if not end.ok:
         return end
     for model in models:
-        what = changed(model)
+        what = changed(model) or changed_and_back(model)
         if what is not None:
             message = f"{model.name} changed while it was in use: {what}"
             fix = "wait until whatever writes it is done, and give the command again"
