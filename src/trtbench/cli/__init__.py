@@ -27,6 +27,7 @@ from trtbench.errors import (
     FULL,
     JobError,
     TrtbenchError,
+    UsageError,
     write_error,
 )
 from trtbench.extras import missing_package
@@ -181,12 +182,36 @@ def run(arguments: list[str]) -> int:
             raise
         show_error(told)
         return told.exit_status
+    except click.NoSuchOption as problem:
+        show_error(_no_flag(problem))
+        return EXIT_USAGE
     except click.ClickException as problem:
         _say_error(problem.format_message(), usage=isinstance(problem, click.UsageError))
         return EXIT_USAGE if isinstance(problem, click.UsageError) else EXIT_FAILED
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted: nothing half-done was kept", err=True)
         return EXIT_INTERRUPTED
+
+
+ELSEWHERE = ("bench", "build", "check", "compare", "eval", "gate", "profile", "sweep")
+"""Verbs that other machines do, too."""
+ELSEWHERE_FLAGS = ("--executor", "--hosts", "--address", "--need", "--wait-node", "--beside")
+
+
+def _no_flag(problem: click.NoSuchOption) -> UsageError:
+    """Say that a verb has no such flag; one that is done here only has none for other machines."""
+    verb = problem.ctx.command.name if problem.ctx else None
+    if problem.option_name not in ELSEWHERE_FLAGS or verb in ELSEWHERE:
+        fix = "add --help to the command to see its flags"
+        return UsageError(problem.format_message(), fix=fix)
+    return UsageError(
+        f"{verb} is done on this machine: it takes no {problem.option_name}",
+        facts={"done elsewhere, too": " ".join(ELSEWHERE)},
+        fix="trtbench sweep --executor quantizes and builds there and --fetch-engines brings the "
+        "files back"
+        if verb in ("quantize", "export")
+        else "give the command on the machine that is meant",
+    )
 
 
 def show_error(problem: TrtbenchError) -> None:

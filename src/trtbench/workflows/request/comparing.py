@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from trtbench.domain.words import Mode
+from trtbench.errors import UsageError
 from trtbench.workflows.request.fields import Argument, Option, VerbRequest
 from trtbench.workflows.request.groups import (
     ExecutorFields,
@@ -152,6 +153,14 @@ class CompareRequest(PairFields, ExecutorFields, StoreFields):
         str | None,
         Option("Its name (default: <base>_vs_<cand>.csv).", metavar="NAME", python=False),
     ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.builds is not None and self.executor is not None:
+            raise UsageError(
+                "pairs of builds are compared on this machine",
+                fix="leave out --executor, or give the command on the machine that is meant",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -310,9 +310,15 @@ class ExecutorFields(VerbRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, fix in (("address", "--executor ray"), ("hosts", "--executor ssh")):
-            if self.executor is None and getattr(self, name) is not None:
-                raise UsageError(f"--{name} says nothing without an executor", fix=fix)
+        given = {
+            "--address": ("--executor ray", self.address is not None),
+            "--hosts": ("--executor ssh", self.hosts is not None),
+            "--need": ("--executor ray, or ssh", bool(self.needs)),
+            "--wait-node": ("--executor ray", self.wait_node is not None),
+        }
+        for name, (fix, said) in given.items():
+            if self.executor is None and said:
+                raise UsageError(f"{name} says nothing without an executor", fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)
