@@ -142,7 +142,7 @@ class Registry(Generic[T]):
         return UsageError(
             f"there is no {self.noun} called {name!r}",
             facts={"known": ", ".join(known)},
-            fix=f"did you mean {guess}?" if guess else None,
+            fix=f"did you mean {guess}?" if guess else "choose one of those that are known",
         )
 
 

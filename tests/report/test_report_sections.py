@@ -21,6 +21,7 @@ from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import Interval, Run
 from trtbench.domain.samples import LayerInfo, times_from_columns
 from trtbench.formats.evaluation_toolkit import report_keys
+from trtbench.report import style
 from trtbench.report.charts import Bars, Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import (
@@ -38,6 +39,7 @@ from trtbench.report.document import (
 from trtbench.report.finding_list import TITLES, gather
 from trtbench.report.labels import file_stem, labels_from_runs, network_name
 from trtbench.report.layer_kinds import shares
+from trtbench.report.renderers._plot_curves import lines
 from trtbench.report.sections.build import sentence_from_build
 from trtbench.report.sections.pareto import front
 
@@ -198,6 +200,27 @@ def test_pareto_marks_have_sizes_and_intervals(tmp_path: Path) -> None:
     marks = [line for line in chart.panels[0].lines if line.sizes]
     assert len(marks) == 2
     assert marks[0].low[0] < marks[0].y[0] < marks[0].high[0]  # type: ignore[operator]
+
+
+def test_fifteen_marks_stay_apart_and_the_front_is_drawn() -> None:
+    runs = []
+    for place in range(15):
+        run = made_run(id=f"r{place}", model=f"net{place}.onnx", batch=2**place)
+        top1 = 0.70 + 0.015 * ((7 * place) % 15)
+        run.extra["scores"] = {"top1": {"value": top1, "low": top1 - 0.01, "high": top1 + 0.01}}
+        runs.append(run)
+    chart = figure(document_from_runs(runs), "pareto").chart
+    assert isinstance(chart, Lines)
+    best, *marks = chart.panels[0].lines
+    assert len(marks) == 15
+    assert len({(style.colour(each.role), style.shape(each.role)) for each in marks}) == 15
+    assert best.name == "Pareto front"
+    assert len(best.x) == len(best.texts) > 1
+    assert chart.y.unit == "%"
+    assert chart.x.scale == "log", "the fastest is thousands of times as fast per item"
+    described = lines(chart)["data"]
+    symbols = [(each["marker"]["color"], each["marker"]["symbol"]) for each in described[1:]]
+    assert len(set(symbols)) == 15
 
 
 def test_sweeps_are_ordered_by_network_batch_and_precision() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import UsageError
+from trtbench.errors import InputError, UsageError
 from trtbench.units import text_from_shape
 
 BATCH, SEQUENCE, IMAGE = 1, 128, 224
@@ -79,6 +79,23 @@ def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str
     values = ", ".join(f"{name} {value}" for name, value in said.items())
     only = list(said) == ["batch"]
     return f"open dimensions: {values} (say otherwise with {'--batch N' if only else shapes[0]})"
+
+
+def fitted(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
+    """Refuse a shape that an input cannot have."""
+    problem = None
+    if len(given) != len(tensor.shape):
+        problem = "has the wrong rank"
+    else:
+        fixed = [w for w, g in zip(tensor.shape, given, strict=True) if not is_open(w) and w != g]
+        problem = f"does not fit: {fixed[0]} is fixed" if fixed else None
+    if problem is not None:
+        raise InputError(
+            f"the shape of {tensor.name!r} {problem}",
+            facts={"model": text_from_shape(tensor.shape), "given": "x".join(map(str, given))},
+            fix=f"--shape {shlex.quote(_with_ones(tensor))}",
+        )
+    return tuple(given)
 
 
 def refuse_open(

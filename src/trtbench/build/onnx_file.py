@@ -39,11 +39,16 @@ def load_onnx(path: Path, *, weights: bool = True) -> ModelProto:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     except (DecodeError, ValueError) as problem:
         raise InputError(
-            f"{path.name} is not an ONNX file, or it is damaged", facts={"reason": problem}
+            f"{path.name} is not an ONNX file, or it is damaged",
+            facts={"reason": problem},
+            fix="copy or export the model again",
         ) from None
     _refuse_other_text(model, path)
     if not model.graph.node and not model.graph.output:
-        raise InputError(f"{path.name} is not an ONNX file: it has no graph")
+        raise InputError(
+            f"{path.name} is not an ONNX file: it has no graph",
+            fix="copy or export the model again",
+        )
     _fetch(model, path.parent, everything=weights)
     return model
 

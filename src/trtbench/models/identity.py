@@ -304,7 +304,7 @@ def _names(folder: Path) -> list[str]:
 def _inside(folder: Path) -> str | None:
     """Suggest the first model in a folder that was given instead of a file."""
     found = sorted(name for name in _names(folder) if Path(name).suffix.lower() in SUFFIXES)
-    return f"did you mean {folder / found[0]}?" if found else None
+    return f"did you mean {folder / found[0]}?" if found else "give the path of a model file"
 
 
 def _missing(path: Path) -> InputError:
@@ -313,5 +313,5 @@ def _missing(path: Path) -> InputError:
     return InputError(
         f"there is no file {path}",
         facts={} if folder.is_dir() else {"folder": f"{folder} does not exist"},
-        fix=f"did you mean {folder / guess}?" if guess else None,
+        fix=f"did you mean {folder / guess}?" if guess else _inside(folder),
     )

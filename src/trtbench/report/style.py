@@ -35,7 +35,8 @@ TOKENS = {
 
 RUNS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
 DASHES = ("solid", "dashed", "dotted", "dashdot")
-"""When runs outnumber colours, the dash pattern changes with every round."""
+SHAPES = ("circle", "square", "diamond", "triangle", "cross", "star")
+"""When runs outnumber colours, dash patterns and shapes of marks change with every round."""
 
 ROLES = {
     "host": INK,
@@ -104,7 +105,15 @@ def token(role: str) -> str:
 
 def dash(role: str) -> str:
     """Write the dash pattern that tells runs of one colour apart."""
+    return DASHES[_round(role) % len(DASHES)]
+
+
+def shape(role: str) -> str:
+    """Name the shape of a mark that tells runs of one colour apart."""
+    return SHAPES[_round(role) % len(SHAPES)]
+
+
+def _round(role: str) -> int:
+    """Count how often the colours were used up before a run had its own."""
     name, _, index = role.partition(":")
-    if name != "run":
-        return DASHES[0]
-    return DASHES[int(index or 0) // len(RUNS) % len(DASHES)]
+    return int(index or 0) // len(RUNS) if name == "run" else 0

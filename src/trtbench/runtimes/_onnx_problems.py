@@ -30,7 +30,7 @@ def explain_load_failure(path: str, reason: str) -> TrtbenchError:
         return InputError(
             f"{Path(path).name} is not an ONNX file",
             facts={"file": path, "it begins": _beginning(path)},
-            fix="git lfs pull" if _is_lfs_pointer(path) else None,
+            fix="git lfs pull" if _is_lfs_pointer(path) else "copy or export the model again",
         )
     external = external_data_problem(path)
     if external is not None:

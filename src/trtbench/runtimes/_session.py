@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.inputs import random_inputs
 from trtbench.analysis.open_shapes import (
     batch_place,
+    fitted,
     is_open,
     items_by_name,
     refuse_open,
@@ -193,7 +194,7 @@ def with_given_shape(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
     """Fill in the shape, or the batch, that was asked for."""
     given = spec.shapes.get(tensor.name)
     if given is not None:
-        return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=_fit(tensor, given))
+        return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=fitted(tensor, given))
     return with_batch(tensor, spec.batch)
 
 
@@ -250,18 +251,6 @@ def _demand_agreement(tensors: tuple[TensorSpec, ...], spec: RunSpec, batch: int
             facts={name: "x".join(map(str, shape)) for name, shape in spec.shapes.items()},
             fix="leave --batch out",
         )
-
-
-def _fit(tensor: TensorSpec, given: tuple[int, ...]) -> tuple[int, ...]:
-    facts = {"model": text_from_shape(tensor.shape), "given": "x".join(str(dim) for dim in given)}
-    if len(given) != len(tensor.shape):
-        raise InputError(f"the shape of {tensor.name!r} has the wrong rank", facts=facts)
-    for want, have in zip(tensor.shape, given, strict=True):
-        if isinstance(want, int) and want != have:
-            raise InputError(
-                f"the shape of {tensor.name!r} does not fit: {want} is fixed", facts=facts
-            )
-    return given
 
 
 def _text_by(tensors: tuple[TensorSpec, ...], name: str) -> str:

@@ -295,7 +295,9 @@ def _check(spec: RunSpec) -> None:
             "ONNX Runtime is measured one query at a time "
             f"(protocol {', '.join(SERIAL)}; one stream, no graph)",
             facts={"protocol": spec.protocol, "streams": spec.streams, "graph": spec.cuda_graph},
-            fix=f"--protocol {SERIAL[0]}",
+            fix="leave --cuda-graph and --streams out"
+            if spec.protocol in SERIAL
+            else f"--protocol {SERIAL[0]}",
         )
     if spec.profile and device(spec) != "cpu":
         raise UsageError(

@@ -257,7 +257,12 @@ def _check(spec: RunSpec) -> None:
         )
     on_cpu = device(spec) == "cpu"
     if on_cpu and (spec.protocol in ON_DEVICE or spec.cuda_graph == "on" or not spec.transfers):
-        raise UsageError("the CPU has no transfers and no CUDA graph", fix="--protocol serve")
+        raise UsageError(
+            "the CPU has no transfers and no CUDA graph",
+            fix="--protocol serve"
+            if spec.protocol in ON_DEVICE
+            else "leave --cuda-graph and --no-transfers out",
+        )
     if on_cpu and (spec.precision == "tf32" or spec.options.get("tf32") == "on"):
         raise UsageError("TF32 is a type of the GPU", fix="leave it out, or --precision bf16")
     check_protocol(spec)

@@ -13,14 +13,13 @@ import msgspec
 import numpy as np
 
 from trtbench.analysis.inputs import has_rows, random_inputs
-from trtbench.analysis.open_shapes import assumption, refuse_open, with_assumed_shapes
+from trtbench.analysis.open_shapes import assumption, fitted, refuse_open, with_assumed_shapes
 from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, InputTypeError, UsageError
 from trtbench.host.arrays import read_arrays
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import Array, Arrays, DataSource, Tensors
-from trtbench.units import text_from_shape
 
 _ITEM_SEEDS = 2**32
 """Every item has a seed of its own, so that a batch of any size holds the same items."""
@@ -181,12 +180,8 @@ def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
     given = spec.shapes.get(tensor.name)
     if given is None:
         return tensor
-    if len(given) != len(tensor.shape):
-        raise InputError(
-            f"the shape of {tensor.name!r} has the wrong rank",
-            facts={"given": "x".join(map(str, given)), "model": text_from_shape(tensor.shape)},
-        )
-    return msgspec.structs.replace(tensor, shape=(tensor.shape[0], *given[1:]))
+    opened = msgspec.structs.replace(tensor, shape=(None, *tensor.shape[1:]))
+    return msgspec.structs.replace(tensor, shape=(tensor.shape[0], *fitted(opened, given)[1:]))
 
 
 def _without_batch(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> TensorSpec:

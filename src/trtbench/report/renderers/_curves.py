@@ -23,6 +23,7 @@ from trtbench.report.renderers._glyphs import printable
 
 TITLE_LENGTH = 60
 NAME_LENGTH = 60
+SHAPES = dict(zip(style.SHAPES, "osD^P*", strict=True))
 LEAST_AREA, MOST_AREA = 60.0, 620.0
 """Of a mark, in square points."""
 
@@ -122,9 +123,12 @@ def _draw_line(axes: Axes, line: Line, chart: Lines) -> None:
         )
     if line.sizes:
         areas = [LEAST_AREA + MOST_AREA * size for size in line.sizes]
-        axes.scatter(x, y, s=areas, alpha=0.75, zorder=3, color=colour)
+        mark = SHAPES[style.shape(line.role)]
+        axes.scatter(
+            x, y, s=areas, alpha=0.8, zorder=4, color=colour, marker=mark, edgecolors=style.PAPER
+        )
         # In the legend all marks are of one size, or they would cover the names.
-        axes.plot([], [], "o", ms=8, **common)
+        axes.plot([], [], mark, ms=8, **common)
     elif line.style == "points":
         size = 5.0 if len(x) < 400 else 3.2
         axes.plot(x, y, "o", ms=size, alpha=0.45, mew=0, zorder=2, **common)

@@ -40,6 +40,9 @@ TITLE_LETTERS = 56
 TITLE_PX = 24
 """Above the first panel, between its title and the legend."""
 
+SHAPES = {"triangle": "triangle-up"}
+"""Where plotly has another name for a shape."""
+
 MARKERS: dict[str, Spec] = {
     "points": {"size": 5, "opacity": 0.55},
     "ring": {"size": 8, "symbol": "circle-open", "line": {"width": 1.6}},
@@ -141,11 +144,14 @@ def _trace(line: Line, chart: Lines, panel: Panel) -> Spec:
         trace["marker"] = {
             "color": colour,
             "opacity": 0.8,
+            "symbol": SHAPES.get(style.shape(line.role), style.shape(line.role)),
+            "line": {"width": 1, "color": "@paper"},
             "size": [_diameter(s) for s in line.sizes],
         }
     if line.texts:
+        marks = "" if line.style == "dotted" else "markers+"
         trace |= {"text": [words(each) for each in line.texts], "textposition": "bottom right",
-                  "mode": "lines+markers+text", "textfont": {"size": 11, "color": "@grey"},
+                  "mode": f"lines+{marks}text", "textfont": {"size": 11, "color": "@grey"},
                   "cliponaxis": False}  # fmt: skip
     if line.low and line.high:
         trace["error_y"] = _ends(line, colour)

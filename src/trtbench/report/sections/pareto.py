@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trtbench.analysis.scores import less_is_better
+from trtbench.analysis.sweep import SHARES
 from trtbench.domain.result import Run
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Figure, Section
@@ -19,6 +20,10 @@ from trtbench.units import text_from_bytes
 ORDER = 78
 
 MOST_MARKS = 40
+MOST_TEXTS = 8
+"""Names that fit beside the marks of the front."""
+FAR = 4
+"""Latencies further apart than this have a logarithmic axis, or the fast ones would be one blot."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +80,12 @@ def front(points: Sequence[tuple[float, float]], *, less: bool) -> list[int]:
 
 
 def _figure(points: Sequence[_Point], metric: str, runs: Sequence[Run]) -> Figure:
-    unit, scale = unit_for_seconds(min(point.per_item_s for point in points))
+    times = [point.per_item_s for point in points]
+    unit, scale = unit_for_seconds(min(times))
+    whole = 100.0 if metric in SHARES else 1.0
     less = less_is_better(metric)
     best = front([(point.per_item_s, point.score.value) for point in points], less=less)
-    lines = [_line(point, scale, points) for point in points]
+    lines = [_line(point, scale, whole, points) for point in points]
     if len(best) > 1:
         lines.insert(
             0,
@@ -86,35 +93,44 @@ def _figure(points: Sequence[_Point], metric: str, runs: Sequence[Run]) -> Figur
                 name="Pareto front",
                 role="front",
                 x=tuple(points[i].per_item_s / scale for i in best),
-                y=tuple(points[i].score.value for i in best),
+                y=tuple(whole * points[i].score.value for i in best),
+                texts=tuple(points[i].name for i in best) if len(best) <= MOST_TEXTS else (),
                 style="dotted",
             ),
         )
     where = "lower" if less else "upper"
+    beaten = "" if len(best) > 1 else f" None beats {points[best[0]].name} in either."
+    far = max(times) > FAR * min(times)
     chart = Lines(
-        x=Axis(title=f"{headline_title(runs)}, median per item", unit=unit),
-        y=Axis(title=metric),
+        x=Axis(
+            title=f"{headline_title(runs)}, median per item",
+            unit=unit,
+            scale="log" if far else "linear",
+        ),
+        y=Axis(title=metric, unit="%" if whole > 1 else None),
         panels=(Panel(lines=tuple(lines)),),
     )
     return Figure(
         id="pareto",
         title=f"{metric} against latency",
         chart=chart,
-        caption=f"Best is the {where} left. The area of a mark is the size of the model's file.",
+        caption=f"Best is the {where} left.{beaten} "
+        "The area of a mark is the size of the model's file.",
     )
 
 
-def _line(point: _Point, scale: float, points: Sequence[_Point]) -> Line:
+def _line(point: _Point, scale: float, whole: float, points: Sequence[_Point]) -> Line:
     largest = max((each.size_bytes or 0 for each in points), default=0)
     size = point.size_bytes / largest if point.size_bytes and largest else 0.5
+    size *= 1.0 if len(points) <= MOST_TEXTS else 0.4  # many large marks would cover each other
     ends = point.score.bounds
     return Line(
         name=f"{point.name} ({text_from_bytes(point.size_bytes)})",
         role=point.role,
         x=(point.per_item_s / scale,),
-        y=(point.score.value,),
-        low=(ends.low,) if ends else (),
-        high=(ends.high,) if ends else (),
+        y=(whole * point.score.value,),
+        low=(whole * ends.low,) if ends else (),
+        high=(whole * ends.high,) if ends else (),
         sizes=(size,),
         style="points",
     )

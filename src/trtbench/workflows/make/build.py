@@ -100,6 +100,7 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
         raise UsageError(
             "engines are built from ONNX files",
             facts={"file": reference.name, "format": reference.format},
+            fix="give the ONNX file; trtbench export makes one of a PyTorch model",
         )
     engine = Path(request.output or model.with_suffix(".engine")).absolute()
     refuse_folder(engine, name=model.with_suffix(".engine").name)

@@ -10,6 +10,8 @@ import msgspec
 
 from trtbench.analysis.inputs import fixed_batch
 from trtbench.analysis.onnx_stamp import random_note
+from trtbench.analysis.open_shapes import fitted
+from trtbench.build.builders._failures import unknown_input
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_ranges import index_limits
 from trtbench.build.onnx_read import input_specs
@@ -182,6 +184,11 @@ def settle_data(spec: QuantSpec, data: Data) -> str | None:
         )
     inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
     batch_of(inputs, asked=data.batch)
+    known = {each.name: each for each in inputs}
+    for name, given in data.shapes.items():
+        if name not in known:
+            raise unknown_input(name, inputs)
+        fitted(known[name], given)
     if data.calibration != RANDOM and (data.inputs is not None or data.calibration is not None):
         return None
     return settled_items(inputs, data.shapes)[1]
