@@ -50,12 +50,14 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
     ("arguments", "status", "message", "fix"),
     [
         (["tinny.onnx"], 1, "there is no file tinny.onnx", "did you mean tiny.onnx?"),
-        (["no/such/m.onnx"], 1, "there is no file no/such/m.onnx", None),
+        (["no/such/m.onnx"], 1, "there is no file no/such/m.onnx", "path of a model file"),
+        (["other"], 1, "there is no file other", "did you mean empty.onnx?"),
         (["x" * 5000 + ".onnx"], 1, "there is no file xxx", None),
         (["."], 1, "is a folder, not a model file", "did you mean empty.onnx?"),
         (["/dev/zero"], 1, "is a device or pipe, not a model file", None),
         (["empty.onnx"], 1, "empty.onnx is empty", "export the model again"),
         (["tiny.onnx", "-r", "onxruntime"], 2, "no runtime called 'onxruntime'", "onnxruntime?"),
+        (["tiny.onnx", "-r", "mine"], 2, "no runtime called 'mine'", "one of those"),
         (["tiny.onnx", "--warmup", "500"], 2, "'500' has no unit", "500ms or 3s"),
         (["tiny.onnx", "--duration", "3sec"], 2, "unknown unit 'sec'", "3"),
         (["tiny.onnx", "--duration", "-3s"], 2, "not negative", None),
@@ -101,6 +103,22 @@ def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
         assert rest[-1].startswith("fix: ")
         assert fix in rest[-1]
     assert not list(Path("store").glob("runs/*")), "something was left behind"
+
+
+@pytest.mark.parametrize(
+    ("shape", "message", "fix"),
+    [
+        ("z:1x16", "the model has no input called 'z'", None),
+        ("x:1x2x16", "the shape of 'x' has the wrong rank", "--shape x:1x16"),
+        ("x:1x17", "does not fit: 16 is fixed", "--shape x:1x16"),
+    ],
+)
+def test_shapes_that_a_model_to_quantize_cannot_have(say, shape, message, fix):
+    status, out, err = say("quantize", "tiny.onnx", "--precision", "fp16", "--shape", shape)
+    assert (status, out) == (2 if fix is None else 1, "")
+    assert message in err.splitlines()[0]
+    assert fix is None or f"fix: {fix}" in err
+    assert not Path("tiny.fp16.onnx").exists()
 
 
 def test_layers_of_what_does_not_tell_them(say):
@@ -160,7 +178,7 @@ def test_a_value_that_may_be_left_out_does_not_swallow_the_model(say, flags, nam
     ("arguments", "status", "message", "fix"),
     [
         (["--shape", "z:1x16"], 1, "no input called 'z'", "--shape x:1x16"),
-        (["--shape", "x:1"], 1, "wrong rank", None),
+        (["--shape", "x:1"], 1, "wrong rank", "--shape x:1x16"),
         (["--shape", "x:1x17"], 1, "16 is fixed", None),
         (["--batch", 1, "--opt", "spining=on"], 2, "no option 'spining'", "--opt spinning=on"),
         (["--inputs", "wrong.npz"], 1, "the input 'x' has the wrong type", "astype('float32')"),

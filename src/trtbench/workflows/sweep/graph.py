@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from trtbench.analysis.open_shapes import batch_place
 from trtbench.build.builders import BUILDERS
 from trtbench.build.quantize_data import settled_items
 from trtbench.domain.result import Scalar
@@ -127,7 +128,9 @@ class StepGraph:
         file = _onnx(case)
         found = shapes_of_case(self._matrix, case, onnx=file)
         if file is not None and self._matrix.inputs is None:
-            settled_items(outline_of(file).inputs, found)  # refused before anything is measured
+            inputs = outline_of(file).inputs
+            if not any(map(batch_place, inputs)):  # else bench finds the batch by its name
+                settled_items(inputs, found)  # refused before anything is measured
         as_it_is = not found and "torch" in RUNTIMES.load(case.runtime).FORMATS
         return shapes_for_torch(self._matrix, case) if as_it_is else found
 
