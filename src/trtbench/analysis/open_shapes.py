@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, UsageError, near_miss
 from trtbench.units import text_from_shape
 
 BATCH, SEQUENCE, IMAGE = 1, 128, 224
@@ -96,6 +96,17 @@ def fitted(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
             fix=f"--shape {shlex.quote(_with_ones(tensor))}",
         )
     return tuple(given)
+
+
+def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
+    """Say that a model has no input of a name, and which it has."""
+    names = [each.name for each in inputs]
+    guess = near_miss(name, names)
+    return UsageError(
+        f"the model has no input called {name!r}",
+        facts={"inputs": ", ".join(names)},
+        fix=f"did you mean {guess}?" if guess else None,
+    )
 
 
 def refuse_open(

@@ -6,8 +6,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from trtbench.domain.spec import BuildSpec, TensorSpec
-from trtbench.errors import InputError, JobError, TrtbenchError, UsageError, near_miss
+from trtbench.domain.spec import BuildSpec
+from trtbench.errors import InputError, JobError, TrtbenchError
 from trtbench.host.tensorrt import Abilities
 from trtbench.host.tensorrt_listen import Heard
 from trtbench.host.tensorrt_network import ParserProblem
@@ -116,16 +116,6 @@ def build_error(heard: Heard, *, spec: BuildSpec, abilities: Abilities) -> Trtbe
         f"{abilities.title} did not build the engine: {_short(text)}",
         facts={"model": spec.model.name, "reason": text},
         fix=_hint(BUILD_HINTS, cause, model=spec.model.path),
-    )
-
-
-def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
-    names = [each.name for each in inputs]
-    guess = near_miss(name, names)
-    return UsageError(
-        f"the model has no input called {name!r}",
-        facts={"inputs": ", ".join(names)},
-        fix=f"did you mean {guess}?" if guess else None,
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtbench.analysis.open_shapes import refuse_open
-from trtbench.build.builders._failures import unknown_input
+from trtbench.analysis.open_shapes import refuse_open, unknown_input
 from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.errors import UsageError
 from trtbench.units import text_from_shape

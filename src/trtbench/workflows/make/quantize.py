@@ -10,8 +10,7 @@ import msgspec
 
 from trtbench.analysis.inputs import fixed_batch
 from trtbench.analysis.onnx_stamp import random_note
-from trtbench.analysis.open_shapes import fitted
-from trtbench.build.builders._failures import unknown_input
+from trtbench.analysis.open_shapes import fitted, unknown_input
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_ranges import index_limits
 from trtbench.build.onnx_read import input_specs
