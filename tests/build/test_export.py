@@ -107,7 +107,7 @@ from torch import nn
 from mynet import Net
 
 class Head(nn.Module):
-    export, format, dynamic = False, None, False
+    export = False  # all there is of a classifier; a detector has a format, too
 
     def forward(self, x):
         return x if self.export else (x, {"for": "training"})

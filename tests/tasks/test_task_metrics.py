@@ -33,6 +33,7 @@ from trtbench.analysis.pose import (
     pck,
 )
 from trtbench.analysis.resample import mean_interval
+from trtbench.host.images import sampled
 from trtbench.tasks._coco import Annotations
 
 
@@ -336,3 +337,25 @@ def test_the_split_of_a_pass() -> None:
     assert split.items_per_s == pytest.approx(10 / 15)
     assert split.items_per_s_all == pytest.approx(10 / (15 + 3 + 5))
     assert [warmup_batches(n, 0.1) for n in (1, 2, 9, 20, 100)] == [0, 1, 1, 2, 10]
+
+
+@pytest.mark.parametrize(
+    ("size", "target"), [((4, 8), (2, 4)), ((3, 5), (3, 5)), ((6, 6), (2, 3)), ((9, 10), (4, 7))]
+)
+def test_pixels_are_taken_without_antialiasing(
+    size: tuple[int, int], target: tuple[int, int]
+) -> None:
+    """By hand: the mean of the two nearest each way, a third of an image is its middle pixel."""
+    rows, columns = np.mgrid[: size[0], : size[1]]
+    image = (16 * rows + 4 * columns + (rows + columns) % 2 * 8).astype(np.uint8)[..., None]
+    found = sampled(image, target)
+    assert found.shape == (*target, 1)
+    expected = np.zeros(target)
+    for row, column in np.ndindex(target):
+        y, x = ((place + 0.5) * old / new - 0.5 for place, old, new in
+                zip((row, column), size, target, strict=True))  # fmt: skip
+        low, left = int(y), int(x)
+        near = image[low : low + 2, left : left + 2, 0].astype(float)
+        tall = near[0] if len(near) == 1 else near[0] * (1 - y % 1) + near[1] * (y % 1)
+        expected[row, column] = tall[0] if len(tall) == 1 else tall @ [1 - x % 1, x % 1]
+    assert np.abs(found[..., 0] - expected).max() < 0.75, "in whole numbers, with their roundings"

@@ -138,7 +138,7 @@ def test_every_family_says_the_same_boxes(tmp_path: Path, evaluate) -> None:
         own = values(by_name[name])
         assert own["mAP"] == pytest.approx(1.0), name
         assert own["AR"] == pytest.approx(1.0), name
-        assert f"{path.name}: decoded as {decoder}, classes by index" in found["method"]
+        assert f"{path.name}: decoded as {decoder}, boxes " in found["method"]
         assert own.get("iou_to_first", 1.0) == pytest.approx(1.0, abs=1e-3), name
     assert found["preparation"] == {
         "task": "detection", "fit": "letterbox", "size": "64x64", "normalize": "none",

@@ -120,7 +120,7 @@ def _yolo(path: str, spec: ExportSpec) -> TorchSource:
     if hasattr(model, "fuse"):
         model = model.fuse(verbose=False)
     for part in model.modules():  # heads give one tensor instead of what training needs
-        if hasattr(part, "export") and hasattr(part, "format"):
+        if isinstance(getattr(part, "export", None), bool):
             part.export, part.format = True, "onnx"
             part.dynamic = True
     size = int(getattr(model, "args", {}).get("imgsz", 640) if _has_args(model) else 640)

@@ -20,9 +20,12 @@ from trtbench.tasks.contract import Settings, number
 
 Floats = NDArray[np.float64]
 Order = Literal["xyxy", "yxyx", "cxcywh", "xywh"]
+ORDERS: tuple[Order, ...] = ("xyxy", "yxyx", "cxcywh", "xywh")
 
 MOST_CANDIDATES = 30_000
 """Of one image, the best ones, that suppression looks at; as Ultralytics validates."""
+INSIDE_OUT = 0.05
+"""Of boxes with their second corner before the first; where more are so, these are no corners."""
 FRACTIONS = 2.0
 """Coordinates below this are parts of the input, not its pixels."""
 
@@ -76,9 +79,23 @@ class Suggested:
     """Of the network, where the outputs tell."""
 
 
+def corners_or_centres(images: Sequence[Candidates]) -> Order:
+    """Tell corners from centres and sizes: of corners, the second is the larger one."""
+    boxes = np.concatenate([np.asarray(image.boxes, np.float64) for image in images])
+    boxes = boxes[np.isfinite(boxes).all(axis=1)]
+    inside_out = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
+    return "cxcywh" if inside_out.sum() > INSIDE_OUT * len(boxes) else "xyxy"
+
+
+def order_of(found: Suggested, batch: Detections) -> Order:
+    """The order of coordinates that was told, else the one that was found."""
+    told = str(batch.told("box_format"))
+    return next((order for order in ORDERS if order == told), found.order)
+
+
 def rows_from_found(found: Suggested, batch: Detections) -> list[Floats]:
     """Drop what is unlikely and what is double, and go back to the pixels of the images."""
-    order = str(batch.told("box_format") or found.order)
+    order = order_of(found, batch)
     scale = _scale(found, batch)
     rows = []
     for image, item in zip(found.images, batch.items, strict=True):

@@ -10,13 +10,21 @@ from numpy.typing import NDArray
 
 from trtbench.domain.arrays import AnyArray
 from trtbench.errors import InputError, UsageError, near_miss
-from trtbench.tasks._candidates import FRACTIONS, Candidates, Detections, Suggested
+from trtbench.tasks._candidates import (
+    FRACTIONS,
+    Candidates,
+    Detections,
+    Suggested,
+    corners_or_centres,
+)
 from trtbench.tasks._heads import anchor_free, anchored, fits_anchor_free, fits_anchored
 from trtbench.tasks._hook import found_by_hook
 
 MOST_ROWS = 1000
 """More rows of six numbers than this are no list of finished boxes."""
 STRIDES = ((8, 16, 32), (8, 16, 32, 64))
+NOTHING = 0.005
+"""Logits and probabilities are mostly below, coordinates seldom."""
 MASKS = 32
 """Values per box, and channels of another output, that a segmenting network has beside boxes."""
 
@@ -133,7 +141,7 @@ def _read_lists(batch: Detections) -> Suggested:
                 labels=lists.labels[place][part],
             )
         )
-    return Suggested(images=images, suppressed=True)
+    return Suggested(images=images, order=corners_or_centres(images), suppressed=True)
 
 
 def _boxes_and_scores(batch: Detections) -> tuple[str, AnyArray, AnyArray] | None:
@@ -141,7 +149,8 @@ def _boxes_and_scores(batch: Detections) -> tuple[str, AnyArray, AnyArray] | Non
     arrays = {name: _narrow(array) for name, array in batch.arrays.items()}
     flat = {name: array for name, array in arrays.items() if array.ndim == 3}
     boxes = [name for name, array in flat.items() if array.shape[2] == 4]
-    boxes.sort(key=lambda name: "box" not in name.lower())
+    # Scores of four classes are as wide as boxes: a name tells, then that most scores are nothing.
+    boxes.sort(key=lambda name: ("box" not in name.lower(), float((flat[name] < NOTHING).mean())))
     for name in boxes:
         for other, array in flat.items():
             if other != name and array.shape[1] == flat[name].shape[1] and array.shape[2] > 1:
@@ -194,7 +203,8 @@ def _read_ssd(batch: Detections) -> Suggested:
     more = batch.classes is not None and likely.shape[2] == batch.classes + 1
     likely = _without_background(likely, batch, "first" if more else "none")
     images = [Candidates(boxes=b, scores=s) for b, s in zip(boxes, likely, strict=True)]
-    return Suggested(images=images, iou=0.45, classes=likely.shape[2])
+    order = corners_or_centres(images)
+    return Suggested(images=images, order=order, iou=0.45, classes=likely.shape[2])
 
 
 def _without_background(scores: AnyArray, batch: Detections, usual: str) -> AnyArray:
@@ -232,12 +242,14 @@ def _table(batch: Detections, kind: str | None = None) -> _Table | None:
             continue
         rows = array if axis == 2 else array.transpose(0, 2, 1)
         cut = rows.shape[2] - (extra if own != "end2end" else 0)
+        if own == "yolov8" and axis == 2 and rows.shape[1] <= MOST_ROWS and _small(rows):
+            own = "queries"  # a grid has its boxes in pixels
         return _Table(kind=kind or own, rows=rows[..., :cut])
     return None
 
 
 def _may_be(kind: str, shape: tuple[int, ...], axis: int) -> bool:
-    least = {"end2end": 6, "yolov8": 5, "yolov5": 6}[kind]
+    least = {"end2end": 6, "yolov8": 5, "queries": 5, "yolov5": 6}[kind]
     return shape[axis] >= least if kind != "end2end" else shape[2] == least
 
 
@@ -285,13 +297,21 @@ def _rows_of(batch: Detections, kind: str) -> AnyArray:
 def _read_end2end(batch: Detections) -> Suggested:
     rows = _rows_of(batch, "end2end")
     images = [Candidates(boxes=r[:, :4], scores=r[:, 4], labels=r[:, 5]) for r in rows]
-    return Suggested(images=images, suppressed=True)
+    return Suggested(images=images, order=corners_or_centres(images), suppressed=True)
 
 
 def _read_yolov8(batch: Detections) -> Suggested:
     rows = _rows_of(batch, "yolov8")
     images = [Candidates(boxes=row[:, :4], scores=row[:, 4:]) for row in rows]
     return Suggested(images=images, order="cxcywh", iou=0.7, classes=rows.shape[2] - 4)
+
+
+def _read_queries(batch: Detections) -> Suggested:
+    rows = _rows_of(batch, "queries")
+    images = [Candidates(boxes=row[:, :4], scores=row[:, 4:]) for row in rows]
+    return Suggested(
+        images=images, order="cxcywh", suppressed=True, classes=rows.shape[2] - 4, fractions=True
+    )
 
 
 def _read_yolov5(batch: Detections) -> Suggested:
@@ -343,6 +363,12 @@ DECODERS = (
         expects="[batch, n, 6]: x0, y0, x1, y1, score, class (YOLOv10, NMS in the graph)",
         fits=_fits_table("end2end"),
         read=_read_end2end,
+    ),
+    Decoder(
+        name="queries",
+        expects="[batch, queries, 4 + classes], boxes as fractions (RT-DETR of Ultralytics)",
+        fits=_fits_table("queries"),
+        read=_read_queries,
     ),
     Decoder(
         name="yolov8",

@@ -15,7 +15,7 @@ from trtbench.analysis.detection import Letterbox, letterbox_of
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar
 from trtbench.errors import UsageError, near_miss
-from trtbench.host.images import GREY, IMAGENET, Pixels, read_image, scaled
+from trtbench.host.images import GREY, IMAGENET, Pixels, read_image, sampled, scaled
 from trtbench.tasks.contract import DataSource, Flag, Tensors
 from trtbench.units import text_from_shape
 
@@ -152,11 +152,14 @@ def resize_and_crop(
 def letterboxed(
     pixels: Pixels, target: tuple[int, int], *, centred: bool = True
 ) -> tuple[Pixels, Letterbox]:
-    """Scale an image into a target without changing its proportions; the rest is grey."""
+    """Scale an image into a target without changing its proportions; the rest is grey.
+
+    Pixels are taken as YOLO's own preparation takes them, without antialiasing.
+    """
     size = (pixels.shape[0], pixels.shape[1])
     geometry, inner = letterbox_of(size, target, centred=centred)
     canvas = np.full((*target, pixels.shape[2]), GREY, np.uint8)
-    part = scaled(pixels, inner)
+    part = sampled(pixels, inner)
     canvas[geometry.top : geometry.top + inner[0], geometry.left : geometry.left + inner[1]] = part
     return canvas, geometry
 

@@ -76,8 +76,11 @@ def _people(rows: AnyArray, item: Loaded, settings: Settings) -> NDArray[np.floa
     # The number of points is spelled out: numpy cannot guess it where nobody was found.
     points = rows[:, -values:].reshape(len(rows), values // 3, 3).copy()
     assert item.geometry is not None
-    points[..., 0], points[..., 1] = item.geometry.undo(points[..., 0], points[..., 1])
+    high, wide = item.pixels.shape[:2]  # where people end, too, as Ultralytics has it
+    x, y = item.geometry.undo(points[..., 0], points[..., 1])
+    points[..., 0], points[..., 1] = np.clip(x, 0, wide), np.clip(y, 0, high)
     x, y = item.geometry.undo(boxes[:, 0::2], boxes[:, 1::2])
+    x, y = np.clip(x, 0, wide), np.clip(y, 0, high)
     box = np.stack([x[:, 0], y[:, 0], x[:, 1] - x[:, 0], y[:, 1] - y[:, 0]], axis=1)
     flat = points.reshape(len(rows), values)
     return np.concatenate([rows[:, 4:5], box, flat], axis=1)

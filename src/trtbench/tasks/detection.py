@@ -26,7 +26,13 @@ from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError
 from trtbench.tasks._box_truth import NOT_DONE, Truth
-from trtbench.tasks._candidates import Detections, padded_rows, rows_from_found
+from trtbench.tasks._candidates import (
+    ORDERS,
+    Detections,
+    order_of,
+    padded_rows,
+    rows_from_found,
+)
 from trtbench.tasks._decoders import DECODERS, choose_decoder
 from trtbench.tasks._detection_images import (
     SIZE,
@@ -118,6 +124,7 @@ def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings
         "boxes": rows,
         "decoder": np.full(len(rows), place, np.int8),
         "classes": np.full(len(rows), found.classes or 0, np.int32),
+        "order": np.full(len(rows), ORDERS.index(order_of(found, batch)), np.int8),
     }
 
 
@@ -193,13 +200,20 @@ def _said(model: Predicted, truth: Truth | None, settings: Settings, count: int)
             facts={"decoders": names},
             fix="--decoder NAME",
         )
+    orders = {ORDERS[code] for each in arrays for code in np.unique(each["order"])}
+    if len(orders) > 1:
+        raise InputError(
+            f"the boxes of {model.label} look like corners in some batches, in others not",
+            facts={"orders": ", ".join(sorted(orders))},
+            fix="--box-format cxcywh, or what the network has",
+        )
     classes = max(int(each["classes"].max()) for each in arrays) or None
     largest = max(float(each["boxes"][..., 5].max()) for each in arrays)
     places, how = _places(model.label, truth, settings, classes, int(largest))
     name = DECODERS[decoders.pop()].name
     own = settings["decoder"] if name == DECODERS[-1].name else name
     objects = [row for each in arrays for row in each["boxes"]]
-    words = f"decoded as {own}, classes by {how}"
+    words = f"decoded as {own}, boxes {orders.pop()}, classes by {how}"
     return _Said(objects=[_boxes(row, places) for row in objects], words=words)
 
 
