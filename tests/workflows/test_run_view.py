@@ -15,8 +15,7 @@ import pytest
 import trtbench
 from models import tiny_model
 from trtbench import verbs
-from trtbench.domain.comparison import Comparison, Verdict
-from trtbench.domain.comparison_view import ComparisonView
+from trtbench.domain.comparison import Comparison, ComparisonView, Verdict
 from trtbench.domain.result import Environment, Finding, Interval, Run, RunRecord
 from trtbench.domain.run_view import RunView
 from trtbench.domain.samples import IterationTimes

@@ -151,9 +151,9 @@ def _decision(interval: Interval | None, slo: Slo, *, overloaded: bool, enough: 
     return "accepted" if interval.high < slo.limit_s else "unclear"
 
 
-def point_from_runs(runs: Sequence[Run], *, q: float = 0.99) -> RatePoint:
+def point_from_runs(runs: Sequence[Run]) -> RatePoint:
     """Put stored runs at one rate together; without a bound only overload is refused."""
-    slo = Slo(text="", statistic=f"p{100 * q:g}", q=q, limit_s=math.inf)
+    slo = Slo(text="", statistic="p99", q=0.99, limit_s=math.inf)
     columns = [run.times.host for run in runs if run.times.host is not None]
     windows = [window_from_run(run) for run in runs]
     rate = runs[0].record.spec.rate_hz or 0.0

@@ -47,9 +47,9 @@ class Segmentation(Value, frozen=True, kw_only=True):
         return max((abs(m - last) / last for m in self.means), default=0.0) if last else 0.0
 
 
-def segment_launches(times: IterationTimes, *, column: str | None = None) -> list[Segmentation]:
-    """Segment every launch of the headline, or of the column that was named."""
-    return [segment(part) for part in times.by_launch(column or times.headline)]
+def segment_launches(times: IterationTimes) -> list[Segmentation]:
+    """Segment every launch of the headline."""
+    return [segment(part) for part in times.by_launch(times.headline)]
 
 
 def segment(column: Column) -> Segmentation:

@@ -89,7 +89,6 @@ def compare_apart(
     baseline: Run,
     candidate: Run,
     *,
-    metrics: Sequence[str] | None = None,
     drift: Drift | None = None,
     accept: Collection[str] = (),
     gate: float = GATE,
@@ -101,7 +100,7 @@ def compare_apart(
     if across is not None:
         found = tuple(each for each in found if each.key not in DEVICE_KEYS)
     verdicts: list[Verdict] = []
-    for metric in metrics or _shared_metrics(baseline, candidate, found):
+    for metric in _shared_metrics(baseline, candidate, found):
         reason = blocking_reasons(found, metric=metric) or too_coarse(metric, baseline, candidate)
         if reason is not None:
             verdicts.append(incomparable(metric, reason=reason))

@@ -32,7 +32,7 @@ MOST_UNPACKED_BYTES = 2**33
 _CHUNK = 1 << 16
 
 
-def check_file(path: Path, *, most: int | None = None) -> os.stat_result:
+def check_file(path: Path) -> os.stat_result:
     """Refuse what is no ordinary file, before anything waits for it: pipes, devices, sockets."""
     try:
         facts = path.stat()
@@ -43,7 +43,7 @@ def check_file(path: Path, *, most: int | None = None) -> os.stat_result:
             f"{clean_line(str(path))} cannot be read",
             facts={"reason": getattr(problem, "strerror", None) or problem},
         ) from None
-    _check_facts(path, facts, most)
+    _check_facts(path, facts, None)
     return facts
 
 
@@ -106,13 +106,13 @@ def check_archive(path: Path, *, most: int = MOST_UNPACKED_BYTES) -> None:
         )
 
 
-def check_nesting(data: bytes | str, *, where: str, most: int = MOST_DEPTH) -> None:
+def check_nesting(data: bytes | str, *, where: str) -> None:
     """Refuse JSON-like text whose brackets are nested deeper than any real file's.
 
     Brackets within quoted texts do not count.
     """
     text = data if isinstance(data, str) else data.decode("latin-1")
-    if text.count("[") + text.count("{") <= most:
+    if text.count("[") + text.count("{") <= MOST_DEPTH:
         return
     depth, quoted = 0, False
     for mark in _MARKS.finditer(text):
@@ -120,8 +120,8 @@ def check_nesting(data: bytes | str, *, where: str, most: int = MOST_DEPTH) -> N
             quoted = not quoted
         elif not quoted and mark[0] in "[{":
             depth += 1
-            if depth > most:
-                raise _too_deep(where, most)
+            if depth > MOST_DEPTH:
+                raise _too_deep(where)
         elif not quoted and mark[0] in "]}":
             depth -= 1
 
@@ -129,9 +129,7 @@ def check_nesting(data: bytes | str, *, where: str, most: int = MOST_DEPTH) -> N
 _MARKS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 
 
-def check_parts(
-    value: object, *, where: str, deep: int = MOST_DEPTH, many: int = MOST_PARTS
-) -> None:
+def check_parts(value: object, *, where: str) -> None:
     """Refuse a decoded value that is nested too deeply, contains itself, or repeats itself.
 
     Parts that stand in several places count as often: anchors of YAML make billions of few lines.
@@ -142,7 +140,7 @@ def check_parts(
         if not isinstance(part, (Mapping, list, tuple)):
             return 1, 0
         if left == 0:
-            raise _too_deep(where, deep)
+            raise _too_deep(where)
         if id(part) not in known:
             inner = part.values() if isinstance(part, Mapping) else part
             sizes = [measure(each, left - 1) for each in inner]
@@ -151,11 +149,11 @@ def check_parts(
                 1 + max((height for _, height in sizes), default=0),
             )
         size, height = known[id(part)]
-        if height > left or size > many:
-            raise _too_deep(where, deep)
+        if height > left or size > MOST_PARTS:
+            raise _too_deep(where)
         return size, height
 
-    measure(value, deep)
+    measure(value, MOST_DEPTH)
 
 
 def _check_facts(path: Path, facts: os.stat_result, most: int | None) -> None:
@@ -180,8 +178,8 @@ def _too_large(path: Path, size: int, most: int) -> InputError:
     )
 
 
-def _too_deep(where: str, most: int) -> InputError:
+def _too_deep(where: str) -> InputError:
     return InputError(
         f"{clean_line(where)} is nested too deeply, or repeats itself without end",
-        facts={"levels": f"more than {most}"},
+        facts={"levels": f"more than {MOST_DEPTH}"},
     )

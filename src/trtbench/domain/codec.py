@@ -22,7 +22,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {}
 """From schema N to N+1, applied in turn to the decoded JSON of an older record."""
 
 
-def json_from_value(value: object, *, indent: int = 2) -> bytes:
+def json_from_value(value: object) -> bytes:
     """Write any value as JSON that people can read, ending with a newline.
 
     What could steer a terminal is escaped, which JSON reads back as it was; bytes of a name that
@@ -34,7 +34,7 @@ def json_from_value(value: object, *, indent: int = 2) -> bytes:
         data = msgspec.json.encode(_cleaned(msgspec.to_builtins(value)))
     if not data.isascii():
         data = _STEERING.sub(_escaped, data.decode()).encode()
-    return msgspec.json.format(data, indent=indent) + b"\n"
+    return msgspec.json.format(data, indent=2) + b"\n"
 
 
 _STEERING = re.compile("[\u007f-\u009f\u2028-\u202e\u2066-\u2069]")

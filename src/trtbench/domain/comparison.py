@@ -1,13 +1,20 @@
-"""What a comparison concluded: verdicts, shifts, and whether rules hold."""
+"""What a comparison concluded: verdicts, shifts, whether rules hold; and how it shows itself."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from trtbench.domain.comparison_view import ComparisonView
+from trtbench.boundary import clean_line
 from trtbench.domain.result import Finding, Interval
+from trtbench.domain.run_view import escaped, html_row
 from trtbench.domain.spec import Value
-from trtbench.domain.words import Scalar as Scalar
+from trtbench.errors import UsageError
+from trtbench.extras import optional_library
+from trtbench.units import text_from_fraction
+
+WIDTH, ROW = 480, 26
+LEAST_SPAN = 0.02
+"""A picture shows 2 % to each side at least: what is the same must look so."""
 
 VerdictKind = Literal["same", "faster", "slower", "unclear", "incomparable"]
 
@@ -52,6 +59,84 @@ class ShiftPoint(Value, frozen=True, kw_only=True):
     ratio: float
     interval: Interval
     differs: bool
+
+
+class ComparisonView:
+    """Shows a comparison: ``comparison`` in a notebook, ``comparison.plot()``."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        baseline: str
+        candidate: str
+        verdicts: tuple[Verdict, ...]
+        findings: tuple[Finding, ...]
+
+    def __repr__(self) -> str:
+        """Write one line: which runs, and what is said of each metric."""
+        said = ", ".join(f"{each.metric} {each.kind} {_change(each)}" for each in self.verdicts)
+        line = f"<Comparison of {self.candidate} with {self.baseline}: {said or 'no verdict'}>"
+        return clean_line(line)
+
+    def _repr_html_(self) -> str:
+        """Write a table of the verdicts, a picture of their intervals, and what to beware of."""
+        heads = html_row("th", "Metric", "Verdict", "Change", "Interval")
+        rows = [
+            html_row("td", each.metric, each.kind, _change(each), _interval(each))
+            for each in self.verdicts
+        ]
+        grave = [each for each in self.findings if each.severity != "note"]
+        said = "".join(f"<li>{escaped(f'{e.severity} {e.code}: {e.message}')}</li>" for e in grave)
+        names = f"{escaped(self.candidate)} against {escaped(self.baseline)}"
+        table = f"<table>{heads}{''.join(rows)}</table>"
+        return f"<p><b>{names}</b></p>{table}{self._svg()}{f'<ul>{said}</ul>' if said else ''}"
+
+    def plot(self) -> object:
+        """Draw the change of every metric with its interval; returns the figure."""
+        drawn = _with_interval(self.verdicts)
+        if not drawn:
+            raise UsageError("no verdict of the comparison has an interval to draw")
+        pyplot = optional_library("matplotlib.pyplot")
+        figure, axes = pyplot.subplots(figsize=(7, 0.6 + 0.4 * len(drawn)), layout="constrained")
+        for place, (_, low, middle, high) in enumerate(drawn):
+            axes.plot([100 * low, 100 * high], [place, place], linewidth=2)
+            axes.plot(100 * middle, place, "o", color="black")
+        axes.axvline(0, linestyle="--", color="grey")
+        axes.set_yticks(range(len(drawn)), [name for name, *_ in drawn])
+        axes.set(xlabel="change of the candidate (%)")
+        axes.invert_yaxis()
+        return figure
+
+    def _svg(self) -> str:
+        drawn = _with_interval(self.verdicts)
+        if not drawn:
+            return ""
+        span = max(LEAST_SPAN, *(max(-low, high) for _, low, _, high in drawn))
+        left = 90
+        half = (WIDTH - left) / 2
+
+        def place(change: float) -> float:
+            return left + half * (1 + change / span)
+
+        parts = [
+            f'<text x="0" y="{n * ROW + 17}">{escaped(name)}</text>'
+            f'<line x1="{place(low):.1f}" x2="{place(high):.1f}" y1="{n * ROW + 13}" '
+            f'y2="{n * ROW + 13}" stroke="currentColor" stroke-width="3"/>'
+            f'<circle cx="{place(middle):.1f}" cy="{n * ROW + 13}" r="4"/>'
+            for n, (name, low, middle, high) in enumerate(drawn)
+        ]
+        height = len(drawn) * ROW
+        ends = "".join(
+            f'<text x="{x}" y="{height + 15}" text-anchor="{anchor}">'
+            f"{text_from_fraction(end, signed=True)}</text>"
+            for x, anchor, end in ((left, "start", -span), (WIDTH, "end", span))
+        )
+        return (
+            f'<svg width="{WIDTH}" height="{height + 20}" viewBox="0 0 {WIDTH} {height + 20}" '
+            f'role="img" aria-label="Change by metric" font-size="12" fill="currentColor">'
+            f'<line x1="{place(0)}" x2="{place(0)}" y1="0" y2="{height}" stroke="currentColor" '
+            f'stroke-dasharray="4"/>{"".join(parts)}{ends}</svg>'
+        )
 
 
 class Comparison(ComparisonView, Value, frozen=True, kw_only=True):
@@ -105,3 +190,24 @@ class GateResult(Value, frozen=True, kw_only=True):
     value: float | None = None
     interval: Interval | None = None
     launches_needed: int | None = None
+
+
+def _change(verdict: Verdict) -> str:
+    return "" if verdict.ratio is None else text_from_fraction(verdict.ratio - 1, signed=True)
+
+
+def _interval(verdict: Verdict) -> str:
+    held = verdict.interval
+    if held is None:
+        return ""
+    low, high = (text_from_fraction(each - 1, signed=True) for each in (held.low, held.high))
+    return f"{100 * held.level:g} %: {low} to {high}"
+
+
+def _with_interval(verdicts: tuple[Verdict, ...]) -> list[tuple[str, float, float, float]]:
+    """List what can be drawn: name, and change with both its ends."""
+    return [
+        (each.metric, each.interval.low - 1, each.ratio - 1, each.interval.high - 1)
+        for each in verdicts
+        if each.interval is not None and each.ratio is not None
+    ]

@@ -30,8 +30,8 @@ _NAME = re.compile(r"(?P<stem>.+)-(?P<start>\d+)-(?P<stop>\d+)\.npz")
 class ChunkWriter:
     """Collects rows and writes them out when there are enough."""
 
-    def __init__(self, folder: Path, *, stem: str = "outputs", limit: int = CHUNK_BYTES) -> None:
-        self._folder, self._stem, self._limit = folder, stem, limit
+    def __init__(self, folder: Path, *, limit: int = CHUNK_BYTES) -> None:
+        self._folder, self._limit = folder, limit
         self._parts: list[Arrays] = []
         self._start = self._stop = self._bytes = 0
 
@@ -47,7 +47,7 @@ class ChunkWriter:
         """Write what has been collected."""
         if not self._parts:
             return
-        path = self._folder / f"{self._stem}-{self._start:09d}-{self._stop:09d}.npz"
+        path = self._folder / f"outputs-{self._start:09d}-{self._stop:09d}.npz"
         joined: dict[str, Array] = {}
         for name in self._parts[0]:
             if all(name in part for part in self._parts):

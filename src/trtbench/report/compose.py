@@ -47,13 +47,9 @@ def document_from_runs(
     *,
     failed: Sequence[FailedRun] = (),
     title: str | None = None,
-    created: str | None = None,
     data: Mapping[str, object] | None = None,
 ) -> Document:
-    """Describe runs and failures as one document; ``created`` is by default the newest run's.
-
-    ``data`` is further content for its JSON form.
-    """
+    """Describe runs and failures as one document; ``data`` is further content for its JSON form."""
     records: list[Record] = [*(run.record for run in runs), *failed]
     if not records:
         raise UsageError(
@@ -72,7 +68,7 @@ def document_from_runs(
     names = list(dict.fromkeys(model_name(record) for record in records))
     return Document(
         title=title or _title(names),
-        created=created or max(record.created for record in records),
+        created=max(record.created for record in records),
         sections=tuple(section for _, _, section in ordered),
         data={
             "runs": [run.id for run in runs],

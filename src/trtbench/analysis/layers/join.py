@@ -36,11 +36,10 @@ def join_layers(
     graph: EngineGraph | None = None,
     *,
     costs: NodeCosts | None = None,
-    notes: Sequence[str] = (),
 ) -> LayerTable:
     """Join what was timed, what the inspector tells and what the nodes cost."""
     timed = profile is not None and bool(profile.layers)
-    said = list(notes)
+    said: list[str] = []
     if profile is not None and graph is not None and timed and not same_engine(profile, graph):
         said.append(_other_engine(profile, graph))
         graph = None

@@ -17,27 +17,24 @@ def with_rates(table: LayerTable, peak: GpuPeak | None) -> LayerTable:
     return replace(table, layers=layers, gpu=peak.name if peak else None)
 
 
-def roof_s(layer: Layer, peak: GpuPeak, *, precision: str | None = None) -> float | None:
-    """Estimate the least time a layer can take on a GPU, in its own type or in another."""
-    ends = _limits(layer, peak, precision or layer.precision)
-    known = [end for end in ends if end is not None]
+def roof_s(layer: Layer, peak: GpuPeak) -> float | None:
+    """Estimate the least time a layer can take on a GPU, in its own type."""
+    known = [end for end in _limits(layer, peak) if end is not None]
     return max(known) if known else None
 
 
 def bound_of(layer: Layer, peak: GpuPeak) -> Bound | None:
     """Tell which ceiling comes first; ``None`` when one of the two is not known."""
-    computing, moving = _limits(layer, peak, layer.precision)
+    computing, moving = _limits(layer, peak)
     light = layer.converts or (layer.kind or "").lower() in LIGHT
     if moving is None or (computing is None and not light):
         return None
     return "compute" if computing is not None and computing > moving else "memory"
 
 
-def _limits(
-    layer: Layer, peak: GpuPeak, precision: str | None
-) -> tuple[float | None, float | None]:
+def _limits(layer: Layer, peak: GpuPeak) -> tuple[float | None, float | None]:
     """The seconds that arithmetic and memory take at best."""
-    rate = peak.peak(precision)
+    rate = peak.peak(layer.precision)
     computing = layer.flops / rate if layer.flops is not None and rate else None
     moving = layer.traffic_bytes / peak.bytes_per_s if layer.traffic_bytes is not None else None
     return computing, moving

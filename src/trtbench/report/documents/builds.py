@@ -119,9 +119,9 @@ def draws_table(found: Lottery, *, id: str = "builds") -> Table:
     return table_from_rows(id, headings=HEADINGS, rows=rows, caption=metric)
 
 
-def aspects_block(aspects: Sequence[Aspect], *, id: str = "aspects") -> KeyValues:
+def aspects_block(aspects: Sequence[Aspect]) -> KeyValues:
     """State for every aspect whether builds are the same in it."""
-    return KeyValues(id=id, pairs=tuple((each.name, _said(each)) for each in aspects))
+    return KeyValues(id="aspects", pairs=tuple((each.name, _said(each)) for each in aspects))
 
 
 def spread_blocks(spread: Spread | None) -> Iterator[Block]:

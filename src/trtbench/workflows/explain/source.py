@@ -95,9 +95,9 @@ def run_from_files(names: Sequence[str]) -> Run:
     return run_from_draft(drafts[0], Stated(), run_id=NOT_KEPT)
 
 
-def engine_from_run(run: Run, *, onnx: Path | None = None, gpu: str | None = None) -> EngineSource:
+def engine_from_run(run: Run) -> EngineSource:
     """Read an engine from a run at hand."""
-    return _engine(run.id, run, run.graph, onnx or _model_of(run), gpu, notes=())
+    return _engine(run.id, run, run.graph, _model_of(run), None, notes=())
 
 
 def _is_folder_of_files(path: Path) -> bool:
