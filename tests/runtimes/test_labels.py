@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 import models
 from trtbench.analysis.findings.rules_labels import contradictions
@@ -17,16 +17,17 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.cli.bench import requests_of
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.labels import batch_that_ran
+from trtbench.domain.labels import batch_that_ran, precision_that_ran
 from trtbench.domain.result import Fact, Run, precision_of
 from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile
 from trtbench.errors import TrtbenchError, UsageError
-from trtbench.models.identity import sha256_of
+from trtbench.models.identity import model_ref, sha256_of
 from trtbench.report.documents.run import facts_of
 from trtbench.report.labels import precision_name
 from trtbench.store.index import entry_from_record
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.model_notes import conditions_of_model
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.measuring import BenchRequest
@@ -236,3 +237,46 @@ def test_outputs_tell_a_batch_from_channels(
 
 def test_an_implicit_batch_is_not_the_channels() -> None:
     assert batch_that_ran([(3, 224, 224)], asked=None, told=1, outputs=[(1000, 1, 1)]) == 1
+
+
+# Types of ONNX files.
+
+
+def one_product(path: Path, weight: int, *, floats: int = TensorProto.FLOAT) -> Path:
+    """Write a product with weights of one type, unpacked where they are no floats."""
+    packed = weight != floats
+    nodes = [helper.make_node("MatMul", ["x", "f" if packed else "w"], ["y"])]
+    stored = [helper.make_tensor("w", weight, [8, 4], [1] * 32)]
+    if packed:
+        nodes.insert(0, helper.make_node("DequantizeLinear", ["w", "s"], ["f"]))
+        stored.append(helper.make_tensor("s", floats, [], [0.1]))
+    ends = [helper.make_tensor_value_info(name, floats, ["batch", size])
+            for name, size in (("x", 8), ("y", 4))]  # fmt: skip
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], stored)
+    opsets = [helper.make_opsetid("", 21)]
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("weight", "floats", "name"),
+    [
+        ("FLOAT", "FLOAT", "fp32"),
+        ("DOUBLE", "DOUBLE", "fp64"),
+        ("BFLOAT16", "BFLOAT16", "bf16"),
+        ("INT4", "FLOAT", "int4"),
+        ("UINT4", "FLOAT", "int4"),
+        ("INT8", "FLOAT", "int8"),
+        ("UINT8", "FLOAT", "int8"),
+        ("FLOAT8E4M3FN", "FLOAT", "fp8"),
+        ("INT4", "FLOAT16", "int4+fp16"),
+    ],
+)
+def test_the_types_of_a_file_are_its_precision(
+    tmp_path: Path, weight: str, floats: str, name: str
+) -> None:
+    kinds = (getattr(TensorProto, each) for each in (weight, floats))
+    path = one_product(tmp_path / "net.onnx", next(kinds), floats=next(kinds))
+    told = conditions_of_model(model_ref(path))["precision"]
+    assert told.value == name
+    assert precision_that_ran(told.value, asked=None) == name

@@ -11,7 +11,7 @@ from trtbench.domain.spec import batch_from_shapes
 
 Shape = Sequence[int | str | None]
 
-LOWEST_FIRST = ("fp4", "fp8", "int8", "fp16", "half", "bf16", "tf32", "fp32")
+LOWEST_FIRST = ("fp4", "int4", "fp8", "int8", "fp16", "half", "bf16", "tf32", "fp32", "fp64")
 """Order in which the types of a mixed precision are named; FP32 beside others goes unsaid."""
 
 _FULL = frozenset({"fp32", "tf32"})

@@ -24,6 +24,14 @@ DTYPES = {
 UNTOLD = "unknown"
 
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
+_STORED = {2: "int8", 3: "int8", 17: "fp8", 18: "fp8", 19: "fp8", 20: "fp8", 21: "int4",
+           22: "int4", 23: "fp4"}  # fmt: skip
+"""What numbers are that a quantizer makes or takes, with a sign or without."""
+_INTEGER = ("QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger", "DynamicQuantizeLinear",
+            "QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")  # fmt: skip
+"""Operators that compute in 8 bits whatever types a file lists."""
+_FLOATS = {1, 10, 11, 16}
+_DOUBLE = 11
 
 
 class Node(Value, frozen=True, kw_only=True):
@@ -45,6 +53,8 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
     carried: frozenset[str]
     """Precisions below FP32 that the model's own types ask for: ``fp16 bf16 int8 fp8``."""
+    held: frozenset[str]
+    """All types that its numbers have, for a label: also ``int4 fp4 fp64`` and 8-bit operators."""
     external: tuple[str, ...]
     """Files beside the model that hold its weights."""
     inputs: tuple[TensorSpec, ...] = ()
@@ -97,6 +107,7 @@ def _model(data: memoryview) -> ModelOutline:
         producer=" ".join(texts[key] for key in (2, 3) if texts.get(key)),
         nodes=tuple(graph.nodes),
         carried=graph.carried(),
+        held=graph.held(),
         external=tuple(dict.fromkeys(graph.external)),
         inputs=tuple(each for each in graph.inputs if each.name not in graph.types),
     )
@@ -128,6 +139,20 @@ class _Graph:
             if node.operator in _QUANTIZERS and len(node.inputs) > 2:
                 found.add(TYPES.get(self.types.get(node.inputs[2], 0), ""))
         return frozenset(found & {"fp16", "bf16", "int8", "fp8"})
+
+    def held(self) -> frozenset[str]:
+        """Tell the types that numbers of the model have; weights that are unpacked count too."""
+        found = {TYPES[each] for each in self.seen if each in (10, 16)}
+        for node in self.nodes:
+            if node.operator in _QUANTIZERS:
+                told = (self.types.get(name, 0) for name in (*node.inputs[:1], *node.inputs[2:3]))
+                found |= {_STORED[each] for each in told if each in _STORED}
+            elif node.operator in _INTEGER:
+                found.add("int8")
+            elif node.operator == "MatMulNBits":
+                found.add("int4")
+        doubles = self.seen & _FLOATS == {_DOUBLE}
+        return frozenset(found | ({"fp64"} if doubles else set()))
 
     def _node(self, data: memoryview) -> Node:
         inputs: list[str] = []

@@ -70,10 +70,10 @@ def _conditions_of_onnx(model: ModelRef) -> dict[str, Fact]:
     if sidecar is not None and sidecar.precision and sidecar.sha256 == model.sha256:
         return {"precision": Fact(value=sidecar.precision)}
     try:
-        carried = outline_of(path).carried
+        held = outline_of(path).held
     except InputError:
         return {}
-    return {"precision": Fact(value=name_of(carried or frozenset({"fp32"})), source="implied")}
+    return {"precision": Fact(value=name_of(held or frozenset({"fp32"})), source="implied")}
 
 
 def joined_conditions(known: dict[str, Fact], told: dict[str, Fact]) -> dict[str, Fact]:
