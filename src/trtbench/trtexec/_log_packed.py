@@ -6,7 +6,10 @@ import io
 import re
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from email.message import Message
 
 MOST_UNPACKED = 512 << 20
 """Bytes that are unpacked of one file; a small file may say that it holds far more."""
@@ -15,6 +18,9 @@ _MAGIC = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}
 _HEADERS = re.compile(
     rb"(?:[A-Za-z][A-Za-z0-9-]{1,60}:[^\n]{0,2000}\n(?:[ \t][^\n]{0,2000}\n){0,60}){2,200}\r?\n"
 )
+_NESTED = re.compile(rb"multipart/|message/", re.IGNORECASE)
+MOST_NESTED = 50
+"""Mails within mails; those that people write have a handful."""
 _PARTS = re.compile(rb"^(?:Content-Transfer-Encoding|Content-Type|MIME-Version):", re.I | re.M)
 
 
@@ -55,7 +61,7 @@ class _Unpacked(io.RawIOBase):
             return b""
         try:
             data = self._inner.read(left if size < 0 else min(size, left))
-        except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
+        except (OSError, EOFError, ValueError, MemoryError, zlib.error, lzma.LZMAError):
             self._inner = None  # what came before is a log all the same
             return b""
         self._at += len(data)
@@ -92,18 +98,25 @@ def texts_of_mail(data: bytes) -> Iterator[tuple[str, bool]]:
     from email.errors import MessageError
     from email.policy import compat32
 
-    message = email.message_from_bytes(data, policy=compat32)
-    parts = [part for part in message.walk() if part.get_content_maintype() == "text"]
-    plain = [part for part in parts if part.get_content_subtype() != "html"]
-    for part in plain or parts:
-        try:
-            content = part.get_payload(decode=True)
-        except (MessageError, ValueError):
-            continue
-        if isinstance(content, bytes):
-            charset = part.get_content_charset("utf-8")
-            try:
-                text = content.decode(charset, "replace")
-            except LookupError:
-                text = content.decode("utf-8", "replace")
-            yield text, part.get_content_subtype() == "html"
+    whole = (data.decode("utf-8", "replace"), False)
+    if len(_NESTED.findall(data)) > MOST_NESTED:
+        yield whole
+        return
+    try:
+        message = email.message_from_bytes(data, policy=compat32)
+        parts = [part for part in message.walk() if part.get_content_maintype() == "text"]
+        plain = [part for part in parts if part.get_content_subtype() != "html"]
+        texts = [(_text_of(part), part.get_content_subtype() == "html") for part in plain or parts]
+    except (MessageError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        yield whole  # Python's own reader stumbles over many a damaged mail
+        return
+    yield from texts
+
+
+def _text_of(part: Message) -> str:
+    content = part.get_payload(decode=True)
+    data = content if isinstance(content, bytes) else b""
+    try:
+        return data.decode(part.get_content_charset("utf-8"), "replace")
+    except (LookupError, ValueError):
+        return data.decode("utf-8", "replace")

@@ -11,11 +11,12 @@ import datetime
 import re
 from typing import BinaryIO, NamedTuple
 
+from trtbench.boundary import mask
 from trtbench.errors import ParseError
 from trtbench.trtexec._log_build import BuildTrace, LayerTuning, Tactic
 from trtbench.trtexec._log_envelopes import lines_from_line
 from trtbench.trtexec._log_lines import Banner, CommandLines, banner_from_text, clean
-from trtbench.trtexec._log_prefixes import LogLine, Prefixes
+from trtbench.trtexec._log_prefixes import LOOK, LogLine, Prefixes
 from trtbench.trtexec._log_reader import RunReader
 from trtbench.trtexec._log_values import (
     Binding,
@@ -131,7 +132,9 @@ class _TextReader:
         self.announced = False
 
     def take(self, raw: str, number: int) -> None:
-        """File one line, once it is whole."""
+        """File one line, once it is whole; secrets of whoever ran it go no further."""
+        if raw.find("[V]", 0, LOOK) < 0:
+            raw = mask(raw)
         if raw == HARD_BREAK:
             self.next_run(number)
             self.prefixes, self.commands = Prefixes(), CommandLines()

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from trtbench.boundary import read_bytes
+from trtbench.boundary import mask, read_bytes
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import write_error
@@ -58,6 +58,10 @@ _COPIES = {
     "torch": "bench_pt_result.json",
     "torch_csv": "bench_pt_result.csv",
 }
+
+
+_TOLD = ("build_log", "build_metadata", "profile_metadata")
+"""Files in which commands stand."""
 
 
 def identity_of(draft: Draft) -> str:
@@ -155,18 +159,42 @@ def _copy_originals(draft: Draft, folder: Path) -> None:
     for slot, name in _COPIES.items():
         part = draft.parts.get(slot)
         if part is not None and part.of == 1:
-            shutil.copyfile(part.file.path, folder / name)
+            (_copy_text if slot in _TOLD else shutil.copyfile)(part.file.path, folder / name)
     for slot in ("log", "failed_log"):
         part = draft.parts.get(slot)
         if part is None:
             continue
         if part.file.kind != "log":  # metadata that stands for a log
-            shutil.copyfile(part.file.path, folder / "profile.metadata.json")
+            _copy_text(part.file.path, folder / "profile.metadata.json")
         elif part.of == 1 and _as_in_file(part):
-            shutil.copyfile(part.file.path, folder / LOG)
+            _copy_text(part.file.path, folder / LOG)
         else:
             with open(part.file.path, "rb") as stream, open(folder / LOG, "wb") as target:
-                target.writelines(_lines_of(part, stream))
+                target.writelines(map(_without_secrets, _lines_of(part, stream)))
+
+
+def _copy_text(source: Path, target: Path) -> None:
+    """Copy what a program said, commands and all, line by line without its secrets."""
+    with open(source, "rb") as stream:
+        if (encoding_of(stream.read(HEAD_BYTES)) or "utf-8") not in ("utf-8", "utf-8-sig"):
+            stream.seek(0)
+            if all(mask(line) == line for line in text_lines(stream)):
+                shutil.copyfile(source, target)
+                return
+            stream.seek(0)
+            with open(target, "wb") as written:
+                written.writelines(f"{mask(line)}\n".encode() for line in text_lines(stream))
+            return
+        stream.seek(0)
+        with open(target, "wb") as written:
+            written.writelines(map(_without_secrets, stream))
+
+
+def _without_secrets(line: bytes) -> bytes:
+    if b"[V]" in line[:200]:
+        return line
+    text = line.decode("utf-8", "surrogateescape")
+    return line if (masked := mask(text)) == text else masked.encode("utf-8", "surrogateescape")
 
 
 def _as_in_file(part: FilePart) -> bool:
