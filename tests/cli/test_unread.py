@@ -80,3 +80,14 @@ def test_a_full_disk_behind_the_output_is_one_error(folder: Path) -> None:
 def test_closed_streams_are_no_failure(folder: Path) -> None:
     words = " ".join(["exec", *COMMAND, *WORDS["a measurement"], "<&- >&- 2>&-"])
     assert subprocess.run(["sh", "-c", words], cwd=folder, timeout=120).returncode == 0
+
+
+@pytest.mark.parametrize("columns", [60, 80, None])
+def test_a_pipe_is_as_wide_as_columns_say(columns: int | None, folder: Path) -> None:
+    kept = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    done = subprocess.run(
+        [*COMMAND, "runs", "--store", "runs"], cwd=folder, capture_output=True, text=True,
+        env={**kept, **({"COLUMNS": str(columns)} if columns else {})}, timeout=120,
+    )  # fmt: skip
+    longest = max(map(len, done.stdout.splitlines()))
+    assert longest > 80 if columns is None else longest <= columns

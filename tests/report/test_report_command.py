@@ -55,6 +55,13 @@ def test_a_folder_of_runs_becomes_a_page_a_text_and_data(runs_folder: Path, tmp_
     assert data["failed"] == ["run-bad"]
 
 
+def test_brief_is_markdown_and_nothing_else(runs_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        invoke(runs_folder, "-o", tmp_path / "out", "--brief", "--format", "html,md")
+    assert caught.value.fix == "--brief --format md"
+    assert not (tmp_path / "out").exists()
+
+
 def test_brief_is_one_short_text(runs_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     status, said = invoke(runs_folder, "-o", out, "--brief", "--store", tmp_path / "store")

@@ -40,6 +40,8 @@ TITLE_LETTERS = 56
 TITLE_PX = 24
 """Above the first panel, between its title and the legend."""
 
+BESIDE = 5
+"""Blanks between a place and its name, where another line's mark lies."""
 SHAPES = {"triangle": "triangle-up"}
 """Where plotly has another name for a shape."""
 
@@ -150,9 +152,10 @@ def _trace(line: Line, chart: Lines, panel: Panel) -> Spec:
         }
     if line.texts:
         marks = "" if line.style == "dotted" else "markers+"
-        trace |= {"text": [words(each) for each in line.texts], "textposition": "bottom right",
-                  "mode": f"lines+{marks}text", "textfont": {"size": 11, "color": "@grey"},
-                  "cliponaxis": False}  # fmt: skip
+        room = "" if marks else "\u00a0" * BESIDE  # the marks are those of other lines
+        trace |= {"text": [room + words(each) for each in line.texts],
+                  "textposition": "bottom right", "mode": f"lines+{marks}text",
+                  "textfont": {"size": 11, "color": "@grey"}, "cliponaxis": False}  # fmt: skip
     if line.low and line.high:
         trace["error_y"] = _ends(line, colour)
     return trace

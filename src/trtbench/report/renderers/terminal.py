@@ -8,6 +8,7 @@ blocks of one fact to a line. Pictures are for other formats.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -68,8 +69,12 @@ def text(document: Document, *, width: int | None) -> str:
 
 
 def draw(document: Document, console: Console) -> None:
-    """Print the document on a console: in a pipe or a file nothing is broken or left out."""
-    _print(console, lines(document, width=console.width if console.is_terminal else None))
+    """Print the document on a console.
+
+    In a pipe or a file nothing is broken or left out, unless COLUMNS says how wide it may be.
+    """
+    wide = console.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+    _print(console, lines(document, width=console.width if wide else None))
 
 
 def _print(console: Console, drawn: Iterable[Line]) -> None:

@@ -126,12 +126,15 @@ def report_from_request(
     runs, failed = load_runs([str(name) for name in request.names], store=store)
     runs = _with_prices(runs, request)
     usual = ("md",) if request.brief else FORMATS
+    asked = usual if request.format is None else words_from_text(request.format)
+    if request.brief and set(asked) - {"md"}:
+        raise UsageError("a brief report is a text in Markdown", fix="--brief --format md")
     paths = write_report(
         runs,
         Path(request.output),
         failed=failed,
         title=request.title,
-        formats=usual if request.format is None else words_from_text(request.format),
+        formats=asked,
         brief=request.brief,
     )
     return runs, failed, paths
