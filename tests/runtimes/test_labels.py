@@ -110,6 +110,22 @@ def test_an_engine_gets_the_shapes_of_its_batch_by_its_record(trtexec: Any, stor
     assert (run.record.batch, items_per_query(run)) == (8, 8)
 
 
+def test_shapes_an_engine_was_not_built_for_are_refused(trtexec: Any, store: Store) -> None:
+    engine = trtexec.engine()
+    sides = ShapeProfile(min=(1, 3, 8, 8), opt=(1, 3, 16, 16), max=(1, 3, 32, 32))
+    record_beside(engine, shapes={"input": sides})
+    with pytest.raises(TrtbenchError, match="fixed at 1"):
+        bench(engine, store, runtime="trtexec", batch=4)
+    run = bench(engine, store, runtime="trtexec", batch=1)
+    assert run.record.inputs[0].shape == (1, 3, 16, 16)
+    with pytest.raises(TrtbenchError, match="not built for input of 1x3x64x64"):
+        bench(engine, store, runtime="trtexec", shapes={"input": (1, 3, 64, 64)})
+    few = ShapeProfile(min=(1, 3, 8, 8), opt=(4, 3, 8, 8), max=(8, 3, 8, 8))
+    record_beside(engine, shapes={"input": few})
+    with pytest.raises(TrtbenchError, match="not built for input of 16x3x8x8"):
+        bench(engine, store, runtime="trtexec", batch=16)
+
+
 def test_trtexec_does_not_make_an_engine_forget_its_precision(trtexec: Any, store: Store) -> None:
     engine = trtexec.engine()
     assert precision_of(bench(engine, store, runtime="trtexec").record) is None

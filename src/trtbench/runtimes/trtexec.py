@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import ModelRef, Protocol, RunSpec, TensorSpec
+from trtbench.domain.spec import ModelRef, Protocol, RunSpec, ShapeProfile, TensorSpec
 from trtbench.errors import InputError, ParseError, ProgramError, UsageError
 from trtbench.host.process import Exit
 from trtbench.host.programs import (
@@ -46,6 +47,7 @@ from trtbench.trtexec.profile import profile_from_json
 from trtbench.trtexec.reported import reported_from_log, tensors_from_log, warnings_from_log
 from trtbench.trtexec.times import read_times, times_from_file
 from trtbench.trtexec.written_for import target_from_options
+from trtbench.units import text_from_shape
 
 FORMATS = ("engine", "onnx")
 CHOSEN_FOR = {"engine": 2}
@@ -175,11 +177,42 @@ def _shapes(spec: RunSpec) -> dict[str, tuple[int, ...]]:
 
     trtexec would run every dynamic dimension with 1.
     """
-    tensors = inputs_of(spec.model) if spec.batch is not None else ()
-    return {**spec.shapes, **(shapes_of_batch(tensors, spec) if tensors else {})}
+    tensors = inputs_of(spec.model, spec.profile_index) if spec.batch is not None else ()
+    settled = shapes_of_batch(tensors, spec) if tensors else {}
+    spans = spans_of(spec.model, spec.profile_index)
+    if spec.batch is not None:  # a batch that is fixed leaves the other dimensions open
+        settled = {name: span.opt for name, span in spans.items() if span.min != span.max} | settled
+    shapes = {**settled, **spec.shapes}
+    _demand_within(shapes, spans)
+    return shapes
 
 
-def inputs_of(model: ModelRef) -> tuple[TensorSpec, ...]:
+def _demand_within(
+    shapes: Mapping[str, tuple[int, ...]], spans: Mapping[str, ShapeProfile]
+) -> None:
+    """Refuse shapes that an engine was not built for, before trtexec is started."""
+    for name, shape in shapes.items():
+        span = spans.get(name)
+        if span is None or len(span.min) != len(shape):
+            continue
+        if any(not a <= b <= c for a, b, c in zip(span.min, shape, span.max, strict=True)):
+            raise InputError(
+                f"the engine was not built for {name} of {text_from_shape(shape)}",
+                facts={"least": text_from_shape(span.min), "most": text_from_shape(span.max)},
+                fix="build it with --shape-min and --shape-max around that shape",
+            )
+
+
+def spans_of(model: ModelRef, profile: int = 0) -> dict[str, ShapeProfile]:
+    """Find the shapes that an engine was built for, by the record beside it."""
+    record = record_of_engine(model)
+    if record is None:
+        return {}
+    more = record.spec.more_profiles[profile - 1 : profile] if profile else ()
+    return {**record.spec.shapes, **(more[0] if more else {})}
+
+
+def inputs_of(model: ModelRef, profile: int = 0) -> tuple[TensorSpec, ...]:
     """Tell the inputs of a model without loading it; empty where nothing tells them.
 
     Those of an engine are known by the profile it was built for, where a record lies beside it.
@@ -187,15 +220,14 @@ def inputs_of(model: ModelRef) -> tuple[TensorSpec, ...]:
     if model.format == "onnx":
         with suppress(InputError):  # trtexec says what is wrong with it
             return outline_of(Path(model.path)).inputs
-    record = record_of_engine(model)
-    spans = record.spec.shapes if record is not None else {}
     return tuple(
         TensorSpec(
             name=name,
             dtype=UNTOLD,
-            shape=(span.opt[0] if span.min == span.max else "batch", *span.opt[1:]),
+            shape=(span.opt[0] if span.min[:1] == span.max[:1] else "batch", *span.opt[1:]),
         )
-        for name, span in spans.items()
+        for name, span in spans_of(model, profile).items()
+        if span.opt
     )
 
 
