@@ -12,8 +12,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from commands import typed
 from evil_models import model_with_weights_at
 
+from trtbench.boundary import check_name
 from trtbench.build.onnx_file import external_files, load_onnx
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, StoreError
@@ -76,6 +78,18 @@ def test_a_request_that_names_a_secret_is_refused_by_itself(home: Path, location
     name = location.format(secret=home / "secret")
     with pytest.raises(InputError):
         parcel_from_request(Request(id="r", spec=spec, files=(name,)))
+
+
+@pytest.mark.parametrize("location", ["x" * 5000, "x" * 256, "y/" * 3000 + "w", "\ud800" * 300])
+def test_a_name_that_no_file_can_have_is_refused_in_words(home: Path, location: str) -> None:
+    with pytest.raises(InputError, match="too long"):
+        check_name(location, what="name of weights")
+    if location.isascii():
+        done = typed("inspect", evil(home, location), "--store", home / "store")
+        assert done.returncode
+        assert "too long" in done.stderr
+        with pytest.raises(InputError, match="too long"):
+            parcel_of(evil(home, location))
 
 
 @pytest.mark.parametrize("location", OUTSIDE)
@@ -159,7 +173,7 @@ def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Pat
         (["place", "work/r"], bytes_from_parcel(parcel)),
         (["place", "../../evil"], bytes_from_parcel(parcel)),
         (["keep", "../../../.bash_profile"], content),
-        (["missing", "../../../precious"], b""),
+        (["missing"], b"../../../precious\n"),
         (["pack", "../.."], b""),
         (["remove", "../.."], b""),
         (["remove", str(home)], b""),

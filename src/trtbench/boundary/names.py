@@ -15,6 +15,8 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _TAG = re.compile(r"[^\W_][\w .:@/+=#%~,-]{0,199}")
 _TITLE_CHARACTERS = 200
 _FILE_NAME_BYTES = 100
+LONGEST_NAME, LONGEST_PART = 4000, 255
+"""What file systems take; beyond it they answer with errors of their own."""
 
 
 def check_id(text: str, *, what: str = "run id", where: object = None) -> str:
@@ -74,6 +76,9 @@ def file_name_from_text(text: str, *, otherwise: str = "unnamed") -> str:
 def check_name(name: str, *, what: str = "name", where: object = None) -> PurePosixPath:
     """Refuse a name that is absolute, leads upwards, or is none; it says nothing about links."""
     path = PurePosixPath(name)
+    sizes = [len(part.encode("utf-8", "replace")) for part in path.parts]
+    if len(name) > LONGEST_NAME or any(size > LONGEST_PART for size in sizes):
+        raise _refusal(f"the {what} {shown(name)} is too long", where, fix="give it a shorter name")
     bad = not name or "\0" in name or path.is_absolute() or ".." in path.parts or not path.parts
     # Another system may take a backslash or a drive for a way out.
     if bad or "\\" in name or re.match(r"[A-Za-z]:", name) or name.startswith("~"):
