@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shlex
@@ -30,14 +31,21 @@ COPY_S = 3600.0
 _LOST = 255
 """The status with which ssh says that it could not reach the machine, or lost it."""
 
+_NO_PROGRAM = (126, 127)
+"""The statuses with which a shell says that there is no such program."""
+_FULL = os.strerror(errno.ENOSPC)
+
 _PROBE = (
     "import sys, importlib.util as u; print('trtbench-probe', *sys.version_info[:2], "
     "*[n for n in sys.argv[1:] if u.find_spec(n) is None])"
 )
 _TAKE = (
-    "import os, sys, tarfile; p = sys.argv[1]; t = p + '.' + str(os.getpid()); "
-    "tarfile.open(fileobj=sys.stdin.buffer, mode='r|').extractall(t); "
-    "os.path.isdir(p) or os.rename(t, p)"
+    "import os, shutil, sys, tarfile\np = sys.argv[1]; t = p + '.' + str(os.getpid())\n"
+    "try:\n"
+    "    tarfile.open(fileobj=sys.stdin.buffer, mode='r|').extractall(t)\n"
+    "    os.path.isdir(p) or os.rename(t, p)\n"
+    "finally:\n"
+    "    shutil.rmtree(t, ignore_errors=True)\n"
 )
 
 
@@ -54,7 +62,12 @@ class Shell:
     @property
     def usable(self) -> bool:
         """Whether it had what is needed when it was looked at, and was there the last time."""
-        return self._code is not None and not self._lost
+        return self.prepared and not self._lost
+
+    @property
+    def prepared(self) -> bool:
+        """Whether it has this package, and all that it takes."""
+        return self._code is not None
 
     def prepare(self) -> None:
         """Make sure that the machine can work, once."""
@@ -92,7 +105,8 @@ class Shell:
             ended = run_together(
                 [start], timeout_s=limit_s, tick_s=LOOK_S, on_tick=partial(interrupt_if, closed)
             )[0]
-            if ended.status == _LOST:
+            self._lost = ended.status == _LOST
+            if self._lost:
                 raise self._unreachable(tail(log, lines=3))
             return ended
 
@@ -111,7 +125,7 @@ class Shell:
             ended = run_together([lambda: Child(full, log=log)], timeout_s=limit_s)[0]
             self._lost = ended.status == _LOST
             if ended.status != 0:
-                raise self._unreachable(tail(log, lines=5))
+                raise self._unreachable(tail(log, lines=5), status=ended.status)
             return "" if target else out.read_text("utf-8", "replace")
 
     def _ssh(self, command: str) -> list[str]:
@@ -172,16 +186,29 @@ class Shell:
                 self._run(self._python("-c", _TAKE, code), source=archive, limit_s=COPY_S)
             return digest
 
-    def _unreachable(self, lines: Sequence[str]) -> UnavailableError:
+    def _unreachable(self, lines: Sequence[str], *, status: int | None = _LOST) -> UnavailableError:
+        fix: str | None = shlex.join(self._ssh("true"))
+        if status in _NO_PROGRAM:
+            fix = f"set python of {self.host.title} in the list of hosts to an interpreter there"
+        elif _FULL in " ".join(lines):
+            fix = f"make room on the disk of {self.host.folder} there"
+        elif status != _LOST:
+            fix = None  # it was reached, and said itself what is wrong
         return UnavailableError(
             f"{self.host.title} cannot be used by ssh",
             facts={
                 "host": self.host.title,
                 "address": self.host.address,
-                "reason": " | ".join(filter(None, lines)) or "ssh said nothing",
+                "reason": _reason(lines, whole=status == _LOST),
             },
-            fix=shlex.join(self._ssh("true")),
+            fix=fix,
         )
+
+
+def _reason(lines: Sequence[str], *, whole: bool) -> str:
+    """Put what was printed last into a line: all that ssh said, or how a program there ended."""
+    said = [line.strip() for line in lines if line.strip()]
+    return " | ".join(said if whole else said[-1:]) or "nothing was said"
 
 
 def _packed(target: Path) -> str:

@@ -31,6 +31,14 @@ ARCHIVE_BYTES = 64 << 20
 """How much goes together."""
 
 
+class _HostLost(Exception):
+    """The host a run was on cannot be used, or its connection was cut."""
+
+    def __init__(self, problem: UnavailableError) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
 def open_executor(settings: ExecutorSettings) -> Executor:
     """Read the list of hosts; none is reached before it is used."""
     if settings.hosts is None:
@@ -64,29 +72,34 @@ class SshExecutor:
                 try:
                     self._on(slot, parcel, folder, tell)
                     return
-                except UnavailableError as problem:
+                except _HostLost as lost:
                     interrupt_if(self._closed)
-                    if attempt == RETRIES or problem.facts.get("host") != slot.title:
-                        raise
+                    if attempt == RETRIES:
+                        raise lost.problem from None
                     self._refuse_lost(request.needs)
-                    reason = problem.facts.get("reason", problem.message)
+                    reason = lost.problem.facts.get("reason", lost.problem.message)
                     tell(f"{slot.title} was lost ({reason}); {AGAIN}")
 
     def _on(self, slot: Slot, parcel: Parcel, folder: Path, tell: Tell) -> None:
-        """Carry a request out on one host; one that cannot even take it is left out from now on."""
+        """Carry a request out on one host; one that cannot be reached is left out from now on."""
         shell, there = self._shells[slot.machine], f"work/{parcel.request.id}-{token_hex(3)}"
         try:
             shell.prepare()
             self._send(shell, parcel, there, tell)
             self._measure(shell, slot, parcel.request, there, folder, tell)
         except UnavailableError as problem:
-            if not shell.usable:
-                self._lost[slot.machine] = problem
-            raise
+            if shell.usable:  # it was reached, and said itself what is wrong
+                raise
+            lost = _HostLost(problem)
+        else:
+            return
         finally:
-            if shell.usable:
+            if shell.prepared:
                 with contextlib.suppress(UnavailableError):  # what went wrong before says more
                     shell.far("remove", there)
+        if not shell.usable:
+            self._lost[slot.machine] = lost.problem
+        raise lost from None
 
     def _look(self) -> list[Slot]:
         return [slot for slot in self._places if slot.machine not in self._lost] or self._places
