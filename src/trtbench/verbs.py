@@ -190,7 +190,6 @@ def lottery(request: LotteryRequest) -> Lottery:
     >>> trtbench.lottery("model.onnx", precision="fp16", builds=5).spread.between
     """
     from trtbench.workflows.builds.draws import run_lottery
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     store, config = open_store_of(request)
     conduct = conduct_from_request(request, config)
@@ -203,7 +202,6 @@ def upgrade(request: UpgradeRequest) -> Upgrade:
     >>> trtbench.upgrade("8.6=/opt/trt86/bin/python", "10=/opt/trt10/bin/python", "model.onnx")
     """
     from trtbench.workflows.builds.upgrade import run_upgrade
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     store, config = open_store_of(request)
     conduct = conduct_from_request(request, config)

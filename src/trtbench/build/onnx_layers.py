@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from trtbench.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnxruntime import InferenceSession
 
 Feed = dict[str, NDArray[np.generic]]
 
@@ -158,7 +159,7 @@ def _run(model: ModelProto, names: Sequence[str], feeds: Sequence[Feed]) -> Feed
     return {name: np.concatenate([np.atleast_1d(p[name]) for p in parts]) for name in names}
 
 
-def outputs_of(session: Any, names: Sequence[str], feed: Feed) -> Feed:
+def outputs_of(session: InferenceSession, names: Sequence[str], feed: Feed) -> Feed:
     """Run a session once; floating-point arrays take the type of the input."""
     types = {each.name: _TYPES.get(each.type) for each in session.get_inputs()}
     typed = {
@@ -175,7 +176,7 @@ def outputs_of(session: Any, names: Sequence[str], feed: Feed) -> Feed:
     return dict(zip(names, values, strict=True))
 
 
-def session_of(model: ModelProto, names: Sequence[str]) -> Any:
+def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
     """Load a graph as it is written, with these tensors as its outputs."""
     try:
         import onnxruntime

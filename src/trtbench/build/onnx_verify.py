@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,6 +18,9 @@ from trtbench.domain.conversion import VerifyOutcome, VerifySpec
 from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UnavailableError
 from trtbench.host.versions import library_versions
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 Outputs = dict[str, NDArray[np.generic]]
 
@@ -93,7 +96,7 @@ def joined(parts: list[Feed]) -> Outputs:
     }
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path) -> InferenceSession:
     """Load a model as it is written: optimizers must not hide what a conversion did."""
     try:
         import onnxruntime

@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 _NAMED = 8
 """Nodes that are named where nodes are listed; the rest are counted."""
@@ -19,7 +22,9 @@ _NAMED = 8
 class IoBinding:
     """Inputs and outputs bound to a device once; what a query copies is what it must."""
 
-    def __init__(self, onnxruntime: ModuleType, session: Any, *, device: str, index: int) -> None:
+    def __init__(
+        self, onnxruntime: ModuleType, session: InferenceSession, *, device: str, index: int
+    ) -> None:
         self._ort, self._session = onnxruntime, session
         self._device, self._index = device, index
         self._binding = session.io_binding()
@@ -79,7 +84,7 @@ def listed(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def end_trace(session: Any) -> dict[str, str]:
+def end_trace(session: InferenceSession) -> dict[str, str]:
     """Stop tracing, tell who ran what, and leave no file behind."""
     profile = Path(session.end_profiling())
     try:

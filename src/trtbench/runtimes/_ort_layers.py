@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trtbench.boundary import read_text
 from trtbench.domain.samples import LayerProfile
 from trtbench.runtimes._layer_times import WARMUP, Row, profile_from_rows, repeat_profiled
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 TraceEvent = dict[str, Any]
 """One event of the trace: a category, a name, when it began and how long it took."""
@@ -20,7 +23,7 @@ MOST = 100
 LARGEST_BYTES = 1 << 30
 
 
-def profile_nodes(session: Any, run: Callable[[], object]) -> LayerProfile:
+def profile_nodes(session: InferenceSession, run: Callable[[], object]) -> LayerProfile:
     """Run a session that was opened with profiling on; its trace has every node of every run."""
     repeat_profiled(run, most=MOST)
     trace = Path(session.end_profiling())

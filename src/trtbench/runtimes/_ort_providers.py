@@ -13,11 +13,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UnavailableError, UsageError
 from trtbench.host.cuda import index_of
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 CPU = "CPUExecutionProvider"
 ON_GPU = ("cuda", "tensorrt", "nvtensorrtrtx")
@@ -97,7 +100,9 @@ def _on_device(name: str, spec: RunSpec) -> Provider:
     return name, {"device_id": str(index)}
 
 
-def demand_started(onnxruntime: ModuleType, session: Any, asked: Sequence[Provider]) -> None:
+def demand_started(
+    onnxruntime: ModuleType, session: InferenceSession, asked: Sequence[Provider]
+) -> None:
     """Refuse a session that goes without a provider it was asked for."""
     started = tuple(short_name(name) for name in session.get_providers())
     for provider in asked:

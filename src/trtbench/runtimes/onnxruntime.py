@@ -9,7 +9,7 @@ from functools import cache, partial
 from importlib import util
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -36,6 +36,9 @@ from trtbench.runtimes._ort_providers import (
 )
 from trtbench.runtimes._protocols import PROFILE_AN_ENGINE, SERIAL, bench_session
 from trtbench.runtimes._session import Arrays, Session, TurnSpec, refuse_if_out_of_memory
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession, SessionOptions
 
 FORMATS = ("onnx",)
 CHOSEN_FOR = {"onnx": 1}
@@ -167,7 +170,7 @@ def _profiling_session(onnxruntime: ModuleType, spec: RunSpec) -> Any:
     return onnxruntime.InferenceSession(spec.model.path, options, providers=asked)
 
 
-def _trace(options: Any) -> None:
+def _trace(options: SessionOptions) -> None:
     options.enable_profiling = True
     options.profile_file_prefix = str(Path(tempfile.gettempdir()) / "trtbench-ort")
 
@@ -182,7 +185,11 @@ class OrtSession(Session):
     """One ``InferenceSession`` with its inputs bound."""
 
     def __init__(
-        self, session: Any, spec: RunSpec, *, profiling: Callable[[], Any] | None = None
+        self,
+        session: InferenceSession,
+        spec: RunSpec,
+        *,
+        profiling: Callable[[], InferenceSession] | None = None,
     ) -> None:
         self._session = session
         self._profiling = profiling
@@ -231,7 +238,7 @@ class OrtSession(Session):
 class BoundSession(OrtSession):
     """The same with tensors on the device, and a count of the nodes that ran elsewhere."""
 
-    def __init__(self, onnxruntime: ModuleType, session: Any, spec: RunSpec) -> None:
+    def __init__(self, onnxruntime: ModuleType, session: InferenceSession, spec: RunSpec) -> None:
         super().__init__(session, spec)
         where = device(spec)
         self._binding = IoBinding(

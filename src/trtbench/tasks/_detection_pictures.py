@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.analysis.average_precision import AT_75, RECALLS
 from trtbench.analysis.detection_scores import ClassScores, Objects, mean_curve
 from trtbench.tasks._drawing import draw_boxes, draw_curves, draw_worst
 from trtbench.tasks._images import ImageFiles
 from trtbench.tasks.contract import Predicted, TaskPicture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHOWN = 0.25
 """Score from which boxes are drawn and counted as said."""
@@ -30,7 +33,7 @@ def draw_objects(
     pictures = []
     for number, (model, own) in enumerate(zip(models, objects, strict=True)):
 
-        def draw(axis: Any, index: int, own: Sequence[Objects] = own) -> None:
+        def draw(axis: Axes, index: int, own: Sequence[Objects] = own) -> None:
             if truths is not None:
                 draw_boxes(axis, truths[index].boxes, colour="white", width=2.4)
             said, likely = own[index], own[index].scores >= SHOWN

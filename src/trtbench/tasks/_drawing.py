@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trtbench.domain.arrays import AnyArray
 from trtbench.errors import write_error
 from trtbench.tasks._images import ImageFiles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLUMN_IN = 3.2
 TITLES_IN = 0.2
@@ -27,7 +31,7 @@ def grid(
     title: str | None = None,
     shape: tuple[int, int] = (1, 1),
     lines: int = 0,
-) -> tuple[Any, list[list[Any]]]:
+) -> tuple[Figure, list[list[Axes]]]:
     """A sheet of axes without ticks, for pictures of this height and width with so many lines."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -47,13 +51,13 @@ def grid(
 
 
 def show(
-    axis: Any,
+    axis: Axes,
     image: Any,
     title: str,
     *,
     kind: str = "image",
     shape: tuple[int, int] | None = None,
-    **limits: float,
+    **limits: Any,
 ) -> None:
     """Put an image, or a map in colours, into one place of a sheet; a map in another's shape."""
     if kind == "map":
@@ -67,7 +71,7 @@ def show(
 
 def draw_worst(
     images: ImageFiles,
-    draw: Callable[[Any, int], None],
+    draw: Callable[[Axes, int], None],
     path: Path,
     *,
     title: str,
@@ -85,7 +89,7 @@ def draw_worst(
     return save(figure, path)
 
 
-def save(figure: Any, path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
     """Write a sheet as PNG."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,18 +106,18 @@ def shape_of(count: int, *, most_columns: int = 4) -> tuple[int, int]:
 
 
 def draw_skeleton(
-    axis: Any, keypoints: Any, edges: Sequence[tuple[int, int]], *, colour: str, least: float = 0.0
+    axis: Axes, keypoints: Any, edges: Sequence[tuple[int, int]], *, colour: str, least: float = 0.0
 ) -> None:
     """Draw the points whose third value is above the least, and the edges between them."""
     seen = keypoints[:, 2] > least
-    axis.scatter(*keypoints[seen, :2].T, s=10, c=colour, zorder=3)
+    axis.scatter(keypoints[seen, 0], keypoints[seen, 1], s=10, c=colour, zorder=3)
     for a, b in edges:
         if a < len(seen) and b < len(seen) and seen[a] and seen[b]:
             axis.plot(keypoints[[a, b], 0], keypoints[[a, b], 1], c=colour, lw=1.6)
 
 
 def draw_boxes(
-    axis: Any, boxes: AnyArray, texts: Sequence[str] = (), *, colour: str, width: float = 1.4
+    axis: Axes, boxes: AnyArray, texts: Sequence[str] = (), *, colour: str, width: float = 1.4
 ) -> None:
     """Draw frames, [boxes, 4] as x, y, width, height, with a word above each.
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trtbench.analysis.pose import COCO_SIGMAS, COCO_SKELETON, People
 from trtbench.tasks._drawing import draw_skeleton, draw_worst
 from trtbench.tasks._images import ImageFiles
 from trtbench.tasks.contract import Predicted, TaskPicture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHOWN = 0.25
 """Confidence from which people and points are drawn."""
@@ -32,7 +35,7 @@ def draw_people(
     lines = skeleton_of(everyone[0]) if edges is None else edges
     for number, (model, own) in enumerate(zip(models, everyone, strict=True)):
 
-        def draw(axis: Any, index: int, own: Sequence[People] = own) -> None:
+        def draw(axis: Axes, index: int, own: Sequence[People] = own) -> None:
             for person in () if truths is None else truths[index].keypoints:
                 draw_skeleton(axis, person, lines, colour="white")
             for person, score in zip(own[index].keypoints, own[index].scores, strict=True):
