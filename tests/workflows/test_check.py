@@ -17,6 +17,8 @@ from trtbench.cli import run
 from trtbench.domain.feed import Feed
 from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.host.chunks import Chunks, ChunkWriter
+from trtbench.report.document import Table
+from trtbench.report.documents.check import document_from_check
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed
 from trtbench.workflows.check.check import run_check
@@ -71,6 +73,48 @@ def test_known_differences_are_found_and_the_last_short_batch_counts(
     with np.load(found.files[0]) as worst:
         assert worst["input/image"].shape == (3, 16, 16)
         assert worst["candidate/logits"] == pytest.approx(2 * worst["reference/logits"], rel=1e-4)
+
+
+def test_ranks_of_all_candidates_stand_in_one_table(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    """As ArtTRT has them: score and class side by side, a pair of columns for every model."""
+    model = conv_model(tmp_path / "a.onnx")
+    double, half = (
+        changed(model, tmp_path / f"{name}.onnx", name="head.weight", by=by)
+        for name, by in (("double", 2.0), ("half", 0.5))
+    )
+    found = check(tmp_path, store, config, model, double, half)
+    tables = {
+        block.id: block
+        for block in document_from_check(found).sections[0].blocks
+        if isinstance(block, Table)
+    }
+    best, ranks = tables["top_0"], tables["ranks_0"]
+    assert [each.title for each in best.headings] == ["Rank", *(
+        f"{name}.onnx {what}" for name in ("a", "double", "half") for what in ("score", "class")
+    )]  # fmt: skip
+    assert len(best.rows) == len(ranks.rows) == 10
+    for place, row in enumerate(best.rows):
+        _, score, label, twice, own, halved, other = (cell.value for cell in row)
+        assert row[0].value == place + 1
+        assert label == own == other
+        assert twice == pytest.approx(2 * score, rel=1e-4)
+        assert halved == pytest.approx(score / 2, rel=1e-4)
+    scores = [row[1].value for row in best.rows]
+    assert scores == sorted(scores, reverse=True)
+    for row in ranks.rows:
+        _, error, changed_class, half_error, _ = (cell.value for cell in row)
+        assert error == pytest.approx(2 * half_error, rel=1e-3)
+        assert changed_class == 0.0
+    assert not _top(check(tmp_path, store, config, model, double)), "its own table is enough"
+    [same] = _top(check(tmp_path, store, config, model, model, model))
+    assert len(same.headings) == 7, "models of one name have columns each"
+
+
+def _top(found: Checked) -> list[Table]:
+    blocks = document_from_check(found).sections[0].blocks
+    return [block for block in blocks if isinstance(block, Table) and block.id == "top_0"]
 
 
 def test_a_fixed_batch_and_a_dynamic_one_see_the_same_items(

@@ -38,6 +38,13 @@ class RankRow(Value, frozen=True, kw_only=True):
     clear: int
 
 
+class TopClass(Value, frozen=True, kw_only=True):
+    """One place of a model's ranking of one input."""
+
+    label: int
+    score: float
+
+
 class ClassCheck(Value, frozen=True, kw_only=True):
     """Class scores against those of the reference."""
 
@@ -61,6 +68,10 @@ class ClassCheck(Value, frozen=True, kw_only=True):
     mixed: bool
     """Whether only one side gives probabilities, and the other scores that are none yet."""
     ranks: tuple[RankRow, ...]
+    top_reference: tuple[TopClass, ...] = ()
+    """The reference's best classes of the first input that has an order of them."""
+    top: tuple[TopClass, ...] = ()
+    """The candidate's, of the same input."""
 
     def numbers(self) -> dict[str, float | int | None]:
         return {
@@ -84,6 +95,7 @@ class ClassTally:
         self._kl_max = 0.0
         self._classes = self._items = self._ranked = 0
         self._are_probabilities = [True, True]
+        self._top: list[tuple[TopClass, ...]] = []
 
     def add(self, reference: Floats, candidate: Floats) -> None:
         """Take rows of items, scores beside each other."""
@@ -98,6 +110,7 @@ class ClassTally:
         count = min(RANKS, a.shape[1])
         first, second = (ranking(each, count + 1) for each in (a, b))
         own, other = first[:, :count], second[:, :count]
+        self._top = self._top or [_best(a[0], own[0]), _best(b[0], other[0])]
         self._same.append(own == other)
         self._gaps.append(_gaps(a, first, count))
         self._errors.append(
@@ -137,6 +150,8 @@ class ClassTally:
                 _rank_row(place, same[:, place], gaps[:, place], errors[:, :, place], items=items)
                 for place in range(places)
             ),
+            top_reference=self._top[0] if self._top else (),
+            top=self._top[1] if self._top else (),
         )
 
     def _add_divergence(self, a: Floats, b: Floats, best: NDArray[np.int64]) -> None:
@@ -164,6 +179,12 @@ def ranking(scores: AnyArray, count: int) -> NDArray[np.int64]:
     """The best classes in order; ties go to the lower class."""
     order = np.argsort(-scores, axis=1, kind="stable")
     return np.asarray(order[:, :count], np.int64)
+
+
+def _best(scores: Floats, order: NDArray[np.int64]) -> tuple[TopClass, ...]:
+    """List classes with their scores; what is -Inf has no place that a file can hold."""
+    own = order[np.isfinite(scores[order])]
+    return tuple(TopClass(label=int(each), score=float(scores[each])) for each in own)
 
 
 def _gaps(scores: Floats, order: NDArray[np.int64], count: int) -> Floats:

@@ -10,6 +10,7 @@ from trtbench.analysis.check_classes import ClassCheck
 from trtbench.analysis.check_worst import WorstItem
 from trtbench.domain.feed import LayerDrift, LayersChecked
 from trtbench.domain.result import Scalar
+from trtbench.report.check_ranks import rank_tables
 from trtbench.report.document import (
     Block,
     Cell,
@@ -86,6 +87,7 @@ def document_from_check(checked: Checked, layers: Sequence[LayersChecked] = ()) 
         *_floor(checked),
         *_failed(checked),
         table_from_rows("check", headings=HEADINGS, rows=rows, caption=_closeness(checked)),
+        *rank_tables(checked),
     ]
     return Document(
         title=f"Check against {checked.reference.model.name}",
