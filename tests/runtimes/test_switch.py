@@ -15,11 +15,13 @@ from trtbench.analysis.switching import facts_from_blocks, switches_from_facts
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Environment, Run, RunRecord
 from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
+from trtbench.domain.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
 from trtbench.errors import InputError, UsageError
 from trtbench.report.run_switch import words_from_switches
 from trtbench.report.sections import switches
 from trtbench.runtimes import onnxruntime, tensorrt
+from trtbench.runtimes._session import Session
+from trtbench.runtimes._switch import switch_facts
 from trtbench.workflows.request.config import load_config
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
@@ -137,3 +139,27 @@ def test_a_program_of_its_own_cannot(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageError, match="changes no shapes between queries"):
         run_spec(asked, load_config())
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_only_who_takes_any_shape_may_leave_the_shape_it_was_asked_for(free: bool) -> None:
+    """PyTorch's inputs are those that a run gave; those of a file are fixed."""
+    seen: list[tuple[int, ...]] = []
+
+    class Given(Session):
+        inputs = (TensorSpec(name="x", dtype="float32", shape=(1, 4)),)
+        outputs = ()
+        free_shapes = free
+        bind = step = fetch = None
+
+        def query(self, arrays: Any, *, profile: int = 0) -> Any:
+            return lambda: seen.append(arrays["x"].shape)
+
+    model = ModelRef(path="m.ts", format="torch")
+    spec = RunSpec(model=model, runtime="torch", switch_shapes={"x": (8, 4)})
+    if not free:
+        with pytest.raises(InputError, match="1 is fixed"):
+            switch_facts(Given(), spec, Given.inputs)
+        return
+    assert switch_facts(Given(), spec, Given.inputs)["switch_to"] == "8x4"
+    assert set(seen) == {(1, 4), (8, 4)}

@@ -81,6 +81,8 @@ class Session(ABC):
     spans: Spans | None = None
     """What is known of each query beside the host's time; set by ``step``."""
 
+    free_shapes: bool = False
+    """Whether it takes any shape, and ``inputs`` only tell what it was asked for."""
     has_profiles: bool = False
     """Whether what it runs has optimization profiles to change between."""
 

@@ -70,7 +70,10 @@ def _query(
 ) -> Callable[[], object]:
     inputs = InputSpec(seed=spec.inputs.seed)
     asked = msgspec.structs.replace(spec, shapes=shapes, batch=None, inputs=inputs)
-    return session.query(resolve_inputs(session.inputs, asked)[1], profile=profile)
+    tensors = session.inputs
+    if session.free_shapes:
+        tensors = tuple(msgspec.structs.replace(t, shape=shapes[t.name]) for t in tensors)
+    return session.query(resolve_inputs(tensors, asked)[1], profile=profile)
 
 
 def _timed(query: Callable[[], object]) -> float:

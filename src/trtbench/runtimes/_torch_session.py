@@ -178,6 +178,8 @@ def _structure(module: Module) -> dict[str, Scalar]:
 class CpuSession(TorchSession):
     """A module on the CPU."""
 
+    free_shapes = True
+
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords, device="cpu")
 
