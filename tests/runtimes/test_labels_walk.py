@@ -58,9 +58,21 @@ ASKED: list[dict[str, Any]] = [
     {"device": "cpu", "batch": 1},
     {"device": "cuda:0", "batch": 1},
     {"device": "cuda:9", "batch": 1},
+    {"precision": "fp8", "batch": 1},
+    {"gap_s": 0.001, "batch": 1},
+    {"profile_index": 5, "batch": 1},
     {"options": {"imgsz": "16"}, "batch": 1},
     {"options": {"channels": "1"}, "batch": 1},
 ]
+
+NO_LABELS = {
+    "model", "runtime",  # told by their own
+    "inputs", "warmup", "stop", "launches",  # how much is measured, and with what
+    "rate_hz", "arrivals", "arrival_times_s",  # of the protocol server, which has its own tests
+    "switch_shapes", "switch_profile", "telemetry_s", "profile", "separate_profile_run",  # passes
+    "lock_clocks", "extra_args",  # of the machine; of a program, held to its log
+}  # fmt: skip
+"""Fields of a spec that name no property of what a session runs."""
 
 Ran = tuple[BenchOutcome, dict[str, object]]
 """What a session reports, and what it was seen to do."""
@@ -193,6 +205,13 @@ def spec_for(path: Path, runtime: str, **changes: Any) -> RunSpec:
         stop=Length(seconds=0.0, iterations=10),
     )
     return msgspec.structs.replace(spec, **changes)
+
+
+def test_every_property_is_walked() -> None:
+    """A new field of a spec is walked, or listed as one that is no label."""
+    fields, walked = set(RunSpec.__struct_fields__), {name for each in ASKED for name in each}
+    assert walked <= fields
+    assert fields - walked == NO_LABELS
 
 
 def test_onnxruntime(tmp_path: Path) -> None:
