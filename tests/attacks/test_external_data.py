@@ -162,6 +162,17 @@ def test_a_request_that_arrives_writes_nothing_outside_its_folder(
     assert _files(home) - before == {f"cache/blobs/{parcel.parts[0].sha256}"}
 
 
+def _tar(name: str, *, link: str = "") -> bytes:
+    """Pack one member that leads out, by its name or by what it points to."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = 0 if link else 1
+        member.type, member.linkname = (tarfile.SYMTYPE if link else tarfile.REGTYPE), link
+        archive.addfile(member, None if link else io.BytesIO(b"x"))
+    return packed.getvalue()
+
+
 def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Path) -> None:
     home, here = tmp_path / "home", tmp_path / "home" / ".cache" / "trtbench"
     here.mkdir(parents=True)
@@ -174,6 +185,8 @@ def test_the_services_on_the_far_side_refuse_folders_that_lead_out(tmp_path: Pat
         (["place", "../../evil"], bytes_from_parcel(parcel)),
         (["keep", "../../../.bash_profile"], content),
         (["missing"], b"../../../precious\n"),
+        (["keep-all"], _tar("../../../.bash_profile")),
+        (["keep-all"], _tar("a" * 64, link=str(home / "precious"))),
         (["pack", "../.."], b""),
         (["remove", "../.."], b""),
         (["remove", str(home)], b""),
