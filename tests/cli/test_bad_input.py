@@ -51,7 +51,7 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
     [
         (["tinny.onnx"], 1, "there is no file tinny.onnx", "did you mean tiny.onnx?"),
         (["no/such/m.onnx"], 1, "there is no file no/such/m.onnx", "path of a model file"),
-        (["other"], 1, "there is no file other", "did you mean empty.onnx?"),
+        (["other"], 1, "there is no file other", "path of a model file"),
         (["x" * 5000 + ".onnx"], 1, "there is no file xxx", None),
         (["."], 1, "is a folder, not a model file", "did you mean empty.onnx?"),
         (["/dev/zero"], 1, "is a device or pipe, not a model file", None),

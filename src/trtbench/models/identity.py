@@ -313,5 +313,5 @@ def _missing(path: Path) -> InputError:
     return InputError(
         f"there is no file {path}",
         facts={} if folder.is_dir() else {"folder": f"{folder} does not exist"},
-        fix=f"did you mean {folder / guess}?" if guess else _inside(folder),
+        fix=f"did you mean {folder / guess}?" if guess else "give the path of a model file",
     )
