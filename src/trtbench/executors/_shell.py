@@ -207,8 +207,10 @@ class Shell:
 
 def _reason(lines: Sequence[str], *, whole: bool) -> str:
     """Put what was printed last into a line: all that ssh said, or how a program there ended."""
-    said = [line.strip() for line in lines if line.strip()]
-    return " | ".join(said if whole else said[-1:]) or "nothing was said"
+    said = [line for line in lines if line.strip()]
+    if not whole:  # the frames of a traceback are set in
+        said = [line for line in said if not line.startswith((" ", "Traceback"))] or said[-1:]
+    return " | ".join(line.strip() for line in said) or "nothing was said"
 
 
 def _packed(target: Path) -> str:
