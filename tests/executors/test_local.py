@@ -169,11 +169,13 @@ def test_an_archive_that_points_elsewhere_is_refused(tmp_path):
 
 def test_flags(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-    needs = needs_from_request(ExecutorFields(needs=("gpu=H100", "memory=16GiB", "camera=2")))
+    needs = needs_from_request(
+        ExecutorFields(executor="ray", needs=("gpu=H100", "memory=16GiB", "camera=2"))
+    )
     assert needs == Needs(gpu_type="H100", memory_bytes=16 << 30, resources={"camera": 2.0})
     for bad in ("gpu", "camera=many", "=1"):
         with pytest.raises(UsageError):
-            needs_from_request(ExecutorFields(needs=(bad,)))
+            needs_from_request(ExecutorFields(executor="ray", needs=(bad,)))
     model = str(runs.quick_spec(tmp_path).model.path)
     assert trtbench(["bench", model, "--batch", "1", "--executor", "rya"]) == 2
     assert "did you mean ray" in capsys.readouterr().err
