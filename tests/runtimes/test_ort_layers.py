@@ -10,6 +10,7 @@ import pytest
 from models import conv_model
 from trtbench.analysis.layers.join import join_layers
 from trtbench.cli import run as command
+from trtbench.data import demo_file
 from trtbench.domain.result import Run
 from trtbench.errors import UsageError
 from trtbench.runtimes import onnxruntime as runtime
@@ -52,6 +53,26 @@ def test_the_screen_and_the_files_are_those_of_engines(
     assert "Conv" in capsys.readouterr().out
     told = json.loads((tmp_path / "run" / "profile.json").read_text())
     assert any("Conv" in each.get("name", "") for each in told)
+
+
+@pytest.mark.parametrize("name", ["digits.onnx", "digits.int8.onnx"])
+def test_nodes_that_were_fused_and_renamed_are_known_by_the_model(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / name
+    model.write_bytes(demo_file(name).read_bytes())
+    words = ["profile", str(model), "--batch", "4", "--duration", "50ms"]
+    assert command([*words, "--store", str(tmp_path / "store")]) == 0
+    shown = capsys.readouterr().out
+    assert "of another network" not in shown
+    assert "without it a query takes" in shown
+    run = next((tmp_path / "store" / "runs").iterdir())
+    assert command(["layers", str(run), str(model), "--all", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["layers"]
+    heavy = [row for row in rows if row["kind"] in ("Conv", "QLinearConv", "Gemm", "QGemm")]
+    assert len(heavy) >= 6
+    assert all(row["flops"] for row in heavy), [row["name"] for row in heavy]
+    assert all("Conv" in row["onnx_nodes"] for row in heavy if "Conv" in row["kind"])
 
 
 def test_nodes_are_sorted_into_their_runs() -> None:

@@ -52,11 +52,19 @@ _NAMED_KIND = re.compile(r"\((\w+)\)$|^(?:aten|prim|onnx)::(\w+)$")
 """How the profilers of ONNX Runtime and PyTorch name nodes, modules and operators."""
 
 
+def named_kind(name: str) -> tuple[str, str] | None:
+    """Split a name that tells its kind, as profilers write it: ``/conv1/Conv (Conv)``."""
+    named = _NAMED_KIND.search(name)
+    if named is None:
+        return None
+    return name[: named.start()].rstrip(), named[1] or named[2]
+
+
 def kind_of(info: LayerInfo | None, name: str = "") -> str | None:
     """Name what a layer is: in the inspector's words, or as its name tells."""
     if info is None:
-        named = _NAMED_KIND.search(name)
-        return (named[1] or named[2]) if named else None
+        named = named_kind(name)
+        return named[1] if named else None
     parameter = info.extra.get("ParameterType")
     return str(parameter or info.type) if parameter or info.type else None
 

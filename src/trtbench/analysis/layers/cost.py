@@ -7,6 +7,7 @@ must move when its tensors are read and written once, so it is a lower bound.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum")
 """Operators whose type says what the model asks for; the rest follows their neighbours."""
 
 _PRODUCTS = ("gemm", "MatrixMultiply")
+_OWN_ENDS = re.compile(r"^fused |_nchwc$|_nhwc$|_quant$|_token_\d+$")
+_OWN_KINDS = re.compile(r"^(?:Fused|QLinear|Nhwc)+")
+MOST_FUSED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +39,31 @@ class NodeCosts:
     """Types that weighted nodes ask for, by name."""
     order: tuple[str, ...]
     layers: Counter[str] = field(default_factory=Counter)
+    makers: dict[str, OnnxNode] = field(default_factory=dict)
+    """The node that makes each tensor."""
 
     def knows(self, nodes: Iterable[str]) -> bool:
         return any(node in self.nodes for node in nodes)
+
+    def behind(self, name: str, kind: str) -> tuple[str, ...]:
+        """Find the nodes that a runtime put into one of its own, which it names as it likes.
+
+        ONNX Runtime keeps the name of a node, or takes that of the tensor that the last of them
+        makes; from there back to the operator that it says is computed, all are part of it.
+        """
+        name = _OWN_ENDS.sub("", name)
+        if name in self.nodes:
+            return (name,)
+        kind = _OWN_KINDS.sub("", kind)
+        found: list[str] = []
+        node = self.makers.get(name)
+        while node is not None and len(found) < MOST_FUSED:
+            found.append(node.name)
+            if node.op == kind:
+                return tuple(reversed(found))
+            makers = (self.makers.get(each.name) for each in node.inputs if not each.weight)
+            node = next((each for each in makers if each is not None), None)
+        return ()
 
     def operators(self, nodes: Sequence[str]) -> tuple[str, ...]:
         """Tell the kinds of a layer's nodes."""
@@ -73,6 +99,7 @@ def costs_from_model(model: OnnxModel, graph: EngineGraph | None = None) -> Node
         types={node.name: kind for node in model.nodes if (kind := _type(node)) is not None},
         order=tuple(node.name for node in model.nodes),
         layers=shared,
+        makers={each.name: node for node in model.nodes for each in node.outputs},
     )
 
 

@@ -11,7 +11,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from trtbench.analysis.layers.computing import computing_type, edge_types, kind_of, role_of
+from trtbench.analysis.layers.computing import (
+    computing_type,
+    edge_types,
+    kind_of,
+    named_kind,
+    role_of,
+)
 from trtbench.analysis.layers.cost import NodeCosts, flops_of, traffic_of
 from trtbench.analysis.layers.layer import Layer, LayerTable
 from trtbench.analysis.layers.naming import (
@@ -162,6 +168,8 @@ def _nodes(name: str, info: LayerInfo | None, costs: NodeCosts | None) -> tuple[
         between = nodes_between(*ends, costs.order)
         if between:
             return between
+    if info is None and costs is not None and (own := named_kind(name)) is not None:
+        return costs.behind(*own)
     return nodes_of(name)
 
 
@@ -188,8 +196,10 @@ def _notes(
     costs: NodeCosts | None,
 ) -> list[str]:
     notes = []
+    own = any(named_kind(each.name) for each in layers)
     if graph is None:
-        notes.append("no layer information: kinds, types and shapes are not known")
+        unknown = "types and shapes" if own else "kinds, types and shapes"
+        notes.append(f"no layer information: {unknown} are not known")
     elif not graph.detailed:
         notes.append("built with layer names only: kinds, types and shapes are not known")
     if profile is None or not profile.layers:
@@ -205,7 +215,11 @@ def _notes(
     if repeated:
         notes.append(f"{repeated} layers share their name with another; each is kept as its own")
     if costs is not None and layers and not any(costs.knows(each.nodes) for each in layers):
-        notes.append("no layer came from a node of this ONNX model: it is of another network")
+        notes.append(
+            "the runtime names no layer as the ONNX model does: operations are not counted"
+            if own
+            else "no layer came from a node of this ONNX model: it is of another network"
+        )
     return notes
 
 

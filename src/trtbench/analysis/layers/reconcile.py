@@ -34,6 +34,8 @@ class Reconciliation(Value, frozen=True, kw_only=True):
     layers_s: float
     gpu_s: float | None
     """GPU time of an inference without the profiler; ``None`` when it was not measured."""
+    host_s: float | None = None
+    """What the host saw of it, for runtimes without a GPU."""
     parts: tuple[Gap, ...]
     unexplained_s: float | None
 
@@ -49,6 +51,7 @@ def reconcile(
     *,
     profiled_gpu_s: float | None = None,
     cuda_graph: bool | None = None,
+    host_s: float | None = None,
 ) -> Reconciliation | None:
     """Add up the layers and account for the difference; ``None`` without a profile."""
     layers_s = table.total_s
@@ -63,7 +66,11 @@ def reconcile(
             parts.append(_graph())
     unexplained = None if gpu_s is None else layers_s - gpu_s - _known(parts)
     return Reconciliation(
-        layers_s=layers_s, gpu_s=gpu_s, parts=tuple(parts), unexplained_s=unexplained
+        layers_s=layers_s,
+        gpu_s=gpu_s,
+        host_s=host_s,
+        parts=tuple(parts),
+        unexplained_s=unexplained,
     )
 
 

@@ -267,8 +267,11 @@ def _sums_section(table: LayerTable, sums: Reconciliation | None) -> list[Sectio
 def sums_blocks(table: LayerTable, sums: Reconciliation, *, suffix: str = "") -> Iterator[Block]:
     """Write how the layers add up to the GPU time."""
     if sums.gpu_s is None:
-        yield Text(text=f"layers sum to {text_from_duration(sums.layers_s)} with the profiler on; "
-                   "GPU time without it was not measured")  # fmt: skip
+        whole = "how long a query takes without it was not measured"
+        if sums.host_s is not None:
+            whole = f"without it a query takes {text_from_duration(sums.host_s)} (host, median)"
+        layers = text_from_duration(sums.layers_s)
+        yield Text(text=f"layers sum to {layers} with the profiler on; {whole}")
         return
     rows = [
         ("sum of the layers", sums.layers_s, "", f"{len(table.layers)} layers, averages"),

@@ -106,7 +106,11 @@ def _engine_blocks(run: Run, name: BlockName, table: LayerTable) -> list[Block]:
         found = tuple(precision_blocks(rated, truth, suffix=name.suffix))
         blocks.append(Details(summary=f"What computes{name.of(': ')}", blocks=found))
     sums = reconcile(
-        rated, facts.gpu_s, profiled_gpu_s=facts.profiled_gpu_s, cuda_graph=facts.cuda_graph
+        rated,
+        facts.gpu_s,
+        profiled_gpu_s=facts.profiled_gpu_s,
+        cuda_graph=facts.cuda_graph,
+        host_s=facts.host_s,
     )
     if sums is not None and sums.gpu_s is not None:
         added = tuple(sums_blocks(rated, sums, suffix=name.suffix))

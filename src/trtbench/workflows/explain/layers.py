@@ -55,7 +55,11 @@ def layers_document(
         facts=facts,
         truth=precision_truth(table, asked=facts.asked),
         sums=reconcile(
-            table, facts.gpu_s, profiled_gpu_s=facts.profiled_gpu_s, cuda_graph=facts.cuda_graph
+            table,
+            facts.gpu_s,
+            profiled_gpu_s=facts.profiled_gpu_s,
+            cuda_graph=facts.cuda_graph,
+            host_s=facts.host_s,
         ),
         groups=groups_of(table, by, top=top) if by else (),
         by=by,
