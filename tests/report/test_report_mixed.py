@@ -10,14 +10,17 @@ from made_runs import made_run, phased_times
 
 from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import Environment, Fact, Finding, Run
+from trtbench.domain.spec import TensorSpec
 from trtbench.report.charts import Axis, Bars, Boxes, Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Cards, Document, Figure, Text
+from trtbench.report.documents.run import facts_of
 from trtbench.report.labels import labels_from_runs, network_name, shortened_apart
 from trtbench.report.machine import facts_from_environment
 from trtbench.report.renderers._drawing import _height
 from trtbench.report.renderers._plot_parts import axis_spec
 from trtbench.report.renderers.html import spec_from_figure
+from trtbench.report.run_facts import joules_per_item
 from trtbench.report.sections.against import pairs_from_runs
 
 
@@ -203,3 +206,29 @@ def test_words_on_a_log_axis_do_not_meet() -> None:
     assert {1000.0, 2000.0} <= set(wide)
     assert 1500.0 not in wide
     assert 150.0 in narrow
+
+
+def test_nothing_is_told_per_item_where_nobody_knows_how_many_there_were() -> None:
+    inputs = (
+        TensorSpec(name="a", dtype="float32", shape=(4, 3)),
+        TensorSpec(name="b", dtype="float32", shape=(2, 2)),
+    )
+    known = made_run(id="known", batch=4)
+    record = msgspec.structs.replace(
+        known.record, id="open", inputs=inputs, facts={"energy_per_query_j": 2.0},
+        spec=msgspec.structs.replace(known.record.spec, batch=None),
+    )  # fmt: skip
+    run = replace(known, record=record)
+    assert record.batch is None
+    assert joules_per_item(run) is None
+    assert "per item" not in dict(facts_of(run)).get("energy", "")
+    cards = document_from_runs([run], title="t")
+    details = [
+        card.detail
+        for section in cards.sections
+        for block in section.blocks
+        if isinstance(block, Cards)
+        for card in block.items
+        if card.title == "Throughput"
+    ]
+    assert details == ["batch unknown"]

@@ -93,8 +93,8 @@ def _numbers(run: Run, unit: Unit) -> list[Cell]:
         (head.min, None),
         (head.max, None),
     ]
-    alone = head.mean and not overlapping(run)
-    fps = run.record.items_per_query / head.mean if alone else None
+    items = run.record.known_items
+    fps = items / head.mean if items and head.mean and not overlapping(run) else None
     return [
         *(
             Cell(

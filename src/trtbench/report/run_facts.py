@@ -37,11 +37,14 @@ _SUMMARIES: WeakKeyDictionary[Run, Summary] = WeakKeyDictionary()
 def joules_per_item(run: Run) -> float | None:
     """Energy of the pass that looked at the device, over its items; ``None`` if nobody looked."""
     record = run.record
+    in_query = record.known_items
+    if not in_query:
+        return None
     per_query = record.facts.get("energy_per_query_j")
     if isinstance(per_query, (int, float)):
-        return per_query / record.items_per_query
+        return per_query / in_query
     spent = [each.energy_j for each in record.launches if each.energy_j is not None]
-    items = len(run.times) * record.items_per_query
+    items = len(run.times) * in_query
     return sum(spent) / items if items and len(spent) == len(record.launches) > 0 else None
 
 

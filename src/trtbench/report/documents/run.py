@@ -260,8 +260,9 @@ def _telemetry(run: Run) -> Iterator[tuple[str, str]]:
         source = "the energy counter" if counted else "the power seen"
         if run.record.spec.protocol == "coldl2":
             source += "; emptying the cache included"
-        each = joules / run.record.items_per_query
-        yield "energy", f"{joules:.4g} J per batch, {each:.4g} J per item (from {source})"
+        items = run.record.known_items
+        each = f", {joules / items:.4g} J per item" if items else ""
+        yield "energy", f"{joules:.4g} J per batch{each} (from {source})"
 
 
 def _origin(run: Run) -> Iterator[tuple[str, str]]:

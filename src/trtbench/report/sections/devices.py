@@ -81,13 +81,14 @@ def _point(run: Run, device: str) -> _Point | None:
     if head is None:
         return None
     rate = summary.items_per_s
-    if rate is None and run.record.spec.protocol == "serve" and head.typical > 0:
-        rate = run.record.items_per_query / head.typical  # one at a time, and nothing beside it
+    items = run.record.known_items
+    if rate is None and items and run.record.spec.protocol == "serve" and head.typical > 0:
+        rate = items / head.typical  # one at a time, and nothing beside it
     if rate is None:
         return None
     tail = next((q.value for q in head.quantiles if q.q == 0.99 and q.value is not None), None)
     record = run.record
-    batch = f"batch {record.items_per_query}"
+    batch = f"batch {items or 'unknown'}"
     parts = [record.spec.runtime, precision_name(record) or "", batch]
     return _Point(
         network=network_name(record),

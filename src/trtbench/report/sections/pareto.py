@@ -57,8 +57,8 @@ def _points(runs: Sequence[Run], metric: str) -> list[_Point]:
     points = []
     for index, (label, run) in enumerate(zip(labels_from_runs(runs), runs, strict=True)):
         head, score = headline_summary(run), readings_from_run(run).get(metric)
-        if head and score:
-            per_item = head.typical / run.record.items_per_query
+        if head and score and (items := run.record.known_items):
+            per_item = head.typical / items
             size = run.record.spec.model.size_bytes
             points.append(_Point(label, f"run:{index}", per_item, score, size))
     return points

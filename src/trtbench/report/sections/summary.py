@@ -116,7 +116,7 @@ def _cards(run: Run) -> Cards:
             Card(
                 title="Throughput",
                 value=f"{text_from_number(summary.items_per_s)} items/s",
-                detail=f"batch {run.record.items_per_query}",
+                detail=f"batch {run.record.known_items or 'unknown'}",
             ),
         )
     )

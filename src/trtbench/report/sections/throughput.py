@@ -110,7 +110,8 @@ def _key(run: Run) -> Key:
 def _cells(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     head, summary = headline_summary(run), summary_of(run)
     assert head is not None  # a series holds only runs that have one
-    per_item = head.typical / run.record.items_per_query
+    items = run.record.known_items
+    per_item = head.typical / items if items else None
     return (
         run.record.batch,
         Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),

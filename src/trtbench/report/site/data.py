@@ -152,7 +152,7 @@ def basis(record: RunRecord) -> dict[str, object]:
     known = {name: fact.value for name, fact in record.conditions.items() if _is_known(fact)}
     return {
         "shapes": shapes or None,
-        "batch": record.items_per_query,
+        "batch": record.known_items,
         "protocol": spec.protocol,
         "gap": spec.gap_s or None,
         "rate": spec.rate_hz,
