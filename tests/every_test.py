@@ -85,6 +85,8 @@ ALLOWED = (
 def set_up(config: pytest.Config) -> None:
     """Prepare a test process; the one that hears of every test counts what is skipped."""
     children_hear_signals()
+    for name in ("COLUMNS", "LINES"):  # readline sets them for children of whoever imports it
+        os.environ.pop(name, None)
     # No example has a time of its own, and every run tries the same ones.
     hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
     hypothesis.settings.load_profile("house")

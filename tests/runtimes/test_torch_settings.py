@@ -35,7 +35,7 @@ def loaded(*inputs: tuple[str, str, tuple[Any, ...]], suggested: bool = False) -
         ({"streams": 2}, "one query at a time", "--protocol"),
         ({"protocol": "pipeline"}, "one query at a time", "--protocol"),
         ({"protocol": "gpu"}, "the CPU has no transfers", "--protocol serve"),
-        ({"cuda_graph": "on"}, "no CUDA graph", "--protocol serve"),
+        ({"cuda_graph": "on"}, "no CUDA graph", "--cuda-graph"),
         ({"precision": "tf32"}, "TF32 is a type of the GPU", "bf16"),
         ({"options": {"tf32": "on"}}, "TF32 is a type of the GPU", "bf16"),
         ({"options": {"waiting": "eager"}}, "waiting is passive", None),

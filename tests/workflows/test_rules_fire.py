@@ -142,8 +142,8 @@ class Stage:
         )  # fmt: skip
 
     @contextlib.contextmanager
-    def _opened(self, index: int) -> Iterator[object]:
-        yield SimpleNamespace(ask=lambda *_: None)
+    def _opened(self, index: int, *, part: str | None = None) -> Iterator[object]:
+        yield SimpleNamespace(ask=lambda *_: None, ask_part=lambda *_: None)
 
     @contextlib.contextmanager
     def _source_of(self, index: int) -> Iterator[object]:

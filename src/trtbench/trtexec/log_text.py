@@ -122,7 +122,8 @@ def _encoding_by_reading(head: bytes) -> str | None:
     for encoding in ("utf-16-le", "utf-16-be"):
         with contextlib.suppress(UnicodeDecodeError):
             text = head[:4096].decode(encoding)
-            if sum(each.isprintable() or each in "\t\r\n" for each in text) > 0.99 * len(text):
+            readable = sum(each.isprintable() or each in "\t\r\n" for each in text)
+            if readable > 0.99 * len(text) and {" ", "\n"} & set(text):
                 return encoding
     return None
 

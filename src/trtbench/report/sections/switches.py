@@ -12,7 +12,7 @@ from trtbench.report.labels import labels_from_runs
 from trtbench.report.run_switch import cost_in_words
 from trtbench.units import text_from_fraction, text_from_seconds
 
-ORDER = 72
+ORDER = 76
 HEADINGS = (
     RUN_HEADING,
     Heading(key="to", title="Change to"),
