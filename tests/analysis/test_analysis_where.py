@@ -175,3 +175,13 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert pareto_front(points, better={"time": "low", "right": "high"}) == [0, 1, 3]
     assert pareto_front(points, better={"time": "low"}) == [4]
     assert pareto_front([], better={"time": "low"}) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["PCK@0.2>=90%", "PCK@0.2 >= baseline-1", "p99<5ms and PCK@0.2>90%"]
+)
+def test_a_name_may_hold_its_parameter(text: str) -> None:
+    condition = condition_from_text(text, names=("PCK@0.2", "p99"), kinds={"PCK@0.2": "share"})
+    row = {"PCK@0.2": 0.95, "p99": 0.001}
+    assert holds(condition, row, baseline=row) is True
+    assert holds(condition, {**row, "PCK@0.2": 0.5}, baseline=row) is False

@@ -55,10 +55,12 @@ _NEEDED: Mapping[Kind, str] = {"time": "{:g}ms", "size": "{:g}MiB"}
 _UNIT = "|".join(sorted((re.escape(name) for name in UNITS), key=len, reverse=True))
 
 
+_NAME = r"[A-Za-z_]\w*(?:@\d+(?:\.\d+)?)?(?:\.\w+)*"
+"""Quantities, also those with a parameter in their name: ``PCK@0.2``."""
 _TOKEN = re.compile(
     rf"""\s*(?:
     (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?:\s*(?P<unit>{_UNIT})(?![\w]))?
-    | (?P<name>[A-Za-z_]\w*(?:\.\w+)*)
+    | (?P<name>{_NAME})
     | (?P<text>'[^']*'|"[^"]*")
     | (?P<sign><=|>=|==|!=|<|>|=|[-+*/()])
     )""",
@@ -67,7 +69,7 @@ _TOKEN = re.compile(
 
 
 _RELATION = re.compile(
-    r"(?P<name>[A-Za-z_]\w*(?:\.\w+)*)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=!]+)"
+    rf"(?P<name>{_NAME})\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=!]+)"
 )
 
 
