@@ -172,5 +172,5 @@ def _nothing(text: str, path: Path) -> InputError:
     guess = near_miss(path.name, names)
     return InputError(
         f"there is no file or folder {text}",
-        fix=f"trtbench import {folder / guess}" if guess else None,
+        fix=f"trtbench import {folder / guess}" if guess else "give a file of trtexec, or a folder",
     )

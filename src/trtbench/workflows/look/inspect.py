@@ -53,7 +53,11 @@ def inspect(
     path = Path(name)
     if path.is_dir():
         if not (path / RECORD).is_file():
-            raise InputError(f"{path} is a folder, but not of a run", facts={"missing": RECORD})
+            raise InputError(
+                f"{path} is a folder, but not of a run",
+                facts={"missing": RECORD},
+                fix="give an engine, a model, or the folder of a run (trtbench runs)",
+            )
         return _run(read_run(path), path)
     if not path.exists():
         return _from_store(str(name), path, store)
