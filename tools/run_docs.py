@@ -141,7 +141,6 @@ def _environment(folder: Path) -> dict[str, str]:
         "XDG_DATA_HOME": str(own / "data"),
         "XDG_CONFIG_HOME": str(own / "config"),
         "TRTBENCH_LOCKS": str(own / "locks"),
-        "COLUMNS": "100",
         "NO_COLOR": "1",
     }
 

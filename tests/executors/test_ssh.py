@@ -64,7 +64,7 @@ def test_what_goes_wrong_there_is_said_here(tmp_path, sshd, clocked):
     broken = open_executor(ExecutorSettings(hosts=path))
     with pytest.raises(UnavailableError, match="cannot be used by ssh") as caught:
         run_bench(refused, store=store, conduct=Conduct(executor=broken))
-    assert caught.value.fix.startswith("ssh ")
+    assert "interpreter there" in caught.value.fix
 
 
 def test_a_secret_beside_a_model_is_not_sent(tmp_path, sshd, clocked):

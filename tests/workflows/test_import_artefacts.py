@@ -264,6 +264,15 @@ def test_files_are_known_again_by_content(tmp_path: Path, store: Store) -> None:
     assert len(store.index.find()) == 2
 
 
+def test_a_run_that_is_known_is_given_further_tags(tmp_path: Path, store: Store) -> None:
+    folder = leftovers.run_set(tmp_path / "set")
+    first = only(bring(folder, store=store, tags=("nightly",)))
+    second = only(bring(folder, store=store, tags=("before",)))
+    assert second.known_as == first.record.id
+    assert store.entry("tag:before").id == first.record.id
+    assert store.entry("tag:nightly").tags == ("before", "nightly")
+
+
 def test_a_damaged_file_stops_nothing(tmp_path: Path, store: Store) -> None:
     folder = leftovers.run_set(tmp_path / "set")
     cut = leftovers.times_text()[:2000]

@@ -120,8 +120,8 @@ def import_artefacts(
     """Make runs of files, folders and globs; a dry run makes them and keeps nothing.
 
     Every file is accounted for: as part of a run, or among the unused with its reason. The same
-    files are not imported twice unless ``again`` says so. ``output`` takes the files that
-    the trtexec evaluation toolkit writes about a single run.
+    files are not imported twice unless ``again`` says so; what is known is given further
+    tags. ``output`` takes the files that the trtexec evaluation toolkit writes about a single run.
     """
     engine, dry_run = request.engine, request.dry_run
     output = Path(request.output) if request.output is not None else None
@@ -230,6 +230,8 @@ def _make(draft: Draft, work: _Work) -> Imported:
         found = _imported(run, draft, known)
     if keep:
         work.known[identity] = run_id
+    elif work.store is not None and known is not None and work.stated.tags:
+        work.store.tag(known, add=work.stated.tags)
     return found
 
 
