@@ -68,9 +68,7 @@ _TOKEN = re.compile(
 )
 
 
-_RELATION = re.compile(
-    rf"(?P<name>{_NAME})\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=!]+)"
-)
+_RELATION = re.compile(rf"(?P<name>{_NAME})\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=!]+)")
 
 
 def condition_from_text(
