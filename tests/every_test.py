@@ -69,6 +69,19 @@ LONG = {
     "test_a_runtime_is_asked_in_the_interpreter_it_would_measure_with",
     "test_a_sweep_does_not_keep_steps_of_other_weights",
     "test_quantized_checked_and_judged_with_one_preparation",
+    "test_a_comparison_is_whole_and_can_be_read_again",
+    "test_a_protocol_with_a_loop_of_its_own_does_not_take_turns",
+    "test_every_build_is_a_draw_and_the_spread_is_told",
+    "test_no_wait_fails_at_once_while_another_device_is_free",
+    "test_one_table_and_the_pictures_of_all_models",
+    "test_whatever_room_is_left_no_half_run_is_seen",
+    "test_memory_does_not_grow_with_a_verbose_log",
+    "test_static_and_dynamic_engines_stand_side_by_side",
+    "test_yolo_data_and_what_a_model_gets_wrong",
+    "test_accuracies_of_any_task",
+    "test_ranks_of_all_candidates_stand_in_one_table",
+    "test_many_candidates_are_corrected_for",
+    "test_a_decoder_of_ones_own",
 }
 """Tests that take longest, by seconds on two quiet cores: they wait for ``make test-all``."""
 
