@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from trtbench.boundary import inside
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Scalar, Scores
@@ -91,15 +93,23 @@ def made_from_file(
     step: SweepStep, file: Path, *, seconds: float, notes: tuple[str, ...] = ()
 ) -> Made:
     """Describe a step that made a model."""
+    return msgspec.structs.replace(
+        made_from_step(step),
+        seconds=seconds,
+        precision=step.settings.get("precision"),
+        file=file.name,
+        sha256=identity_of(file),
+        notes=notes,
+    )
+
+
+def made_from_step(step: SweepStep) -> Made:
+    """Describe a step that has nothing to show yet."""
     return Made(
         kind=step.kind,
         key=step.key,
         network=step.network,
         title=step.title,
         created=now(),
-        seconds=seconds,
-        precision=step.settings.get("precision"),
-        file=file.name,
-        sha256=identity_of(file),
-        notes=notes,
+        seconds=0.0,
     )

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trtbench.store.directory import now
 from trtbench.workflows.check.check import SettledSide, run_check
 from trtbench.workflows.check.check_files import rows_of, write_check
 from trtbench.workflows.check.evaluate import EvalSide
 from trtbench.workflows.request.judging import CheckRequest
-from trtbench.workflows.sweep.cache import Made
+from trtbench.workflows.sweep.cache import Made, made_from_step
 from trtbench.workflows.sweep.graph import SweepStep
 from trtbench.workflows.sweep.judge import problems_of, step_of_sides
 from trtbench.workflows.sweep.specs import arrays_of
@@ -32,15 +31,8 @@ def _checked(
 ) -> Made:
     began, problems = time.monotonic(), problems_of(sides)
     usable = {str(place): sides[place] for place, told in enumerate(problems) if told is None}
-    made = Made(
-        kind=step.kind,
-        key=step.key,
-        network=step.network,
-        title=step.title,
-        created=now(),
-        seconds=0.0,
-        checks=(None,) * len(sides),
-        problems=tuple(problems),
+    made = msgspec.structs.replace(
+        made_from_step(step), checks=(None,) * len(sides), problems=tuple(problems)
     )
     if not usable:
         return made

@@ -10,12 +10,11 @@ from pathlib import Path
 import msgspec
 
 from trtbench.runtimes import RUNTIMES
-from trtbench.store.directory import now
 from trtbench.tasks import TASKS
 from trtbench.workflows.check.evaluate import EvalSide, Evaluation, run_evaluation, scores_of
 from trtbench.workflows.check.evaluate_files import write_evaluation
 from trtbench.workflows.request.judging import EvalRequest
-from trtbench.workflows.sweep.cache import Made
+from trtbench.workflows.sweep.cache import Made, made_from_step
 from trtbench.workflows.sweep.content import digest
 from trtbench.workflows.sweep.graph import SweepStep
 from trtbench.workflows.sweep.steps import Workshop
@@ -70,15 +69,8 @@ def _judged(step: SweepStep, sides: Sequence[EvalSide], shop: Workshop) -> Made:
     began = time.monotonic()
     problems = problems_of(sides)
     usable = [side for side, problem in zip(sides, problems, strict=True) if problem is None]
-    made = Made(
-        kind=step.kind,
-        key=step.key,
-        network=step.network,
-        title=step.title,
-        created=now(),
-        seconds=0.0,
-        scores=(None,) * len(sides),
-        problems=tuple(problems),
+    made = msgspec.structs.replace(
+        made_from_step(step), scores=(None,) * len(sides), problems=tuple(problems)
     )
     if not usable:
         return made
