@@ -51,8 +51,7 @@ import numpy, msgspec
 mark("libraries")
 import trtbench.worker
 import trtbench.runtimes._duet
-if hasattr(trtbench.worker, "import_ahead"):
-    import numpy.random
+import numpy.random
 from trtbench.domain.codec import job_from_json
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._session import resolve_inputs
@@ -176,7 +175,7 @@ def table(told: dict[str, list[dict[str, float]]]) -> str:
     lines = [f"| step | {' | '.join(names)} |", f"|---|{'--:|' * len(names)}"]
     rows: list[tuple[str, tuple[str, ...]]] = [
         *((name, (name,)) for name in STEPS),
-        ("ahead of a comparison's launch", AHEAD),
+        ("before the model is touched", AHEAD),
         ("all, as a worker", ("all, as a worker",)),
         ("processor time", ("processor time",)),
     ]

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -181,6 +182,7 @@ class Cudart:
         return (Code.success,)
 
     def cudaEventElapsedTime(self, begin, end):
+        _note_moment("run")
         return Code.success, float(np.float32((end.at - begin.at) * 1e3))
 
     def cudaMemcpyAsync(self, target, source, size, kind, stream):
@@ -316,6 +318,10 @@ class Trt:
             if log := os.environ.get("STANDIN_GPU_ENGINES"):
                 with open(log, "a") as file:
                     file.write(f"{os.getpid()}\n")
+            _note_moment("load")
+            if (told := os.environ.get("STANDIN_GPU_MOST_ENGINES")) and _too_many(told):
+                logger.log(SimpleNamespace(name="ERROR"), "out of memory")
+                return None
             if told := GPU_TIME.search(bytes(data)):
                 self.gpu_s = float(told[1])
             if NO_GRAPH in bytes(data):
@@ -454,6 +460,32 @@ def plan_bytes(
 ) -> bytes:
     """An engine file as far as its header goes, with the time its queries take."""
     return magic + bytes(20) + bytes(version) + bytes(64) + f"gpu_s={gpu_s};".encode()
+
+
+def _note_moment(word: str) -> None:
+    """Write when it was, for the launch that this process's folder is named after."""
+    if log := os.environ.get("STANDIN_GPU_MOMENTS"):
+        launch = Path(sys.argv[2]).name.partition("-")[0]
+        with open(log, "a") as file:
+            file.write(f"{launch} {word} {time.monotonic()}\n")
+
+
+def _too_many(told: str) -> bool:
+    """Whether more processes have engines than the environment allows: ``FILE:COUNT``."""
+    path, _, most = told.rpartition(":")
+    with open(path, "a+") as file:
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        file.seek(0)
+        known = {int(line) for line in file}
+    return sum(Path(f"/proc/{pid}/fd").exists() and _runs(pid) for pid in known) > int(most)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
 
 
 def _told_to() -> Cudart:

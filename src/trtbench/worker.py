@@ -1,4 +1,4 @@
-"""The child's entry point: ``python -m trtbench.worker job.json outdir [events [channel]]``.
+"""The child's entry point: ``python -m trtbench.worker job.json outdir [events [descriptors]]``.
 
 Reads a job, does it, leaves ``outcome.json`` and ``samples.npz`` (or ``error.json``) in the folder.
 Does not know who started it; ``events`` is a descriptor on which it names each stage as it begins.
@@ -45,9 +45,6 @@ from trtbench.runtimes import RUNTIMES, session_opener
 PROGRESS_S = 0.2
 """How often progress within a stage is told; a builder takes thousands of steps."""
 
-AHEAD = 7
-"""Arguments of a worker that is started ahead of its job, before the name of its runtime."""
-
 EXIT_TOLD = 3
 """The worker put what went wrong into ``error.json``."""
 
@@ -92,45 +89,14 @@ class Events(Stage):
             self.descriptor = None
 
 
-def import_ahead(runtime: str) -> None:
-    """Import what a side of a comparison uses later, so that its launch waits for no file."""
-    import numpy.random  # noqa: F401 - numpy itself waits until inputs are drawn
-
-    import trtbench.runtimes._bursts
-    import trtbench.runtimes._duet  # noqa: F401
-
-    load_library = RUNTIMES.load(runtime).load_library
-    if load_library is not None:
-        load_library()
-
-
-def await_job(hold: int, quiet: int, noisy: int, *, runtime: str) -> None:
-    """Import all that a job will need, be quiet, and sleep until it is there.
-
-    ``noisy`` is held open while it imports; ``quiet`` is left for the job itself. Without a job,
-    or a parent, this process ends.
-    """
-    for descriptor in (hold, quiet, noisy):
-        os.set_inheritable(descriptor, False)
-    with contextlib.suppress(Exception):  # the job itself will meet it, and put it in words
-        import_ahead(runtime)
-    os.close(noisy)
-    if not os.read(hold, 1):
-        leave(0)
-
-
 def main(arguments: list[str]) -> int:
     """Do one job; the exit status is 0, or 3 when ``error.json`` says what went wrong."""
     job_file, folder = Path(arguments[0]), Path(arguments[1])
     events = Events(int(arguments[2]) if len(arguments) > 2 else None)
     try:
-        if len(arguments) > AHEAD:
-            await_job(*map(int, arguments[4:AHEAD]), runtime=arguments[AHEAD])
         job = job_from_json(job_file.read_bytes(), where=str(job_file))
         if isinstance(job, DuetJob):
-            channel = int(arguments[3]) if len(arguments) > 3 else None
-            quiet = int(arguments[5]) if len(arguments) > AHEAD else None
-            _duet(job, folder=folder, events=events, channel=channel, quiet=quiet)
+            _duet(job, folder=folder, events=events, descriptors=list(map(int, arguments[3:])))
         elif isinstance(job, InferJob):
             _infer(job, folder=folder, events=events)
         elif isinstance(job, LayersJob):
@@ -169,12 +135,10 @@ def _bench(job: BenchJob, *, folder: Path, events: Events) -> None:
     _save(outcome, times, folder, launch=job.launch)
 
 
-def _duet(
-    job: DuetJob, *, folder: Path, events: Events, channel: int | None, quiet: int | None
-) -> None:
+def _duet(job: DuetJob, *, folder: Path, events: Events, descriptors: list[int]) -> None:
     from trtbench.runtimes._duet import play
 
-    results = play(job, events, channel=channel, quiet=quiet)
+    results = play(job, events, descriptors)
     events("save")
     for side, (outcome, times) in results.items():
         (folder / f"side-{side}").mkdir()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,10 @@ from trtbench.errors import UsageError
 from trtbench.host.cuda import Cuda, CudaError
 from trtbench.runtimes._bursts import in_turn
 from trtbench.runtimes._gpu_query import Lane, burst_of_queries
-from trtbench.runtimes._partner import TurnPartner
+from trtbench.runtimes._partner import Neighbours, TurnPartner
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
 from trtbench.workflows.compare.duet import Duet
-from trtbench.workflows.compare.pair import WaitingPair
 from trtbench.workflows.compare.sides import Sides
 from trtbench.workflows.compare.until_clear import settle
 from trtbench.workflows.request.comparing import CompareRequest
@@ -40,7 +40,8 @@ def compared(tmp_path: Path, gpu_s: tuple[float, float], *flags: str, marks: str
     for name, seconds in zip("ab", gpu_s, strict=True):
         extra = marks.encode() if name == "b" else b""
         (tmp_path / f"{name}.engine").write_bytes(plan_bytes(gpu_s=seconds) + extra)
-    environment = {**os.environ, "PYTHONPATH": str(STANDIN), "TMPDIR": str(tmp_path)}
+    paths = f"{STANDIN}{os.pathsep}{tmp_path / 'nvml'}"
+    environment = {**os.environ, "PYTHONPATH": paths, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "trtbench", "compare", "a.engine", "b.engine", "--batch", "2"]
     command += ["-r", "tensorrt", "--store", "store", "--json", *flags]
     ended = subprocess.run(
@@ -53,6 +54,7 @@ def compared(tmp_path: Path, gpu_s: tuple[float, float], *flags: str, marks: str
 
 
 TWO = ("--launches", "2", "--max-launches", "2", "--pairs", "10")
+FOUR = ("--launches", "4", "--max-launches", "4", "--pairs", "10")
 
 
 @pytest.mark.process
@@ -144,49 +146,94 @@ def test_who_waits_leaves_the_processor_alone(monkeypatch: pytest.MonkeyPatch) -
     assert max(used.values()) < 0.15, "of 0.3 s; a spinning wait would take half of it"
 
 
+def tell_free_memory(tmp_path: Path, count: int) -> None:
+    """Let NVML tell so many free bytes, and nothing else."""
+    (tmp_path / "nvml").mkdir()
+    (tmp_path / "nvml" / "pynvml.py").write_text(
+        "from types import SimpleNamespace\n"
+        "def nvmlInit(): pass\n"
+        "def nvmlDeviceGetHandleByIndex(index): return index\n"
+        "def nvmlDeviceGetMemoryInfo(handle):\n"
+        f"    return SimpleNamespace(free={count}, total={count})\n"
+    )
+
+
 @pytest.mark.process
-def test_workers_that_start_ahead_load_nothing_and_leave_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("room", [True, False])
+def test_launches_start_at_once_and_measure_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: bool
 ) -> None:
+    """Each process notes when it has loaded and when it measures; its clock is everybody's."""
     monkeypatch.setenv("STANDIN_GPU_ENGINES", str(tmp_path / "loaded"))
-    compared(tmp_path, (1e-3, 1e-3), *TWO)
+    monkeypatch.setenv("STANDIN_GPU_MOMENTS", str(tmp_path / "moments"))
+    tell_free_memory(tmp_path, (16 << 30) if room else (1 << 30))
+    _, records = compared(tmp_path, (1e-3, 1e-3), *FOUR)
     loaded = (tmp_path / "loaded").read_text().split()
-    assert len(set(loaded)) == len(loaded) == 4, "two launches of both sides, a process for each"
+    assert len(set(loaded)) == len(loaded) == 8, "four launches of both sides, a process for each"
     assert not list((tmp_path / "store").glob("**/.partial*")), "what they were started in"
+    assert all(each.load_s is None for record in records for each in record.launches)
+    assert not any("memory_engine_bytes" in record.facts for record in records)
+    spans = measured_spans(tmp_path / "moments")
+    assert len(spans) == 4
+    for one, other in pairwise(spans):
+        assert one["measured"][1] <= other["measured"][0], "no two launches measure at once"
+    first_measured = spans[0]["measured"][0]
+    together = [span["loaded"] < first_measured for span in spans]
+    assert together == [True, room, room, room]
+    if not room:
+        assert all(b["loaded"] > a["measured"][1] for a, b in pairwise(spans))
 
 
-def test_nobody_measures_while_the_next_pair_starts() -> None:
-    ends = socket.socketpair()
+def measured_spans(path: Path) -> list[dict[str, Any]]:
+    """By launch: when its last process had loaded, and from when to when either of them ran."""
+    by_launch: dict[str, dict[str, list[float]]] = {}
+    for line in path.read_text().splitlines():
+        launch, word, moment = line.split()
+        by_launch.setdefault(launch, {}).setdefault(word, []).append(float(moment))
+    spans = [
+        {"loaded": max(each["load"]), "measured": (min(each["run"]), max(each["run"]))}
+        for each in by_launch.values()
+    ]
+    return sorted(spans, key=lambda each: each["measured"])
+
+
+def test_nobody_measures_while_another_launch_loads() -> None:
     quiet, noise = os.pipe()
     beside = os.dup(noise)
-    with TurnPartner(ends[0].detach(), quiet=quiet) as partner:
-        heard = threading.Thread(target=partner.await_quiet)
-        heard.start()
-        os.close(noise)
-        heard.join(0.2)
-        assert heard.is_alive(), "another still starts"
-        os.close(beside)
-        heard.join(30)
-        assert not heard.is_alive()
-    ends[1].close()
+    over, before = os.pipe()
+    neighbours = Neighbours(quiet, noise, over)
+    passed: list[str] = []
+
+    def wait() -> None:
+        neighbours.step_back()
+        passed.append("its turn")
+        neighbours.await_quiet()
+        passed.append("quiet")
+
+    heard = threading.Thread(target=wait)
+    heard.start()
+    heard.join(0.1)
+    assert passed == [], "the launch before it is not over"
+    os.close(before)
+    heard.join(0.1)
+    assert heard.is_alive(), "another still loads"
+    os.close(beside)
+    heard.join(30)
+    assert passed == ["its turn", "quiet"]
     os.close(quiet)
+    os.close(over)
 
 
 @pytest.mark.process
-def test_a_pair_that_is_not_needed_is_ended(tmp_path: Path) -> None:
-    (tmp_path / "a.engine").write_bytes(plan_bytes())
-    spec = RunSpec(
-        model=ModelRef(path=str(tmp_path / "a.engine"), format="engine"), runtime="tensorrt"
-    )
-    store = Store(tmp_path / "store")
-    sides = Sides(baseline=spec, candidate=spec)
-    pair = WaitingPair(sides, store=store, memory_bytes=None, before=None)
-    workers = [each.child for each in pair._waiting]
-    assert not any(child.has_ended() for child in workers)
-    folder = pair.folder
-    pair.close()
-    assert all(child.has_ended() for child in workers)
-    assert not folder.exists()
+def test_launches_that_do_not_fit_at_once_load_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell_free_memory(tmp_path, 16 << 30)
+    monkeypatch.setenv("STANDIN_GPU_MOST_ENGINES", f"{tmp_path / 'alive'}:2")
+    told, records = compared(tmp_path, (1e-3, 1e-3), *FOUR)
+    verdicts = {each["metric"]: each["kind"] for each in told["comparison"]["verdicts"]}
+    assert verdicts["gpu"] == "same"
+    assert [len(record.launches) for record in records] == [4, 4]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +287,7 @@ def test_only_bursts_end_because_nobody_would_wait_longer(tmp_path: Path) -> Non
     assert (on_gpu.mode, on_cpu.mode) == ("bursts", "one-process")
     on_gpu._began = on_cpu._began = time.monotonic() - 12
     assert not on_gpu.out_of_time
-    assert (on_gpu.more, on_cpu.more) == (3, 12)
+    assert (on_gpu.more, on_cpu.more) == (6, 12)
     on_gpu._began = time.monotonic() - 21.5  # 1.8 s a launch: one or two are left
     assert on_gpu.more == 1
     on_gpu._began = on_cpu._began = time.monotonic() - 24
@@ -251,7 +298,9 @@ def test_only_bursts_end_because_nobody_would_wait_longer(tmp_path: Path) -> Non
 AHEAD = """
 import sys
 from trtbench import worker
-worker.import_ahead("tensorrt")
+import trtbench.runtimes._duet
+from trtbench.runtimes._bursts import import_all
+import_all("tensorrt")
 known = set(sys.modules)
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.runtimes import session_opener

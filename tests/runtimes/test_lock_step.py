@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
 
 import pytest
 
-from trtbench.runtimes._duet import run_stretches
+from trtbench.runtimes._duet import on_one_core, run_stretches
 from trtbench.runtimes._partner import TurnPartner
 
 
@@ -37,3 +38,28 @@ def test_who_is_done_first_leaves_the_machine_to_the_last_query(
     queries = [f"query {mine}" for mine, length in plan for _ in range(length)]
     assert happened[:-2] == queries
     assert sorted(happened[-2:]) == ["gone 0", "gone 1"]
+
+
+def test_a_pools_threads_leave_the_measuring_core_alone() -> None:
+    allowed = os.sched_getaffinity(0)
+    found: dict[str, set[int]] = {}
+    started, end = threading.Event(), threading.Event()
+
+    def pool() -> None:
+        found["thread"] = {threading.get_native_id()}
+        started.set()
+        end.wait(60)
+
+    thread = threading.Thread(target=pool)
+    thread.start()
+    started.wait(60)
+    [number] = found["thread"]
+    try:
+        with on_one_core() as core:
+            own = allowed if len(allowed) < 2 else {core}
+            assert os.sched_getaffinity(0) == own
+            assert os.sched_getaffinity(number) == (allowed - own or allowed)
+        assert os.sched_getaffinity(0) == os.sched_getaffinity(number) == allowed
+    finally:
+        end.set()
+        thread.join()

@@ -25,7 +25,7 @@ FEWEST_BLOCKS, MOST_BLOCKS = 2, 10
 BURST_S = 0.012
 """Seconds of a burst: long beside the hand-over, short beside a drift of the clocks."""
 SMALLEST, LARGEST = 4, 100
-FEWEST_BURSTS, MOST_BURSTS = 6, 16
+FEWEST_BURSTS, MOST_BURSTS = 6, 10
 """Bursts of each side in a launch: they agree within 0.1 %, launches are what varies."""
 BURSTS_S = 1.0
 """Seconds of bursts in a launch, of both sides: slow models have fewer."""

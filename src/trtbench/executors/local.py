@@ -41,25 +41,8 @@ class Assignment:
     job: Job
     folder: Path
     python: str | None = None
-    channel: int | None = None
-    """A descriptor shared with another job: how the two hand each other the turn."""
-    waiting: Waiting | None = None
-    """A worker that was started before, in this folder, with this channel."""
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A worker that has imported what it needs and sleeps until its job is there."""
-
-    child: Child
-    go: int
-    """A byte on this descriptor says that the job is there; its end, that there will be none."""
-
-    def discard(self) -> None:
-        """End it: there is no job for it."""
-        os.close(self.go)
-        self.child.end()
-        self.child.close()
+    descriptors: tuple[int, ...] = ()
+    """Shared with other jobs: how they hand each other the turn, and wait for one another."""
 
 
 def run_job(
@@ -131,76 +114,22 @@ def _note(heard: _Heard, on_stage: Callable[[str], None] | None, line: str) -> N
 def _start(
     assignment: Assignment, *, memory_bytes: int | None, on_line: Callable[[str], None]
 ) -> Child:
-    folder, channel = assignment.folder, assignment.channel
-    job_file = folder / "job.json"
+    folder, log = assignment.folder, assignment.folder / "log.txt"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        job_file.write_bytes(json_from_value(assignment.job))
-    except OSError as problem:
-        raise write_error(job_file, problem) from None
-    if (ahead := assignment.waiting) is not None:
-        ahead.child.listen(on_line)
-        os.write(ahead.go, b"g")
-        os.close(ahead.go)
-        return ahead.child
-    return _started(
-        folder,
-        assignment.python,
-        () if channel is None else (channel,),
-        memory_bytes=memory_bytes,
-        on_line=on_line,
-    )
-
-
-def start_waiting(
-    folder: Path,
-    *,
-    python: str | None,
-    runtime: str,
-    channel: int,
-    quiet: int,
-    noisy: int,
-    memory_bytes: int | None = None,
-) -> Waiting:
-    """Start a worker ahead of its job, which will lie in the folder.
-
-    It holds ``noisy`` open while it imports, and measures nothing while anybody holds the other
-    end of ``quiet`` open: who starts ahead disturbs nobody who measures.
-    """
-    hold, go = os.pipe()
-    try:
-        numbers = (channel, hold, quiet, noisy)
-        child = _started(folder, python, numbers, runtime, memory_bytes=memory_bytes)
-        return Waiting(child, go)
-    except BaseException:
-        os.close(go)
-        raise
-    finally:
-        os.close(hold)
-
-
-def _started(
-    folder: Path,
-    python: str | None,
-    descriptors: tuple[int, ...],
-    *words: str,
-    memory_bytes: int | None,
-    on_line: Callable[[str], None] | None = None,
-) -> Child:
-    log = folder / "log.txt"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "job.json").write_bytes(json_from_value(assignment.job))
         log.touch()
     except OSError as problem:
-        raise write_error(log, problem) from None
-    arguments = [str(folder / "job.json"), str(folder), "{events}", *map(str, descriptors), *words]
+        raise write_error(folder, problem) from None
+    numbers = assignment.descriptors
+    arguments = [str(folder / "job.json"), str(folder), "{events}", *map(str, numbers)]
     try:
         return Child(
-            [*worker_command(python), *arguments],
+            [*worker_command(assignment.python), *arguments],
             log=log,
-            env=worker_environment(python),
+            env=worker_environment(assignment.python),
             memory_bytes=memory_bytes,
-            pass_fds=descriptors,
+            pass_fds=numbers,
             on_line=on_line,
         )
     except OSError as problem:

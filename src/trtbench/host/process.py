@@ -84,10 +84,6 @@ class Child:
         self._talks = True
         self._handle = _handle(self._process.pid)
 
-    def listen(self, on_line: Callable[[str], None]) -> None:
-        """Say who hears what it writes from now on."""
-        self._on_line = on_line
-
     def watched(self) -> list[int]:
         """Descriptors that become readable when the child has said something or has ended."""
         return [*([self._events] if self._talks else []), *self._handles()]

@@ -7,6 +7,7 @@ the socket: it touches neither the processor nor the GPU.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import Length, RunSpec
 from trtbench.errors import UsageError
-from trtbench.runtimes import session_opener
+from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._bench import (
     PreparedSession,
     WarmupResult,
@@ -31,29 +32,35 @@ from trtbench.runtimes._bench import (
     prepare,
     warm_up,
 )
-from trtbench.runtimes._partner import TurnPartner
+from trtbench.runtimes._gpu_memory import METERED
+from trtbench.runtimes._partner import Neighbours, TurnPartner
 from trtbench.runtimes._session import Burst
 
 PROBE = 8
 """Queries of the burst that tells how long one takes."""
 SERIES = 2
 """Series of each side in a launch: A B B A."""
-SERIES_S, SETTLE_S, FEWEST = 0.1, 0.03, 10
+SERIES_S, SETTLE_S, FEWEST = 0.08, 0.02, 10
 """Seconds of a series, and of the queries before it that are not kept; its fewest queries."""
 OTHER_SIDE = "measured without a CUDA graph: the other side cannot be captured"
 
 Result = tuple[BenchOutcome, IterationTimes]
 
 
-def play_series(job: DuetJob, stage: Stage, partner: TurnPartner) -> Result:
+def play_series(job: DuetJob, stage: Stage, partner: TurnPartner, neighbours: Neighbours) -> Result:
     """Measure this process's side: bursts in turn, then series of single queries in turn."""
     mine = int(job.mine or 0)
     spec = job.sides[mine]
+    import_all(spec.runtime)
+    if not job.together:
+        neighbours.step_back()
     stage("load")
     prepared = _alike(prepare(session_opener(spec.runtime), spec), spec, partner)
     first = job.launch % 2 == mine
     try:
-        partner.await_quiet()
+        if job.together:
+            neighbours.step_back()
+        neighbours.await_quiet()
         stage("warm-up")
         with partner.slot(first=first):
             warm = warm_up(prepared.step, spec.warmup)
@@ -65,6 +72,16 @@ def play_series(job: DuetJob, stage: Stage, partner: TurnPartner) -> Result:
     finally:
         close_session(prepared.session)
     return _result(prepared, warm, facts, plan, bursts), times
+
+
+def import_all(runtime: str) -> None:
+    """Import what is used later too, so that no measurement waits for a file."""
+    import numpy.random  # noqa: F401 - numpy itself waits until inputs are drawn
+
+    load_library = RUNTIMES.load(runtime).load_library
+    if load_library is not None:
+        with contextlib.suppress(Exception):  # loading the model will meet it, and say so
+            load_library()
 
 
 def _alike(prepared: PreparedSession, spec: RunSpec, partner: TurnPartner) -> PreparedSession:
@@ -172,8 +189,9 @@ def _result(
     plan: BurstPlan,
     bursts: NDArray[np.float64] | None,
 ) -> BenchOutcome:
+    """Describe the launch; what it takes to load was not measured, because others loaded too."""
     outcome = prepared.outcome_of(facts, warm)
-    facts = outcome.facts
+    facts = msgspec.structs.replace(outcome.facts, load_s=None, first_s=None)
     if bursts is not None:
         facts = msgspec.structs.replace(
             facts,
@@ -183,4 +201,5 @@ def _result(
         )
     how = f"two processes: {plan.words}, and {SERIES} series of queries, in turn"
     conditions = {**outcome.conditions, "interleaved": Fact(value=how)}
-    return msgspec.structs.replace(outcome, facts=facts, conditions=conditions)
+    evidence = {name: fact for name, fact in outcome.evidence.items() if name not in METERED}
+    return msgspec.structs.replace(outcome, facts=facts, conditions=conditions, evidence=evidence)

@@ -2,19 +2,21 @@
 
 The side that waits leaves the processor alone, and the side that runs runs as it would alone:
 sessions of one process share a pool of threads or stop theirs when a run ends, and two processes
-measure from the same core. Blocks of queries alone, in the same launch, show whether it worked.
-The order within each pair is random and known to both sides beforehand, so that a turn is handed
-over by one byte and the parent sleeps.
+measure from the same core, with their pools' threads on the others. Blocks of queries alone, in
+the same launch, show whether it worked. The order within each pair is random and known to both
+sides beforehand, so that a turn is handed over by one byte and the parent sleeps.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -35,11 +37,11 @@ from trtbench.runtimes._bench import (
     timer_floor_s,
     warm_up,
 )
-from trtbench.runtimes._partner import TurnPartner
+from trtbench.runtimes._partner import Neighbours, TurnPartner
 from trtbench.runtimes._session import TurnSpec
 
-PACE = 5
-"""Queries that tell how long one takes, before a launch is planned."""
+PACE, FEWEST_PACE, PACE_S = 5, 2, 0.03
+"""Queries that tell how long one takes, before a launch is planned; fewer where they are slow."""
 MOST_STRETCHED = 3.0
 
 _NS = 1e-9
@@ -50,19 +52,24 @@ Spans = NDArray[np.int64]
 """Start and end of each query, in nanoseconds."""
 
 
-def play(
-    job: DuetJob, stage: Stage, *, channel: int | None, quiet: int | None = None
-) -> dict[int, Result]:
-    """Run this process's part of a duet; gives the result of each side that ran here."""
+def play(job: DuetJob, stage: Stage, descriptors: Sequence[int] = ()) -> dict[int, Result]:
+    """Run this process's part of a duet; gives the result of each side that ran here.
+
+    The first descriptor leads to the other side, the rest to other launches that start meanwhile.
+    """
     if job.mine is None:
         return _play_both(job, stage)
-    if channel is None:
+    if not descriptors:
         raise ValueError("a side that runs alone needs a channel to the other")
-    from trtbench.runtimes._bursts import play_series
+    for each in descriptors:
+        os.set_inheritable(each, False)
+    channel, *others = descriptors
+    with TurnPartner(channel) as partner:
+        if not job.series:
+            return {job.mine: _play_side(job, stage, partner)}
+        from trtbench.runtimes._bursts import play_series
 
-    side = play_series if job.series else _play_side
-    with TurnPartner(channel, quiet=quiet) as partner:
-        return {job.mine: side(job, stage, partner)}
+        return {job.mine: play_series(job, stage, partner, Neighbours(*others[:3]))}
 
 
 def turn_spec(spec: RunSpec, together: Sequence[RunSpec]) -> TurnSpec:
@@ -195,7 +202,9 @@ def run_stretches(
 
 def _pace_s(step: Step) -> float:
     """Time a few queries; a busy machine may lengthen a launch, but not empty it."""
-    starts, ends = timed_loop(step, Length(iterations=PACE))
+    starts, ends = timed_loop(step, Length(iterations=FEWEST_PACE))
+    if (ends[-1] - starts[0]) * _NS < PACE_S:
+        starts, ends = timed_loop(step, Length(iterations=PACE))
     lengths = ends - starts
     return float(min(np.median(lengths), MOST_STRETCHED * lengths.min())) * _NS
 
@@ -235,19 +244,32 @@ def _result(
 
 @contextmanager
 def on_one_core() -> Iterator[int | None]:
-    """Keep this thread on the fastest core it may use, the same for both processes.
+    """Keep this thread on the fastest core it may use, and the process's others off it.
 
-    Where each sits on a core of its own, a whole launch compares cores: the same model against
-    itself differed by 15 to 25 % from launch to launch, and by 1 % from one core. Threads that
-    exist stay where they are; no session may be opened here, because its threads would inherit it.
+    It is the same core for both processes: where each sits on one of its own, a whole launch
+    compares cores, and the same model against itself differed by 15 to 25 % from launch to launch.
+    A pool's thread that the kernel puts on that core makes a query twice as long, for a while. No
+    session may be opened here, because its threads would inherit the core.
     """
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     if len(allowed) < 2:
         yield None
         return
     core = fastest_core(allowed)
-    os.sched_setaffinity(0, {core})
+    own, *others = sorted(_threads(), key=lambda each: each != threading.get_native_id())
+    _place([own], {core})
+    _place(others, allowed - {core})
     try:
         yield core
     finally:
-        os.sched_setaffinity(0, allowed)
+        _place([own, *others], allowed)
+
+
+def _threads() -> list[int]:
+    return [int(each.name) for each in Path("/proc/self/task").iterdir()]
+
+
+def _place(threads: Sequence[int], cores: Set[int]) -> None:
+    for thread in threads:
+        with suppress(OSError):  # it may have ended
+            os.sched_setaffinity(thread, cores)

@@ -9,6 +9,13 @@ from __future__ import annotations
 from trtbench.domain.result import Scalar
 from trtbench.host.cuda import Cuda
 
+METERED = (
+    *("memory_free_opened_bytes", "memory_total_bytes", "memory_free_bytes"),
+    *("memory_engine_bytes", "memory_context_bytes"),
+    *("memory_buffers_bytes", "memory_modules_bytes"),
+)
+"""What is told by free memory: untrue where other processes load at the same time."""
+
 
 class MemoryMeter:
     """Free memory from the moment a device was opened."""

@@ -18,24 +18,37 @@ class PartnerLost(TrtbenchError):
     """The other side's process ended before its time."""
 
 
+class Neighbours:
+    """Other launches that start at the same time: nobody measures while one of them makes noise.
+
+    Nobody writes into these pipes: a read ends when the last process that held the other end has
+    closed it, or has ended.
+    """
+
+    def __init__(self, quiet: int, noise: int, over: int) -> None:
+        self._quiet, self._noise, self._over = quiet, noise, over
+
+    def step_back(self) -> None:
+        """Make no more noise, and sleep until the launch before this one is over."""
+        os.close(self._noise)
+        os.read(self._over, 1)
+
+    def await_quiet(self) -> None:
+        """Sleep until none of them starts or loads."""
+        os.read(self._quiet, 1)
+
+
 class TurnPartner:
     """The other side's process, at the far end of a socket."""
 
-    def __init__(self, descriptor: int, *, quiet: int | None = None) -> None:
-        os.set_inheritable(descriptor, False)
+    def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
-        self._quiet = quiet
 
     def __enter__(self) -> TurnPartner:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
-
-    def await_quiet(self) -> None:
-        """Sleep until nobody who starts ahead of the next launch is still busy with that."""
-        if self._quiet is not None:
-            os.read(self._quiet, 1)  # nobody writes: it ends when the last other end is closed
 
     def meet(self) -> None:
         """Wait until both sides are here."""

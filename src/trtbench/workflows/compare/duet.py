@@ -30,23 +30,23 @@ from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import read_samples
 from trtbench.store.store import Store
-from trtbench.workflows.compare.pair import WaitingPair
 from trtbench.workflows.compare.sides import (
     FEWEST_LAUNCHES,
     FIRST_LOOK,
     LAUNCHES_S,
+    SIDES,
+    WAVE,
     PairDesign,
     Sides,
     settled_mode,
 )
-from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
+from trtbench.workflows.compare.wave import Wave, fit_together
+from trtbench.workflows.measure.failure import NO_MEMORY, end_with_same_bytes, fail_job
 from trtbench.workflows.measure.launches import Launch, hold_device
 from trtbench.workflows.measure.rounds import keep_run
 from trtbench.workflows.request.comparing import LAUNCHES
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
-
-SIDES: tuple[Literal[0], Literal[1]] = (0, 1)
 
 
 class Duet:
@@ -72,7 +72,8 @@ class Duet:
         self._pairs, self._seed = pairs, seed
         self._launches: tuple[list[Launch], list[Launch]] = ([], [])
         self._played = 0
-        self._next: WaitingPair | None = None
+        self._together: bool | None = None
+        """Whether launches with bursts load at once; ``None`` until the GPU was asked for room."""
         self._limit_s = limit_s
         self._began = time.monotonic()
         self.bursts = self.mode == "bursts"
@@ -104,10 +105,10 @@ class Duet:
 
     @property
     def more(self) -> int:
-        """Launches before the next look: twice as many, or a quarter more where both sides live."""
+        """Launches before the next look: twice as many, or half as many more with bursts."""
         if self.mode != "bursts":
             return self.launches
-        return int(min(max(1, self.launches // 4), max(1, self._left())))
+        return int(min(max(1, self.launches // 2), max(1, self._left())))
 
     @property
     def seconds(self) -> float:
@@ -132,21 +133,12 @@ class Duet:
 
         Slow models are given fewer: their queries are averages already.
         """
-        try:
-            self._play(launches)
-        except BaseException:
-            self.close()
-            raise
-
-    def _play(self, launches: int | None) -> None:
         least = launches if launches is not None else FEWEST_LAUNCHES
         specs = self.sides.both
         devices = {RUNTIMES.load(spec.runtime).device(spec): spec for spec in specs}
         with ExitStack() as held:
             for _, spec in sorted(devices.items()):  # one order for all: no deadlock
                 held.enter_context(hold_device(spec, self._conduct))
-            if self.mode == "bursts" and self._next is None:
-                self._next = self._pair(None)  # it imports while the machine is looked at
             if self._environment is None:
                 self._environment = read_environment(
                     command=self._conduct.command,
@@ -160,7 +152,10 @@ class Duet:
             done, goal = self.launches, self.launches + (launches or usual)
             while self.launches < goal:
                 self._tell(goal)
-                self._play_once()
+                if self.mode == "bursts":
+                    self._play_wave(min(goal - self.launches, WAVE))
+                else:
+                    self._play_once()
                 if self.launches - done >= least and time.monotonic() - began > LAUNCHES_S:
                     break
             self._contention = counters_between(before, read_counters())
@@ -177,7 +172,6 @@ class Duet:
 
     def keep(self) -> tuple[Run, Run]:
         """Store each side as a run of its own; the two name their duet."""
-        self.close()
         name = secrets.token_hex(6)
         first = self._keep_side(0, name)
         second = self._keep_side(1, name)
@@ -197,11 +191,9 @@ class Duet:
                 )
                 self._run([Assignment(job=job, folder=folder, python=self.sides.pythons[0])])
                 found = {side: _collect(folder / f"side-{side}") for side in (0, 1)}
-            elif self.mode == "bursts":
-                found = self._in_bursts(number)
             else:
                 found = self._lock_step(number, folder)
-        for side in (0, 1):
+        for side in SIDES:
             self._launches[side].append(found[side])
         if self.design == "duet":
             self._pairs = len(found[0].times)  # what the first launch had time for
@@ -220,7 +212,7 @@ class Duet:
                         job=self._job(side, number),
                         folder=folder / str(side),
                         python=self.sides.pythons[side],
-                        channel=ends[side].fileno(),
+                        descriptors=(ends[side].fileno(),),
                     )
                     for side in SIDES
                 ]
@@ -230,29 +222,24 @@ class Duet:
                 end.close()
         return {side: _collect(folder / str(side) / f"side-{side}") for side in SIDES}
 
-    def _in_bursts(self, number: int) -> dict[int, Launch]:
-        """Measure with the pair that waits, and start the next while this one loads its engines."""
-        pair = self._next or self._pair(None)
-        self._next = None
-
-        def on_started() -> None:
-            self._next = self._pair(pair)
-            pair.allow()
-
-        try:
-            jobs = self._job(0, number), self._job(1, number)
-            self._run(pair.assignments(jobs), on_started=on_started)
-            return {side: _collect(pair.left(side)) for side in SIDES}
-        finally:
-            pair.close()
-
-    def _pair(self, before: WaitingPair | None) -> WaitingPair:
-        return WaitingPair(
-            self.sides,
-            store=self._store,
-            memory_bytes=self._conduct.memory_bytes,
-            before=before,
-        )
+    def _play_wave(self, launches: int) -> None:
+        """Start launches at once; where that fails, they load one after the other."""
+        if self._together is None:
+            self._together = fit_together(self.sides, WAVE)
+        numbers = range(self._played, self._played + launches)
+        jobs = [(self._job(0, number), self._job(1, number)) for number in numbers]
+        with Wave(jobs, sides=self.sides, store=self._store) as wave:
+            ends = self._ended(wave.assignments, launches=launches, on_started=wave.let_go)
+            if self._together and any(_lacked_room(end) for end in ends):
+                self._together = False
+                note = "not all launches could start at once: they load one after the other"
+                self._conduct.listen(Event(kind="note", text=note))
+                return
+            self._demand_good(ends, wave.assignments)
+            for number in range(launches):
+                for side in SIDES:
+                    self._launches[side].append(_collect(wave.left(number, side)))
+        self._played += launches
 
     def _job(self, side: Literal[0, 1], number: int) -> DuetJob:
         return DuetJob(
@@ -263,30 +250,35 @@ class Duet:
             launch=number,
             series=self.mode == "bursts",
             bursts=self.bursts,
+            together=bool(self._together),
         )
 
-    def close(self) -> None:
-        """End the workers that wait for a launch that will not be."""
-        if self._next is not None:
-            self._next.close()
-            self._next = None
+    def _run(self, assignments: list[Assignment]) -> None:
+        self._demand_good(self._ended(assignments), assignments)
 
-    def _run(
-        self, assignments: list[Assignment], *, on_started: Callable[[], None] | None = None
-    ) -> None:
+    def _ended(
+        self,
+        assignments: list[Assignment],
+        *,
+        launches: int = 1,
+        on_started: Callable[[], None] | None = None,
+    ) -> list[JobEnd]:
+        """Run processes to their end, and see whether the models are still what they were."""
         longest = max(expected_s(spec) for spec in self.sides.both)
         ends = run_jobs(
             assignments,
-            timeout_s=self._conduct.timeout_s or longest + PATIENCE_S,
+            timeout_s=launches * (self._conduct.timeout_s or longest + PATIENCE_S),
             memory_bytes=self._conduct.memory_bytes,
             on_started=on_started,
             tick_s=TICK_S,
             on_tick=lambda: self._conduct.listen(Event(kind="tick", text="")),
         )
-        ends = [
+        return [
             end_with_same_bytes(end, *_models_of(each.job))
             for end, each in zip(ends, assignments, strict=True)
         ]
+
+    def _demand_good(self, ends: list[JobEnd], assignments: list[Assignment]) -> None:
         for end, each in _gravest_first(ends, assignments):
             if not end.ok:
                 environment = self._environment
@@ -341,6 +333,13 @@ def _is_bystander(end: JobEnd) -> bool:
     if end.error is not None:
         return end.error.kind == "PartnerLost"
     return end.signal == "SIGTERM" and not end.timed_out
+
+
+def _lacked_room(end: JobEnd) -> bool:
+    """Whether a process failed in a way that others beside it may have caused."""
+    if end.ok or end.timed_out or _is_bystander(end):
+        return False
+    return end.error is None or end.error.kind in (NO_MEMORY, "CudaError", "UnavailableError")
 
 
 def _spec_of(job: Job) -> RunSpec:

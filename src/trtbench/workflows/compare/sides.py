@@ -11,6 +11,7 @@ from trtbench.errors import UsageError
 from trtbench.runtimes import RUNTIMES
 
 PairDesign = Literal["duet", "bursts", "launches"]
+SIDES: tuple[Literal[0], Literal[1]] = (0, 1)
 
 
 WARMUP = Warmup(floor=Length(seconds=0.06), until_steady=False)
@@ -24,6 +25,8 @@ LAUNCHES_S = 7.0
 
 FIRST_LOOK = 4
 """Launches with bursts before anybody looks: with fewer, only great differences would show."""
+WAVE = 4
+"""Most launches with bursts that start at once, where the GPU has room for them."""
 LIMIT_S = 25.0
 """Once launches with bursts took so long, what is unclear stays so, unless more are asked for."""
 

@@ -23,7 +23,7 @@ from trtbench.domain.spec import RunSpec
 from trtbench.host.clocks import Lock, locked_clocks
 from trtbench.host.cuda import index_of
 from trtbench.host.gpu_names import slice_in_use
-from trtbench.host.nvml import opened
+from trtbench.host.nvml import Device, opened
 from trtbench.host.tegrastats import board_settings
 from trtbench.host.telemetry import (
     Growth,
@@ -197,6 +197,22 @@ def _with_lock(environment: Environment, index: int, lock: Lock) -> Environment:
     return msgspec.structs.replace(environment, gpus=tuple(gpus))
 
 
+def free_memory_bytes(device: str) -> int | None:
+    """Memory of a CUDA device that nobody has taken; ``None`` where NVML does not tell."""
+    index = visible_index(index_of(device))
+    part = slice_in_use(index)
+    with opened(index, part=part) as opened_device:
+        return _free_bytes(opened_device, sliced=part is not None)
+
+
+def _free_bytes(device: Device | None, *, sliced: bool) -> int | None:
+    memory = device.ask_part("nvmlDeviceGetMemoryInfo") if device else None
+    mig = device.ask("nvmlDeviceGetMigMode") if device else None
+    if memory is None or (mig and mig[0] and not sliced):  # of which slice?
+        return None
+    return int(memory.free)
+
+
 @contextmanager
 def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
     """Watch the device of a run from here to the end; clocks are locked only when asked for."""
@@ -209,10 +225,8 @@ def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
         opened_device = stack.enter_context(opened(index, part=part))
         reads = NvmlSource(opened_device).counters if opened_device is not None else None
         seen: dict[str, Scalar] = {"gpu_index": index, **board_settings()}
-        memory = opened_device.ask_part("nvmlDeviceGetMemoryInfo") if opened_device else None
-        mig = opened_device.ask("nvmlDeviceGetMigMode") if opened_device else None
-        if memory is not None and not (mig and mig[0] and part is None):  # of which slice?
-            seen["memory_free_before_bytes"] = int(memory.free)
+        if (free := _free_bytes(opened_device, sliced=part is not None)) is not None:
+            seen["memory_free_before_bytes"] = free
         watch = Watch(index=index, counters=reads, evidence=seen)
         if spec.lock_clocks is not None:
             watch.lock = stack.enter_context(locked_clocks(index, spec.lock_clocks))

@@ -1,0 +1,82 @@
+"""Launches of both sides that start at once: each measures when the one before it is over.
+
+Starting a process and loading an engine takes longer than measuring; done together, it is waited
+for once. Nobody measures while anybody starts or loads.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from trtbench.domain.job import DuetJob
+from trtbench.domain.spec import RunSpec
+from trtbench.executors.local import Assignment
+from trtbench.runtimes import RUNTIMES
+from trtbench.store.store import Store
+from trtbench.workflows.compare.sides import SIDES, Sides
+from trtbench.workflows.measure.watch import free_memory_bytes
+
+PROCESS_BYTES = 1 << 30
+"""GPU memory of a process beside its engine: CUDA's context, kernels, inputs and outputs."""
+TIMES_ENGINE = 3
+"""GPU memory of an engine by its size on disk: weights, and as much again twice to work in."""
+
+
+class Wave:
+    """The processes of several launches, a pair each, and how they wait for one another."""
+
+    def __init__(
+        self, jobs: Sequence[tuple[DuetJob, DuetJob]], *, sides: Sides, store: Store
+    ) -> None:
+        self._held, self._lent = ExitStack(), ExitStack()
+        self._folder = self._held.enter_context(store.scratch())
+        self._held.enter_context(self._lent)
+        quiet, noise = self._pipe()
+        over = [self._pipe() for _ in jobs]  # each ends with the launch before it
+        self.assignments = []
+        for number, both in enumerate(jobs):
+            ends = [self._lent.enter_context(end) for end in socket.socketpair()]
+            kept_open = tuple(end for _, end in over[number + 1 : number + 2])
+            for side, end, job in zip(SIDES, ends, both, strict=True):
+                self.assignments.append(
+                    Assignment(
+                        job=job,
+                        folder=self._folder / f"{number}-{side}",
+                        python=sides.pythons[side],
+                        descriptors=(end.fileno(), quiet, noise, over[number][0], *kept_open),
+                    )
+                )
+
+    def let_go(self) -> None:
+        """Close what the processes wait for each other with: it is theirs alone from now on."""
+        self._lent.close()
+
+    def left(self, number: int, side: int) -> Path:
+        """The folder of what a side left."""
+        return self._folder / f"{number}-{side}" / f"side-{side}"
+
+    def __enter__(self) -> Wave:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def _pipe(self) -> tuple[int, int]:
+        ends = os.pipe()
+        for end in ends:
+            self._lent.callback(os.close, end)
+        return ends
+
+
+def fit_together(sides: Sides, launches: int) -> bool:
+    """Whether a GPU has room for so many launches at once; where it does not tell, it has not."""
+    free = free_memory_bytes(RUNTIMES.load(sides.baseline.runtime).device(sides.baseline))
+    return free is not None and launches * sum(map(_room_bytes, sides.both)) < free
+
+
+def _room_bytes(spec: RunSpec) -> int:
+    return PROCESS_BYTES + TIMES_ENGINE * (spec.model.size_bytes or 0)
