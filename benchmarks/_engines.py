@@ -20,7 +20,8 @@ def conv_engines(
 ) -> None:
     """Build stacks of identical convolutions, FP16 where the version still chooses.
 
-    One timing cache serves all: they get the same kernels, and one more layer of N costs 1/N more.
+    With little search for the best kernel: it need not be fast, but the same everywhere. One timing
+    cache serves all: they get the same kernels, and one more layer of N costs 1/N more.
     A batch of equal ends is fixed; else these are the ends and the middle of the profile.
     """
     import tensorrt as trt
@@ -34,6 +35,7 @@ def conv_engines(
         config.set_timing_cache(cache, ignore_mismatch=False)
         if hasattr(trt.BuilderFlag, "FP16"):
             config.set_flag(trt.BuilderFlag.FP16)
+        config.builder_optimization_level = 1
         sharing = getattr(trt, "PreviewFeature", None)
         if hasattr(sharing, "PROFILE_SHARING_0806"):
             config.set_preview_feature(sharing.PROFILE_SHARING_0806, True)

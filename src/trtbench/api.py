@@ -1185,6 +1185,7 @@ def lottery(
     launches: int = 3,
     duration: Duration = "1s",
     random: int = 16,
+    resume: bool = False,
     runtime: str | None = None,
     precision: Precision | None = None,
     shapes_min: Shapes | Sequence[Shapes] = (),
@@ -1235,6 +1236,7 @@ def lottery(
     launches: Fresh processes to measure each engine in.
     duration: Least measured time of a launch.
     random: Random inputs to compare outputs on.
+    resume: Keep engines of the same command that an earlier try left in the folder.
     runtime: What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where
         only that is).
     precision: Precision that a weakly typed builder, or PyTorch, may use.
@@ -1293,6 +1295,7 @@ def lottery(
             launches=launches,
             duration=duration,
             random=random,
+            resume=resume,
             runtime=runtime,
             precision=precision,
             shapes_min=shapes_min,
@@ -1349,6 +1352,7 @@ def upgrade(
     launches: int = 3,
     duration: Duration = "1s",
     random: int = 16,
+    resume: bool = False,
     runtime: str | None = None,
     precision: Precision | None = None,
     shapes_min: Shapes | Sequence[Shapes] = (),
@@ -1401,6 +1405,7 @@ def upgrade(
     launches: Fresh processes to measure each engine in.
     duration: Least measured time of a launch.
     random: Random inputs to compare outputs on.
+    resume: Keep engines of the same command that an earlier try left in the folder.
     runtime: What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where
         only that is).
     precision: Precision that a weakly typed builder, or PyTorch, may use.
@@ -1461,6 +1466,7 @@ def upgrade(
             launches=launches,
             duration=duration,
             random=random,
+            resume=resume,
             runtime=runtime,
             precision=precision,
             shapes_min=shapes_min,

@@ -63,9 +63,8 @@ Build = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def build(build_job: Build) -> Build:
-    """Build with little search for the best kernel: what is built matters here, not how fast."""
     return lambda model, folder, **changes: build_job(
-        model, folder, **{"shapes": SHAPES, "optimization_level": 2, **changes}
+        model, folder, **{"shapes": SHAPES, **changes}
     )
 
 

@@ -33,7 +33,7 @@ def test_builds_are_measured_and_judged_in_every_respect(tmp_path: Path) -> None
     config = Config(store=str(store.root))
     request = LotteryRequest(
         model=model, runtime="tensorrt", builds=2, launches=2, duration="200ms",
-        timing_cache=tmp_path / "shared.cache",
+        timing_cache=tmp_path / "shared.cache", optimization_level=1,
     )  # fmt: skip
     found = run_lottery(request, store=store, config=config, conduct=Conduct())
     assert found.metric == "gpu"

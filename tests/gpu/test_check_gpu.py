@@ -32,6 +32,7 @@ IMAGE = {end: f"image:{batch}x1x32x32" for end, batch in (("min", 1), ("opt", 8)
 
 def build(source: Path, target: Path, shapes: dict[str, str], *more: str) -> str:
     words = [word for end, text in shapes.items() for word in (f"--shape-{end}", text)]
+    words += ["--optimization-level", "1", "--timing-cache", str(target.with_name("timing.cache"))]
     assert run(["build", str(source), "-o", str(target), "-r", "tensorrt", *words, *more]) == 0
     return str(target)
 

@@ -32,6 +32,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def build(model: Path, engine: str, shape: str, *more: str) -> None:
     words = [word for end in ("min", "opt", "max") for word in (f"--shape-{end}", shape)]
+    words += ["--optimization-level", "1"]
     assert run(["build", str(model), "-o", engine, "-r", "tensorrt", *words, *more]) == 0
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import models
 from trtbench.cli import run as command
-from trtbench.errors import UsageError
+from trtbench.errors import InputError, UsageError
 from trtbench.store.store import Store
+from trtbench.workflows.builds import draws
 from trtbench.workflows.builds.draws import run_lottery
 from trtbench.workflows.builds.networks import compare_networks
 from trtbench.workflows.builds.upgrade import run_upgrade
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.request.making import build_settings
+from trtbench.workflows.request.making import BuildRequest, build_settings
 from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
 
 QUICK: dict[str, Any] = {"launches": 2, "duration": "50ms"}
@@ -51,6 +54,47 @@ def test_one_timing_cache_makes_them_alike(trtexec: Any, store: Store, config: C
     assert found.aspect("latency").same is True
     again = lottery(trtexec, store, config, builds=3)
     assert again.aspect("latency").same is False, "a cache that nobody named was used"
+
+
+def test_an_interrupted_lottery_goes_on_with_what_it_built(
+    trtexec: Any, store: Store, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trtexec.behave("draw")
+    folder = trtexec.folder / "draws"
+    told: list[str] = []
+    build, tries = draws.run_build, []
+
+    def interrupted(spec: Any, **others: Any) -> Any:
+        tries.append(Path(spec.output).name)
+        if len(tries) == 3:
+            raise KeyboardInterrupt
+        return build(spec, **others)
+
+    monkeypatch.setattr(draws, "run_build", interrupted)
+    request = LotteryRequest(model=trtexec.onnx(), output=folder, builds=4, **QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        run_lottery(
+            request, store=store, config=config,
+            conduct=Conduct(listen=lambda event: told.append(event.text)),
+        )  # fmt: skip
+    assert f"2 of 4 engines are in {folder}: --resume goes on with them" in told
+    before = [(folder / f"build-{n}.engine").read_bytes() for n in (1, 2)]
+    (folder / "build-2.engine").write_bytes(b"another")  # this one is no longer what was built
+    found = lottery(trtexec, store, config, output=folder, builds=4, resume=True)
+    assert tries[3:] == ["build-2.engine", "build-3.engine", "build-4.engine"]
+    assert (folder / "build-1.engine").read_bytes() == before[0]
+    assert len(found.draws) == 4
+    assert all(each.launches_s for each in found.draws)
+
+
+def test_engines_of_two_versions_are_no_lottery(trtexec: Any, config: Config) -> None:
+    folder = trtexec.folder
+    recipe = BuildRequest(model=trtexec.onnx(), output=folder / "build-1.engine")
+    built = draws.build_one(recipe, "1", config=config, conduct=Conduct())
+    draws.refuse_mixed([built, built], folder)
+    older = msgspec.structs.replace(built.artefact, tensorrt="7.2.3")
+    with pytest.raises(InputError, match="not of one TensorRT"):
+        draws.refuse_mixed([built, dataclasses.replace(built, artefact=older)], folder)
 
 
 def networks(trtexec: Any) -> tuple[Path, Path]:

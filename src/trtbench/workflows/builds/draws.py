@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from trtbench.analysis.builds import (
@@ -22,13 +24,13 @@ from trtbench.domain.artefact import Artefact
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.result import Run
 from trtbench.domain.samples import EngineGraph
-from trtbench.domain.spec import RunSpec
-from trtbench.errors import TrtbenchError
-from trtbench.models.identity import model_ref
+from trtbench.domain.spec import BuildSpec, RunSpec
+from trtbench.errors import InputError, TrtbenchError
+from trtbench.models.identity import model_ref, sha256_of
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
 from trtbench.workflows.check.check import run_check
-from trtbench.workflows.look.engine import read_graph
+from trtbench.workflows.look.engine import read_artefact, read_graph
 from trtbench.workflows.make.build import build_spec, run_build
 from trtbench.workflows.measure.rounds import measure_in_rounds
 from trtbench.workflows.request.choice import default_runtime
@@ -38,6 +40,7 @@ from trtbench.workflows.request.fields import converted
 from trtbench.workflows.request.judging import CheckRequest
 from trtbench.workflows.request.making import BuildRequest
 from trtbench.workflows.request.measuring import BenchRequest
+from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
 
 TAG = "lottery"
@@ -104,16 +107,67 @@ def run_lottery(
             no_timing_cache=request.timing_cache is None,
         )
         heard = building(conduct, number, of=request.builds)
-        built.append(build_one(recipe, str(number), config=config, conduct=heard))
+        try:
+            made = build_one(
+                recipe, str(number), config=config, conduct=heard, resume=request.resume
+            )
+        except KeyboardInterrupt:
+            left = f"{len(built)} of {request.builds} engines are in {folder}"
+            conduct.listen(Event(kind="note", text=f"{left}: --resume goes on with them"))
+            raise
+        built.append(made)
+    refuse_mixed(built, folder)
     return lottery_of(built, request, folder=folder, store=store, config=config, conduct=conduct)
 
 
-def build_one(recipe: BuildRequest, label: str, *, config: Config, conduct: Conduct) -> Built:
-    """Build one engine; what interpreter it takes is kept for whoever runs it."""
+def build_one(
+    recipe: BuildRequest, label: str, *, config: Config, conduct: Conduct, resume: bool = False
+) -> Built:
+    """Build one engine; what interpreter it takes is kept for whoever runs it.
+
+    With ``resume``, an engine that the same command left there is taken as it is.
+    """
     spec = build_spec(recipe, config)
     python = conduct.python or config.python_for(spec.runtime)
-    artefact = run_build(spec, conduct=replace(conduct, python=python))
+    artefact = _left_before(spec) if resume else None
+    if artefact is None:
+        artefact = run_build(spec, conduct=replace(conduct, python=python))
+    else:
+        conduct.listen(Event(kind="note", text=f"{artefact.filename} was there already"))
     return Built(label=label, artefact=artefact, python=python)
+
+
+def _left_before(spec: BuildSpec) -> Artefact | None:
+    """Find what an earlier try built by the same words, on this machine, and nobody changed."""
+    engine = Path(spec.output)
+    try:
+        found = read_artefact(engine)
+    except TrtbenchError:
+        return None
+    if found is None or _timeless(found.spec) != _timeless(spec) or found.host != platform.node():
+        return None
+    whole = engine.is_file() and sha256_of(engine) == found.sha256
+    return found if whole else None
+
+
+def _timeless(spec: BuildSpec) -> BuildSpec:
+    """Leave out when the model was written: its bytes count."""
+    model = msgspec.structs.replace(spec.model, modified=None)
+    return msgspec.structs.replace(spec, model=model)
+
+
+def refuse_mixed(built: Sequence[Built], folder: Path) -> None:
+    """Refuse engines of several TensorRTs or GPUs: an earlier try may have had others."""
+    for name, kinds in (
+        ("TensorRT", {each.artefact.tensorrt for each in built}),
+        ("GPUs", {tuple(gpu.uuid for gpu in each.artefact.gpus) for each in built}),
+    ):
+        if len(kinds) > 1:
+            raise InputError(
+                f"the builds in {folder} are not of one {name.removesuffix('s')}",
+                facts={name: ", ".join(sorted(map(str, kinds)))},
+                fix="without --resume all are built anew",
+            )
 
 
 def lottery_of(

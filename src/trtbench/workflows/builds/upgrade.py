@@ -26,6 +26,7 @@ from trtbench.workflows.builds.draws import (
     judged,
     measure,
     output_aspect,
+    refuse_mixed,
     runtime_of,
 )
 from trtbench.workflows.check.evaluate import run_evaluation
@@ -141,7 +142,10 @@ def _build_all(
             heard = building(conduct, 2 * number + turn + 1, of=2 * request.builds)
             heard = replace(heard, python=names[side][1])
             label = f"{names[side][0]} {number + 1}"
-            built[side].append(build_one(recipe, label, config=config, conduct=heard))
+            made = build_one(recipe, label, config=config, conduct=heard, resume=request.resume)
+            built[side].append(made)
+    for side in built:
+        refuse_mixed(side, folder)
     return built
 
 

@@ -35,6 +35,9 @@ class DrawFields(VerbRequest):
         Duration, Option("Least measured time of a launch.", kind=TIME, metavar="TIME")
     ] = "1s"
     random: Annotated[int, Option("Random inputs to compare outputs on.", least=1)] = 16
+    resume: Annotated[
+        bool, Option("Keep engines of the same command that an earlier try left in the folder.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
