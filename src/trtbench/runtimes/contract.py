@@ -42,7 +42,7 @@ class Runtime(Protocol):
     turn_spec: Callable[[RunSpec, Sequence[RunSpec]], TurnSpec] | None = None
     """Settle how a side waits for its turn, given all sides of this process, or none of them."""
     load_library: Callable[[], None] | None = None
-    """Import its libraries, and touch no device: a worker is started ahead of its job."""
+    """Import its libraries, and touch no device: others may be measuring."""
     bursts: Callable[[RunSpec], bool] | None = None
     """Tell whether its sessions time bursts of queries on a device of their own."""
     model_files: Callable[[Mapping[str, str]], tuple[str, ...]] | None = None

@@ -97,7 +97,7 @@ def run_lottery(
     Kernels are timed anew for every build, unless a timing cache is named: it is shared by all.
     """
     folder = Path(request.output or f"{request.model}.builds")
-    built = []
+    built: list[Built] = []
     for number in range(1, request.builds + 1):
         recipe = converted(
             request,

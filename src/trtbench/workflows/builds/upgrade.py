@@ -144,8 +144,8 @@ def _build_all(
             label = f"{names[side][0]} {number + 1}"
             made = build_one(recipe, label, config=config, conduct=heard, resume=request.resume)
             built[side].append(made)
-    for side in built:
-        refuse_mixed(side, folder)
+    for each in built:
+        refuse_mixed(each, folder)
     return built
 
 
