@@ -33,6 +33,7 @@ PARTS = {
 """Fixtures that give a real part, which a plain machine need not have."""
 
 LONG = {
+    "test_networks_of_other_kinds",
     "test_no_secret_reaches_the_store_a_document_or_a_screen",
     "test_a_run_goes_there_and_comes_back",
     "test_explain_measures_one_change_at_a_time",

@@ -18,10 +18,12 @@ from planted_faults import (
     plain_weights,
     with_outlier,
 )
+from planted_kinds import KINDS, Fault
 from trtbench.analysis.localize import bisect
 from trtbench.build.cast import cast
 from trtbench.build.localize import localize
 from trtbench.build.localize_graph import Graph, divided
+from trtbench.build.localize_looks import readable
 from trtbench.build.localize_rewrite import restored, stand_in
 from trtbench.build.onnx_file import check_onnx, save_onnx
 from trtbench.domain.feed import Feed
@@ -31,6 +33,7 @@ from trtbench.errors import InputError
 from trtbench.models.identity import model_ref
 from trtbench.report.documents.localize import telling_range
 from trtbench.tasks._feed import open_feed
+from trtbench.tasks.contract import DataSource
 
 LAYERS = 5
 ITEMS = 32
@@ -106,6 +109,24 @@ def test_outliers_in_int8_are_named_first_and_repaired(tmp_path: Path, seed: int
     kept = [node for node in onnx.load(repaired).graph.node if node.name == f"fc{layer}"]
     stored = {t.name: t for t in onnx.load(repaired).graph.initializer}
     assert np.abs(numpy_helper.to_array(stored[kept[0].input[1]])).max() == pytest.approx(150)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fault", ["overflow", "outlier"])
+def test_networks_of_other_kinds(tmp_path: Path, kind: str, fault: Fault, seed: int) -> None:
+    reference, guilty, shape = KINDS[kind](tmp_path / "a.onnx", fault, seed)
+    if fault == "overflow":
+        candidate = fp16_of(reference, tmp_path / "b.onnx", keep_io=seed % 2 == 0)
+        where = "nonfinite<=0 and sqnr>=40dB"
+    else:
+        candidate = int8_of(reference, tmp_path / "b.onnx", per_channel=False, shape=shape)
+        where = "sqnr>=10dB"
+    repaired = tmp_path / "c.onnx"
+    found = searched(tmp_path, reference, candidate, repair=str(repaired), where=where)
+    assert found.groups[0].node == guilty
+    assert found.met
+    check_onnx(repaired)
 
 
 def test_a_node_left_out_of_int8_is_as_good_as_the_repair(tmp_path: Path) -> None:
@@ -209,3 +230,24 @@ def test_bf16_and_fp8_run_too(tmp_path: Path) -> None:
     assert {group.type for group in found.groups} == {"FP8"}
     assert found.groups[0].ranges[0].limit == pytest.approx(448 * 0.02)
     assert found.all_restored["rel_l2"] < found.candidate["rel_l2"]
+
+
+def test_items_that_cannot_be_read_are_left_out() -> None:
+    class Items(DataSource):
+        names = ("a", "b", "c")
+
+        def load(self, index: int) -> object:
+            if index == broken:
+                raise InputError("it is damaged", facts={"reason": "cut short"})
+            return index
+
+        def prepare(self, loaded: object) -> dict[str, np.ndarray]:
+            return {"x": np.full(2, loaded)}
+
+    broken = 1
+    left, notes = readable(Items())
+    assert left.names == ("a", "c")
+    assert notes == ("b was left out: cut short",)
+    assert left.load(1) == 2
+    broken = 7
+    assert readable(Items())[1] == ()

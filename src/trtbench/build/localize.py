@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,7 +15,7 @@ from trtbench.analysis.scores import less_is_better
 from trtbench.build.cast import prepared
 from trtbench.build.cast_types import at_opset
 from trtbench.build.localize_graph import LOW, Graph, Part, TwoGraphs, divided
-from trtbench.build.localize_looks import Batches, Judge, Looks, Seen, Source
+from trtbench.build.localize_looks import Batches, Judge, Looks, S, Seen, readable
 from trtbench.build.localize_ranges import LIMITS, RangeWatch, watches_of
 from trtbench.build.localize_trials import OUTPUT_METRIC, SEARCHING, Trials, aim_of, repair, told
 from trtbench.build.onnx_file import load_onnx
@@ -29,8 +29,6 @@ from trtbench.errors import InputError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-S = TypeVar("S", bound=Source)
 
 
 def localize(
@@ -47,7 +45,7 @@ def localize(
     stage("load")
     pair = divided(*load_graphs(Path(spec.reference), Path(spec.candidate)))
     tensors = input_specs(pair.reference.model)
-    source = open_source(tensors)
+    source, notes = readable(open_source(tensors))
     batches = Batches(source, tensors, size=spec.run.batch, memory_bytes=spec.memory_bytes)
     known = read_onnx(Path(spec.reference), batch=batches.size)
     sizes = {t.name: t.size_bytes for node in known.nodes for t in node.outputs}
@@ -80,6 +78,7 @@ def localize(
         stand_in=rounds,
         file_sqnr_db=_of_file(pair, looks) if rounds else None,
         unmatched=_unmatched(pair),
+        notes=notes,
     )
     trials.ends = began + spec.max_time_s
     if aim.condition is not None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class Source(Protocol):
 
     def prepare(self, loaded: Any) -> Mapping[str, AnyArray]: ...
 
+    def part(self, places: Sequence[int]) -> Any: ...
+
 
 class Judge(Protocol):
     """Scores one model by its task: takes its outputs batch by batch."""
@@ -44,6 +46,25 @@ class Judge(Protocol):
     def add(self, outputs: Mapping[str, AnyArray], loaded: Sequence[object]) -> None: ...
 
     def scores(self) -> dict[str, float]: ...
+
+
+S = TypeVar("S", bound=Source)
+
+
+def readable(source: S) -> tuple[S, tuple[str, ...]]:
+    """Leave out items that cannot be read, as evaluations do; notes tell which."""
+    lost: dict[int, str] = {}
+    for place, name in enumerate(source.names):
+        try:
+            source.load(place)
+        except InputError as problem:
+            lost[place] = f"{name} was left out: {problem.facts.get('reason') or problem.message}"
+    if len(lost) == len(source.names):
+        raise InputError("no item can be read", facts={"for example": lost.get(0, "there is none")})
+    if not lost:
+        return source, ()
+    left: S = source.part([n for n in range(len(source.names)) if n not in lost])
+    return left, tuple(lost.values())
 
 
 @dataclass(frozen=True)
