@@ -161,6 +161,15 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
             if "Cannot find callable" in str(problem):
                 raise UsageError(f"{repository} has no model called {entry!r}") from None
             raise
+        except urllib.error.URLError as problem:
+            kept = repository.partition(":")[0].replace("/", "_")
+            if local or any(Path(torch.hub.get_dir()).glob(f"{kept}_*")):
+                raise  # the repository is here: its weights are not
+            raise InputError(
+                f"{repository} cannot be fetched from GitHub",
+                facts={"reason": problem.reason},
+                fix=f"clone it, and write torch.hub:FOLDER/{entry}",
+            ) from None
 
     trained = spec.weights == "default"
     ways: tuple[dict[str, object], ...] = (
