@@ -80,3 +80,10 @@ def test_several_arrays_and_none_of_a_known_name(tmp_path: Path) -> None:
     with pytest.raises(InputError) as refused:
         read_map(tmp_path / "a.npz")
     assert "near, far" in str(refused.value.facts["reason"])
+
+
+def test_the_one_array_that_is_called_depth(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", rgb=np.zeros((4, 4, 3)), Depth_m=STEPS, normal=STEPS)
+    np.testing.assert_array_equal(read_map(tmp_path / "a.npz"), STEPS)
+    np.savez(tmp_path / "b.npz", DEPTH=STEPS, depth_confidence=STEPS + 1)
+    np.testing.assert_array_equal(read_map(tmp_path / "b.npz"), STEPS)

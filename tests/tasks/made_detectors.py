@@ -21,7 +21,7 @@ TYPES = {"f": TensorProto.FLOAT, "i": TensorProto.INT32}
 
 
 def network(
-    path: Path, outputs: Mapping[str, np.ndarray], *, size: int = SIZE, sizes: bool = False
+    path: Path, outputs: Mapping[str, np.ndarray], *, size: int | str = SIZE, sizes: bool = False
 ) -> Path:
     """Says the same about every image; outputs have no batch of their own."""
     nodes = [

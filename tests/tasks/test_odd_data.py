@@ -267,6 +267,19 @@ def test_a_range_of_depths_that_is_empty(ends: tuple[float, float]) -> None:
         depth.open_source(settings, COLOUR)
 
 
+def test_the_map_among_several_outputs() -> None:
+    """A network may tell its camera, or how sure it is, before the depth."""
+    outputs = {
+        "intrinsics": np.zeros((2, 3, 3), np.float32),
+        "confidence": np.zeros((2, 1, 8, 8), np.float32),
+        "predicted_depth": np.ones((2, 8, 8), np.float16),
+    }
+    settings = completed(depth.FLAGS, {})
+    assert depth.decode(outputs, [0, 1], settings)["depth"].min() == 1
+    plain = {"a": outputs["intrinsics"], "b": outputs["predicted_depth"]}
+    assert depth.decode(plain, [0, 1], settings)["depth"].shape == (2, 8, 8), "else the largest"
+
+
 def test_scores_among_several_outputs() -> None:
     """The first output with more than one number was taken, whatever it was."""
     outputs = {

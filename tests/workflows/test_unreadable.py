@@ -21,6 +21,7 @@ from made_data import (
     pose_network,
     pose_row,
 )
+from made_detectors import network, yolo_data, yolov8
 
 from trtbench.cli import run
 
@@ -104,6 +105,43 @@ def test_pose_goes_on(tmp_path: Path, evaluate) -> None:
     found = evaluate(model, "--task", "pose", "--data", images, "--annotations", told)
     assert lost(found) == ["a.png"]
     assert found["models"][0]["scores"][0]["value"] == pytest.approx(1.0)
+
+
+def test_detection_goes_on(tmp_path: Path, evaluate) -> None:
+    """Also where a list names an image that is not there, or no image."""
+    told = yolo_data(tmp_path / "set")
+    images = tmp_path / "set" / "images" / "val"
+    for name in ("a_cut", "b_empty", "c_folder", "d_gone"):
+        Image.new("RGB", (64, 64)).save(images / f"{name}.png")
+    names = sorted(each.name for each in images.iterdir())
+    (tmp_path / "set/val.txt").write_text("".join(f"./images/val/{name}\n" for name in names))
+    told.write_text(told.read_text().replace("val: images/val", "val: val.txt"))
+    cut(images / "a_cut.png")
+    (images / "b_empty.png").write_bytes(b"")
+    for name in ("c_folder", "d_gone"):
+        (images / f"{name}.png").unlink()
+    (images / "c_folder.png").mkdir()
+    model = network(tmp_path / "net.onnx", {"output0": yolov8()})
+    found = evaluate(model, "--task", "detection", "--data", told, "--batch", 2)
+    assert lost(found) == [f"images/val/{name}" for name in names[:4]]
+    scores = {each["metric"]: each["value"] for each in found["models"][0]["scores"]}
+    assert scores["mAP50"] == pytest.approx(1.0)
+
+
+def test_the_item_to_show_may_be_the_one_that_cannot_be_read(tmp_path: Path, evaluate) -> None:
+    root = depth_data(tmp_path / "depth", count=3)
+    cut(root / "images" / "1.png")
+    network = depth_network(tmp_path / "net.onnx")
+    words = ("--task", "depth", "--data", root / "images", "--normalize", "none", "--show", "1")
+    found = evaluate(network, *words)
+    assert "1 was not run, so 0.png is shown in its place" in found["notes"]
+    assert found["pictures"][0]["title"] == "Depth: 0.png"
+    data = colour_folder(tmp_path / "val")
+    model = colour_network(tmp_path / "a.onnx")
+    words = (model, "--task", "classification", "--data", data, "--normalize", "none")
+    found = evaluate(*words, "--limit", 2, "--show", "n01484850_3.png")
+    assert any(note.startswith("n01484850_3.png was not run") for note in found["notes"])
+    assert run(["eval", *map(str, words), "--show", "nothing"]) == 2
 
 
 def test_nothing_that_can_be_read_is_an_error(

@@ -145,7 +145,17 @@ def _unpacked(part: bytes, size: int) -> bytes:
 
 
 def _chosen(parts: Mapping[str, AnyArray], names: tuple[str, ...], *, what: str) -> AnyArray:
-    name = next(iter(parts)) if len(parts) == 1 else next((n for n in names if n in parts), None)
+    """Take the only part, the first that has one of the names, or the only one called depth."""
+    known = {part.lower(): part for part in parts}
+    depths = [part for part in parts if "depth" in part.lower()]
+    name = (
+        next(iter(parts))
+        if len(parts) == 1
+        else next(
+            (known[n.lower()] for n in names if n.lower() in known),
+            depths[0] if len(depths) == 1 else None,
+        )
+    )
     if name is None:
         raise ValueError(f"which of its {what} is the map? {', '.join(parts) or 'it has none'}")
     return parts[name]

@@ -171,6 +171,13 @@ class _Pass:
             )
         if tensor.name not in self._rows:
             return _typed(items[0][tensor.name], tensor)
+        shapes = {np.shape(item[tensor.name]) for item in items}
+        if len(shapes) > 1:
+            raise InputError(
+                f"the items of a batch differ in size, for the input {tensor.name!r}",
+                facts={"sizes": ", ".join("x".join(map(str, each)) for each in sorted(shapes))},
+                fix="--batch 1, or a preparation that makes all items alike",
+            )
         return _typed(np.stack([item[tensor.name] for item in items]), tensor)
 
     def _hash(self, items: Sequence[Arrays]) -> None:

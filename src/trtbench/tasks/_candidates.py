@@ -50,6 +50,13 @@ class Detections:
         value = self.settings.get(key)
         return None if value in (None, "auto") else value
 
+    def shapes(self) -> dict[str, str]:
+        """Types and sizes of the outputs, for whoever reads an error."""
+        return {
+            f"output {name}": f"{array.dtype} {'x'.join(map(str, array.shape))}"
+            for name, array in self.arrays.items()
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
@@ -85,6 +92,12 @@ def corners_or_centres(images: Sequence[Candidates]) -> Order:
     boxes = boxes[np.isfinite(boxes).all(axis=1)]
     inside_out = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
     return "cxcywh" if inside_out.sum() > INSIDE_OUT * len(boxes) else "xyxy"
+
+
+def are_fractions(rows: AnyArray) -> bool:
+    """Whether all boxes are parts of the input; the likely ones alone may be few and small."""
+    boxes = rows[..., :4]
+    return bool(np.abs(boxes[np.isfinite(boxes)]).max(initial=0.0) < FRACTIONS)
 
 
 def order_of(found: Suggested, batch: Detections) -> Order:
@@ -158,8 +171,7 @@ def _scale(found: Suggested, batch: Detections) -> Floats:
     told = batch.told("box_scale")
     fractions = found.fractions if told is None else told == "fraction"
     if fractions is None:
-        largest = [np.abs(image.boxes).max() for image in found.images if np.size(image.boxes)]
-        fractions = bool(largest) and max(largest) < FRACTIONS
+        fractions = all(are_fractions(np.asarray(image.boxes)) for image in found.images)
     high, wide = batch.target if fractions else (1.0, 1.0)
     return np.array([wide, high, wide, high], np.float64)
 

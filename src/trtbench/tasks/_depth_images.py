@@ -17,7 +17,6 @@ from trtbench.tasks._drawing import grid, save, show
 from trtbench.tasks._images import (
     ImageFiles,
     Loaded,
-    chosen_item,
     image_input,
     names_below,
     normalized,
@@ -143,10 +142,11 @@ def draw_depth(
     results: Sequence[Results],
     rules: DepthRules,
     folder: Path,
+    *,
+    shown: int,
 ) -> list[TaskPicture]:
     """Draw the image that was chosen, and those that the last model is worst on; none twice."""
     good = {i: each.metrics for i, each in results[-1].items() if each.metrics}
-    shown = chosen_item(source.names, images.settings.get("show"))
     worst = sorted((i for i in good if i != shown), key=lambda index: -good[index]["abs_rel"])
     chosen = {"depth_comparison.png": shown}
     chosen |= {f"depth_worst_{place}.png": item for place, item in enumerate(worst[:WORST])}

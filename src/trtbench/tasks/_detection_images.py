@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from trtbench.analysis.detection import Letterbox
+from trtbench.analysis.detection import Letterbox, letterbox_of
 from trtbench.analysis.detection_scores import Objects
+from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError
+from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images, read_image, scaled
 from trtbench.tasks._box_truth import (
     YAML,
@@ -32,6 +33,8 @@ from trtbench.tasks._images import (
 from trtbench.tasks.contract import Arrays, Settings, Tensors
 
 SIZE = 640
+STRIDE = 32
+"""Of the coarsest grid of most detectors: sides of the input are multiples of it."""
 FILES = ("data.yaml", "dataset.yaml")
 """What the description of a YOLO data set is called in its folder."""
 
@@ -92,11 +95,19 @@ class DetectionImages(ImageFiles):
             image_input(tensors)  # refuses what else the network takes
         assert self._takes.size is not None
         self._fit = str(settings.get("fit") or "letterbox")
+        self._stride = int(settings.get("stride") or STRIDE)
+        if self._fit == "rect" and fixed.size:
+            raise UsageError(
+                f"--fit rect is for networks that take any size, this one takes "
+                f"{fixed.size[0]}x{fixed.size[1]}",
+                fix="--fit letterbox",
+            )
         self._normalize = settings.get("normalize") or "none"
         self._colour = settings.get("colour") or "rgb"
         self.preparation = {
             "fit": self._fit, "size": "x".join(map(str, self._takes.size)),
             "normalize": self._normalize, "colour": self._colour,
+            **({"stride": self._stride} if self._fit == "rect" else {}),
         }  # fmt: skip
         self.notes: tuple[str, ...] = ()
         self.truth = self._open(settings)
@@ -134,6 +145,10 @@ class DetectionImages(ImageFiles):
     def prepare(self, loaded: Loaded) -> Arrays:
         target = self._takes.size
         assert target is not None
+        if self._fit == "rect":
+            _, inner = letterbox_of((loaded.pixels.shape[0], loaded.pixels.shape[1]), target)
+            high, wide = (-(-side // self._stride) * self._stride for side in inner)
+            target = loaded.target = (high, wide)
         if self._fit == "stretch":
             high, wide = loaded.pixels.shape[:2]
             pixels = scaled(loaded.pixels, target)
@@ -141,12 +156,12 @@ class DetectionImages(ImageFiles):
                 scale_x=target[1] / wide, scale_y=target[0] / high, left=0, top=0
             )
         else:
-            centred = self._fit == "letterbox"
+            centred = self._fit != "corner"
             pixels, loaded.geometry = letterboxed(loaded.pixels, target, centred=centred)
         ordered = pixels[:, :, ::-1] if self._colour == "bgr" else pixels
         # Networks that scale boxes themselves are told the input's own size: the way back from
         # there to the image is the same for all.
-        sizes = {each.name: np.array([target[1], target[0]]) for each in self._sizes}
+        sizes = {each.name: _size_for(each.name, target) for each in self._sizes}
         return {self._takes.name: normalized(ordered, self._normalize, self._takes), **sizes}
 
     def objects(self, index: int) -> Objects:
@@ -158,6 +173,13 @@ class DetectionImages(ImageFiles):
 def _takes_size(tensor: TensorSpec) -> bool:
     """Whether an input wants the width and height of the images."""
     return len(tensor.shape) == 2 and tensor.shape[1] == 2
+
+
+def _size_for(name: str, target: tuple[int, int]) -> AnyArray:
+    """What an input wants to know: PaddleDetection's the scale, or height and width."""
+    if "scale" in name.lower():
+        return np.ones(2, np.float32)
+    return np.array(target if "shape" in name.lower() else target[::-1])
 
 
 def _short(path: Path, root: Path) -> str:

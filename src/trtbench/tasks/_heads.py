@@ -39,7 +39,7 @@ def anchored(batch: Detections) -> Suggested:
         values = _sigmoid(grid)
         high, wide = grid.shape[2:4]
         stride = np.array([batch.target[1] / wide, batch.target[0] / high])
-        centre = (values[..., :2] * 2 - 0.5 + _places(high, wide)) * stride
+        centre = (values[..., :2] * 2 - 0.5 + grid_places(high, wide)) * stride
         size = (values[..., 2:4] * 2) ** 2 * np.reshape(sizes, (1, -1, 1, 1, 2))
         boxes.append(_flat(np.concatenate([centre, size], axis=-1)))
         scores.append(_flat(values[..., 5:] * values[..., 4:5]))
@@ -62,10 +62,11 @@ def anchor_free(batch: Detections) -> Suggested:
         weight = np.exp(bins - bins.max(axis=2, keepdims=True))
         away = (weight * np.arange(BINS)[:, None, None]).sum(axis=2) / weight.sum(axis=2)
         away = away.transpose(0, 2, 3, 1)
-        centre = _places(high, wide) + 0.5
+        centre = grid_places(high, wide) + 0.5
         low, far = (centre - away[..., :2]) * stride, (centre + away[..., 2:]) * stride
         boxes.append(np.concatenate([low, far], axis=-1).reshape(count, -1, 4))
-        scores.append(_flat(_sigmoid(classes.transpose(0, 2, 3, 1))))
+        likely = classes.transpose(0, 2, 3, 1)
+        scores.append(_flat(likely if _are_likely(likely) else _sigmoid(likely)))
     found = _found(boxes, scores, iou=0.7)
     return Suggested(
         images=found.images, order="xyxy", fractions=False, iou=0.7, classes=found.classes
@@ -130,10 +131,16 @@ def _found(boxes: list[AnyArray], scores: list[AnyArray], *, iou: float) -> Sugg
     )  # fmt: skip
 
 
-def _places(high: int, wide: int) -> NDArray[np.float64]:
+def grid_places(high: int, wide: int) -> NDArray[np.float64]:
     """Column and row of every place of a grid: [height, width, 2]."""
     rows, columns = np.mgrid[:high, :wide]
     return np.stack([columns, rows], axis=-1).astype(np.float64)
+
+
+def _are_likely(values: AnyArray) -> bool:
+    """Whether values are probabilities already, as in exports for RKNN; most logits are below 0."""
+    told = values[np.isfinite(values)]
+    return bool(told.min(initial=0.0) >= 0 and told.max(initial=0.0) <= 1)
 
 
 def _flat(values: AnyArray) -> AnyArray:

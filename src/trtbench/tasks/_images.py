@@ -19,7 +19,9 @@ from trtbench.host.images import GREY, IMAGENET, Pixels, read_image, sampled, sc
 from trtbench.tasks.contract import DataSource, Flag, Tensors
 from trtbench.units import text_from_shape
 
-NORMALIZE = "imagenet, none, or MEAN/STD such as 0.5/0.5 or 0.4,0.4,0.4/0.2,0.2,0.2"
+NORMALIZE = (
+    "imagenet, none (0 to 1), pixels (0 to 255), or MEAN/STD such as 0.5/0.5 or 104,117,123/1,1,1"
+)
 
 
 @dataclass
@@ -127,6 +129,14 @@ def chosen_item(names: Sequence[str], wanted: Scalar) -> int:
     )
 
 
+def shown_item(names: Sequence[str], wanted: Scalar) -> tuple[int, tuple[str, ...]]:
+    """Find the item to show among those that ran; where it is not one of them, a note says so."""
+    try:
+        return chosen_item(names, wanted), ()
+    except UsageError:
+        return 0, (f"{wanted} was not run, so {names[0]} is shown in its place",)
+
+
 def noted(what: str, names: Sequence[str]) -> str:
     """``3 images without ground truth: a.png, b.png, c.png``."""
     return f"{len(names)} {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
@@ -174,9 +184,9 @@ def normalized(pixels: Pixels, how: Scalar, takes: ImageInput) -> AnyArray:
 
 
 def normalization(text: str, *, channels: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Read what images are normalised with."""
-    if text == "none":
-        return np.zeros(1, np.float32), np.ones(1, np.float32)
+    """Read what images are normalised with, as parts of the brightest pixel."""
+    if text in ("none", "pixels"):
+        return np.zeros(1, np.float32), np.array([1 / 255 if text == "pixels" else 1], np.float32)
     if text == "imagenet":
         mean, deviation = IMAGENET
         if channels == 1:  # a grey network was trained with some mean of the colours
@@ -189,6 +199,8 @@ def normalization(text: str, *, channels: int) -> tuple[NDArray[np.float32], NDA
         raise UsageError(f"--normalize {text} cannot be read", fix=f"write {NORMALIZE}") from None
     if any(len(part) not in (1, channels) for part in parts) or not deviation_.all():
         raise UsageError(f"--normalize {text} does not fit images of {channels} channels")
+    if max(float(np.abs(part).max()) for part in parts) > 2:  # said of pixels from 0 to 255
+        return mean_ / np.float32(255), deviation_ / np.float32(255)
     return mean_, deviation_
 
 

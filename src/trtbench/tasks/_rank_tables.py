@@ -8,13 +8,11 @@ import numpy as np
 
 from trtbench.analysis.check_classes import RANKS, ClassCheck, ClassTally, ranking
 from trtbench.domain.result import Scalar
-from trtbench.tasks._images import chosen_item
-from trtbench.tasks.contract import DataSource, Predicted, Settings, TaskTable
+from trtbench.tasks.contract import DataSource, Predicted, TaskTable
 
 
-def top_table(models: Sequence[Predicted], source: DataSource, settings: Settings) -> TaskTable:
+def top_table(models: Sequence[Predicted], source: DataSource, item: int) -> TaskTable:
     """List the best classes of one item with their scores, a pair of columns for every model."""
-    item = chosen_item(source.names, settings.get("show"))
     columns: list[list[Scalar]] = []
     for model in models:
         scores = model.chunks.rows(item, item + 1)["scores"].astype(np.float64)

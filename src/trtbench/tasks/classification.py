@@ -23,7 +23,7 @@ from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError
 from trtbench.tasks._drawing import grid, save, shape_of, show
 from trtbench.tasks._image_folder import ImageFolder
-from trtbench.tasks._images import normalize_flag
+from trtbench.tasks._images import chosen_item, normalize_flag, shown_item
 from trtbench.tasks._rank_tables import rank_tables, top_table
 from trtbench.tasks._sequences import LabelledArrays
 from trtbench.tasks.contract import (
@@ -64,7 +64,9 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     if path.is_dir() or path.suffix not in (".npz", ".npy"):
         if not path.exists():
             raise InputError(f"there is no data at {path}")
-        return ImageFolder(path, settings, tensors)
+        images = ImageFolder(path, settings, tensors)
+        chosen_item(images.names, settings.get("show"))  # refused before anything is run
+        return images
     labels = settings.get("labels")
     return LabelledArrays(
         path,
@@ -116,7 +118,8 @@ def judge(
         )
         for tally in tallies
     )
-    tables = [top_table(models, source, settings), _class_table(models, tallies, labels, source)]
+    item, notes = shown_item(source.names, settings.get("show"))
+    tables = [top_table(models, source, item), _class_table(models, tallies, labels, source)]
     if len(models) > 1:
         tables[:0] = [_pair_table(models, tallies), *rank_tables(models)]
     pictures = tuple(
@@ -129,7 +132,7 @@ def judge(
         method="top-k over all examples, ties to the lower class; Wilson's 95 % intervals",
         tables=tuple(tables),
         pictures=pictures,
-        notes=(*source.notes, *_lost_notes(models, tallies)),
+        notes=(*source.notes, *notes, *_lost_notes(models, tallies)),
     )
 
 

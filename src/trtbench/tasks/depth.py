@@ -22,7 +22,7 @@ from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError, UsageError
 from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
-from trtbench.tasks._images import chosen_item, normalize_flag
+from trtbench.tasks._images import chosen_item, normalize_flag, shown_item
 from trtbench.tasks.contract import (
     Arrays,
     DataSource,
@@ -36,6 +36,8 @@ from trtbench.tasks.contract import (
 
 DRAWS_LATENCY = True
 KINDS = ("depth", "inverse", "disparity")
+CALLED = ("depth", "disp")
+"""What networks call their map, where they hand out a confidence or intrinsics too."""
 
 FLAGS = (
     Flag(name="gt",
@@ -70,13 +72,17 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
 
 
 def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
-    """Find the map among the outputs."""
-    for output in outputs.values():
+    """Find the map among the outputs: one that is called so, else the largest."""
+    found: dict[str, AnyArray] = {}
+    for name, output in outputs.items():
         rows = np.asarray(output)
         if rows.ndim == 4 and 1 in (rows.shape[1], rows.shape[3]):
             rows = rows[:, 0] if rows.shape[1] == 1 else rows[..., 0]
         if rows.ndim == 3 and rows.dtype.kind == "f":
-            return {"depth": rows.astype(np.float32)}
+            found[name] = rows
+    if found:
+        name = max(found, key=lambda n: (any(w in n.lower() for w in CALLED), found[n].size))
+        return {"depth": found[name].astype(np.float32)}
     raise InputError(
         "no output is a depth map",
         facts={name: "x".join(map(str, each.shape)) for name, each in outputs.items()},
@@ -132,14 +138,17 @@ def judge(
                 shape = (own.shape[0], own.shape[1])
                 if difference := map_differences(resize_map(maps[0], shape), own):
                     tally.differences.append(difference)
+    shown, notes = shown_item(source.names, settings.get("show"))
     return Judgement(
         scores=tuple(_scores(tally) for tally in tallies),
         method=rules.words if images.truths else "no ground truth: maps are compared only",
         tables=tuple(_tables(models, tallies, source)),
         pictures=tuple(
-            draw_depth(images, source, models, [t.results for t in tallies], rules, folder)
+            draw_depth(
+                images, source, models, [t.results for t in tallies], rules, folder, shown=shown
+            )
         ),
-        notes=(*source.notes, *_notes(models, tallies)),
+        notes=(*source.notes, *notes, *_notes(models, tallies)),
     )
 
 

@@ -15,17 +15,15 @@ from trtbench.analysis.detection_scores import (
     BoxTally,
     ClassScores,
     Objects,
-    boxes_from_corners,
     match_boxes,
     mean_curve,
     overlaps,
     precisions,
 )
 from trtbench.analysis.resample import statistic_intervals
-from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar, Score
-from trtbench.errors import InputError
-from trtbench.tasks._box_truth import NOT_DONE, Truth
+from trtbench.errors import UsageError, near_miss
+from trtbench.tasks._box_truth import Truth
 from trtbench.tasks._candidates import (
     ORDERS,
     Detections,
@@ -36,12 +34,15 @@ from trtbench.tasks._candidates import (
 from trtbench.tasks._decoders import DECODERS, choose_decoder
 from trtbench.tasks._detection_images import (
     SIZE,
+    STRIDE,
     DetectionImage,
     DetectionImages,
     folders_beside,
 )
 from trtbench.tasks._detection_pictures import SHOWN, draw_objects, draw_precision
 from trtbench.tasks._images import normalize_flag
+from trtbench.tasks._numbering import NUMBERINGS
+from trtbench.tasks._said import UNTOLD, said_by
 from trtbench.tasks.contract import (
     Arrays,
     DataSource,
@@ -68,8 +69,11 @@ FLAGS = (
     Flag(name="nms", default="auto", choices=("auto", "class", "agnostic", "off"),
          help="Dropping of doubles: within a class, among all, or not."),
     Flag(name="max-det", kind="whole", default=300, help="Objects per image at most."),
-    Flag(name="class-map", default="auto", choices=("auto", "index", "id"),
-         help="What the network's number of a class is: a place among the categories, or an id."),
+    Flag(name="class-map", default="auto", choices=("auto", *NUMBERINGS),
+         help="What the network's number of a class is: a place among the categories, from 0 or "
+         "from 1, an id of theirs, or one of COCO's 91 where the data has its 80."),
+    Flag(name="read-output", help="Names of the outputs to read, with commas, where others could "
+         "be taken for them."),
     Flag(name="box-format", default="auto", choices=("auto", "xyxy", "yxyx", "cxcywh", "xywh"),
          help="Order of coordinates (default: as the family has it)."),
     Flag(name="box-scale", default="auto", choices=("auto", "pixels", "fraction"),
@@ -79,9 +83,11 @@ FLAGS = (
     Flag(name="background", default="auto", choices=("auto", "first", "last", "none"),
          help="Where the class of nothing is."),
     Flag(name="anchors", help="Of raw YOLOv5 heads: width,height of three boxes per head."),
-    Flag(name="fit", default="letterbox", choices=("letterbox", "corner", "stretch"),
-         preprocessing=True, help="Into the input: scaled and framed in grey, scaled into a "
-         "corner, or stretched."),
+    Flag(name="fit", default="letterbox", choices=("letterbox", "rect", "corner", "stretch"),
+         preprocessing=True, help="Into the input: scaled and framed in grey, framed to the next "
+         "stride only, scaled into a corner, or stretched."),
+    Flag(name="stride", kind="whole", preprocessing=True,
+         help=f"What sides are multiples of with --fit rect (default {STRIDE})."),
     Flag(name="size", kind="whole", preprocessing=True,
          help=f"Size of the input, where the network leaves it open (default {SIZE})."),
     Flag(name="colour", default="rgb", choices=("rgb", "bgr"), preprocessing=True,
@@ -113,28 +119,40 @@ def decode(outputs: Arrays, loaded: Sequence[DetectionImage], settings: Settings
     first = loaded[0]
     assert first.target is not None
     batch = Detections(
-        arrays={name: np.asarray(array) for name, array in outputs.items()},
+        arrays={name: np.asarray(array) for name, array in _read(outputs, settings).items()},
         items=loaded, target=first.target, classes=first.classes, highest=first.highest,
         settings=settings,
     )  # fmt: skip
     place = choose_decoder(batch)
     found = DECODERS[place].read(batch)
+    # Where nothing was found nothing tells the order, and it does not matter.
+    told = any(np.size(image.boxes) for image in found.images)
     rows = padded_rows(rows_from_found(found, batch), int(number(settings, "max_det")))
     return {
         "boxes": rows,
         "decoder": np.full(len(rows), place, np.int8),
         "classes": np.full(len(rows), found.classes or 0, np.int32),
-        "order": np.full(len(rows), ORDERS.index(order_of(found, batch)), np.int8),
+        "order": np.full(
+            len(rows), ORDERS.index(order_of(found, batch)) if told else UNTOLD, np.int8
+        ),
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Said:
-    """What one model said about all images."""
-
-    objects: list[Objects]
-    words: str
-    """How its outputs and classes were read."""
+def _read(outputs: Arrays, settings: Settings) -> Arrays:
+    """Leave the outputs that were asked for."""
+    asked = settings.get("read_output")
+    if asked is None:
+        return outputs
+    names = [name.strip() for name in str(asked).split(",")]
+    for name in names:
+        if name not in outputs:
+            guess = near_miss(name, outputs)
+            raise UsageError(
+                f"there is no output {name!r}",
+                facts={"outputs": ", ".join(outputs)},
+                fix=f"--read-output {guess}" if guess else None,
+            )
+    return {name: outputs[name] for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,16 +169,16 @@ def judge(
     """COCO's average precision of every model, likeness to the first one, and boxes drawn."""
     assert isinstance(source, DetectionImages)
     count, truth = len(source.names), source.truth
-    said = [_said(model, truth, settings, count) for model in models]
+    truths = None if truth is None else [source.objects(index) for index in range(count)]
+    said = [said_by(model, truth, truths or [], settings) for model in models]
     alike = [(), *(_likeness(said[0].objects, each.objects) for each in said[1:])]
     read = "; ".join(f"{m.label}: {s.words}" for m, s in zip(models, said, strict=True))
-    if truth is None:
+    if truth is None or truths is None:
         pictures = draw_objects(source, models, [each.objects for each in said], folder=folder)
         return Judgement(
             scores=tuple(alike), method=f"no annotations: models are compared only; {read}",
             pictures=pictures, notes=source.notes,
         )  # fmt: skip
-    truths = [source.objects(index) for index in range(count)]
     tallies = [_tally(each.objects, truths) for each in said]
     resamples = int(np.clip(RESAMPLED / max(1, max(t.boxes.detections for t in tallies)),
                             RESAMPLES // 4, RESAMPLES))  # fmt: skip
@@ -185,70 +203,8 @@ def judge(
                 names=truth.names, folder=folder,
             ),
         ),
-        notes=(*source.notes, *_notes(settings, truths)),
+        notes=(*source.notes, *(n for each in said for n in each.notes), *_notes(settings, truths)),
     )  # fmt: skip
-
-
-def _said(model: Predicted, truth: Truth | None, settings: Settings, count: int) -> _Said:
-    """Collect a model's boxes, their classes as places among the categories."""
-    arrays = [arrays for _, arrays in model.chunks]
-    decoders = {int(code) for each in arrays for code in np.unique(each["decoder"])}
-    if len(decoders) > 1:
-        names = ", ".join(DECODERS[code].name for code in sorted(decoders))
-        raise InputError(
-            f"the outputs of {model.label} look like those of several families",
-            facts={"decoders": names},
-            fix="--decoder NAME",
-        )
-    orders = {ORDERS[code] for each in arrays for code in np.unique(each["order"])}
-    if len(orders) > 1:
-        raise InputError(
-            f"the boxes of {model.label} look like corners in some batches, in others not",
-            facts={"orders": ", ".join(sorted(orders))},
-            fix="--box-format cxcywh, or what the network has",
-        )
-    classes = max(int(each["classes"].max()) for each in arrays) or None
-    largest = max(float(each["boxes"][..., 5].max()) for each in arrays)
-    places, how = _places(model.label, truth, settings, classes, int(largest))
-    name = DECODERS[decoders.pop()].name
-    own = settings["decoder"] if name == DECODERS[-1].name else name
-    objects = [row for each in arrays for row in each["boxes"]]
-    words = f"decoded as {own}, boxes {orders.pop()}, classes by {how}"
-    return _Said(objects=[_boxes(row, places) for row in objects], words=words)
-
-
-def _boxes(rows: AnyArray, places: Mapping[int, int] | None) -> Objects:
-    own = rows[rows[:, 4] >= 0].astype(np.float64)
-    if places is not None:
-        mapped = np.array([places.get(int(label), -1) for label in own[:, 5]], np.int64)
-        own, labels = own[mapped >= 0], mapped[mapped >= 0]
-    else:
-        labels = own[:, 5].astype(np.int64)
-    return boxes_from_corners(own[:, :4], labels, own[:, 4])
-
-
-def _places(
-    label: str, truth: Truth | None, settings: Settings, classes: int | None, largest: int
-) -> tuple[dict[int, int] | None, str]:
-    """The place among the categories of every number a network may say, and how it is known."""
-    if truth is None or not truth.named:
-        return None, "number"
-    ids, how = truth.ids, str(settings["class_map"])
-    said = classes or max(largest + 1, len(ids))
-    if how == "auto":
-        by_place = ids == tuple(range(len(ids)))
-        how = "id" if said > len(ids) and said > ids[-1] and not by_place else "index"
-        if how == "index" and said != len(ids):
-            told = {"network": said, "data": len(ids)}
-            raise InputError(
-                f"{label} and the data do not have the same classes",
-                facts={**told, "note": NOT_DONE} if said == len(ids) + 1 else told,
-                fix="--class-map index, if the first ones are the same; --decoder, if the outputs "
-                "were taken for others",
-            )
-    if how == "id":
-        return {id: place for place, id in enumerate(ids)}, "id"
-    return {place: place for place in range(len(ids))}, "index"
 
 
 def _tally(found: Sequence[Objects], truths: Sequence[Objects]) -> _Tally:

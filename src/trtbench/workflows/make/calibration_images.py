@@ -61,6 +61,11 @@ def task_items(
                 f"the task {task} does not feed the input {tensor.name!r}",
                 fix="give an .npz with an array for every input",
             )
+        if len({np.shape(each[tensor.name]) for each in prepared}) > 1:
+            raise InputError(
+                "images are calibrated with in batches, and these are prepared to several sizes",
+                fix="--fit letterbox",
+            )
         stacked = np.stack([each[tensor.name] for each in prepared])
         rows[tensor.name] = stacked.astype(tensor.dtype, copy=False)
     return Items(rows=rows, constant={}), preparation_from_source(task, source)
