@@ -21,7 +21,7 @@ from trtbench.domain.result import (
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.store.directory import write_record, write_samples
-from trtbench.store.index import Cached, Entry, entry_from_record
+from trtbench.store.entries import Cached, Entry, entry_from_record
 from trtbench.store.store import Store
 
 START = datetime.datetime(2026, 1, 1, 6, tzinfo=datetime.timezone.utc)

@@ -56,6 +56,12 @@ def test_the_help_of_every_verb_loads_nothing_heavy() -> None:
     assert not modules_after(code) & HEAVY
 
 
+def test_a_comparison_imports_no_database_before_its_workers_are_started() -> None:
+    loaded = modules_after("import trtbench.cli.compare, trtbench.workflows.compare.compare")
+    later = {"sqlalchemy", "asyncio", "ssl", "rich", "onnx", "onnxruntime", "pynvml"}
+    assert not loaded & later
+
+
 def test_listing_runtimes_imports_none_of_them() -> None:
     loaded = modules_after(
         "from trtbench.runtimes import RUNTIMES\nassert 'onnxruntime' in RUNTIMES.names()"

@@ -34,9 +34,13 @@ def latencies(p99: float, count: int = 2, seed: int = 0) -> list[np.ndarray]:
 def test_a_bound_is_a_percentile_of_what_a_caller_waits() -> None:
     assert (SLO.statistic, SLO.q, SLO.limit_s) == ("p99", 0.99, pytest.approx(0.01))
     assert slo_from_text("median<=2ms").statistic == "p50"
-    for wrong in ("p99>10ms", "throughput>=5/s", "gpu.p99<1ms", "mean<1ms", "fast"):
+    wrong = ("p99>10ms", "throughput>=5/s", "gpu.p99<1ms", "mean<1ms", "fast", "", "p99<0ms",
+             "p99<-1ms", "p99<inf ms", "p99<10ms and p50<1ms", "count(Einsum)>=1")  # fmt: skip
+    for each in wrong:
         with pytest.raises(UsageError):
-            slo_from_text(wrong)
+            slo_from_text(each)
+    with pytest.raises(UsageError, match="'10' has no unit"):
+        slo_from_text("p99<10")
 
 
 def test_a_rate_is_decided_by_the_whole_interval() -> None:

@@ -43,7 +43,22 @@ def test_what_was_not_seen_is_unknown_and_not_zero() -> None:
     assert use is not None
     assert {part.bytes for part in use.parts} == {None}
     assert (use.peak_bytes, use.processes_fit, use.contexts_fit) == (None, None, None)
+    assert words_from_memory(use) == ()
     assert memory_from_facts({"activation_bytes": 5}) is None
+
+
+def test_what_is_known_in_part_is_a_bound() -> None:
+    known = {name: value for name, value in FACTS.items() if name != "memory_free_before_bytes"}
+    use = memory_from_facts(known, weight_bytes=18 * MIB)
+    assert use is not None
+    assert use.unknown == ("CUDA context",)
+    words = dict(words_from_memory(use))
+    assert words["memory"].startswith("at least 49.0 MiB")
+    assert words["memory"].endswith("; CUDA unknown")
+    assert words["fit"].startswith("at most 20 processes")
+    whole = memory_from_facts(FACTS, weight_bytes=18 * MIB)
+    assert whole is not None
+    assert "at" not in " ".join(dict(words_from_memory(whole)).values()).split()
 
 
 def test_an_engine_tells_beforehand_what_it_will_take() -> None:

@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -128,12 +129,31 @@ def test_an_engine_with_its_record_shows_edges_profiles_and_weights(tmp_path: Pa
     ]
     assert [(each.name, each.shape) for each in found.outputs] == [("y", (None, 3, None))]
     assert found.facts["profiles"] == ("0: in put:0 1x3 to 8x3 (best at 4x3); 1: in put:0 16x3")
+    assert "fit" not in found.facts, "there is no GPU to fit on"
     told = "1.00 MiB in profile 0, 4.00 MiB in profile 1; a context takes the largest"
     assert found.facts["activations"] == told
     assert (found.facts["precision"], found.facts["typing"]) == ("fp16+fp32", "weak")
     assert "the engine holds 56 B of weights, its ONNX file 112 B: stored in fp16" in found.notes
     beside = inspect(tmp_path / "e.engine.json")
     assert (beside.kind, beside.path) == ("engine", str(engine))
+
+
+@pytest.mark.parametrize(
+    ("activations", "fit"),
+    [(2**20, "at most 8192 contexts on H100, CUDA's own memory left out, inputs, outputs unknown"),
+     (0, None)],
+)  # fmt: skip
+def test_how_many_fit_is_a_bound_where_shapes_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, activations: int, fit: str | None
+) -> None:
+    gpu = Gpu(name="H100", memory_bytes=8 * 2**30 + 2**19)
+    monkeypatch.setattr("trtbench.workflows.look.engine.gpus_in_use", lambda: (gpu,))
+    engine = plan(tmp_path / "e.engine")
+    made = artefact(engine, batch_norm_model(tmp_path / "bn.onnx"))
+    facts = {**made.facts, "activation_bytes": activations, "weights_bytes": 2**19}
+    changed = msgspec.structs.replace(made, facts=facts)
+    engine.with_name(f"{engine.name}.json").write_bytes(json_from_value(changed))
+    assert inspect(engine).facts.get("fit") == fit
 
 
 def test_records_whose_files_are_gone_still_tell_what_they_know(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trtbench.report.documents.runs import document_from_entries
 from trtbench.report.renderers.terminal import text
-from trtbench.store.index import Entry
+from trtbench.store.entries import Entry
 
 
 def entry(protocol: str, *, precision: str | None = None, host: str | None = None) -> Entry:

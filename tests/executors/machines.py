@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import socket
 import sys
@@ -9,7 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import runs
+
+START_S = 250.0
+"""For a node to come; a test has 300 s."""
 
 
 def free_port() -> int:
@@ -56,6 +61,7 @@ class Nodes:
     def add(self, name: str, **resources: Any) -> None:
         (self.folder / name / "tmp").mkdir(parents=True)
         self.alive[name] = self.cluster.add_node(
+            wait=False,  # Ray's own patience is 30 s, which a busy machine exceeds
             num_cpus=1,
             include_dashboard=False,
             object_store_memory=100 << 20,
@@ -69,9 +75,17 @@ class Nodes:
             },
             **resources,
         )
+        self.cluster.wait_for_nodes(timeout=START_S)
 
     def kill(self, name: str) -> None:
-        self.cluster.remove_node(self.alive.pop(name), allow_graceful=False)
+        """Take a node away as a cut of its power does: whatever runs there ends at once."""
+        node = self.alive.pop(name)
+        for raylet in node.all_processes["raylet"]:
+            first = psutil.Process(raylet.process.pid)
+            for each in (first, *first.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    each.kill()
+        self.cluster.remove_node(node, allow_graceful=False)
 
     def spans(self, name: str) -> list[tuple[str, float, float]]:
         return runs.spans(self.folder / name / "log")

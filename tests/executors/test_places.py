@@ -140,6 +140,14 @@ def test_the_devices_of_a_host(tmp_path: Path) -> None:
     assert [slot.key for slot in slots_of(plain)] == [("plain", None, 0)]
 
 
+def test_gpus_of_a_host_may_be_named_as_cuda_names_slices(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.toml"
+    path.write_text("[[host]]\naddress = 'lab'\ngpus = ['MIG-1111', 'MIG-2222']\n")
+    _, *slices = slots_of(*hosts_from_file(path))
+    assert [slot.visible for slot in slices] == ["MIG-1111", "MIG-2222"]
+    assert len({slot.key for slot in slices}) == 2
+
+
 def test_a_list_of_hosts_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read") as caught:
         hosts_from_file(tmp_path / "none.toml")

@@ -18,6 +18,7 @@ from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UnavailableError
 from trtbench.executors import ExecutorSettings, Needs
 from trtbench.store.store import Store
+from trtbench.version import __version__
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.progress import Event
@@ -51,6 +52,7 @@ def test_many_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
     def kill_one() -> None:
         for _ in range(5):
             finished.acquire()
+        wait_for(lambda: nodes.spans("b"))  # it has taken part
         nodes.kill("b")
 
     killer = threading.Thread(target=kill_one)
@@ -64,8 +66,7 @@ def test_many_runs_on_three_nodes_one_of_which_is_lost(nodes, tmp_path):
     assert all(isinstance(store.load(run.id), Run) for run in measured)
     counts = {name: len(nodes.spans(name)) for name in ("a", "b", "c")}
     assert COUNT <= sum(counts.values()) <= COUNT + 2  # begun again elsewhere
-    assert min(counts["a"], counts["c"]) >= 4
-    assert 0 < counts["b"] < COUNT / 2
+    assert all(0 < count < COUNT for count in counts.values())
     for name in ("a", "b", "c"):
         assert no_overlap(nodes.spans(name)), name
     assert sorted(executor.fetched.values()) == [1, 1, 1]  # one model, once to each node
@@ -116,6 +117,24 @@ def test_what_no_node_can_ever_do_is_refused_at_once(nodes, tmp_path):
     conduct = Conduct(executor=executor, needs=Needs(resources={"camera": 1.0}))
     assert run_bench(spec, store=store, conduct=conduct).id
     executor.close()
+
+
+def test_a_node_with_another_trtbench_is_refused_before_anything_is_sent(nodes, tmp_path):
+    """Whoever has joined the cluster before lent its nodes nothing."""
+    ray = pytest.importorskip("ray")
+    (nodes.site / "trtbench").mkdir()
+    (nodes.site / "trtbench" / "__init__.py").touch()
+    (nodes.site / "trtbench" / "version.py").write_text('__version__ = "0.0.1"\n')
+    nodes.add("a")
+    ray.init(address=nodes.cluster.address, log_to_driver=False)
+    executor = join(nodes)
+    spec = runs.quick_spec(tmp_path, runtime="clocked")
+    with pytest.raises(UnavailableError, match="another trtbench") as caught:
+        run_bench(spec, store=Store(tmp_path / "store"), conduct=Conduct(executor=executor))
+    assert (caught.value.facts["there"], caught.value.facts["here"]) == ("0.0.1", __version__)
+    assert not (tmp_path / "a" / "cache").exists()
+    executor.close()
+    assert ray.is_initialized()  # it is the caller's
 
 
 def test_neither_here_nor_there_a_name_leads_out(nodes, tmp_path, monkeypatch):
@@ -187,7 +206,7 @@ def test_an_autoscaler_adds_the_node_that_a_run_waits_for(tmp_path, clocked, mon
     }  # fmt: skip
     cluster = utils.Cluster(initialize_head=True, head_node_args=head)
     try:
-        executor = RayExecutor(ExecutorSettings(address=cluster.address, patience_s=240.0))
+        executor = RayExecutor(ExecutorSettings(address=cluster.address, patience_s=3600.0))
         heard: list[str] = []
         conduct = Conduct(
             executor=executor,
@@ -227,30 +246,40 @@ def autoscaling(resources: dict[str, int], *, address: str) -> dict[str, object]
     }  # fmt: skip
 
 
-def test_a_cluster_is_joined_through_its_client_too(nodes, tmp_path):
+CLIENT = """
+import sys, runs
+from pathlib import Path
+from trtbench.executors import ExecutorSettings
+from trtbench.executors.ray import RayExecutor
+from trtbench.store.store import Store
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
+executor = RayExecutor(ExecutorSettings(address=sys.argv[1], patience_s=3600.0))
+folder = Path(sys.argv[2])
+spec = runs.quick_spec(folder, runtime='clocked')
+conduct = Conduct(executor=executor, listen=lambda event: print(event.text, flush=True))
+run_bench(spec, store=Store(folder / 'store'), conduct=conduct)
+executor.close()
+"""
+
+
+def test_a_cluster_is_joined_through_its_client_too_and_asked_for_a_node(nodes, tmp_path):
     """The address ray://… is that of a proxy: this process is no part of the cluster then."""
-    nodes.add("a")
-    program = (
-        "import sys, runs; from pathlib import Path\n"
-        "from trtbench.executors import ExecutorSettings\n"
-        "from trtbench.executors.ray import RayExecutor\n"
-        "from trtbench.store.store import Store\n"
-        "from trtbench.workflows.measure.bench import run_bench\n"
-        "from trtbench.workflows.request.conduct import Conduct\n"
-        "executor = RayExecutor(ExecutorSettings(address=sys.argv[1]))\n"
-        "folder = Path(sys.argv[2])\n"
-        "spec = runs.quick_spec(folder, runtime='clocked')\n"
-        "run_bench(spec, store=Store(folder / 'store'), conduct=Conduct(executor=executor))\n"
-        "executor.close()\n"
-    )
     here = Path(__file__).resolve().parent
     paths = [str(here), str(here.parent), os.environ["PYTHONPATH"], *sys.path]
-    done = subprocess.run(
-        [sys.executable, "-c", program, f"ray://127.0.0.1:{nodes.client_port}", str(tmp_path)],
+    with subprocess.Popen(
+        [sys.executable, "-c", CLIENT, f"ray://127.0.0.1:{nodes.client_port}", str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    ) as client:
+        assert client.stdout is not None
+        heard = []
+        for line in client.stdout:
+            heard.append(line.strip())
+            if "waiting for a machine to come" in line:
+                nodes.add("a")
+    assert client.returncode == 0, heard
+    assert "a machine has come" in heard
     assert len(Store(tmp_path / "store").index.find(kind="run")) == 1
     assert len(nodes.spans("a")) == 1

@@ -17,6 +17,7 @@ from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableErro
 from trtbench.executors import ExecutorSettings, Needs, _shell
 from trtbench.executors.ssh import open_executor
 from trtbench.store.store import Store
+from trtbench.version import __version__
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
 from waiting import wait_for
@@ -137,6 +138,26 @@ def test_a_python_there_that_cannot_measure_is_said(
     assert caught.value.facts["host"] == "me@board"
 
 
+@pytest.mark.parametrize("flag", ["-I", "-S -E"])
+def test_a_python_there_that_takes_another_trtbench_is_refused_before_models_are_sent(
+    tmp_path: Path, ssh: Path, flag: str
+) -> None:
+    """As a wrapper does that drops what it was told: only what is installed is seen."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec "{sys.executable}" {flag} "$@"\n')
+    if flag != "-I":
+        probe = 'case "$*" in *trtbench-probe*) echo trtbench-probe 3 12; exit ;; esac\n'
+        python.write_text(python.read_text().replace("unset", probe + "unset"))
+    python.chmod(0o755)
+    with pytest.raises(UnavailableError, match="another trtbench") as caught:
+        measure(tmp_path, hosts(tmp_path, python=str(python)))
+    facts = caught.value.facts
+    assert facts["here"] == __version__
+    assert facts["there"].startswith(__version__ if flag == "-I" else "none")
+    assert "PYTHONPATH" in (caught.value.fix or "")
+    assert not list((tmp_path / "home").rglob("blobs"))
+
+
 def test_without_ssh_it_says_what_to_install(
     tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +165,15 @@ def test_without_ssh_it_says_what_to_install(
     with pytest.raises(UnavailableError, match="no ssh here") as caught:
         measure(tmp_path, hosts(tmp_path))
     assert caught.value.fix == "apt-get install openssh-client"
+
+
+def test_who_waits_for_a_place_is_let_go_too(tmp_path: Path, ssh: Path) -> None:
+    executor = open_executor(ExecutorSettings(hosts=hosts(tmp_path)))
+    executor.close()
+    spec = runs.quick_spec(tmp_path, runtime="clocked")
+    with pytest.raises(KeyboardInterrupt):
+        run_bench(spec, store=Store(tmp_path / "store"), conduct=Conduct(executor=executor))
+    assert not ssh.exists(), "a host was reached"
 
 
 def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path: Path, ssh: Path) -> None:

@@ -13,6 +13,7 @@ from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.executors import local
 from trtbench.host import gpu_names, nvml, telemetry
 from trtbench.host.environment import read_environment
+from trtbench.workflows.look import doctor
 from trtbench.workflows.measure.watch import watching
 
 FIRST, SECOND = "MIG-11111111-aaaa", "MIG-22222222-bbbb"
@@ -138,6 +139,60 @@ def test_telemetry_finds_the_gpu_that_a_slice_is_of(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(telemetry, "index_of_name", lambda name: {SECOND: 3}.get(name))
     assert telemetry.visible_index(0, environment={"CUDA_VISIBLE_DEVICES": SECOND}) == 3
     assert telemetry.visible_index(0, environment={"CUDA_VISIBLE_DEVICES": "GPU-other"}) == 0
+
+
+def gpu_checks(monkeypatch: pytest.MonkeyPatch, door: type[StandIn]) -> dict[str, doctor.Check]:
+    monkeypatch.setattr(nvml, "_pynvml", door)
+    return {each.name: each for each in doctor._gpus(nvml.gpus())}
+
+
+def test_doctor_lists_slices_as_devices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = gpu_checks(monkeypatch, Divided)
+    assert found["GPU 0"].detail.endswith("2 MIG slices")
+    for number, uuid in enumerate((FIRST, SECOND)):
+        told = found[f"GPU 0 slice {number}"]
+        assert told.status == "ok"
+        assert "MIG 1g.10gb, 10.0 GiB" in told.detail
+        assert f"in use by {len(RUNNING[uuid])} process" in told.detail
+        assert told.detail.endswith(f"CUDA_VISIBLE_DEVICES={uuid}")
+
+
+def test_a_divided_gpu_without_a_slice_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Divided, "SLICES", {})
+    told = gpu_checks(monkeypatch, Divided)["GPU 0"]
+    assert told.status == "broken"
+    assert "without a slice" in told.detail
+    assert "nvidia-smi -i 0 -mig 0" in (told.fix or "")
+
+
+def test_doctor_says_who_shares_a_gpu_by_mps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Shared(StandIn):
+        def _answers(self) -> dict[str, Any]:
+            clients = [SimpleNamespace(pid=5, usedGpuMemory=2**20)]
+            more = {"nvmlDeviceGetMPSComputeRunningProcesses": clients,
+                    "nvmlDeviceGetComputeMode": 3}  # fmt: skip
+            return {**super()._answers(), **more}
+
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    monkeypatch.delenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", raising=False)
+    found = gpu_checks(monkeypatch, Shared)
+    assert found["GPU 0"].detail.endswith("shared by MPS, takes one process at a time")
+    assert "MPS" not in found
+    (tmp_path / "control").touch()
+    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "40")
+    told = gpu_checks(monkeypatch, Shared)["MPS"].detail
+    assert str(tmp_path) in told
+    assert "40 % of the SMs" in told
+
+
+def test_a_wish_to_lock_clocks_on_a_processor_is_answered() -> None:
+    model = ModelRef(path="m.onnx", format="onnx")
+    for wish, notes in (("base", ["the clock was not locked: the run is on the CPU"]), (None, [])):
+        spec = RunSpec(model=model, runtime="onnxruntime", lock_clocks=wish)
+        with watching(spec, "cpu") as watch:
+            assert watch.notes == notes
 
 
 def test_a_share_of_mps_is_part_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,7 +239,7 @@ def test_who_may_not_lock_clocks_is_told_and_goes_on() -> None:
     nvml.root = False
     with locked_clocks(0, "base", nvml=nvml) as lock:
         assert not lock.locked
-        assert "sudo nvidia-smi -lgc 1500,1500" in (lock.note or "")
+        assert "sudo nvidia-smi -i 0 -lgc 1500,1500" in (lock.note or "")
 
 
 @pytest.mark.parametrize(

@@ -80,3 +80,9 @@ def test_no_library_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_trtbench_that_runs_is_told_and_not_the_one_that_is_installed(install):
+    """A machine of a fleet is lent this package; it may have another, or none."""
+    install("trtbench", "0.0.1")
+    assert library_versions(["trtbench"]) == {"trtbench": __version__}

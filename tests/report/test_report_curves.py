@@ -78,6 +78,38 @@ def test_streams_and_batch_are_a_surface_with_what_to_use() -> None:
     assert document_from_runs(alone).section("streams") is None
 
 
+@pytest.mark.parametrize(
+    ("best", "more"), [((8, 2), "."), ((32, 2), "; more items may bring more."),
+                       ((32, 4), "; more items or more streams may bring more.")],
+)  # fmt: skip
+def test_more_is_advised_only_where_nobody_looked(best: tuple[int, int], more: str) -> None:
+    places = [(batch, streams) for batch in (1, 8, 32) for streams in (1, 2, 4)]
+    runs = [
+        run(
+            n,
+            batch=batch,
+            streams=streams,
+            wall_s=batch / (200 if (batch, streams) == best else 100),
+        )
+        for n, (batch, streams) in enumerate(places)
+    ]
+    assert words(section(runs, "streams")).endswith(f"the best that was measured{more}")
+
+
+def test_runs_of_two_machines_are_no_curve() -> None:
+    def on(host: str, number: int, gap_s: float) -> Run:
+        made = run(number, gap_s=gap_s)
+        there = msgspec.structs.replace(made.record.environment, host=host)
+        return Run(record=msgspec.structs.replace(made.record, environment=there), times=made.times)
+
+    mixed = [on("a", 0, 0.0), on("b", 1, 0.001)]
+    assert document_from_runs(mixed).section("gaps") is None
+    both = [on(host, n, gap) for n, (host, gap) in enumerate(
+        (host, gap) for host in "ab" for gap in (0.0, 0.001))]  # fmt: skip
+    figures = [each for each in section(both, "gaps").blocks if isinstance(each, Figure)]
+    assert [each.title[-1] for each in figures] == ["a", "b"]
+
+
 def test_rest_between_queries_is_a_curve_with_its_clock() -> None:
     clocks = {0.0: 1.98e9, 0.001: 1.9e9, 0.01: 0.9e9}
     runs = [

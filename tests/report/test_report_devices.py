@@ -15,7 +15,8 @@ from trtbench.report.device_table import device_names
 from trtbench.report.document import Table
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.sections.devices import joules_per_item, make
-from trtbench.workflows.stored.report import prices_from_file
+from trtbench.workflows.request.keeping import ReportRequest
+from trtbench.workflows.stored.report import _with_prices, prices_from_file
 
 
 def run_on(cpu: str, base_s: float, *, batch: int, host: str = "box", **facts: float) -> Run:
@@ -83,11 +84,25 @@ def test_a_million_items_cost_what_the_device_costs_meanwhile(tmp_path):
     assert "cost_per_million" not in [heading.key for heading in unpriced.headings]
 
 
-@pytest.mark.parametrize("text", ["[big]\nper_hour = 1", "big = 3", "[big"])
+@pytest.mark.parametrize(
+    "text",
+    ["[big]\nper_hour = 1", "big = 3", "[big", "", "[big]\nper_hour = '3'\ncurrency = 'EUR'"]
+    + [f"[big]\nper_hour = {each}\ncurrency = 'EUR'" for each in ("-1", "nan", "inf")],
+)
 def test_a_file_that_is_no_list_of_prices_is_refused(tmp_path, text):
     (tmp_path / "prices.toml").write_text(text)
     with pytest.raises(UsageError, match="no list of prices"):
         prices_from_file(tmp_path / "prices.toml")
+
+
+def test_prices_of_other_devices_alone_are_a_mistake_and_said(tmp_path):
+    (tmp_path / "prices.toml").write_text('[H100]\nper_hour = 3\ncurrency = "EUR"\n')
+    runs = [run_on(name, 1e-3, batch=1) for name in ("The Big One", "small")]
+    request = ReportRequest(names=["x"], output=tmp_path, prices=tmp_path / "prices.toml")
+    with pytest.raises(UsageError, match="no price of a device in this report") as caught:
+        _with_prices(runs, request)
+    assert "The Big One (box), small (box)" in caught.value.facts["devices"]
+    assert caught.value.facts["prices of"] == "H100"
 
 
 def test_machines_of_one_kind_go_by_what_their_owners_call_them():

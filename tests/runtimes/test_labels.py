@@ -24,7 +24,7 @@ from trtbench.errors import TrtbenchError, UsageError
 from trtbench.models.identity import model_ref, sha256_of
 from trtbench.report.documents.run import facts_of
 from trtbench.report.labels import precision_name
-from trtbench.store.index import entry_from_record
+from trtbench.store.entries import entry_from_record
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.measure.model_notes import conditions_of_model

@@ -30,7 +30,7 @@ from trtbench.report.labels import precision_name
 from trtbench.runtimes import RUNTIMES, _trt_engine
 from trtbench.runtimes import trtexec as trtexec_runtime
 from trtbench.runtimes._bench import close_session, prepare
-from trtbench.store.index import entry_from_record
+from trtbench.store.entries import entry_from_record
 from trtbench.workflows.measure.model_notes import conditions_of_model, joined_conditions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "standin"))

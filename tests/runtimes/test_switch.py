@@ -110,6 +110,19 @@ def test_shapes_outside_of_the_profile_there_are_refused(gpu: Trt, tmp_path: Pat
         on_gpu(tmp_path, switch_profile=0)
 
 
+@pytest.mark.parametrize("wrong", [{"nobody": (8, 16)}, {"x": (8, 16, 2)}, {"x": (8, 5)}])
+def test_a_change_to_what_there_is_not_is_refused_before_all_is_measured(
+    tmp_path: Path, wrong: dict[str, tuple[int, ...]]
+) -> None:
+    model = ModelRef(path=str(tiny_model(tmp_path / "m.onnx")), format="onnx")
+    spec = RunSpec(model=model, runtime="onnxruntime", batch=1, **SHORT, switch_shapes=wrong)
+    stage = Stage()
+    with pytest.raises(InputError) as caught:
+        onnxruntime.bench(spec, folder=tmp_path, stage=stage)
+    assert "measure" not in stage.begun
+    assert "--shape" not in (caught.value.fix or "")
+
+
 def test_onnx_runtime_changes_shapes_too_and_has_no_profiles(tmp_path: Path) -> None:
     outcome = on_cpu(tmp_path, switch_shapes={"x": (32, 16)})
     there, back = switches_from_facts(outcome.evidence)

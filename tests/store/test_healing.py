@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -38,6 +39,18 @@ def test_runs_that_the_index_lacks_are_taken_in_and_said(tmp_path):
     assert {entry.id for entry in again.index.find()} == {"r1", "r2"}
     assert again.entry("r1").median_s is not None
     assert Store(tmp_path).news == []
+
+
+def test_an_index_may_be_opened_when_it_is_first_used_and_is_then_by_one_alone(tmp_path):
+    put_on_disk(Store(tmp_path / "s"), "r1")
+    (tmp_path / "s" / "index.sqlite").unlink()
+    heard: list[str] = []
+    store = Store(tmp_path / "s", tell=heard.append, at_once=False)
+    assert not (tmp_path / "s" / "index.sqlite").exists()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: store.index, range(8)))
+    assert all(each is store.index for each in found)
+    assert heard == ["1 run that the index lacked was taken in"]
 
 
 @pytest.mark.parametrize("how", ["deleted", "empty", "no tables", "another table"])

@@ -17,7 +17,8 @@ from writers import put_many, tag_many
 from trtbench.domain.result import Fact
 from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.store import index
-from trtbench.store.index import Index, entry_from_record
+from trtbench.store.entries import entry_from_record
+from trtbench.store.index import Index
 
 FORK = multiprocessing.get_context("fork")
 

@@ -11,7 +11,8 @@ from writers import put_many
 
 from trtbench.errors import StoreError
 from trtbench.store import index
-from trtbench.store.index import Cached, Index, entry_from_record
+from trtbench.store.entries import Cached, entry_from_record
+from trtbench.store.index import Index
 from trtbench.store.store import Store
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import json
+import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -16,7 +18,7 @@ from click.testing import CliRunner
 from models import conv_model, tiny_model
 from trtbench.cli import trtbench as cli
 from trtbench.domain.result import Run
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import compare, comparison_from_runs, csv_name
 from trtbench.workflows.compare.duet import Duet, paired
@@ -124,6 +126,32 @@ def test_different_inputs_are_incomparable_and_say_why(
     head = found.comparison.verdicts[0]
     assert head.kind == "incomparable"
     assert "input shapes" in head.reason
+
+
+def test_a_store_that_cannot_be_used_is_said_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command opens it only when its workers have been started."""
+    path = tmp_path / "newer"
+    with contextlib.closing(sqlite3.connect(_made(path) / "index.sqlite")) as index, index:
+        index.execute("UPDATE trtbench_schema SET version = 99")
+    monkeypatch.setattr("trtbench.workflows.compare.duet.run_jobs", _not_to_be_called)
+    model = str(tiny_model(tmp_path / "m.onnx"))
+    with pytest.raises(StoreError, match="newer trtbench"):
+        compare(
+            CompareRequest(baseline=model, candidates=[model]),
+            store=Store(path, at_once=False),
+            config=Config(store=str(path)),
+        )
+
+
+def _made(path: Path) -> Path:
+    Store(path)
+    return path
+
+
+def _not_to_be_called(*_: object, **__: object) -> None:
+    raise AssertionError("a worker was started")
 
 
 def test_a_side_that_breaks_is_named_and_recorded(

@@ -74,6 +74,24 @@ def test_what_is_no_schedule_is_refused(tmp_path: Path, text: str, word: str) ->
         arrivals_from_file(written(tmp_path, text))
 
 
+@pytest.mark.parametrize("last", ["soon", "0"])
+def test_what_is_wrong_in_a_trace_is_said_with_its_line(tmp_path: Path, last: str) -> None:
+    with pytest.raises(InputError) as caught:
+        arrivals_from_file(written(tmp_path, f"time_s\n\n1\n\n2\n{last}\n"))
+    assert caught.value.facts["line"] == "6"
+
+
+def test_a_file_that_only_looks_like_a_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no CSV file"):
+        arrivals_from_file(written(tmp_path, f'time_s\n"{"9" * 200_000}"\n'))
+
+
+def test_more_queries_than_anybody_could_plan_are_refused(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="too many to plan") as caught:
+        trtbench.bench(model, protocol="server", rate="3GHz", duration="2s", store=tmp_path / "s")
+    assert "5e+06/s" in str(caught.value.fix)
+
+
 def test_a_trace_too_long_for_a_record_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,8 @@ def test_a_new_field_is_one_line() -> None:
         ({"warmup": -1.0}, "a length of -1.0 s has no meaning"),
         ({"warmup": "5"}, "has no unit"),
         ({"rate": 0.0}, "above zero"),
+        ({"rate": float("nan")}, "above zero"),
+        ({"rate": float("inf")}, "finite"),
         ({"protocol": "serv"}, "--protocol serv has no meaning"),
         ({"memory_limit": "8 parsecs"}, "unknown unit"),
         ({"shapes": {"x": (0, 3)}}, "holds nothing"),

@@ -22,7 +22,7 @@ from trtbench.domain.samples import IterationTimes
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import UnavailableError, UsageError
-from trtbench.store.index import Entry
+from trtbench.store.entries import Entry
 from trtbench.workflows.stored.listing import Entries
 
 

@@ -29,6 +29,7 @@ from trtbench.build.builders import trtexec as trtexec_builder
 from trtbench.cli import run as cli
 from trtbench.domain.result import Run
 from trtbench.errors import UnavailableError, UsageError
+from trtbench.executors import AGAIN, WAITING, Needs, Request, Tell
 from trtbench.store.store import Store
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config, load_config
@@ -66,6 +67,47 @@ def sweep(asked: Matrix, folder: Path, store: Store, config: Config, **kw: Any) 
 def done(folder: Path) -> list[dict[str, Any]]:
     lines = [json.loads(text) for text in (folder / JOURNAL).read_text().splitlines()]
     return [line for line in lines if line["what"] == "done"]
+
+
+class Waiting:
+    """An executor whose machine does not come."""
+
+    elsewhere = False
+
+    def width(self, needs: Needs) -> int:
+        return 1
+
+    def run(self, request: Request, *, folder: Path, tell: Tell) -> None:
+        tell("looking around")
+        tell(f"{WAITING} to come that has {request.needs}")
+        tell("a machine has come")
+        tell("measuring")
+        tell(f"it was lost; {AGAIN}")
+        raise UnavailableError("no machine can ever measure this run")
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+def test_a_case_that_waits_for_a_machine_or_loses_it_says_so(
+    tmp_path: Path, store: Store, config: Config
+) -> None:
+    start_sweep(matrix(tiny_model(tmp_path / "n.onnx")), tmp_path / "sweep", store=store)
+    shown: list[str] = []
+    heard: list[str] = []
+    conduct = Conduct(executor=Waiting(), listen=lambda event: heard.append(event.text))
+    found = carry_out(
+        tmp_path / "sweep", store=store, config=config, conduct=conduct,
+        watch=lambda progress: shown.append(progress.doing.partition(": ")[2]),
+    )  # fmt: skip
+    told = [text for text in shown if text]
+    assert told == [
+        "waiting for a machine to come that has a processor",
+        "a machine has come",
+        "it was lost; once more elsewhere",
+    ]
+    assert heard[0] == "looking around"
+    assert "no machine can ever" in found.failures[0]
 
 
 def test_a_sweep_measures_every_case_in_every_round(

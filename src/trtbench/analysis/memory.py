@@ -48,6 +48,11 @@ class MemoryUse(Value, frozen=True, kw_only=True):
     loading: str | None = None
     """``lazy``: only modules of kernels that run are loaded; ``eager``: all."""
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Parts that nobody told: the sum is more, and fewer fit."""
+        return tuple(part.name for part in self.parts if part.bytes is None)
+
 
 def memory_from_facts(
     facts: Mapping[str, Scalar], *, contexts: int = 1, weight_bytes: int | None = None

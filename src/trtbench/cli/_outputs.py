@@ -26,8 +26,8 @@ from trtbench.domain.localize import Localization
 from trtbench.domain.result import FailedRun, Record, Run, RunRecord, Score, Scores
 from trtbench.domain.spec import Value
 from trtbench.executors import HostsFile
+from trtbench.store.entries import Entry
 from trtbench.store.health import Checkup
-from trtbench.store.index import Entry
 from trtbench.workflows.builds.networks import NetworksCompared
 from trtbench.workflows.builds.upgrade import Upgrade
 from trtbench.workflows.check.evaluate import Evaluation

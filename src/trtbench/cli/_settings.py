@@ -21,12 +21,9 @@ def load_config(*, folder: Path | None = None, store: str | Path | None = None) 
     return found
 
 
-def open_store(config: Config) -> Store:
-    """Open the store of the settings, and say what was found and mended in it."""
+def open_store(config: Config, *, at_once: bool = True) -> Store:
+    """Open the store of the settings, now or when it is used, and say what was mended in it."""
     from trtbench.cli._screen import say
     from trtbench.workflows.request import config as settings
 
-    store = settings.open_store(config)
-    for line in store.news:
-        say(f"store: {line}")
-    return store
+    return settings.open_store(config, tell=lambda line: say(f"store: {line}"), at_once=at_once)

@@ -44,7 +44,8 @@ def command(request: CompareRequest, as_json: bool) -> None:
     from trtbench.workflows.request.conduct import conduct_from_request
 
     config = load_config(store=request.store)
-    store = open_store(config)
+    # Workers are started first; what is measured elsewhere takes a store that works.
+    store = open_store(config, at_once=request.executor is not None)
     refuse_unwritable(Path(request.output_dir), flag="--output-dir")
     if request.builds is not None:
         _compare_networks(request, config, store, as_json=as_json)

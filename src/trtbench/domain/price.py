@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from trtbench.domain.result import Run
@@ -16,6 +17,10 @@ class Price(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     per_hour: float
     currency: str
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.per_hour < math.inf:
+            raise ValueError(f"a price of {self.per_hour:g} an hour has no meaning")
 
 
 def price_of(run: Run, device: str) -> Price | None:

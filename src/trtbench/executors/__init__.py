@@ -13,6 +13,7 @@ from trtbench.executors._interpreter import WORKER_NEEDS, check_interpreter
 from trtbench.executors._node import ANSWER
 from trtbench.executors._request import (
     AGAIN,
+    WAITING,
     Errand,
     Executor,
     ExecutorSettings,
@@ -30,6 +31,7 @@ __all__ = [
     "ANSWER",
     "EXECUTORS",
     "FILE_MARK",
+    "WAITING",
     "WORKER_NEEDS",
     "Errand",
     "Executor",

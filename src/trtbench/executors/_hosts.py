@@ -28,7 +28,8 @@ class Host(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     folder: str = ".cache/trtbench"
     """Where models and code are kept there, from the home folder."""
     environment: dict[str, str] = {}
-    gpus: int = 0
+    gpus: int | tuple[str, ...] = 0
+    """How many, or what CUDA calls each of them: UUIDs, also of MIG slices."""
     gpu_type: str = ""
     memory: str | None = None
     gpu_memory: str | None = None
@@ -74,18 +75,20 @@ def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:
     """The devices of a machine: its GPUs and its processor."""
     memory = bytes_from_text(host.memory) if host.memory else None
     gpu_memory = bytes_from_text(host.gpu_memory) if host.gpu_memory else None
-    places: list[tuple[int | None, int]] = [(None, number) for number in range(beside)]
-    places += [(index, 0) for index in range(host.gpus)]
+    names = ("",) * host.gpus if isinstance(host.gpus, int) else host.gpus
+    places: list[tuple[int | None, int, str]] = [(None, number, "") for number in range(beside)]
+    places += [(index, 0, name) for index, name in enumerate(names)]
     return [
         Slot(
             machine=host.title,
             title=host.title,
             gpu=gpu,
             number=number,
+            visible=visible,
             gpu_type=host.gpu_type if gpu is not None else "",
             memory_bytes=memory,
             gpu_memory_bytes=gpu_memory,
             resources=dict(host.resources),
         )
-        for gpu, number in places
+        for gpu, number, visible in places
     ]

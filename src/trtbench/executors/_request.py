@@ -16,6 +16,8 @@ Tell = Callable[[str], None]
 
 AGAIN = "once more elsewhere"
 """Ends what is told when a machine was lost under a run."""
+WAITING = "waiting for a machine"
+"""Begins what is told while none is free, or there."""
 
 
 class Needs(Value, frozen=True, kw_only=True):

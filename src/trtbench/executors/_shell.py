@@ -21,6 +21,7 @@ from trtbench.executors._interpreter import OLDEST
 from trtbench.executors._node import LOOK_S, interrupt_if
 from trtbench.executors._request import Tell
 from trtbench.host.process import Child, Exit, run_together, tail
+from trtbench.version import __version__
 
 NEEDS = ("msgspec", "numpy", "sqlalchemy")
 """What the interpreter there must have, beside the library that measures."""
@@ -38,6 +39,14 @@ _FULL = os.strerror(errno.ENOSPC)
 _PROBE = (
     "import sys, importlib.util as u; print('trtbench-probe', *sys.version_info[:2], "
     "*[n for n in sys.argv[1:] if u.find_spec(n) is None])"
+)
+_WHICH = (
+    "import os\n"
+    "try:\n"
+    "    import trtbench.version as v; d = os.path.dirname(v.__file__)\n"
+    "    print('trtbench-code', v.__version__, d)\n"
+    "except ImportError:\n"
+    "    print('trtbench-code none')\n"
 )
 _TAKE = (
     "import os, shutil, sys, tarfile\np = sys.argv[1]; t = p + '.' + str(os.getpid())\n"
@@ -74,7 +83,9 @@ class Shell:
         with self._preparing:
             if self._code is None:
                 self._check_python()
-                self._code = self._lend()
+                code = self._lend()
+                self._check_lent(code)
+                self._code = code
 
     def far(self, *words: str, source: Path | None = None, target: Path | None = None) -> str:
         """Have a small service done there; gives what it printed."""
@@ -142,15 +153,17 @@ class Shell:
             words += ["-i", str(Path(host.identity).expanduser())]
         return [*words, host.address, command]
 
-    def _python(self, *words: str, environment: dict[str, str] | None = None) -> str:
+    def _python(
+        self, *words: str, environment: dict[str, str] | None = None, code: str | None = None
+    ) -> str:
         """A command line for the shell there, in the folder where things are kept."""
         folder = shlex.quote(self.host.folder.removeprefix("~/"))
         given = {"PYTHONUNBUFFERED": "1", **self.host.environment, **(environment or {})}
         sets = ['TRTBENCH_CACHE="$PWD"']
         sets += [f"{name}={shlex.quote(value)}" for name, value in given.items()]
-        if self._code:
+        if code := code or self._code:
             more = shlex.quote(f":{given['PYTHONPATH']}") if "PYTHONPATH" in given else ""
-            sets.append(f'PYTHONPATH="$PWD/code/{self._code}"{more}')  # the last one counts
+            sets.append(f'PYTHONPATH="$PWD/code/{code}"{more}')  # the last one counts
         python = shlex.join([self.host.python, *words])
         return f"mkdir -p {folder} && cd {folder} && exec env {' '.join(sets)} {python}"
 
@@ -185,6 +198,24 @@ class Shell:
                 self._run(f"mkdir -p {shlex.quote(self.host.folder.removeprefix('~/'))}/code")
                 self._run(self._python("-c", _TAKE, code), source=archive, limit_s=COPY_S)
             return digest
+
+    def _check_lent(self, code: str) -> None:
+        """Refuse an interpreter that takes another trtbench than the one it was lent."""
+        said = self._run(self._python("-c", _WHICH, code=code)).split(maxsplit=2)
+        version, place = said[1:] if len(said) == 3 else ("none", "")
+        if place.strip().endswith(f"{code}/trtbench"):
+            return
+        raise UnavailableError(
+            "a host takes another trtbench than the one it was lent",
+            facts={
+                "host": self.host.title,
+                "interpreter": self.host.python,
+                "there": f"{version} {place}".strip(),
+                "here": __version__,
+            },
+            fix="set python of this host to one that heeds PYTHONPATH: no wrapper that starts it "
+            "with -I or -E, or in a container",
+        )
 
     def _unreachable(self, lines: Sequence[str], *, status: int | None = _LOST) -> UnavailableError:
         fix: str | None = shlex.join(self._ssh("true"))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from trtbench.errors import UnavailableError
-from trtbench.executors._request import Needs, Tell
+from trtbench.executors._request import WAITING, Needs, Tell
 
 LOOK_S = 2.0
 """How often who waits looks whether places came or went meanwhile."""
@@ -119,7 +119,7 @@ class Slots:
                     tell("a machine has come")
                 return
             if not asked:
-                tell(f"waiting for a machine to come that has {needs}")
+                tell(f"{WAITING} to come that has {needs}")
                 asked = True
                 if self._ask is not None:
                     self._ask(needs)
@@ -139,6 +139,6 @@ class Slots:
                     self._used[slot.key] = self._used.get(slot.key, 0) + 1
                     return slot
                 if not waited:
-                    tell("waiting for a machine")
+                    tell(WAITING)
                     waited = True
                 self._changed.wait(LOOK_S)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import re
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from trtbench.errors import JobError, UnavailableError
 from trtbench.executors._folders import unpack
@@ -19,6 +21,9 @@ from trtbench.executors._parcel import bytes_from_parcel, parcel_from_request
 from trtbench.executors._ray_task import Answer, on_node
 from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._slots import Slot, Slots
+from trtbench.version import __version__
+
+T = TypeVar("T")
 
 ELSEWHERE = True
 RETRIES = 5
@@ -29,6 +34,9 @@ NOTICE_S = 90.0
 
 GRACE_S = 60.0
 """For starting a task and fetching its result, beyond the limit of the run itself."""
+
+ANSWER_S = 15.0
+"""How long a node may take for a sign of life."""
 
 _CHUNK = 64 << 20
 _TYPE = "accelerator_type:"
@@ -59,6 +67,8 @@ class RayExecutor:
         self._slots = Slots(self._look, ask=self._ask, patience_s=settings.patience_s)
         self._contents: dict[str, list[Any]] = {}
         self._putting = threading.Lock()
+        self._same: set[str] = set()
+        """Nodes that are known to have this very version of trtbench."""
         self._closed = threading.Event()
         self.fetched: Counter[str] = Counter()
         """How many contents each node had to fetch."""
@@ -91,7 +101,7 @@ class RayExecutor:
         """Leave the cluster, unless the caller had joined it; what is being measured ends."""
         self._closed.set()
         if self._asked and self._ray.is_initialized():
-            _request_nodes([])  # what was asked for is wanted no longer
+            self._request_nodes([])  # what was asked for is wanted no longer
         if self._owns and self._ray.is_initialized():
             self._ray.shutdown()
 
@@ -106,14 +116,11 @@ class RayExecutor:
                 runtime_env={"py_modules": [package], "env_vars": dict(settings.environment or {})},
             )
         except (ConnectionError, ValueError, RuntimeError) as problem:
-            raise UnavailableError(
-                "the Ray cluster cannot be joined",
-                facts={"address": settings.address or "auto", "reason": problem},
-                fix="ray status --address HOST:6379",
-            ) from None
+            raise _not_joined(settings.address or "auto", str(problem)) from None
 
     def _look(self) -> Iterator[Slot]:
-        """The devices of all nodes that are alive."""
+        """The devices of all nodes that are alive; who still waits for one at the end is let go."""
+        interrupt_if(self._closed)
         for node in self._ray.nodes():
             if not node["Alive"]:
                 continue
@@ -139,7 +146,16 @@ class RayExecutor:
         if needs.memory_bytes:
             wanted["memory"] = float(needs.memory_bytes)
         self._asked.append({**wanted, **needs.resources})
-        _request_nodes(self._asked)
+        self._request_nodes(self._asked)
+
+    def _request_nodes(self, bundles: list[dict[str, float]]) -> None:
+        """Tell the autoscaler what is wanted; through a client only the cluster itself can."""
+        if not importlib.import_module("ray.util.client").ray.is_connected():
+            _request_nodes(bundles)
+            return
+        task = self._ray.remote(max_retries=0, num_cpus=0)(_request_nodes)
+        with contextlib.suppress(importlib.import_module("ray.exceptions").RayError):
+            self._ray.get(task.remote(bundles), timeout=ANSWER_S)
 
     def _put(self, sha256: str, path: Path) -> list[Any]:
         """Hand a file to Ray once, in pieces; nodes that have it never ask for it."""
@@ -155,6 +171,7 @@ class RayExecutor:
     ) -> Answer:
         errors = importlib.import_module("ray.exceptions")
         needs = request.needs
+        self._demand_same(slot)
         reference = self._task.options(
             num_cpus=0 if needs.gpu else 1 / self._beside,
             num_gpus=1 if needs.gpu else 0,
@@ -185,6 +202,20 @@ class RayExecutor:
             raise
         return answer
 
+    def _demand_same(self, slot: Slot) -> None:
+        """Refuse a node with another trtbench: whoever joined before this lent it none."""
+        if self._owns or slot.machine in self._same:
+            return
+        there = self._asked_of(slot.machine, _version_there)
+        if there not in (__version__, None):  # who does not answer is met again below
+            raise UnavailableError(
+                "a node of the cluster has another trtbench",
+                facts={"node": slot.title, "there": there, "here": __version__},
+                fix="ray.shutdown() before: the executor joins the cluster itself, and lends its "
+                f"own; or pip install trtbench=={__version__} on every node",
+            )
+        self._same.add(slot.machine)
+
     def _is_gone(self, node: str) -> bool:
         """Wait until the cluster has made up its mind about a node on which a task broke."""
         deadline = time.monotonic() + NOTICE_S
@@ -199,12 +230,17 @@ class RayExecutor:
 
     def _answers(self, node: str) -> bool:
         """Ask a node for a sign of life."""
-        echo = self._ray.remote(max_retries=0, num_cpus=0)(_echo)
-        reference = echo.options(scheduling_strategy=_pinned(node)).remote()
+        return bool(self._asked_of(node, _echo))
+
+    def _asked_of(self, node: str, question: Callable[[], T]) -> T | None:
+        """Have a node answer something small; ``None`` when it does not."""
+        asked = self._ray.remote(max_retries=0, num_cpus=0)(question)
+        reference = asked.options(scheduling_strategy=_pinned(node)).remote()
         try:
-            return bool(self._ray.get(reference, timeout=15.0))
+            answer: T = self._ray.get(reference, timeout=ANSWER_S)
+            return answer
         except importlib.import_module("ray.exceptions").RayError:
-            return False
+            return None
 
 
 def _request_nodes(bundles: list[dict[str, float]]) -> None:
@@ -213,6 +249,36 @@ def _request_nodes(bundles: list[dict[str, float]]) -> None:
 
 def _echo() -> bool:
     return True
+
+
+def _not_joined(address: str, reason: str) -> UnavailableError:
+    """Say why a cluster cannot be joined; Ray wants its own version and Python's everywhere."""
+    found = re.findall(r"Ray: (\S+)\s+Python: (\S+)", reason)
+    if len(found) < 2:
+        facts, fix = {"reason": reason}, "ray status --address HOST:6379"
+    else:
+        (ray, python), mine = found[:2]
+        facts = {"there": f"Ray {ray}, Python {python}", "here": "Ray {}, Python {}".format(*mine)}
+        fix = f"a Python {python} with: pip install 'trtbench[ray]' ray=={ray}"
+    return UnavailableError(
+        "the Ray cluster cannot be joined", facts={"address": address, **facts}, fix=fix
+    )
+
+
+def _make_version_there() -> Callable[[], str]:
+    """Make a question that travels by value: a node without trtbench can answer it too."""
+
+    def version() -> str:
+        try:
+            from trtbench.version import __version__ as there
+        except ImportError:
+            return "none"
+        return there
+
+    return version
+
+
+_version_there = _make_version_there()
 
 
 def _pinned(node: str) -> Any:

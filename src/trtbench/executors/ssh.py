@@ -102,6 +102,7 @@ class SshExecutor:
         raise lost from None
 
     def _look(self) -> list[Slot]:
+        interrupt_if(self._closed)
         return [slot for slot in self._places if slot.machine not in self._lost] or self._places
 
     def _refuse_lost(self, needs: Needs) -> None:
@@ -128,7 +129,7 @@ class SshExecutor:
     ) -> None:
         view = {SLOT_VARIABLE: str(slot.number)}
         if slot.gpu is not None:
-            view["CUDA_VISIBLE_DEVICES"] = str(slot.gpu)
+            view["CUDA_VISIBLE_DEVICES"] = slot.visible or str(slot.gpu)
         limit_s = None if request.limit_s is None else request.limit_s + GRACE_S
         title = shell.host.title
         ended = shell.measure(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import math
 import re
-from itertools import pairwise
+import shlex
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from trtbench import boundary
@@ -30,19 +31,29 @@ def arrivals_from_file(path: Path) -> tuple[float, ...]:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     except UnicodeDecodeError:
         raise InputError(f"{path.name} is no text", fix="--arrivals takes a CSV file") from None
-    rows = [row for row in csv.reader(text.splitlines()) if row and any(map(str.strip, row))]
-    place, kind, scale = _column(rows[0] if rows else [], path)
-    values = [_number(row, place, line, path) * scale for line, row in enumerate(rows[1:], 2)]
-    if len(values) > MOST_ARRIVALS:
+    rows = _rows(text, path)
+    place, kind, scale = _column(rows[0][1] if rows else [], path)
+    if len(rows) - 1 > MOST_ARRIVALS:
         raise InputError(
-            f"{path.name} has {len(values)} arrivals",
+            f"{path.name} has {len(rows) - 1} arrivals",
             facts={"most": MOST_ARRIVALS},
-            fix=f"head -n {MOST_ARRIVALS + 1} {path.name} > short.csv",
+            fix=f"head -n {MOST_ARRIVALS + 1} {shlex.quote(str(path))} > short.csv",
         )
+    values = [(line, _number(row, place, line, path) * scale) for line, row in rows[1:]]
     times = _times(values, gaps=kind.lower().startswith("gap"), path=path)
     if len(times) < 2 or not times[-1] > 0:
         raise InputError(f"{path.name} has no two arrivals at different times", fix=HEADER)
     return times
+
+
+def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
+    """Read the rows that hold something, with the numbers of their lines."""
+    reader = csv.reader(text.splitlines())
+    try:
+        return [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
+    except csv.Error as problem:
+        facts = {"line": reader.line_num, "reason": problem}
+        raise InputError(f"{path.name} is no CSV file", facts=facts, fix=HEADER) from None
 
 
 def _column(head: list[str], path: Path) -> tuple[int, str, float]:
@@ -64,21 +75,18 @@ def _number(row: list[str], place: int, line: int, path: Path) -> float:
     except (ValueError, IndexError):
         word = boundary.clean_line(row[place])[:40] if place < len(row) else "nothing"
         raise InputError(
-            f"{path.name}: {word!r} is no time from zero on", facts={"row": line}
+            f"{path.name}: {word!r} is no time from zero on", facts={"line": line}
         ) from None
     return value
 
 
-def _times(values: list[float], *, gaps: bool, path: Path) -> tuple[float, ...]:
+def _times(lines: list[tuple[int, float]], *, gaps: bool, path: Path) -> tuple[float, ...]:
+    values = [value for _, value in lines]
     if gaps:  # the first gap is the wait before the first query, which nobody sees
-        total, times = 0.0, []
-        for index, gap in enumerate(values):
-            total += gap if index else 0.0
-            times.append(total)
-        return tuple(times)
-    for line, (before, after) in enumerate(pairwise(values), 3):
+        return tuple(accumulate([0.0, *values[1:]]))
+    for (_, before), (line, after) in pairwise(lines):
         if after < before:
             raise InputError(
-                f"{path.name}: times go back", facts={"row": line}, fix="sort them, or name gaps"
+                f"{path.name}: times go back", facts={"line": line}, fix="sort them, or name gaps"
             )
     return tuple(value - values[0] for value in values)

@@ -33,7 +33,7 @@ def locked_clocks(index: int, wish: str, *, nvml: ModuleType | None = None) -> I
             return
         refused = device.command("nvmlDeviceSetGpuLockedClocks", clock, clock)
         if refused is not None:
-            yield Lock(locked=False, note=_words(refused, clock))
+            yield Lock(locked=False, note=_words(refused, index, clock))
             return
         try:
             yield Lock(locked=True, clock_mhz=clock)
@@ -53,7 +53,8 @@ def wanted_mhz(device: Device, wish: str) -> int | None:
     return None if found is None else int(found)
 
 
-def _words(refused: str, clock: int) -> str:
+def _words(refused: str, index: int, clock: int) -> str:
     if "may not" in refused or "ermission" in refused:
-        return f"the clock was not locked: that needs root (sudo nvidia-smi -lgc {clock},{clock})"
+        command = f"sudo nvidia-smi -i {index} -lgc {clock},{clock}"
+        return f"the clock was not locked: that needs root ({command})"
     return f"the clock was not locked: {refused}"

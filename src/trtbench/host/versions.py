@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 
+from trtbench.version import __version__
+
 DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
     "onnxruntime": (
         "onnxruntime",
@@ -70,6 +72,8 @@ def library_versions(names: Iterable[str] = LIBRARIES) -> dict[str, str]:
 def distribution_versions(library: str) -> dict[str, str]:
     """Return the installed distributions that provide a library, the telling one first."""
     plain = _plain(library)
+    if plain == "trtbench":  # the code that runs: another one, or none, may be installed here
+        return {plain: __version__}
     candidates = DISTRIBUTIONS.get(plain, (plain,))
     versions = {name: _version(name) for name in candidates}
     return {name: version for name, version in versions.items() if version is not None}

@@ -16,12 +16,17 @@ Key = tuple[str, ...]
 def series_over(
     runs: Sequence[Run], at: Callable[[Run], X | None], *, leave_out: Sequence[str], least: int = 2
 ) -> dict[Key, dict[X, list[Run]]]:
-    """Group runs that are alike but for what is left out; each group by its value, in order."""
+    """Group runs that are alike but for what is left out; each group by its value, in order.
+
+    Runs of two machines are never alike.
+    """
     groups: dict[Key, dict[X, list[Run]]] = {}
+    several = len({each.record.environment.label for each in runs}) > 1
     for run in runs:
         place = at(run) if len(run.times) else None
         if place is not None:
-            groups.setdefault(_key(run, leave_out), {}).setdefault(place, []).append(run)
+            key = _key(run, leave_out, machines=several)
+            groups.setdefault(key, {}).setdefault(place, []).append(run)
     return {
         key: dict(sorted(found.items())) for key, found in groups.items() if len(found) >= least
     }
@@ -39,7 +44,7 @@ def name_of_key(key: Key) -> str:
     return " · ".join(part for part in key if part)
 
 
-def _key(run: Run, leave_out: Sequence[str]) -> Key:
+def _key(run: Run, leave_out: Sequence[str], *, machines: bool) -> Key:
     record, spec = run.record, run.record.spec
     parts = {
         "model": model_name(record),
@@ -55,5 +60,6 @@ def _key(run: Run, leave_out: Sequence[str]) -> Key:
         "graph": "CUDA graph" if spec.cuda_graph == "on" else "",
         "transfers": "" if spec.transfers else "no transfers",
         "gpu": gpu.name if (gpu := gpu_of(record)) else "",
+        "machine": record.environment.label if machines else "",
     }
     return tuple(text for name, text in parts.items() if name not in leave_out)

@@ -37,11 +37,17 @@ def words_from_memory(use: MemoryUse) -> tuple[tuple[str, str], ...]:
         for part in use.parts
         if part.bytes
     ]
-    lines = [("memory", f"{text_from_bytes(use.process_bytes)}: {', '.join(parts)}")]
+    if not parts:
+        return ()
+    unknown = [SHORT.get(name, name) for name in use.unknown]
+    least, most = ("at least ", "at most ") if unknown else ("", "")
+    rest = f"; {', '.join(unknown)} unknown" if unknown else ""
+    whole = text_from_bytes(use.process_bytes)
+    lines = [("memory", f"{least}{whole}: {', '.join(parts)}{rest}")]
     if use.by_profile:
         lines.append(("activations", words_from_profiles(use.by_profile)))
     if use.processes_fit is not None:
         more = f", or {use.contexts_fit} contexts in one" if use.contexts_fit is not None else ""
-        whole = text_from_bytes(use.total_bytes)
-        lines.append(("fit", f"{use.processes_fit} processes in {whole}{more}"))
+        device = text_from_bytes(use.total_bytes)
+        lines.append(("fit", f"{most}{use.processes_fit} processes in {device}{more}"))
     return tuple(lines)

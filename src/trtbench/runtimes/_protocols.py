@@ -31,6 +31,8 @@ from trtbench.runtimes._bench import (
 from trtbench.runtimes._server import LEAD_NS, arrivals, load_evidence, open_loop
 from trtbench.runtimes._session import Session
 
+MOST_QUERIES = 10_000_000
+"""Of one schedule, which is drawn before it begins."""
 SERIAL = ("serve", "server", "first")
 """Protocols that any session can do whose step is a complete query."""
 
@@ -70,6 +72,13 @@ def check_protocol(spec: RunSpec) -> None:
         raise UsageError(
             f"the protocol {spec.protocol} has no rate: a query follows the one before",
             fix=f"--protocol server --rate {spec.rate_hz:g}/s",
+        )
+    if spec.rate_hz and spec.rate_hz * (spec.stop.seconds or 0.0) > MOST_QUERIES:
+        raise UsageError(
+            f"{spec.rate_hz:g} queries a second for {spec.stop.seconds:g} s are too many to plan",
+            facts={"most queries": MOST_QUERIES},
+            fix=f"--rate {MOST_QUERIES / (spec.stop.seconds or 1.0):g}/s or less, or a shorter "
+            "--duration",
         )
     alone = spec.protocol in ("server", "first", "coldl2")
     if alone and spec.streams > 1:

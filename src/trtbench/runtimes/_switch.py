@@ -10,8 +10,8 @@ import msgspec
 from trtbench.analysis.switching import facts_from_blocks
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec
-from trtbench.errors import UsageError
-from trtbench.runtimes._session import Session, resolve_inputs
+from trtbench.errors import InputError, UsageError
+from trtbench.runtimes._session import Session, resolve_inputs, shapes_of_batch
 from trtbench.units import text_from_shape
 
 BLOCK = 4
@@ -41,6 +41,11 @@ def places(
             facts={name: text_from_shape(shape) for name, shape in here.items()},
             fix="give --switch-shape another shape, or --switch-profile another profile",
         )
+    try:
+        shapes_of_batch(*_at(session, spec, there))
+    except InputError as problem:  # an input, or a shape of it, that there is not
+        problem.fix = problem.fix and problem.fix.replace("--shape", "--switch-shape")
+        raise
     return here, there, profile
 
 
@@ -68,12 +73,17 @@ def switch_facts(
 def _query(
     session: Session, spec: RunSpec, shapes: Shapes, *, profile: int
 ) -> Callable[[], object]:
+    return session.query(resolve_inputs(*_at(session, spec, shapes))[1], profile=profile)
+
+
+def _at(session: Session, spec: RunSpec, shapes: Shapes) -> tuple[tuple[TensorSpec, ...], RunSpec]:
+    """Ask for these shapes of the inputs, with values at random."""
     inputs = InputSpec(seed=spec.inputs.seed)
     asked = msgspec.structs.replace(spec, shapes=shapes, batch=None, inputs=inputs)
     tensors = session.inputs
     if session.free_shapes:
         tensors = tuple(msgspec.structs.replace(t, shape=shapes[t.name]) for t in tensors)
-    return session.query(resolve_inputs(tensors, asked)[1], profile=profile)
+    return tensors, asked
 
 
 def _timed(query: Callable[[], object]) -> float:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError
 
 from trtbench.boundary import mask
 from trtbench.errors import StoreError, UnavailableError, UsageError
+from trtbench.store.entries import DamagedIndexError, ReadOnlyIndexError
 from trtbench.store.place import without_password
 
 BUSY_S = 30
@@ -38,14 +39,6 @@ def lock_name(connection: Connection, name: str) -> None:
     if connection.dialect.name == "postgresql":
         key = zlib.crc32(name.encode()) - 2**31  # the database wants signed 32 bits
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS - 2**31, key)))
-
-
-class DamagedIndexError(StoreError):
-    """The file of an index is not one, or not whole."""
-
-
-class ReadOnlyIndexError(StoreError):
-    """An index can be read, and not written."""
 
 
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "has no column",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,8 +15,17 @@ from trtbench.domain.result import Record, Run
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, StoreError, TrtbenchError
 from trtbench.store.directory import RECORD, read_headline, read_record
-from trtbench.store.index import DAMAGED, Cached, Entry, entry_from_record
+from trtbench.store.entries import (
+    DAMAGED,
+    Cached,
+    Entry,
+    ReadOnlyIndexError,
+    entry_from_record,
+)
 from trtbench.store.unfinished import forgotten
+
+if TYPE_CHECKING:
+    from trtbench.store.index import Index
 
 Describe = Callable[[Run], Cached | None]
 """Computes what the index caches of a run; handed in, because a store does not know analysis."""
@@ -42,10 +53,58 @@ class Checkup(Value, frozen=True, kw_only=True):
         return not (self.adopted or self.dropped or self.damaged or self.unfinished)
 
 
-def entries_from_folders(
+def adopt(index: Index, runs: Path, *, describe: Describe | None, name: Name) -> list[str]:
+    """Take in runs on disk that an index lacks: its writer was killed, or it is a new one.
+
+    Says what was taken in, and what could not be.
+    """
+    missing = sorted(_folders_in(runs) - index.ids())
+    folders = [runs / each for each in missing if (runs / each / RECORD).exists()]
+    if not folders:
+        return []
+    found, damaged = read_entries(folders, describe=describe, name=name)
+    try:
+        index.put_all(found.values())
+    except ReadOnlyIndexError:
+        return [f"{len(folders)} runs are not in the index, which cannot be written"]
+    count = len(found.keys() - damaged.keys())
+    runs_were = "run that the index lacked was" if count == 1 else "runs that the index lacked were"
+    told = [f"{count} {runs_were} taken in"] if count else []
+    return [*told, *(f"{each} cannot be read: {reason}" for each, reason in damaged.items())]
+
+
+def read_entries(
+    folders: Iterable[Path],
+    *,
+    describe: Describe | None,
+    name: Name,
+    known: Mapping[str, Entry] | None = None,
+) -> tuple[dict[str, Entry], dict[str, str]]:
+    """Read directories for the index; those that cannot be read are listed as damaged, with why."""
+    found, unreadable = _entries_from_folders(folders, describe=describe, name=name)
+    by_path = {entry.path: entry for entry in (known or {}).values()}
+    damaged: dict[str, str] = {}
+    for folder, reason in unreadable.items():
+        path = name(folder)
+        before = by_path.get(path)
+        entry = marked(before) if before else _damaged_entry(folder, path=path)
+        damaged[entry.id if entry else folder.name] = reason
+        if entry is not None:
+            found[entry.id] = entry
+    return found, damaged
+
+
+def _folders_in(root: Path) -> set[str]:
+    try:
+        return {each.name for each in os.scandir(root) if not each.name.startswith(".")}
+    except OSError:
+        return set()
+
+
+def _entries_from_folders(
     folders: Iterable[Path], *, describe: Describe | None, name: Name
 ) -> tuple[dict[str, Entry], dict[Path, str]]:
-    """Read directories for the index, oldest first; those that cannot be read are told with why."""
+    """Read directories, oldest first; those that cannot be read are told with why."""
     found: list[Entry] = []
     damaged: dict[Path, str] = {}
     for folder in folders:
@@ -58,7 +117,7 @@ def entries_from_folders(
     return {entry.id: entry for entry in found}, damaged
 
 
-def damaged_entry(folder: Path, *, path: str) -> Entry | None:
+def _damaged_entry(folder: Path, *, path: str) -> Entry | None:
     """Describe a directory that cannot be read, so that it is listed; ``None`` for odd names."""
     try:
         check_id(folder.name)

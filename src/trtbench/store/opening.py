@@ -8,7 +8,8 @@ from pathlib import Path
 
 from trtbench.errors import write_error
 from trtbench.host.locks import NoLocksError, try_lock
-from trtbench.store.database import IN_MEMORY, DamagedIndexError, ReadOnlyIndexError
+from trtbench.store.database import IN_MEMORY
+from trtbench.store.entries import DamagedIndexError, ReadOnlyIndexError
 from trtbench.store.index import Index
 from trtbench.store.place import Place
 

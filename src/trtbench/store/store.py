@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,7 @@ from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.errors import InputError, StoreError, TrtbenchError, UsageError, write_error
 from trtbench.host.files import path_behind, utf8_path
 from trtbench.store.contents import remove_contents
-from trtbench.store.database import ReadOnlyIndexError
 from trtbench.store.directory import (
-    RECORD,
     partial_directory,
     read_headline,
     read_record,
@@ -26,21 +25,21 @@ from trtbench.store.directory import (
     run_directories,
     write_record,
 )
+from trtbench.store.entries import DAMAGED, Cached, Entry, entry_from_record
 from trtbench.store.health import (
     Checkup,
     Describe,
-    damaged_entry,
-    entries_from_folders,
+    adopt,
     marked,
+    read_entries,
     remove_forgotten,
     sort_out,
 )
-from trtbench.store.index import DAMAGED, Cached, Entry, entry_from_record
-from trtbench.store.opening import open_index
 from trtbench.store.place import address_from_text, place_from_text
 from trtbench.store.unfinished import remove_abandoned, scratch_directory
 
 if TYPE_CHECKING:
+    from trtbench.store.index import Index
     from trtbench.store.remote import RemoteRuns
 
 LAST = "last"
@@ -54,7 +53,8 @@ class Store:
 
     ``place`` is a folder or a URL of an index, ``runs`` a folder or an fsspec URL for the run
     directories, ``home`` the folder for what must stay on this machine. Runs on disk that the index
-    lacks are taken in when a store is opened; ``describe`` computes what is listed of them.
+    lacks are taken in when a store is opened; ``describe`` computes what is listed of them, and
+    ``tell`` hears what was mended. Unless ``at_once``, the index is opened when it is first used.
     """
 
     def __init__(
@@ -64,6 +64,8 @@ class Store:
         runs: str | None = None,
         home: Path | None = None,
         describe: Describe | None = None,
+        tell: Callable[[str], None] | None = None,
+        at_once: bool = True,
     ) -> None:
         found = place_from_text(str(place), runs=runs, home=home)
         self.root, self.runs = found.root, found.runs
@@ -72,6 +74,10 @@ class Store:
         self.runs_address = address_from_text(runs) if runs is not None else None
         self.news: list[str] = []
         """What was found and mended when the store was opened."""
+        self._place, self._describe = found, describe
+        self._tell = tell or (lambda line: None)
+        self._index: Index | None = None
+        self._opening = threading.Lock()
         self._is_shared = found.is_shared
         self._waiting: list[Entry] | None = None
         try:
@@ -80,16 +86,35 @@ class Store:
         except OSError as problem:
             if not self.root.is_dir():
                 raise write_error(self.runs, problem) from None
-        self.index, lost = open_index(found)
-        if lost is not None:
-            self.news.append(lost)
         self._remote: RemoteRuns | None = None
         if found.remote is not None:
             from trtbench.store.remote import RemoteRuns
 
             self._remote = RemoteRuns(found.remote, folder=self.runs)
         remove_abandoned(self.runs)
-        self._adopt(describe)
+        if at_once:
+            self.open()
+
+    @property
+    def index(self) -> Index:
+        """The index over the runs."""
+        return self._index or self.open()
+
+    def open(self) -> Index:
+        """Open the index, once, and take in what it lacks."""
+        with self._opening:
+            if self._index is None:
+                # The database library takes a while to import.
+                from trtbench.store.opening import open_index
+
+                index, lost = open_index(self._place)
+                self.news += [lost] if lost is not None else []
+                if self._remote is None:  # to list far storage takes long; reindex and fsck do
+                    self.news += adopt(index, self.runs, describe=self._describe, name=self._stored)
+                self._index = index
+                for line in self.news:
+                    self._tell(line)
+            return self._index
 
     @contextlib.contextmanager
     def new_run(self, run_id: str, *, output: Path | None = None) -> Iterator[Path]:
@@ -284,9 +309,8 @@ class Store:
         A run that cannot be read, by this version or at all, stays in the index as damaged.
         """
         known = {entry.id: entry for entry in self.index.find()}
-        found, damaged = self._read(
-            [*self._directories(), *self._outside(known.values())], describe, known
-        )
+        folders = [*self._directories(), *self._outside(known.values())]
+        found, damaged = read_entries(folders, describe=describe, name=self._stored, known=known)
         gone, _ = sort_out(
             {id_: entry for id_, entry in known.items() if id_ not in found},
             self._folder,
@@ -307,7 +331,7 @@ class Store:
         gone, damaged = sort_out(known, self._folder, self._is_ours)
         again = {id_ for id_, each in known.items() if each.kind == DAMAGED and id_ not in damaged}
         missing = [f for f in self._directories() if f.name not in known or f.name in again]
-        found, unreadable = self._read(missing, describe, {})
+        found, unreadable = read_entries(missing, describe=describe, name=self._stored)
         if mend:
             changed = [marked(known[id_]) for id_ in damaged if known[id_].kind != DAMAGED]
             self.index.put_all([*found.values(), *changed])
@@ -320,22 +344,6 @@ class Store:
             unfinished=remove_forgotten(self.runs, mend=mend),
         )
 
-    def _read(
-        self, folders: Iterable[Path], describe: Describe | None, known: Mapping[str, Entry]
-    ) -> tuple[dict[str, Entry], dict[str, str]]:
-        """Read directories for the index; those that cannot be read are listed as damaged."""
-        found, unreadable = entries_from_folders(folders, describe=describe, name=self._stored)
-        by_path = {entry.path: entry for entry in known.values()}
-        damaged: dict[str, str] = {}
-        for folder, reason in unreadable.items():
-            path = self._stored(folder)
-            before = by_path.get(path)
-            entry = marked(before) if before else damaged_entry(folder, path=path)
-            damaged[entry.id if entry else folder.name] = reason
-            if entry is not None:
-                found[entry.id] = entry
-        return found, damaged
-
     def _outside(self, entries: Iterable[Entry]) -> Iterator[Path]:
         """Find the directories that users put elsewhere."""
         for entry in entries:
@@ -343,26 +351,6 @@ class Store:
                 folder = self._folder(entry)
                 if folder.parent != self.runs and folder.is_dir():
                     yield folder
-
-    def _adopt(self, describe: Describe | None) -> None:
-        """Take in runs on disk that the index lacks: its writer was killed, or it is a new one."""
-        if self._remote is not None:
-            return  # listing far storage takes long; reindex and fsck do it
-        try:
-            missing = sorted(_folders_in(self.runs) - self.index.ids())
-            folders = [self.runs / name for name in missing if (self.runs / name / RECORD).exists()]
-            if not folders:
-                return
-            found, damaged = self._read(folders, describe, {})
-            self.index.put_all(found.values())
-        except ReadOnlyIndexError:
-            self.news.append(f"{len(folders)} runs are not in the index, which cannot be written")
-            return
-        count = len(found.keys() - damaged.keys())
-        if count:
-            self.news.append(f"{count} {'run' if count == 1 else 'runs'} that the index lacked "
-                             f"{'was' if count == 1 else 'were'} taken in")  # fmt: skip
-        self.news += [f"{name} cannot be read: {reason}" for name, reason in damaged.items()]
 
     def _directories(self) -> Iterator[Path]:
         """Every complete run of the store; what waited here to be sent is sent first."""
@@ -385,10 +373,3 @@ class Store:
             return str(path.relative_to(self.root))
         except ValueError:
             return str(utf8_path(path))
-
-
-def _folders_in(root: Path) -> set[str]:
-    try:
-        return {each.name for each in os.scandir(root) if not each.name.startswith(".")}
-    except OSError:
-        return set()

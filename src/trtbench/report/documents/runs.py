@@ -17,7 +17,7 @@ from trtbench.report.headings import (
 from trtbench.units import text_from_rate, text_from_seconds
 
 if TYPE_CHECKING:
-    from trtbench.store.index import Entry
+    from trtbench.store.entries import Entry
 
 TELLING = {"protocol": "Protocol", "host": "Machine"}
 """Fields that are shown where runs differ in them: medians of two machines, or of two protocols,

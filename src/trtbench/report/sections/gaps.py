@@ -41,7 +41,8 @@ def make(runs: Sequence[Run]) -> Section | None:
 
 def _gap(run: Run) -> float | None:
     serial = run.record.spec.protocol == "serve" and run.record.spec.streams == 1
-    return run.record.spec.gap_s if serial else None
+    timed = any(getattr(run.times, column) is not None for column in COLUMNS)
+    return run.record.spec.gap_s if serial and timed else None
 
 
 def _median(runs: Sequence[Run], column: str) -> float | None:

@@ -28,7 +28,7 @@ def make(runs: Sequence[Run]) -> Section | None:
         name, stem = name_of_key(key), file_stem(key[0], taken=taken)
         choice = choice_from_surface(rates)
         blocks += [_figure(rates, name, stem), _table(rates, choice, stem)]
-        blocks += [Text(text=f"{shortened(name)}: {_words(choice)}")] if choice else []
+        blocks += [Text(text=f"{shortened(name)}: {_words(choice, rates)}")] if choice else []
     return (
         Section(id="streams", title="Streams and batch", blocks=tuple(blocks)) if blocks else None
     )
@@ -84,10 +84,15 @@ def _cell(rate: float | None, is_knee: bool) -> Cell:
     return Cell(value=rate, text=text_from_rate(rate), tone="good" if is_knee else "plain")
 
 
-def _words(choice: Choice) -> str:
+def _words(choice: Choice, rates: Mapping[Place, float]) -> str:
     use = f"use batch {choice.batch} with {choice.streams} stream{'s' * (choice.streams > 1)}"
     if (choice.batch, choice.streams) == (choice.best_batch, choice.best_streams):
-        return f"{use}, the best that was measured; more of either may bring more."
+        batches, streams = zip(*rates, strict=True)
+        edges = [f"more {what}" for what, best, most in (
+            ("items", choice.batch, max(batches)), ("streams", choice.streams, max(streams)),
+        ) if best == most]  # fmt: skip
+        more = f"; {' or '.join(edges)} may bring more" if edges else ""
+        return f"{use}, the best that was measured{more}."
     share = text_from_fraction(choice.items_per_s / choice.best_items_per_s, digits=0)
     best = f"batch {choice.best_batch} with {choice.best_streams}"
     return f"{use}: {share} of the best ({best}) with the fewest items in flight."

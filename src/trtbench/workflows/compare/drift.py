@@ -8,7 +8,7 @@ import numpy as np
 
 from trtbench.analysis.stored_comparison import Drift, drift_from_history
 from trtbench.domain.result import RunRecord
-from trtbench.store.index import Entry, entry_from_record
+from trtbench.store.entries import Entry, entry_from_record
 from trtbench.store.store import Store
 
 SESSION_S = 1800.0

@@ -139,6 +139,8 @@ class Duet:
         with ExitStack() as held:
             for _, spec in sorted(devices.items()):  # one order for all: no deadlock
                 held.enter_context(hold_device(spec, self._conduct))
+            if self.mode != "bursts":
+                self._store.open()  # one that cannot be used is said before anything is measured
             if self._environment is None:
                 self._environment = read_environment(
                     command=self._conduct.command,
@@ -229,7 +231,12 @@ class Duet:
         numbers = range(self._played, self._played + launches)
         jobs = [(self._job(0, number), self._job(1, number)) for number in numbers]
         with Wave(jobs, sides=self.sides, store=self._store) as wave:
-            ends = self._ended(wave.assignments, launches=launches, on_started=wave.let_go)
+
+            def started() -> None:
+                self._store.open()  # while they import; they measure when they are let go
+                wave.let_go()
+
+            ends = self._ended(wave.assignments, launches=launches, on_started=started)
             if self._together and any(_lacked_room(end) for end in ends):
                 self._together = False
                 note = "not all launches could start at once: they load one after the other"

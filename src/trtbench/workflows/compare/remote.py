@@ -15,11 +15,16 @@ from trtbench.executors import Partner
 from trtbench.store.directory import new_id, read_record, read_run, write_record
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import Sides
-from trtbench.workflows.measure.remote import companions_of, needs_of, request_from_spec, with_spec
+from trtbench.workflows.measure.remote import (
+    companions_of,
+    needs_of,
+    request_from_spec,
+    teller,
+    with_spec,
+)
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.comparing import PairFields
 from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.progress import Event
 
 
 def pair_elsewhere(
@@ -35,12 +40,8 @@ def pair_elsewhere(
         limit_s=None,  # a hung launch ends by itself; their number is not known before
         needs=msgspec.structs.replace(request.needs, gpu=gpu),
     )
-
-    def tell(text: str) -> None:
-        conduct.listen(Event(kind="stage", text=text))
-
     with store.scratch() as folder:
-        conduct.executor.run(request, folder=folder, tell=tell)
+        conduct.executor.run(request, folder=folder, tell=teller(conduct.listen))
         first = _keep_side(folder / "0", sides.baseline, store)
         return first, _keep_side(folder / "1", sides.candidate, store)
 

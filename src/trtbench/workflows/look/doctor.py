@@ -186,7 +186,46 @@ def _gpus(gpus: tuple[Gpu, ...]) -> Iterable[Check]:
     driver, cuda = gpus[0].driver or "unknown version", gpus[0].cuda or "unknown"
     yield Check(name="driver", status="ok", detail=f"{driver}, CUDA {cuda}")
     for index, gpu in enumerate(gpus):
-        yield Check(name=f"GPU {index}", status="ok", detail=_gpu_text(gpu))
+        yield from _gpu(index, gpu)
+    yield from _mps()
+
+
+def _gpu(index: int, gpu: Gpu) -> Iterable[Check]:
+    """Show a GPU, and each MIG slice of it: CUDA opens these, not the whole."""
+    parts, name = nvml.slices(index), f"GPU {index}"
+    signs = nvml.sharing(gpu.uuid) if gpu.uuid else {}
+    if not signs.get("mig"):
+        said = ("shared by MPS" if signs.get("mps") else None,
+                "takes one process at a time" if signs.get("exclusive") else None)  # fmt: skip
+        yield Check(name=name, status="ok", detail=_gpu_text(gpu, *said))
+        return
+    if not parts:
+        yield Check(
+            name=name,
+            status="broken",
+            detail=f"{_gpu_text(gpu)}, in MIG mode without a slice: nothing can run on it",
+            fix=f"sudo nvidia-smi mig -i {index} -lgip lists sizes, -cgi SIZE -C makes a slice; or "
+            f"sudo nvidia-smi -i {index} -mig 0",
+        )
+        return
+    yield Check(name=name, status="ok", detail=_gpu_text(gpu, f"{len(parts)} MIG slices"))
+    for number, part in enumerate(parts):
+        seen = f"CUDA_VISIBLE_DEVICES={part.uuid}" if part.uuid else None
+        yield Check(name=f"{name} slice {number}", status="ok", detail=_gpu_text(part, seen))
+
+
+def _mps() -> Iterable[Check]:
+    """Say that programs which are started from here share their GPU's time slices by MPS."""
+    pipes = Path(os.environ.get(_MPS_PIPES) or "/tmp/nvidia-mps")
+    share = os.environ.get(_MPS_SHARE)
+    said = [f"its daemon's pipes are in {pipes}"] if (pipes / "control").exists() else []
+    said += [f"{share} % of the SMs ({_MPS_SHARE})"] if share else []
+    if said:
+        yield Check(name="MPS", status="info", detail=", ".join(said))
+
+
+_MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+_MPS_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 def _driver_fix() -> str:
@@ -195,13 +234,14 @@ def _driver_fix() -> str:
     return "install the driver: sudo ubuntu-drivers install, or https://www.nvidia.com/drivers"
 
 
-def _gpu_text(gpu: Gpu) -> str:
+def _gpu_text(gpu: Gpu, *further: str | None) -> str:
     capability = f"compute capability {gpu.compute_capability}" if gpu.compute_capability else None
     memory = text_from_bytes(gpu.memory_bytes) if gpu.memory_bytes else None
     limit = f"power limit {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else None
     others = nvml.processes(gpu.uuid) if gpu.uuid else None
-    use = f"in use by {len(others)} processes" if others else None
-    return ", ".join(part for part in (gpu.name, capability, memory, limit, use) if part)
+    count = len(others or ())
+    use = f"in use by {count} {'process' if count == 1 else 'processes'}" if count else None
+    return ", ".join(filter(None, (gpu.name, capability, memory, limit, use, *further)))
 
 
 def _trtexec() -> Check:

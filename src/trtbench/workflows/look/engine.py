@@ -175,8 +175,10 @@ def _memory_facts(
         "activations": _by_profile(artefact),
         "memory_bytes": use.process_bytes,
     }
-    if gpu is not None and use.processes_fit is not None:
-        facts["fit"] = f"{use.contexts_fit} contexts on {gpu.name}, CUDA's own memory left out"
+    if gpu is not None and use.contexts_fit is not None:
+        more = "CUDA's own memory left out"
+        more += f", {' and '.join(use.unknown)} unknown" if use.unknown else ""
+        facts["fit"] = f"at most {use.contexts_fit} contexts on {gpu.name}, {more}"
     return facts
 
 

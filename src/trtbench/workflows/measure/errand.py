@@ -21,14 +21,13 @@ from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id
 from trtbench.tasks import TASKS
-from trtbench.workflows.measure.remote import executor_for
+from trtbench.workflows.measure.remote import executor_for, teller
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import Argument, RequestField, fields_of, settled
-from trtbench.workflows.request.groups import ExecutorFields
-from trtbench.workflows.request.judging import RunningFields, TaskFields
-from trtbench.workflows.request.progress import Event
+from trtbench.workflows.request.groups import ExecutorFields, TaskFields
+from trtbench.workflows.request.judging import RunningFields
 
 T = TypeVar("T")
 
@@ -153,9 +152,7 @@ def send_errand(
         tags=conduct.tags,
         needs=needs,
     )
-    conduct.executor.run(
-        request, folder=folder, tell=lambda text: conduct.listen(Event(kind="stage", text=text))
-    )
+    conduct.executor.run(request, folder=folder, tell=teller(conduct.listen))
     data = boundary.read_bytes(folder / ANSWER)
     try:
         return msgspec.msgpack.decode(data)

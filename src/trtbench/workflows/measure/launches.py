@@ -17,7 +17,7 @@ from trtbench.errors import StoreError
 from trtbench.host.locks import hold
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import now
-from trtbench.store.index import Cached
+from trtbench.store.entries import Cached
 from trtbench.store.store import Store
 from trtbench.workflows.measure.model_notes import (
     conditions_of_model,

@@ -14,7 +14,16 @@ import msgspec
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import StoreError, UnavailableError
-from trtbench.executors import EXECUTORS, Executor, ExecutorSettings, Needs, Request
+from trtbench.executors import (
+    AGAIN,
+    EXECUTORS,
+    WAITING,
+    Executor,
+    ExecutorSettings,
+    Needs,
+    Request,
+    Tell,
+)
 from trtbench.models.identity import demand_unchanged, files_elsewhere
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import RECORD, new_id, read_record, read_run, write_record
@@ -24,7 +33,7 @@ from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import PATIENCE_S, Conduct, expected_s
 from trtbench.workflows.request.groups import ExecutorFields
 from trtbench.workflows.request.kinds import seconds
-from trtbench.workflows.request.progress import Event
+from trtbench.workflows.request.progress import Event, Listener
 
 T = TypeVar("T")
 
@@ -93,12 +102,8 @@ def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Ex
     run_id = conduct.run_id or new_id()
     request = request_from_spec(spec, run_id, conduct)
     target = store.directory(run_id, output=conduct.output)
-
-    def tell(text: str) -> None:
-        conduct.listen(Event(kind="stage", text=text))
-
     with store.new_run(run_id, output=conduct.output) as folder:
-        executor.run(request, folder=folder, tell=tell)
+        executor.run(request, folder=folder, tell=teller(conduct.listen))
         record = read_record(folder)
         if record.id != run_id:  # its entry in the index would take another run's place
             (folder / RECORD).unlink()
@@ -112,6 +117,18 @@ def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Ex
         raise job_error(kept, target)
     store.add(kept.record, path=target, cached=cached_from_run(kept))
     return replace(kept, path=target)
+
+
+def teller(listen: Listener) -> Tell:
+    """Pass on what an executor tells: that it waits or begins again is said also in a log."""
+
+    def tell(text: str) -> None:
+        if text.startswith(WAITING):
+            listen(Event(kind="wait", text=text))
+        else:
+            listen(Event(kind="note" if text.endswith(AGAIN) else "stage", text=text))
+
+    return tell
 
 
 def request_from_spec(spec: RunSpec, run_id: str, conduct: Conduct) -> Request:

@@ -217,7 +217,8 @@ def _free_bytes(device: Device | None, *, sliced: bool) -> int | None:
 def watching(spec: RunSpec, device: str) -> Iterator[Watch]:
     """Watch the device of a run from here to the end; clocks are locked only when asked for."""
     if not device.startswith("cuda"):
-        yield Watch(index=None)
+        note = "the clock was not locked: the run is on the CPU"
+        yield Watch(index=None, notes=[note] if spec.lock_clocks is not None else [])
         return
     index = visible_index(index_of(device))
     with ExitStack() as stack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trtbench.analysis.summary import headline_from_run
 from trtbench.domain.result import Run
 from trtbench.report.run_facts import summary_of
-from trtbench.store.index import Cached
+from trtbench.store.entries import Cached
 
 
 def cached_from_run(run: Run) -> Cached | None:

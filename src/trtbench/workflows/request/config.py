@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -271,12 +272,21 @@ def _config(merged: dict[str, Any], origins: dict[str, str]) -> Config:
     )
 
 
-def open_store(config: Config) -> Store:
+def open_store(
+    config: Config, *, tell: Callable[[str], None] | None = None, at_once: bool = True
+) -> Store:
     """Open the store that the settings name, with its run directories where they say."""
-    from trtbench.store.store import Store  # the database library takes a while to import
+    from trtbench.store.store import Store
     from trtbench.workflows.request.cached import cached_from_run
 
+    home = None
     with contextlib.suppress(RuntimeError):  # no home; only some stores need one
         home = user_data_folder()
-        return Store(config.store, runs=config.runs, home=home, describe=cached_from_run)
-    return Store(config.store, runs=config.runs, describe=cached_from_run)
+    return Store(
+        config.store,
+        runs=config.runs,
+        home=home,
+        describe=cached_from_run,
+        tell=tell,
+        at_once=at_once,
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from trtbench import boundary
-from trtbench.domain.words import CudaGraph, Precision, Protocol
+from trtbench.domain.words import CudaGraph, Precision, Protocol, Scalar
 from trtbench.errors import UsageError
 from trtbench.workflows.request.fields import Option, VerbRequest
 from trtbench.workflows.request.kinds import (
@@ -172,6 +172,16 @@ class PrecisionFields(VerbRequest):
     precision: Annotated[
         Precision | None, Option("Precision that a weakly typed builder, or PyTorch, may use.")
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFields(VerbRequest):
+    """What a task is told."""
+
+    settings: Annotated[
+        Mapping[str, Scalar],
+        Option("Flags of the task, with underscores: --task NAME --help lists them."),
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from trtbench.domain.words import Scalar
@@ -18,6 +18,7 @@ from trtbench.workflows.request.groups import (
     ShapeFields,
     SideFields,
     StoreFields,
+    TaskFields,
 )
 from trtbench.workflows.request.kinds import (
     FILE,
@@ -54,16 +55,6 @@ RANGE = Kind(metavar="LOW:HIGH", python='two numbers, or text such as "0:1"', ch
 @dataclass(frozen=True, kw_only=True)
 class RunningFields(SideFields, ShapeFields, DeviceFields, OptionFields, PatienceFields):
     """How models are run for the sake of their outputs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskFields(VerbRequest):
-    """What a task is told."""
-
-    settings: Annotated[
-        Mapping[str, Scalar],
-        Option("Flags of the task, with underscores: --task NAME --help lists them."),
-    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,8 +54,8 @@ def size_bytes(value: Size) -> int:
 def hertz(value: Rate) -> float:
     """Take a number as times per second, and a text with its unit."""
     rate = hertz_from_text(value) if isinstance(value, str) else value
-    if rate <= 0:
-        raise UsageError("a rate of arrivals is above zero", fix="--rate 100/s")
+    if not 0 < rate < math.inf:
+        raise UsageError("a rate of arrivals is above zero and finite", fix="--rate 100/s")
     return rate
 
 

@@ -19,10 +19,10 @@ from trtbench.workflows.request.groups import (
     PrecisionFields,
     PythonFields,
     SourceFields,
+    TaskFields,
     TimeoutFields,
     WaitFields,
 )
-from trtbench.workflows.request.judging import TaskFields
 from trtbench.workflows.request.kinds import (
     FILE,
     LIST,

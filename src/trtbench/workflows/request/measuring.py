@@ -20,8 +20,8 @@ from trtbench.workflows.request.groups import (
     ShapeFields,
     StoreFields,
     TagFields,
+    TaskFields,
 )
-from trtbench.workflows.request.judging import TaskFields
 from trtbench.workflows.request.kinds import FILE, SHAPES, TIME, Duration, File, Shapes
 
 

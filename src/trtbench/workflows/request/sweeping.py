@@ -16,9 +16,9 @@ from trtbench.workflows.request.groups import (
     SourceFields,
     StoreFields,
     TagFields,
+    TaskFields,
     TimeoutFields,
 )
-from trtbench.workflows.request.judging import TaskFields
 from trtbench.workflows.request.kinds import (
     FILE,
     LIST,

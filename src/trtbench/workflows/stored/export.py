@@ -17,7 +17,7 @@ from trtbench.domain.short_view import ShortView
 from trtbench.errors import InputError, StoreError, UsageError, write_error
 from trtbench.extras import optional_library
 from trtbench.store.contents import own_files
-from trtbench.store.index import Entry, instant_from_text
+from trtbench.store.entries import Entry, instant_from_text
 from trtbench.store.store import Store
 from trtbench.workflows.request.progress import Event, Listener, silent
 

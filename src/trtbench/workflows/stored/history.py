@@ -26,7 +26,7 @@ from trtbench.host.environment import read_environment
 from trtbench.report.compose import write_document
 from trtbench.report.documents.history import document_from_series
 from trtbench.store.directory import read_record
-from trtbench.store.index import Entry
+from trtbench.store.entries import Entry
 from trtbench.store.store import TAG, Store
 from trtbench.workflows.compare.compare import duet_spec, stored_run
 from trtbench.workflows.request.comparing import GateRequest

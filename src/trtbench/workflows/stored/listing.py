@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from trtbench.extras import optional_library
 from trtbench.report.documents.runs import document_from_entries
 from trtbench.report.renderers.terminal import text
-from trtbench.store.index import Entry
+from trtbench.store.entries import Entry
 
 WIDTH = 80
 MOST_SHOWN = 20

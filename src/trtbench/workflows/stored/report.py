@@ -12,7 +12,7 @@ import msgspec
 from trtbench import boundary
 from trtbench.analysis.findings import findings_over_batches
 from trtbench.domain.comparison import Comparison
-from trtbench.domain.price import PRICES, UNDER, Price
+from trtbench.domain.price import PRICES, UNDER, Price, price_of
 from trtbench.domain.result import FailedRun, Finding, Run
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, TrtbenchError, UsageError, write_error
@@ -20,6 +20,7 @@ from trtbench.formats.evaluation_toolkit import report_keys
 from trtbench.models.sidecar import kept_value
 from trtbench.report.attachments import samples_from_runs
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
+from trtbench.report.device_table import priced_name
 from trtbench.store.directory import read_run, run_directories, unreadable_run
 from trtbench.store.judged import known_folders, known_scores
 from trtbench.store.store import Store
@@ -143,7 +144,10 @@ def report_from_request(
 def prices_from_file(path: Path) -> dict[str, Price]:
     """Read what devices cost: a table for each, by part of its name."""
     try:
-        return msgspec.convert(boundary.read_toml(path), type=dict[str, Price])
+        prices = msgspec.convert(boundary.read_toml(path), type=dict[str, Price])
+        if not prices:
+            raise ValueError("it names no device")
+        return prices
     except OSError as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     except (ValueError, msgspec.ValidationError) as problem:
@@ -156,12 +160,19 @@ def prices_from_file(path: Path) -> dict[str, Price]:
 
 def _with_prices(runs: list[Run], request: ReportRequest) -> list[Run]:
     """Lay beside the runs what a report is told about devices."""
-    told: dict[str, object] = {}
-    if request.prices is not None:
-        told[PRICES] = prices_from_file(Path(request.prices))
+    prices = prices_from_file(Path(request.prices)) if request.prices is not None else None
+    told: dict[str, object] = {} if prices is None else {PRICES: prices}
     if request.under is not None:
         told[UNDER] = seconds(request.under)
-    return [replace(run, extra={**run.extra, **told}) for run in runs] if told else runs
+    runs = [replace(run, extra={**run.extra, **told}) for run in runs] if told else runs
+    if prices and not any(price_of(run, priced_name(run)) for run in runs):
+        devices = dict.fromkeys(map(priced_name, runs))
+        raise UsageError(
+            f"{request.prices} has no price of a device in this report",
+            facts={"devices": ", ".join(devices), "prices of": ", ".join(prices)},
+            fix="name each by a part of what it is called here",
+        )
+    return runs
 
 
 def write_report(

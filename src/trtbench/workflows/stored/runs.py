@@ -9,8 +9,8 @@ from typing import Literal
 
 from trtbench.errors import UsageError
 from trtbench.store.directory import RECORD, read_record
+from trtbench.store.entries import Entry
 from trtbench.store.health import Checkup
-from trtbench.store.index import Entry
 from trtbench.store.store import Store
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.fields import converted

@@ -37,7 +37,7 @@ from trtbench.store.directory import (
     read_run,
     unreadable_run,
 )
-from trtbench.store.index import Entry
+from trtbench.store.entries import Entry
 from trtbench.store.store import Store
 from trtbench.version import __version__
 from trtbench.workflows.request.keeping import HistoryRequest

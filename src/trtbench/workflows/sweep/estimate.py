@@ -10,7 +10,7 @@ from trtbench.domain.result import RunRecord
 from trtbench.domain.spec import Length, Value, Warmup
 from trtbench.errors import TrtbenchError
 from trtbench.store.directory import read_record
-from trtbench.store.index import Entry
+from trtbench.store.entries import Entry
 from trtbench.store.store import Store
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.kinds import seconds

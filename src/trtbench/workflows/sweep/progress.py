@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trtbench.store.index import Cached
+from trtbench.store.entries import Cached
 from trtbench.workflows.sweep.plan import SweepPlan
 
 

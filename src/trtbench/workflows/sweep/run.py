@@ -22,6 +22,7 @@ from trtbench.workflows.measure.remote import each_at_once
 from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.progress import Event
 from trtbench.workflows.sweep.adopt import adopt_runs
 from trtbench.workflows.sweep.cache import Cache, Made
 from trtbench.workflows.sweep.elsewhere import bench_elsewhere
@@ -149,6 +150,7 @@ class SweepWork:
         self._watching = threading.RLock()
         self._made: dict[str, Made] = {}
         self._broken: dict[str, str] = {}
+        self._waiting: set[str] = set()
         self.failures: dict[int, str] = dict(plan.refused)
         self.remarks: dict[int, str] = {}
         self.judged: list[Judged] = []
@@ -269,13 +271,14 @@ class SweepWork:
     def bench(self, place: int, run_id: str) -> Run:
         """Measure a case under a given id, here or, with all its steps, elsewhere."""
         case = self._plan.cases[place]
+        conduct = replace(self._conduct, listen=partial(self._hear, case.name))
         if self._plan.elsewhere:
             run, remark = bench_elsewhere(
                 self._outline.matrix,
                 case,
                 run_id,
                 store=self._store,
-                conduct=self._conduct,
+                conduct=conduct,
                 folder=self._journal.folder,
             )
             if remark:
@@ -284,8 +287,16 @@ class SweepWork:
         model = self._input(self._plan.source(place))
         spec = spec_of_case(self._plan, place, model, self._config)
         python = self._config.python_for(case.runtime)
-        conduct = replace(self._conduct, python=python, run_id=run_id)
+        conduct = replace(conduct, python=python, run_id=run_id)
         return run_bench(spec, store=self._store, conduct=conduct)
+
+    def _hear(self, case: str, event: Event) -> None:
+        """Show that a case waits, begins again, or goes on; all its stages would be too many."""
+        self._conduct.listen(event)
+        waits = event.kind in ("wait", "note")
+        if waits or (event.kind == "stage" and case in self._waiting):
+            (self._waiting.add if waits else self._waiting.discard)(case)
+            self._tell(f"{case}: {event.text}")
 
     def judge(self) -> None:
         """Take accuracies and compare outputs last, so that they do not warm the machine."""

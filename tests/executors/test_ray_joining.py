@@ -1,0 +1,56 @@
+"""What is said when a cluster cannot be joined; Ray itself is a module that refuses."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from trtbench.errors import UnavailableError
+from trtbench.executors import ExecutorSettings
+from trtbench.executors.ray import open_executor
+
+MISMATCH = """Version mismatch: The cluster was started with:
+    Ray: 2.9.0
+    Python: 3.10.2
+This process on node 10.0.0.1 was started with:
+    Ray: 2.60.0
+    Python: 3.11.9
+"""
+
+
+@pytest.mark.parametrize(
+    ("problem", "facts", "fix"),
+    [
+        (
+            RuntimeError(MISMATCH),
+            {"there": "Ray 2.9.0, Python 3.10.2", "here": "Ray 2.60.0, Python 3.11.9"},
+            "ray==2.9.0",
+        ),
+        (
+            ConnectionError("ray client connection timeout"),
+            {"reason": "ray client connection timeout"},
+            "ray status",
+        ),
+    ],
+)
+def test_a_cluster_that_cannot_be_joined_says_why(
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, facts: dict[str, str], fix: str
+) -> None:
+    def init(**_: object) -> None:
+        raise problem
+
+    ray = types.SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setitem(sys.modules, "ray", ray)  # type: ignore[arg-type]
+    with pytest.raises(UnavailableError, match="cannot be joined") as caught:
+        open_executor(ExecutorSettings(address="ray://head:10001"))
+    assert caught.value.facts == {"address": "ray://head:10001", **facts}
+    assert fix in (caught.value.fix or "")
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UnavailableError, match="needs Ray") as caught:
+        open_executor(ExecutorSettings())
+    assert caught.value.fix == "pip install 'trtbench[ray]'"
