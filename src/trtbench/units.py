@@ -60,7 +60,10 @@ def _read(text: str, units: dict[str, float] | dict[str, int], *, example: str, 
         raise _unknown_unit(text, number, unit, units, example=example, what=what)
     value = float(number) * units[unit]
     if not math.isfinite(value) or value < 0:
-        raise UsageError(f"{text!r} is not a usable {what}: it must be finite and not negative")
+        raise UsageError(
+            f"{text!r} is not a usable {what}: it must be finite and not negative",
+            fix=f"write it like {example}",
+        )
     return value
 
 
@@ -122,7 +125,12 @@ def text_from_fraction(value: float | None, *, digits: int = 2, signed: bool = F
     if value is None or math.isnan(value):
         return "–"
     sign = "+" if signed else ""
-    return f"{value * 100:{sign}.{digits}f} %"
+    return with_minus(f"{value * 100:{sign}.{digits}f} %")
+
+
+def with_minus(number: str) -> str:
+    """Write the sign of a number as print has it: a minus, as long as a plus, not a hyphen."""
+    return number.replace("-", "−")
 
 
 def text_from_shape(shape: Sequence[int | str | None]) -> str:
@@ -135,4 +143,4 @@ def _digits(value: float, digits: int) -> str:
     if value == 0:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{decimals}f}".replace(",", " ")
+    return with_minus(f"{value:,.{decimals}f}".replace(",", " "))

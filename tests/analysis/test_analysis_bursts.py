@@ -58,7 +58,7 @@ def test_bursts_that_single_queries_contradict_give_no_verdict() -> None:
     assert burst_verdict(*sides, singly=[0.024, 0.025, 0.026, 0.025]).kind == "slower"
     told = burst_verdict(*sides, singly=[-0.03, -0.031, -0.03, -0.029])
     assert told.kind == "unclear"
-    assert "in bursts, but -2.96 %" in told.reason
+    assert "in bursts, but −2.96 %" in told.reason
     # What differs by less than counts is no contradiction.
     near = [0.0248 - 0.9 * GATE + each for each in (0, 1e-5, -1e-5, 0)]
     assert burst_verdict(*sides, singly=near).kind == "slower"

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from trtbench import units
+from trtbench.analysis.findings.rule import spaced
 from trtbench.report.numbers import (
     common_unit,
+    text_from_change,
     text_from_count,
+    text_from_difference,
     text_from_duration,
     text_from_number,
     text_from_share,
 )
+from trtbench.units import text_from_fraction, text_from_seconds
 
 
 def bounds(low: float, high: float) -> SimpleNamespace:
@@ -60,3 +66,25 @@ def test_zero_is_zero_and_not_missing() -> None:
 def test_durations_side_by_side_share_the_unit_of_the_middle_one() -> None:
     assert common_unit([7e-4, 1e-3, 5e-3])[0] == "ms"
     assert common_unit([float("nan"), 0.0])[0] == "ms"
+
+
+def test_whatever_is_below_zero_has_a_minus_and_no_hyphen() -> None:
+    assert text_from_fraction(-0.0405, signed=True) == text_from_change(-0.0405) == "−4.05 %"
+    assert text_from_seconds(-0.0015).startswith("−1.5")
+    assert text_from_number(-12.3) == "−12.3"
+    assert text_from_duration(-0.0012) == "−1.20 ms"
+    assert text_from_difference(-0.0012) == "−1.20 ms"
+    assert text_from_difference(0.0012) == "+1.20 ms"
+    assert text_from_difference(None) == "–"
+    assert spaced("by -4% and +2.5%") == "by −4 % and +2.5 %"
+    assert spaced("top1>=baseline-0.5%") == "top1>=baseline-0.5 %", "this is a difference"
+
+
+def test_one_place_writes_the_minus() -> None:
+    package = Path(units.__file__).parent
+    found = {
+        path.name
+        for path in package.rglob("*.py")
+        if '.replace("-", "−")' in path.read_text() and path.name != "units.py"
+    }
+    assert not found

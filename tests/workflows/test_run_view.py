@@ -132,10 +132,10 @@ def test_a_comparison_is_a_line_a_page_and_a_picture(monkeypatch: pytest.MonkeyP
     line = repr(compared())
     assert "\n" not in line
     assert len(line) < 160
-    assert "host faster -10.00 %" in line
+    assert "host faster −10.00 %" in line
     page = compared()._repr_html_()
     ElementTree.fromstring(f"<div>{page}</div>")
-    for said in ("-15.00 % to -5.00 %", "turns &lt;moved&gt; it", "<svg", "run-b against run-a"):
+    for said in ("−15.00 % to −5.00 %", "turns &lt;moved&gt; it", "<svg", "run-b against run-a"):
         assert said in page
     assert len(compared().plot().axes[0].get_yticks()) == 1
 

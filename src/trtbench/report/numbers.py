@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable
 from typing import Protocol
 
+from trtbench.units import text_from_fraction, with_minus
+
 Unit = tuple[str, float]
 """A unit's name and its length in seconds."""
 
@@ -96,7 +98,13 @@ def text_from_change(value: float | None, *, digits: int = 2) -> str:
     """Write a change as per cent with its sign: ``−12.30 %``."""
     if value is None or not math.isfinite(value):
         return MISSING
-    return f"{value * 100:+.{digits}f} %".replace("-", "−")
+    return text_from_fraction(value, digits=digits, signed=True)
+
+
+def text_from_difference(value_s: float | None, *, unit: Unit | None = None) -> str:
+    """Write a duration that something takes more or less, with its sign: ``+1.20 ms``."""
+    text = text_from_duration(value_s, unit=unit)
+    return f"+{text}" if value_s is not None and value_s > 0 else text
 
 
 def text_from_count(value: int | None) -> str:
@@ -116,4 +124,4 @@ def _scaled(bounds: Bounds | None, scale: float) -> _Scaled | None:
 
 def _grouped(value: float, places: int) -> str:
     # A thin space would be nicer to read, but tables in plain text then lose their alignment.
-    return f"{value:,.{places}f}".replace(",", " ")
+    return with_minus(f"{value:,.{places}f}".replace(",", " "))

@@ -79,8 +79,8 @@ def rule(
 
 
 def spaced(text: str) -> str:
-    """Write per cent as the rest of the package does: ``5 %``."""
-    return re.sub(r"(\d)%", r"\1 %", text)
+    """Write per cent as the rest of the package does: ``5 %``, ``−5 %``."""
+    return re.sub(r"(?<![\w.])-(?=[\d.]+ %)", "−", re.sub(r"(\d)%", r"\1 %", text))
 
 
 def rounded(value: float, digits: int = 4) -> float:

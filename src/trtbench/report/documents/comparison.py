@@ -184,8 +184,8 @@ def _worth(compared: Compared, selftest: bool) -> Iterator[tuple[str, str]]:
     first, second = compared.baseline.times.host, compared.candidate.times.host
     if first is not None and second is not None and rates and rates.kind in ("faster", "slower"):
         numbers = guide_speedup(first, second)
-        improvement = f"FPS {numbers['fps_improvement_percent']:+.1f} %"
-        yield "of means", f"{numbers['speedup']:.3f}x, {improvement}"
+        gained = text_from_change(numbers["fps_improvement_percent"] / 100, digits=1)
+        yield "of means", f"{numbers['speedup']:.3f}x, FPS {gained}"
     if compared.comparison.detectable is not None:
         size = text_from_fraction(compared.comparison.detectable)
         yield "sees", f"differences from {size} on, in 80 % of such comparisons"

@@ -24,6 +24,7 @@ from trtbench.report.numbers import (
     Unit,
     common_unit,
     text_from_change,
+    text_from_difference,
     text_from_duration,
     text_from_share,
     unit_for_seconds,
@@ -85,7 +86,8 @@ def totals(
         for name, value, gpu in zip(("A", "B"), (diff.a_s, diff.b_s), gpu_s, strict=True)
     ]
     if diff.delta_s is not None and diff.a_s:
-        words = f"{_signed(diff.delta_s)} ({text_from_change(diff.delta_s / diff.a_s, digits=1)})"
+        change = text_from_change(diff.delta_s / diff.a_s, digits=1)
+        words = f"{text_from_difference(diff.delta_s)} ({change})"
         pairs.append(("difference", Cell(value=diff.delta_s, text=words)))
         said = f"{text_from_share(diff.explained)} of what moved is in layers that both have"
         pairs.append(("explained", Cell(value=diff.explained, text=f"{said}, or in conversions")))
@@ -132,7 +134,7 @@ def _cells(change: Change, unit: Unit, *, timed: tuple[bool, bool]) -> tuple[Cel
         Cell(value=a_s, text=text_from_duration(a_s, unit=unit)),
         Cell(value=change.name_b, text=_name(change.name_b, len(change.b))),
         Cell(value=b_s, text=text_from_duration(b_s, unit=unit)),
-        Cell(value=delta, text=_signed(delta, unit), tone=tone),  # type: ignore[arg-type]
+        Cell(value=delta, text=text_from_difference(delta, unit=unit), tone=tone),  # type: ignore[arg-type]
         Cell(value=" → ".join(types) or None),
         Cell(value=", ".join(change.changed) or None),
         Cell(value=change.by if change.by != "none" else None),
@@ -150,13 +152,6 @@ def _name(names: str | None, count: int) -> str:
         return "–"
     first = names.split("\n")[0]
     return first if count == 1 else f"{first} (+{count - 1})"
-
-
-def _signed(seconds: float | None, unit: Unit | None = None) -> str:
-    if seconds is None:
-        return "–"
-    text = text_from_duration(seconds, unit=unit).replace("-", "−")
-    return f"+{text}" if seconds > 0 else text
 
 
 def _fusions(diff: EngineDiff) -> Iterator[Block]:
@@ -198,7 +193,7 @@ def _waterfall(
     for _, delta in steps:
         starts.append(min(at, at + delta))
         values.append(abs(delta))
-        words.append(_signed(delta))
+        words.append(text_from_difference(delta))
         at += delta
     starts, values, words = [*starts, 0.0], [*values, b_s], [*words, text_from_duration(b_s)]
     signs = [0.0, *(delta for _, delta in steps), 0.0]

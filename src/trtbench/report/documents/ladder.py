@@ -12,7 +12,7 @@ from trtbench.report.document import (
     Text,
     table_from_rows,
 )
-from trtbench.report.numbers import MISSING, text_from_duration
+from trtbench.report.numbers import text_from_difference, text_from_duration
 
 HEADINGS = (
     Heading(key="rung", title="", fit="shorten"),
@@ -69,15 +69,8 @@ def _row(
         Cell(value=title),
         Cell(value=a),
         Cell(value=b),
-        Cell(value=seconds, text=_signed(seconds) if a or seconds is not None else ""),
+        Cell(value=seconds, text=text_from_difference(seconds) if a or seconds is not None else ""),
         Cell(value=reached, text="" if reached is None else text_from_duration(reached)),
         Cell(value=known),
         Cell(value=why),
     )
-
-
-def _signed(seconds: float | None) -> str:
-    if seconds is None:
-        return MISSING
-    text = text_from_duration(seconds).replace("-", "−")
-    return f"+{text}" if seconds > 0 else text

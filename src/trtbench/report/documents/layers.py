@@ -298,7 +298,7 @@ def sums_blocks(table: LayerTable, sums: Reconciliation, *, suffix: str = "") ->
 
 
 def _signed(seconds: float | None) -> str:
-    return "size not known" if seconds is None else text_from_duration(seconds).replace("-", "−")
+    return "size not known" if seconds is None else text_from_duration(seconds)
 
 
 def _notes_section(notes: Sequence[str]) -> list[Section]:

@@ -22,7 +22,7 @@ from trtbench.report.document import (
     table_from_rows,
 )
 from trtbench.report.documents.comparison import interval_text
-from trtbench.units import text_from_fraction, text_from_seconds
+from trtbench.units import text_from_fraction, text_from_seconds, with_minus
 
 SHOWN = 10
 SHOWN_NAMES = 8
@@ -175,13 +175,13 @@ def _metric_text(metric: str, value: float | None, *, signed: bool = False) -> s
         return _decibels(value, signed=signed)
     if is_share(metric):
         return text_from_fraction(value, digits=2, signed=signed)
-    return f"{value:+.4g}" if signed else f"{value:.4g}"
+    return with_minus(f"{value:+.4g}" if signed else f"{value:.4g}")
 
 
 def _decibels(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return "–"
-    return (f"{value:+.1f} dB" if signed else f"{value:.1f} dB").replace("-", "−")
+    return with_minus(f"{value:+.1f} dB" if signed else f"{value:.1f} dB")
 
 
 def _sqnr(numbers: Numbers) -> str:

@@ -8,7 +8,7 @@ from trtbench.analysis.layers.difference import Change, EngineDiff
 from trtbench.analysis.layers.layer import Layer, LayerTable
 from trtbench.analysis.layers.placement import BOX_H, BOX_W, GAP_Y, HIDDEN
 from trtbench.report.drawing.svg import box, change_colour, frame
-from trtbench.report.numbers import text_from_duration
+from trtbench.report.numbers import text_from_difference, text_from_duration
 
 BETWEEN = 120.0
 STEP = BOX_H + GAP_Y / 2
@@ -87,14 +87,7 @@ def _tie(y: float, one: int, other: int) -> str:
 def _words(layer: Layer, delta: float | None) -> str:
     parts: Sequence[str | None] = (
         text_from_duration(layer.time_s) if layer.time_s is not None else None,
-        _signed(delta),
+        text_from_difference(delta) if delta else None,
         layer.precision or (layer.role if layer.role != "compute" else None),
     )
     return " · ".join(part for part in parts if part)
-
-
-def _signed(delta: float | None) -> str | None:
-    if not delta:
-        return None
-    text = text_from_duration(delta).replace("-", "−")
-    return f"+{text}" if delta > 0 else text

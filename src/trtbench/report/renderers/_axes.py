@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from trtbench.report import style
 from trtbench.report.charts import TAILS, Axis, Mark
 from trtbench.report.renderers._glyphs import printable
+from trtbench.units import with_minus
 
 LEGEND_COLUMNS = 90
 """Characters of legend text that fit side by side."""
@@ -150,4 +151,4 @@ def _tail_ticks(side: Any) -> None:
 
 def _plain(value: float, _: object) -> str:
     text = f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.3g}"
-    return text.replace(",", " ").replace("-", "−")
+    return with_minus(text.replace(",", " "))

@@ -134,4 +134,4 @@ def _row(row: CompareRow) -> tuple[Cell, ...]:
 def _text(value: float | str | None) -> str:
     if value is None:
         return MISSING
-    return value if isinstance(value, str) else text_from_number(value).replace("-", "−")
+    return value if isinstance(value, str) else text_from_number(value)
