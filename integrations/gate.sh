@@ -35,6 +35,8 @@ if [[ $CANDIDATE == *.toml ]]; then rules=(); fi
 trtbench gate "$CANDIDATE" "${baseline[@]}" "${rules[@]}" "${args[@]}" -o "$output" || status=$?
 trtbench report last -o "$output/report" >/dev/null || true # nothing measured, nothing to report
 if [ "$status" = 0 ] && [ "${UPDATE_BASELINE:-}" = true ] && [ ${#baseline[@]} -gt 0 ]; then
-  trtbench runs tag last "$tag"
+  # The run that was judged, which need not be the last: the same bytes are not measured again.
+  judged=$(grep -o '"candidate": *"[^"]*"' "$output/gate.json" | head -n 1 | cut -d '"' -f 4)
+  if [ -n "$judged" ]; then trtbench runs tag "$judged" "$tag"; fi
 fi
 exit "$status"

@@ -144,6 +144,28 @@ def test_one_file_gates_several_models(
     assert "onnxruntime" in page
 
 
+def test_one_broken_model_of_several_does_not_hide_the_others(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_model(tmp_path / "good.onnx")
+    (tmp_path / "bad.onnx").write_bytes(b"no model")
+    gates = tmp_path / "gates.toml"
+    gates.write_text(
+        '[models."bad.onnx"]\nmedian = "<10s"\n[models."good.onnx"]\nmedian = "<10s"\n'
+    )
+    words = ["gate", str(gates), "--duration", "50ms", "--store", str(store.root)]
+    assert command([*words, "-o", str(tmp_path / "out")]) == 1
+    told = json.loads((tmp_path / "out/gate.json").read_text())
+    assert [(each["model"], each["open"]) for each in told] == [
+        ("good.onnx", True), ("bad.onnx", False)
+    ]  # fmt: skip
+    page = (tmp_path / "out/gate.md").read_text()
+    assert "closed by bad.onnx" in page
+    assert "bad.onnx is not an ONNX file" in page
+    suites = ElementTree.parse(tmp_path / "out/gate.junit.xml").getroot()
+    assert [each.get("errors") for each in suites] == ["0", "1"]
+
+
 def test_a_file_without_models_says_what_one_looks_like(tmp_path: Path, store: Store) -> None:
     gates = tmp_path / "gates.toml"
     gates.write_text('p99 = "<5ms"\n')

@@ -98,6 +98,19 @@ def test_an_open_gate_on_the_main_branch_moves_the_baseline(job: Any) -> None:
     assert gated(job, RULES="--max-slowdown 50%").returncode == 3
 
 
+def test_the_same_bytes_do_not_make_another_run_the_baseline(job: Any) -> None:
+    model = job.work / "model.onnx"
+    slow_model(model, width=64, rows=1, passes=4)
+    assert gated(job).returncode == 0
+    slow_model(model, width=64, rows=1, passes=64)
+    assert gated(job, RULES="--max-slowdown 50%").returncode == 3
+    slow_model(model, width=64, rows=1, passes=4)
+    assert gated(job, UPDATE_BASELINE="true").returncode == 0
+    slow_model(model, width=64, rows=1, passes=64)
+    again = gated(job, RULES="--max-slowdown 50%")
+    assert again.returncode == 3, "what was refused once is no baseline"
+
+
 def test_one_file_gates_several_models_in_a_job(job: Any) -> None:
     tiny_model(job.work / "a.onnx")
     (job.work / "gates.toml").write_text('[models."a.onnx"]\nmedian = "<10s"\n')

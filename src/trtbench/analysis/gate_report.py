@@ -18,6 +18,8 @@ class Suite(NamedTuple):
     name: str
     results: Sequence[GateResult]
     seconds: float = 0.0
+    error: str | None = None
+    """Why nothing could be judged."""
 
 
 def junit_from_results(
@@ -50,12 +52,15 @@ def _suite(suite: Suite, *, on_unclear: Literal["fail", "pass"]) -> ElementTree.
     root = ElementTree.Element(
         "testsuite",
         name=name,
-        tests=str(len(results)),
+        tests=str(len(results) + (suite.error is not None)),
         failures=str(failures),
-        errors="0",
+        errors=str(int(suite.error is not None)),
         skipped=str(skipped),
         time=f"{suite.seconds:.3f}",
     )
+    if suite.error is not None:
+        case = ElementTree.SubElement(root, "testcase", classname=name, name="measured")
+        ElementTree.SubElement(case, "error", message=xml_text(suite.error))
     for result in results:
         # One measurement serves all rules: each has its share of the time.
         case = ElementTree.SubElement(

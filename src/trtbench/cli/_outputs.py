@@ -74,11 +74,15 @@ class CheckOutput(Value, frozen=True, kw_only=True):
 class GateOutput(Value, frozen=True, kw_only=True):
     """Whether the gate is open, and what each rule came to."""
 
+    model: str
     open: bool
-    candidate: str | None
-    results: tuple[GateResult, ...]
-    comparison: Comparison | None
+    candidate: str | None = None
+    """The run that was judged."""
+    results: tuple[GateResult, ...] = ()
+    comparison: Comparison | None = None
     closed_by: tuple[str, ...] = ()
+    failed: str | None = None
+    """Why it could not be measured, where it is one of several."""
 
 
 class SweepRowOutput(Value, frozen=True, kw_only=True):

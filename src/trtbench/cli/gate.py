@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trtbench.domain.comparison import GateRule
     from trtbench.store.store import Store
     from trtbench.workflows.compare.gate import Gate
+    from trtbench.workflows.measure.failure import Failed
     from trtbench.workflows.request.config import Config
 
 
@@ -50,19 +51,27 @@ def command(context: click.Context, /, request: GateRequest, as_json: bool) -> N
         rules_from_request,
     )
     from trtbench.workflows.compare.gate_files import append_summary, write_gate_files
+    from trtbench.workflows.measure.failure import Failures, refuse_failed
 
     rules_from_request(request)  # what cannot be read is said before anything is opened
     asked = requests_from_file(request)
     config = load_config(store=request.store)
     store = open_store(config)
     refuse_unwritable(Path(request.output))
-    found = [_judge(one, rules, store, config) for one, rules in asked]
-    paths = write_gate_files(found, Path(request.output), on_unclear=request.on_unclear)
+    found, failed = [], Failures(len(asked))
+    for one, rules in asked:
+        with failed.collecting(str(one.candidate)):
+            found.append(_judge(one, rules, store, config))
+    told = failed.told
+    paths = write_gate_files(
+        found, Path(request.output), on_unclear=request.on_unclear, failed=told
+    )
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        append_summary(found, Path(summary))
-    _show(found, paths, as_json=as_json)
+        append_summary(found, Path(summary), failed=told)
+    _show(found, told, paths, as_json=as_json)
     if not all(each.open for each in found):
         context.exit(EXIT_BROKEN)
+    refuse_failed(told, what="some models could not be held to their rules")
 
 
 def _judge(request: GateRequest, rules: Sequence[GateRule], store: Store, config: Config) -> Gate:
@@ -94,13 +103,15 @@ def _baseline(request: GateRequest, store: Store, config: Config) -> str | None:
     return chosen
 
 
-def _show(found: Sequence[Gate], paths: list[Path], *, as_json: bool) -> None:
+def _show(
+    found: Sequence[Gate], failed: Sequence[Failed], paths: list[Path], *, as_json: bool
+) -> None:
     from trtbench.cli._screen import say, show
     from trtbench.report.documents.gate import document_from_gates
 
     if as_json:
         click.echo(paths[0].read_text(), nl=False)
     else:
-        show(document_from_gates(found))
-    state = "open" if all(each.open for each in found) else "closed"
+        show(document_from_gates(found, failed))
+    state = "open" if not failed and all(each.open for each in found) else "closed"
     say(f"gate {state}; written: {', '.join(map(str, paths))}")

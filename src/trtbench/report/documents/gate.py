@@ -26,6 +26,7 @@ from trtbench.report.run_facts import headline_summary
 
 if TYPE_CHECKING:
     from trtbench.workflows.compare.gate import Gate
+    from trtbench.workflows.measure.failure import Failed
 
 TONES: dict[str, Tone] = {"pass": "good", "fail": "bad", "unclear": "unclear"}
 MARKS = {"pass": "pass", "fail": "FAIL", "unclear": "unclear"}
@@ -49,16 +50,27 @@ def rule_table(results: Sequence[GateResult]) -> Table:
     return table_from_rows("gate", headings=HEADINGS, rows=rows)
 
 
-def document_from_gates(found: Sequence[Gate]) -> Document:
+def document_from_gates(found: Sequence[Gate], failed: Sequence[Failed] = ()) -> Document:
     """Describe the rules of one gate, or of several; errors of a run are told too."""
-    sections = tuple(_section(each, alone=len(found) == 1) for each in found)
-    if len(found) == 1:
+    count = len(found) + len(failed)
+    sections = [_section(each, alone=count == 1) for each in found]
+    sections += [_broken(each) for each in failed]
+    if count == 1:
         title = _title(found[0])
     else:
-        closed = [each.name for each in found if not each.open]
+        closed = [each.name for each in found if not each.open] + [each.model for each in failed]
         state = f"closed by {', '.join(closed)}" if closed else "open"
-        title = f"Gate {state}: {len(found)} models"
-    return Document(title=title, created="", sections=sections)
+        title = f"Gate {state}: {count} models"
+    return Document(title=title, created="", sections=tuple(sections))
+
+
+def _broken(failed: Failed) -> Section:
+    """Say why a candidate could not be measured."""
+    reason = failed.facts.get("reason")
+    words = f"not measured: {failed.reason}{f': {reason}' if reason else ''}"
+    title = f"Gate closed: {failed.model}"
+    block = Text(text=words, tone="bad")
+    return Section(id=f"gate_{failed.model}", title=title, blocks=(block,))
 
 
 def _section(found: Gate, *, alone: bool) -> Section:

@@ -12,18 +12,26 @@ from trtbench.errors import write_error
 from trtbench.report.documents.gate import document_from_gates
 from trtbench.report.renderers.md import markdown
 from trtbench.workflows.compare.gate import Gate
+from trtbench.workflows.measure.failure import Failed
 from trtbench.workflows.request.groups import OnUnclear
 
 
-def write_gate_files(found: Sequence[Gate], folder: Path, *, on_unclear: OnUnclear) -> list[Path]:
-    """Write gate.json, gate.junit.xml and gate.md, of one candidate or of several."""
+def write_gate_files(
+    found: Sequence[Gate], folder: Path, *, on_unclear: OnUnclear, failed: Sequence[Failed] = ()
+) -> list[Path]:
+    """Write gate.json, gate.junit.xml and gate.md, of one candidate or of several.
+
+    ``failed`` are candidates that could not be measured: they are told, and judged by nothing.
+    """
     policy: Literal["fail", "pass"] = "pass" if on_unclear == "pass" else "fail"
     told = [_told(each) for each in found]
+    told += [{"model": each.model, "open": False, "failed": each.reason} for each in failed]
     suites = [Suite(f"trtbench gate {each.name}", each.results, each.seconds) for each in found]
+    suites += [Suite(f"trtbench gate {each.model}", (), error=each.reason) for each in failed]
     contents = {
         "gate.json": json_from_value(told[0] if len(told) == 1 else told),
         "gate.junit.xml": junit_from_suites(suites, on_unclear=policy).encode(),
-        "gate.md": markdown(document_from_gates(found)).encode(),
+        "gate.md": markdown(document_from_gates(found, failed)).encode(),
     }
     paths = []
     try:
@@ -36,17 +44,18 @@ def write_gate_files(found: Sequence[Gate], folder: Path, *, on_unclear: OnUncle
     return paths
 
 
-def append_summary(found: Sequence[Gate], path: Path) -> None:
+def append_summary(found: Sequence[Gate], path: Path, *, failed: Sequence[Failed] = ()) -> None:
     """Add the table of results to a file of Markdown, as GitHub shows it with a job."""
     try:
         with open(path, "a", encoding="utf-8") as file:
-            file.write(markdown(document_from_gates(found), level=2) + "\n")
+            file.write(markdown(document_from_gates(found, failed), level=2) + "\n")
     except OSError as problem:
         raise write_error(path, problem) from None
 
 
 def _told(found: Gate) -> dict[str, object]:
     return {
+        "model": found.name,
         "open": found.open,
         "candidate": found.candidate.id if found.candidate else None,
         "results": found.results,
