@@ -788,7 +788,7 @@ def check(
     output: Folder of tables, pictures and worst inputs.
     random: So many seeded random inputs.
     distribution: Of random inputs; recorded: the range a side was quantized for.
-    range: Where random inputs lie (0:1).
+    range: Where random inputs lie (0:1; whole numbers: 0:999).
     seed: Of random inputs.
     inputs: Inputs from .npz, .npy or raw binaries.
     images: Images, with the preprocessing of --task.
@@ -904,7 +904,7 @@ def localize(
     speed: Measure the repaired model against both others.
     output: Folder of the tables and the repaired model.
     distribution: Of random inputs; recorded: the range a side was quantized for.
-    range: Where random inputs lie (0:1).
+    range: Where random inputs lie (0:1; whole numbers: 0:999).
     seed: Of random inputs.
     inputs: Inputs from .npz, .npy or raw binaries.
     images: Images, with the preprocessing of --task.
@@ -1057,6 +1057,8 @@ def build(
     output: File | None = None,
     runtime: str | None = None,
     precision: Precision | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
     shapes_min: Shapes | Sequence[Shapes] = (),
     shapes_opt: Shapes | Sequence[Shapes] = (),
     shapes_max: Shapes | Sequence[Shapes] = (),
@@ -1097,6 +1099,8 @@ def build(
     runtime: What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where
         only that is).
     precision: Precision that a weakly typed builder, or PyTorch, may use.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
     shapes_min: Least shape of one input; repeat for several inputs, or the same one for more
         profiles.
     shapes_opt: Shape to optimise for, likewise.
@@ -1141,6 +1145,8 @@ def build(
             output=output,
             runtime=runtime,
             precision=precision,
+            shapes=shapes or {},
+            batch=batch,
             shapes_min=shapes_min,
             shapes_opt=shapes_opt,
             shapes_max=shapes_max,
@@ -1188,6 +1194,8 @@ def lottery(
     resume: bool = False,
     runtime: str | None = None,
     precision: Precision | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
     shapes_min: Shapes | Sequence[Shapes] = (),
     shapes_opt: Shapes | Sequence[Shapes] = (),
     shapes_max: Shapes | Sequence[Shapes] = (),
@@ -1210,8 +1218,6 @@ def lottery(
     task: str | None = None,
     settings: Mapping[str, Scalar] | None = None,
     options: Pairs | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
     arrivals: File = "poisson",
@@ -1240,6 +1246,8 @@ def lottery(
     runtime: What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where
         only that is).
     precision: Precision that a weakly typed builder, or PyTorch, may use.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
     shapes_min: Least shape of one input; repeat for several inputs, or the same one for more
         profiles.
     shapes_opt: Shape to optimise for, likewise.
@@ -1265,8 +1273,6 @@ def lottery(
         depth, pose); adds its flags (see --task NAME --help).
     settings: Flags of the task, with underscores: --task NAME --help lists them.
     options: An option of the builder itself; repeat for several.
-    shapes: Shape of one input; repeat for several.
-    batch: Items per query: every dynamic leading dimension.
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
     rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
     arrivals: How they are spread in time: poisson, constant, or a CSV with a column such as
@@ -1298,6 +1304,8 @@ def lottery(
             resume=resume,
             runtime=runtime,
             precision=precision,
+            shapes=shapes or {},
+            batch=batch,
             shapes_min=shapes_min,
             shapes_opt=shapes_opt,
             shapes_max=shapes_max,
@@ -1320,8 +1328,6 @@ def lottery(
             task=task,
             settings=settings or {},
             options=options or {},
-            shapes=shapes or {},
-            batch=batch,
             protocol=protocol,
             rate=rate,
             arrivals=arrivals,
@@ -1355,6 +1361,8 @@ def upgrade(
     resume: bool = False,
     runtime: str | None = None,
     precision: Precision | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
     shapes_min: Shapes | Sequence[Shapes] = (),
     shapes_opt: Shapes | Sequence[Shapes] = (),
     shapes_max: Shapes | Sequence[Shapes] = (),
@@ -1377,8 +1385,6 @@ def upgrade(
     task: str | None = None,
     settings: Mapping[str, Scalar] | None = None,
     options: Pairs | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
     protocol: Protocol | None = None,
     rate: Rate | None = None,
     arrivals: File = "poisson",
@@ -1409,6 +1415,8 @@ def upgrade(
     runtime: What builds (default: trtexec, or TensorRT's or TensorRT-RTX's Python API where
         only that is).
     precision: Precision that a weakly typed builder, or PyTorch, may use.
+    shapes: Shape of one input; repeat for several.
+    batch: Items per query: every dynamic leading dimension.
     shapes_min: Least shape of one input; repeat for several inputs, or the same one for more
         profiles.
     shapes_opt: Shape to optimise for, likewise.
@@ -1434,8 +1442,6 @@ def upgrade(
         depth, pose); adds its flags (see --task NAME --help).
     settings: Flags of the task, with underscores: --task NAME --help lists them.
     options: An option of the builder itself; repeat for several.
-    shapes: Shape of one input; repeat for several.
-    batch: Items per query: every dynamic leading dimension.
     protocol: How queries follow one another (default: serve; trtexec: pipeline).
     rate: Arrivals of the protocol server, e.g. 500/s or 2kHz.
     arrivals: How they are spread in time: poisson, constant, or a CSV with a column such as
@@ -1469,6 +1475,8 @@ def upgrade(
             resume=resume,
             runtime=runtime,
             precision=precision,
+            shapes=shapes or {},
+            batch=batch,
             shapes_min=shapes_min,
             shapes_opt=shapes_opt,
             shapes_max=shapes_max,
@@ -1491,8 +1499,6 @@ def upgrade(
             task=task,
             settings=settings or {},
             options=options or {},
-            shapes=shapes or {},
-            batch=batch,
             protocol=protocol,
             rate=rate,
             arrivals=arrivals,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -120,6 +120,35 @@ def near_miss(word: str, known: Iterable[str], *, least: float = 0.6) -> str | N
     """Return the known word that was most likely meant, if one is close."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=least)
     return close[0] if close else None
+
+
+def meant(
+    word: str, known: Iterable[str], *, write: Callable[[str], str] | None = None
+) -> str | None:
+    """Say what to type instead: the word that was most likely meant, else which there are.
+
+    ``write`` puts a word into the flag it belongs to.
+    """
+    words = list(known)
+    guess = near_miss(word, words)
+    if guess is not None:
+        return f"did you mean {guess}?" if write is None else write(guess)
+    listed = f"one of {', '.join(words)}" if words else None
+    return listed if write is None or not words else f"{write('NAME')}, where NAME is {listed}"
+
+
+def refuse_unknown_options(
+    who: str, options: Mapping[str, str], known: Mapping[str, str] | Iterable[str]
+) -> None:
+    """Refuse an ``--opt`` that a runtime or a builder does not have, with those it has."""
+    words = known if isinstance(known, Mapping) else dict.fromkeys(known, "")
+    for name, value in options.items():
+        if name not in words:
+            raise UsageError(
+                f"the {who} has no option {name!r}",
+                facts={key: about for key, about in words.items() if about},
+                fix=meant(name, words, write=lambda word: f"--opt {word}={value}"),  # noqa: B023
+            )
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -60,7 +60,7 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
         (["tiny.onnx", "-r", "mine"], 2, "no runtime called 'mine'", "one of those"),
         (["tiny.onnx", "--warmup", "500"], 2, "'500' has no unit", "500ms or 3s"),
         (["tiny.onnx", "--duration", "3sec"], 2, "unknown unit 'sec'", "3"),
-        (["tiny.onnx", "--duration", "-3s"], 2, "not negative", None),
+        (["tiny.onnx", "--duration", "-3s"], 2, "not negative", "500ms or 3s"),
         (["tiny.onnx", "--duration", "soon"], 2, "'soon' is not a duration", "500ms or 3s"),
         (["tiny.onnx", "--duration", "0s"], 2, "measures nothing", "--duration 3s"),
         (["tiny.onnx", "--timeout", "0s"], 2, "lets nothing be measured", "--timeout 10min"),
@@ -77,9 +77,12 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
         (["tiny.onnx", "--shape", "x:0x16"], 2, "holds nothing", "at least 1"),
         (["tiny.onnx", "--shape", "x:1x16,x:2x16"], 2, "gives the input x twice", "once"),
         (["tiny.onnx", "--opt", "spinning"], 2, "--opt spinning cannot be read", None),
+        (["tiny.onnx", "--opt", "xyzzy=1"], 2, "no option 'xyzzy'", "one of providers, inter_"),
+        (["tiny.onnx", "--opt", "spining=on"], 2, "no option 'spining'", "--opt spinning=on"),
+        (["tiny.onnx", "--dry-run", "--opt", "xyzzy=1"], 2, "no option 'xyzzy'", "one of prov"),
         (["tiny.onnx", "--inputs", "daat.npz"], 1, "there are no inputs", "data.npz"),
         (["tiny.onnx", "--python", "/no/python"], 4, "no Python interpreter at", "--python PATH"),
-        (["tiny.onnx", "--python", "/bin/true"], 4, "is not a Python interpreter", None),
+        (["tiny.onnx", "--python", "/bin/true"], 4, "is not a Python interpreter", "bin/python"),
         (["tiny.onnx", "--python", "tiny.onnx"], 4, "no Python interpreter at", None),
         (["tiny.onnx", "--batc", "1"], 2, "No such option", "--help"),
         (["tiny.onnx", "--telemetry", "0s"], 2, "at most 1000 times", "--telemetry 100ms"),
@@ -119,6 +122,17 @@ def test_shapes_that_a_model_to_quantize_cannot_have(say, shape, message, fix):
     assert message in err.splitlines()[0]
     assert fix is None or f"fix: {fix}" in err
     assert not Path("tiny.fp16.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "fix"),
+    [("spinning=fast", "fix: --opt spinning=NAME, where NAME is one of on, off"),
+     ("inter_threads=two", "fix: --opt inter_threads=1")],
+)  # fmt: skip
+def test_values_that_an_option_cannot_have(say, option, fix):
+    status, out, err = bench(say, "tiny.onnx", "--opt", option)
+    assert (status, out) == (2, "")
+    assert fix in err
 
 
 def test_layers_of_what_does_not_tell_them(say):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,12 @@ REFUSALS = {
     "sweep plan": ["sweep", "MODEL", "--batch", "1,2", "--dry-run"],
     "sweep": ["sweep", "MODEL", "--batch", "1,2", "-o", "swept"],
     "check": ["check", "MODEL", "MODEL", "--random", "2"],
+    "localize": ["localize", "MODEL", "MODEL", "--random", "2"],
+    "lottery": ["lottery", "MODEL", "-r", "trtexec"],
+    "build times": ["build", "MODEL", "-r", "trtexec", "--times", "3"],
+    "upgrade": ["upgrade", f"a={sys.executable}", f"b={sys.executable}", "MODEL"],
 }  # fmt: skip
+BUILDS = ("build", "lottery", "upgrade")
 
 
 @pytest.mark.parametrize("words", REFUSALS.values(), ids=REFUSALS)
@@ -81,7 +87,7 @@ def test_every_verb_and_its_dry_run_refuse_at_once_what_nothing_suggests(
     typed = [str(model) if word == "MODEL" else word for word in words]
     assert run([*typed, *stored(words, store)]) == 2
     told = capsys.readouterr()
-    flag = "--shape-opt" if words[0] == "build" else "--shape"
+    flag = "--shape-opt" if words[0] in BUILDS else "--shape"
     assert f"fix: {flag} x:1x1x7x1 {flag} y:2x1x5" in told.err
     assert "'foo', 'bar' of " in told.err
     assert not told.out
@@ -105,7 +111,7 @@ def test_every_verb_says_what_open_dimensions_became(
     typed = [str(model) if word == "MODEL" else word for word in words]
     assert run([*typed, *stored(words, store)]) == 0
     told = capsys.readouterr()
-    flag = "--shape-opt" if words[0] == "build" else "--shape"
+    flag = "--shape-opt" if words[0] in BUILDS else "--shape"
     said = f"H 224, W 224 (say otherwise with {flag} x:1x3x224x224)"
     assert (told.err if "--dry-run" in words else told.out + told.err).count(said) == 1
 
@@ -116,6 +122,25 @@ def test_a_build_of_an_open_model_has_a_profile(
     model = identity(tmp_path / "m.onnx", ("x", TensorProto.FLOAT, ["N", 3, "H", "W"]))
     assert run(["build", str(model), "--dry-run", "-r", "trtexec"]) == 0
     assert "--optShapes=x:1x3x224x224" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["build", "build --times 1"])
+def test_a_build_takes_the_words_of_bench(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = identity(tmp_path / "m.onnx", ("x", TensorProto.FLOAT, ["N", 3, "H", "W"]))
+    plan = [*verb.split(), str(model), "--dry-run", "-r", "trtexec"]
+    assert run([*plan, "--batch", "8"]) == 0
+    told = capsys.readouterr()
+    assert "--optShapes=x:8x3x224x224" in told.out
+    assert "batch" not in told.err, "what was given is not assumed"
+    assert run([*plan, "--shape", "x:4x3x32x64"]) == 0
+    told = capsys.readouterr()
+    assert "--maxShapes=x:4x3x32x64" in told.out
+    assert not told.err
+    fixed = identity(tmp_path / "f.onnx", ("x", TensorProto.FLOAT, [2, 3]))
+    assert run([*verb.split(), str(fixed), "--dry-run", "-r", "trtexec", "--batch", "8"]) == 1
+    assert "is fixed at 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["model.onnx", "net.engine", "torchvision:resnet18"])

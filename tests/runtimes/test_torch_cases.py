@@ -79,7 +79,7 @@ def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) ->
         ("program_untrusted", "UsageError", "can run any code", "--opt trust=on"),
         ("no_module", "InputError", "holds no module", None),
         ("damaged", "InputError", "damaged", None),
-        ("session_words", "InputError", "gives no tensors", None),
+        ("session_words", "InputError", "gives no tensors", "wrap it"),
         ("export_words", "InputError", "not tensors", "wrap it"),
         ("export_without_a_shape", "UsageError", "shape of the input", "--input-shape"),
         ("export_wrong_shape", "InputError", "does not run on inputs", "--input-shape"),
@@ -87,7 +87,7 @@ def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) ->
         ("export_without_names", "UsageError", "several inputs need names", "--input-shape"),
         ("export_program_half", "UsageError", "--half cannot change", "anew"),
         ("export_program_shape", "UsageError", "--input-shape cannot change", "anew"),
-        ("export_program_legacy", "UsageError", "only go through the dynamo", None),
+        ("export_program_legacy", "UsageError", "only go through the dynamo", "leave --exporter"),
     ],
 )
 def test_what_goes_wrong_is_said(
@@ -170,6 +170,12 @@ def test_notes_of_exports_say_what_proves_nothing(found: dict[str, Any]) -> None
 
 def test_inputs_by_name_come_in_the_order_of_the_parameters(found: dict[str, Any]) -> None:
     assert found["export_masked"]["ok"]["inputs"] == ["x", "mask"]
+
+
+@pytest.mark.parametrize("path", ["talk.pt", "talk.ts"])
+def test_a_module_that_knows_five_words_gets_no_others(found: dict[str, Any], path: str) -> None:
+    assert found[path] == {"ok": {"highest": 4}}
+    assert found["export_few_words"]["ok"]["inputs"] == ["ids"]
 
 
 REPLAY = """

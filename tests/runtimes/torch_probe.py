@@ -42,6 +42,13 @@ class Masked(nn.Module):
     def forward(self, x, mask):
         return torch.where(mask, x, -x)
 
+class Talk(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(5, 3), nn.Embedding(2, 3)
+    def forward(self, ids):
+        return self.words(ids).mean(1)
+
 def make(): return Net()
 def make_wide(): return Net(8)
 def make_nested(): return Nested()
@@ -93,6 +100,8 @@ def prepare() -> None:
     torch.save({"ema": None, "model": net}, "checkpoint.pt")
     torch.save(net, "module.pt")
     torch.save(nets.Masked(), "masked.pt")
+    torch.save(nets.Talk(), "talk.pt")
+    torch.jit.script(nets.Talk()).save("talk.ts")
     torch.save({"epochs": 3, "note": "no module"}, "plain.pt")
     torch.save({"where": Path("x")}, "odd.pt")
     Path("damaged.pt").write_bytes(b"\x80\x04not a pickle")
@@ -180,6 +189,26 @@ def run_session(factory: str, **changes: Any) -> dict[str, Any]:
     }
 
 
+def drawn_ids(path: str) -> dict[str, Any]:
+    """Draw the ids that a run of a model with few words gets, and run it on them."""
+    from trtbench.domain.spec import ModelRef, RunSpec
+    from trtbench.runtimes._session import resolve_inputs
+    from trtbench.runtimes.torch import open_session
+
+    spec = RunSpec(
+        model=ModelRef(path=path, format="torch"),
+        runtime="torch",
+        device="cpu",
+        shapes={"ids": (2, 64)},
+        options={"dtypes": "int64", "trust": "on"},
+    )
+    session = open_session(spec)
+    _, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
+    session.bind(arrays)
+    session.first()
+    return {"highest": int(arrays["ids"].max())}
+
+
 SESSIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "session": ("make", {"threads": 1}),
     "session_autocast": ("make", {"precision": "bf16"}),
@@ -245,6 +274,7 @@ EXPORTS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
         (("mask", (-1, 4), "bool"), ("x", (-1, 4), "float64")),
         {"factory": "nets:make_masked", "exporter": "legacy", **MADE},
     ),
+    "export_few_words": ("talk.pt", (("ids", (-1, 8), "int64"),), MADE),
     "export_unknown_type": ("module.pt", ((None, (1, 3, 8, 8), "float7"),), MADE),
     "export_without_names": ("module.pt", (IMAGE, IMAGE), MADE),
     "export_program": ("net.pt2", (), MADE),
@@ -275,6 +305,8 @@ def main(source: str, folder: str) -> None:
         found[name] = outcome(lambda what=what, options=options: load(what, **options))
     for name, (factory, changes) in SESSIONS.items():
         found[name] = outcome(lambda f=factory, c=changes: run_session(f, **c))
+    for path in ("talk.pt", "talk.ts"):
+        found[path] = outcome(lambda p=path: drawn_ids(p))
     for name, (what, inputs, more) in EXPORTS.items():
         found[name] = outcome(lambda w=what, i=inputs, m=more: run_export(w, *i, **m))
     print(json.dumps(found))

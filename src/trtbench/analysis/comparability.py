@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 
 from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UsageError, meant
 
 CLOCK_TOLERANCE = 0.01
 """SM clocks further apart than 1 % are another condition (nvbench compares in cycles)."""
@@ -66,11 +66,10 @@ def refuse_unknown_keys(accept: Collection[str]) -> None:
     """Refuse to accept what no difference is called: it would be obeyed by nobody."""
     for key in accept:
         if key not in ACCEPTABLE:
-            guess = near_miss(key, ACCEPTABLE)
             raise UsageError(
                 f"--accept {key} names no difference",
                 facts={"differences": ", ".join(ACCEPTABLE)},
-                fix=f"--accept {guess}" if guess else None,
+                fix=meant(key, ACCEPTABLE, write=lambda word: f"--accept {word}"),
             )
 
 

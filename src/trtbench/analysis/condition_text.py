@@ -218,7 +218,10 @@ class _Parser:
     def _bracket(self, inside: Callable[[], T]) -> T:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise UsageError("the condition has too many brackets within brackets")
+            raise UsageError(
+                "the condition has too many brackets within brackets",
+                fix="write it with fewer brackets",
+            )
         content = inside()
         if not self._take("sign", ")"):
             raise self._error("a closing bracket is missing")
@@ -262,7 +265,11 @@ def _tokens(text: str) -> list[tuple[str, str, int]]:
     place, text = 0, text.rstrip()
     while place < len(text):
         if len(tokens) > LONGEST:
-            raise UsageError("the condition is too long", facts={"words": f"more than {LONGEST}"})
+            raise UsageError(
+                "the condition is too long",
+                facts={"words": f"more than {LONGEST}"},
+                fix="write a shorter one",
+            )
         match = _TOKEN.match(text, place)
         if match is None:
             raise UsageError(

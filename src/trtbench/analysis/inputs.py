@@ -14,6 +14,8 @@ from trtbench.domain.spec import TensorSpec
 TOKEN_LIMIT = 1000
 """Token ids stay below this: every vocabulary in use is larger."""
 
+_ONES, _ZEROS, _POSITIONS = ("mask", "length", "size"), ("token_type", "segment"), "position"
+
 FP8_ONE = 0x38
 """Bits of 1.0 in E4M3; all patterns below stand for numbers from 0 to 1."""
 
@@ -29,6 +31,11 @@ def random_inputs(
     return {
         tensor.name: _below(_draw(tensor, seed=seed), known.get(tensor.name)) for tensor in tensors
     }
+
+
+def has_meaning(name: str) -> bool:
+    """Tell by its name whether whole numbers of an input mean more than one of many."""
+    return any(word in name.lower() for word in (*_ONES, *_ZEROS, _POSITIONS))
 
 
 def fixed_batch(tensors: Sequence[TensorSpec]) -> int | None:
@@ -76,13 +83,11 @@ def _integers(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator
 ) -> NDArray[np.generic]:
     """Masks are ones, types zeros, positions count up, pixels fill a byte, the rest are ids."""
-    if "mask" in name:
+    if any(word in name for word in _ONES):
         return np.ones(shape, dtype)
-    if "token_type" in name or "segment" in name:
+    if any(word in name for word in _ZEROS):
         return np.zeros(shape, dtype)
-    if "position" in name and shape:
+    if _POSITIONS in name and shape:
         return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
-    if "length" in name or "size" in name:
-        return np.ones(shape, dtype)
     top = min(int(np.iinfo(dtype).max), 255 if dtype.itemsize == 1 else TOKEN_LIMIT - 1)
     return generator.integers(0, top, size=shape, endpoint=True).astype(dtype)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError, UsageError, near_miss
+from trtbench.errors import InputError, UsageError, meant
 from trtbench.units import text_from_shape
 
 BATCH, SEQUENCE, IMAGE = 1, 128, 224
@@ -69,7 +69,7 @@ def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str
             if is_open(dim) and not is_open(settled.shape[place])
         ]
         if changed:
-            shapes.append(f"--shape {shlex.quote(_with_ones(settled))}")
+            shapes.append(f"--shape {shlex.quote(with_ones(settled))}")
         for place, dim in changed:
             value = settled.shape[place]
             assert isinstance(value, int)
@@ -93,7 +93,7 @@ def fitted(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
         raise InputError(
             f"the shape of {tensor.name!r} {problem}",
             facts={"model": text_from_shape(tensor.shape), "given": "x".join(map(str, given))},
-            fix=f"--shape {shlex.quote(_with_ones(tensor))}",
+            fix=f"--shape {shlex.quote(with_ones(tensor))}",
         )
     return tuple(given)
 
@@ -101,11 +101,10 @@ def fitted(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
 def unknown_input(name: str, inputs: Sequence[TensorSpec]) -> UsageError:
     """Say that a model has no input of a name, and which it has."""
     names = [each.name for each in inputs]
-    guess = near_miss(name, names)
     return UsageError(
         f"the model has no input called {name!r}",
         facts={"inputs": ", ".join(names)},
-        fix=f"did you mean {guess}?" if guess else None,
+        fix=meant(name, names),
     )
 
 
@@ -128,12 +127,12 @@ def refuse_open(
     raise UsageError(
         "dynamic dimensions need a value",
         facts=facts,
-        fix=" ".join(f"{flag} {shlex.quote(_with_ones(each))}" for each in found),
+        fix=" ".join(f"{flag} {shlex.quote(with_ones(each))}" for each in found),
     )
 
 
-def _with_ones(tensor: TensorSpec) -> str:
-    """Write a shape as flags take it, with one for what is open."""
+def with_ones(tensor: TensorSpec) -> str:
+    """Write an input as --shape takes it, with one for what is open."""
     dims = ("1" if is_open(dim) else str(dim) for dim in tensor.shape)
     return f"{tensor.name}:{'x'.join(dims)}"
 

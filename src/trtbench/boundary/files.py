@@ -97,7 +97,9 @@ def check_archive(path: Path, *, most: int = MOST_UNPACKED_BYTES) -> None:
             total = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as problem:
         raise InputError(
-            f"{clean_line(str(path))} is damaged", facts={"reason": clean_line(str(problem))}
+            f"{clean_line(str(path))} is damaged",
+            facts={"reason": clean_line(str(problem))},
+            fix="copy it again, or make it anew",
         ) from None
     if total > most:
         raise InputError(

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.inputs import has_meaning
 from trtbench.build.export_write import Example, write_dynamo, write_legacy, write_program
 from trtbench.build.quantize_data import save_feeds
 from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape
 from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UsageError
 from trtbench.host.versions import library_versions
-from trtbench.models.torch_models import import_torch
+from trtbench.models.torch_models import import_torch, rows_of_tables
 from trtbench.models.torch_sources import TorchSource, load_source
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
 OPEN_SIZE = 2
 """What an open dimension is while exporting: 0 and 1 would be taken for constants."""
+
+IDS = 100
+"""Ids stay below this, and below the rows that a model has for them."""
 
 LIBRARIES = ("trtbench", "torch", "torchvision", "timm", "ultralytics", "onnx", "onnxscript")
 
@@ -103,7 +107,8 @@ def _refuse_for_program(spec: ExportSpec) -> None:
             )
     if spec.exporter == "legacy":
         raise UsageError(
-            "an ExportedProgram can only go through the dynamo exporter (opset 18 and later)"
+            "an ExportedProgram can only go through the dynamo exporter (opset 18 and later)",
+            fix="leave --exporter out",
         )
 
 
@@ -121,8 +126,12 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
     shapes, by_name = _ordered(given, source.model)
     names = _names(shapes)
     generator = torch.Generator().manual_seed(spec.seed)
+    whole = [n for n, s in zip(names, shapes, strict=True) if (s.dtype or "").startswith("int")]
+    rows = rows_of_tables(source.model, [name for name in whole if not has_meaning(name)])
     inputs = {
-        name: _draw(shape, generator, half=spec.half, torch=torch)
+        name: _draw(
+            shape, generator, half=spec.half, torch=torch, rows=min(IDS, rows.get(name, IDS))
+        )
         for name, shape in zip(names, shapes, strict=True)
     }
     open_axes = {
@@ -137,7 +146,10 @@ def _from_program(program: ExportedProgram) -> Example:
     names = [node for node in program.graph_signature.user_inputs if isinstance(node, str)]
     values = [*arguments, *keywords.values()]
     if not all(hasattr(value, "numpy") for value in values) or len(values) != len(names):
-        raise InputError("the ExportedProgram takes inputs that are not tensors")
+        raise InputError(
+            "the ExportedProgram takes inputs that are not tensors",
+            fix="export the module it was made of, with --input-shape",
+        )
     return Example(inputs=dict(zip(names, values, strict=True)), open_axes={}, by_name=False)
 
 
@@ -173,7 +185,9 @@ def _ordered(shapes: Sequence[InputShape], model: Module) -> tuple[list[InputSha
     return ordered, not leading
 
 
-def _draw(shape: InputShape, generator: Generator, *, half: bool, torch: ModuleType) -> Tensor:
+def _draw(
+    shape: InputShape, generator: Generator, *, half: bool, torch: ModuleType, rows: int
+) -> Tensor:
     """Uniform values for floats, small ids for integers, ones for truth values."""
     dims = [OPEN_SIZE if dim < 0 else dim for dim in shape.shape]
     if shape.dtype is None:
@@ -188,7 +202,7 @@ def _draw(shape: InputShape, generator: Generator, *, half: bool, torch: ModuleT
         return torch.rand(dims, generator=generator).to(dtype)
     if dtype == torch.bool:
         return torch.ones(dims, dtype=dtype)
-    return torch.randint(0, 100, dims, generator=generator).to(dtype)
+    return torch.randint(0, rows, dims, generator=generator).to(dtype)
 
 
 def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor]:

@@ -220,6 +220,7 @@ def paired_inputs(reference: Graph, candidate: Graph) -> dict[str, str]:
                 "reference": ", ".join(reference.inputs),
                 "candidate": ", ".join(candidate.inputs),
             },
+            fix="give a model and one that was made of it",
         )
     return dict(zip(reference.inputs, candidate.inputs, strict=True))
 
@@ -233,6 +234,7 @@ def _matched_outputs(reference: Graph, candidate: Graph) -> dict[str, str]:
                 "reference": ", ".join(reference.outputs),
                 "candidate": ", ".join(candidate.outputs),
             },
+            fix="give a model and one that was made of it",
         )
     pairs = zip(reference.outputs, reference.outputs if same else candidate.outputs, strict=True)
     return {a: b for a, b in pairs if a in reference.makers and b in candidate.makers}

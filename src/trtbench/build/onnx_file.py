@@ -59,6 +59,7 @@ def _refuse_other_text(model: ModelProto, path: Path) -> None:
         raise InputError(
             f"{path.name} is not an ONNX file, or it is damaged",
             facts={"reason": "a name in it is not UTF-8"},
+            fix="copy or export the model again",
         )
 
 
@@ -132,6 +133,7 @@ def check_onnx(path: Path) -> None:
         raise InputError(
             f"{path.name} is not a valid ONNX model",
             facts={"reason": reason[0] if reason else "no reason given"},
+            fix="export the model again",
         ) from None
 
 

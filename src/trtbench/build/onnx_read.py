@@ -12,7 +12,7 @@ from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, O
 from trtbench.build.onnx_file import external_files, load_onnx, stored_tensors
 from trtbench.build.onnx_shapes import infer_values
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UsageError, meant
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -110,11 +110,10 @@ def _settle(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
     inputs = {value.name: value for value in _real_inputs(model)}
     for name in shapes:
         if name not in inputs:
-            guess = near_miss(name, inputs)
             raise UsageError(
                 f"the model has no input {name!r}",
                 facts={"inputs": ", ".join(inputs)},
-                fix=f"did you mean {guess}?" if guess else None,
+                fix=meant(name, inputs),
             )
     assumed: dict[str, int] = {}
     for name, value in inputs.items():

@@ -91,13 +91,14 @@ def _cast(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOutcome:
     stage("cast")
     low = spec.precision
     if low not in get_args(Low):
-        raise UsageError(f"a cast makes fp16 or bf16, not {low}")
+        raise UsageError(f"a cast makes fp16 or bf16, not {low}", fix="--precision fp16")
     before = _opset(model)
     made = cast(model, precision=low, keep_io=spec.keep_io, keep=spec.keep)  # type: ignore[arg-type]
     if not made.changed:
         raise InputError(
             "there is nothing to cast: no node of the model computes in FP32",
             facts={"model": spec.model.path},
+            fix="use it as it is; trtbench inspect shows its types",
         )
     stage("save")
     finish(made.model, spec)

@@ -100,7 +100,10 @@ def random_items(
     try:
         arrays = dict(random_inputs(settled, seed=seed, limits=limits))
     except (ValueError, TypeError) as problem:
-        raise InputError(f"random values cannot be drawn: {problem}") from None
+        raise InputError(
+            f"random values cannot be drawn: {problem}",
+            fix="give data of your own: an .npz with an array for every input",
+        ) from None
     names = {each.name for each in rows}
     return Items(
         rows={name: array for name, array in arrays.items() if name in names},
@@ -123,6 +126,7 @@ def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
         raise InputError(
             "the arrays do not hold the same number of items",
             facts={name: f"{length} items" for name, length in lengths.items()},
+            fix="give every input as many items",
         )
     constant = {name: array for name, array in arrays.items() if name not in rows}
     return Items(rows=rows, constant=constant)

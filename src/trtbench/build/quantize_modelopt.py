@@ -35,7 +35,9 @@ def quantize_modelopt(spec: QuantSpec, *, folder: Path, stage: Stage) -> QuantOu
     """Quantize with ModelOpt on the CPU; what is not quantized becomes ``spec.rest``."""
     if spec.method not in _METHODS:
         raise UsageError(
-            f"ModelOpt has no method {spec.method}", facts={"methods": ", ".join(_METHODS)}
+            f"ModelOpt has no method {spec.method}",
+            facts={"methods": ", ".join(_METHODS)},
+            fix=f"--method {next(iter(_METHODS))}",
         )
     stage("load")
     quantize = _library()

@@ -128,7 +128,11 @@ def _prepare(spec: QuantSpec, folder: Path) -> tuple[Path, dict[str, str]]:
 
     model = prepared(load_onnx(Path(spec.model.path)))
     if any(node.op_type == "QuantizeLinear" for node in model.graph.node):
-        raise InputError("the model is quantized already", facts={"model": spec.model.path})
+        raise InputError(
+            "the model is quantized already",
+            facts={"model": spec.model.path},
+            fix="start from the model in FP32",
+        )
     if any(tensor.data_type == FLOAT16 for tensor in model.graph.initializer):
         model = at_opset(model, QDQ_OPSET, what="int8 in an FP16 model")
     kept = {**_constant_additions(model), **matching_nodes(model, spec.keep)}

@@ -110,10 +110,10 @@ def trtbench() -> None:
 
     \b
     Examples:
-      trtbench demo                         the whole tool on this machine, no GPU needed
-      trtbench bench model.onnx --batch 8   measure a model
-      trtbench runs                         what was measured so far
-      trtbench doctor                       what works here, and how to get the rest
+      trtbench demo                        the whole tool, no GPU needed
+      trtbench bench model.onnx --batch 8  measure a model
+      trtbench runs                        what was measured so far
+      trtbench doctor                      what works here, how to get the rest
     """
 
 

@@ -96,7 +96,10 @@ def _write(found: list[Compared], request: CompareRequest) -> None:
     if request.selftest:
         return
     if request.output_name and len(found) > 1:
-        raise UsageError("--output-name names one table, and there are several candidates")
+        raise UsageError(
+            "--output-name names one table, and there are several candidates",
+            fix="leave --output-name out: each table is named after its candidate",
+        )
     taken: set[str] = set()
     for each in found:
         name = request.output_name or csv_name(each.baseline, each.candidate)

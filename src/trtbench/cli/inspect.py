@@ -43,7 +43,7 @@ def command(
     from trtbench.workflows.look.inspect import inspect
 
     if as_csv and as_json:
-        raise UsageError("--csv and --json cannot be had at once")
+        raise UsageError("--csv and --json cannot be had at once", fix="leave one of them out")
     config = load_config(store=request.store)
     # A file needs no store, which may be somebody else's or read-only.
     store = None if Path(request.file).exists() else open_store(config)

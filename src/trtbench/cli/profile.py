@@ -54,7 +54,10 @@ def command(request: ProfileRequest, **screen: Any) -> None:
     from trtbench.cli.bench import show_plan, spec_from_request
 
     if request.profile is False:
-        raise UsageError("profile times layers: --no-profile has no meaning here")
+        raise UsageError(
+            "profile times layers: --no-profile has no meaning here",
+            fix="leave --no-profile out, or trtbench bench",
+        )
     spec = spec_from_request(converted(request, BenchRequest, model=name, profile=True), config)
     if screen["dry_run"]:
         show_plan(spec, as_json=screen["as_json"])

@@ -156,7 +156,9 @@ def series(context: click.Context, name: str, output: Path) -> None:
 
     run = _store(context.obj).load(name)
     if not isinstance(run, Run):
-        raise UsageError("a run that failed has no samples")
+        raise UsageError(
+            "a run that failed has no samples", fix=f"trtbench runs show {name} says why it failed"
+        )
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

@@ -11,7 +11,7 @@ import click
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import dry_run_option, json_option
 from trtbench.cli._task_flags import TaskCommand
-from trtbench.errors import EXIT_BROKEN, JobError, UsageError
+from trtbench.errors import EXIT_BROKEN, JobError, UsageError, meant
 from trtbench.workflows.request.sweeping import SweepRequest
 
 if TYPE_CHECKING:
@@ -157,7 +157,11 @@ def _chosen(results: Results, where: str, best: str) -> tuple[Chosen, str]:
 
     names = quantities(results.rows)
     if best not in names:
-        raise UsageError(f"--best {best} is no quantity", facts={"quantities": " ".join(names)})
+        raise UsageError(
+            f"--best {best} is no quantity",
+            facts={"quantities": " ".join(names)},
+            fix=meant(best, names, write=lambda word: f"--best {word}"),
+        )
     condition = condition_from_text(where, names=names, kinds=kinds(names))
     return choose(results.rows, condition, by=best), understood(
         where, names=names, kinds=kinds(names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from trtbench.errors import InputError, near_miss
+from trtbench.errors import InputError, meant
 
 
 def demo_files() -> tuple[str, ...]:
@@ -20,11 +20,10 @@ def demo_file(name: str) -> Path:
     """Return the path of one of the demo's files."""
     known = demo_files()
     if name not in known:
-        guess = near_miss(name, known)
         raise InputError(
             f"the demo has no file called {name!r}",
             facts={"known": ", ".join(known)},
-            fix=f"did you mean {guess}?" if guess else None,
+            fix=meant(name, known),
         )
     return _folder() / name
 

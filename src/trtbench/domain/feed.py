@@ -24,6 +24,8 @@ class Feed(Value, frozen=True, kw_only=True):
     ranges: dict[str, tuple[float, float]] = {}
     """By input, the empty name for all others: where uniform values lie; normal ones are around
     the middle, with a sixth of the range as deviation."""
+    limits: dict[str, int] = {}
+    """By input: numbers that random integers stay below, as a side tells that looks rows up."""
     names: tuple[str, ...] = ()
     """Inputs of the reference: random values and arrays are known by these names."""
     task: str | None = None

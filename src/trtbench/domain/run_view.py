@@ -108,7 +108,11 @@ class RunView:
         values = self.times.durations().get(name)
         if values is None or not len(values):
             known = ", ".join(self.times.durations()) or "none: the run keeps no samples"
-            raise UsageError(f"the run has no times called {name}", facts={"columns": known})
+            raise UsageError(
+                f"the run has no times called {name}",
+                facts={"columns": known},
+                fix=f"plot({self.times.headline!r})" if self.times.durations() else None,
+            )
         pyplot = optional_library("matplotlib.pyplot")
         far, unit, scale = _range(values)
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.2), layout="constrained")

@@ -53,7 +53,11 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
     except OSError as problem:
         raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     except (ValueError, msgspec.ValidationError) as problem:
-        raise UsageError(f"{path} is no list of hosts", facts={"reason": problem}) from None
+        raise UsageError(
+            f"{path} is no list of hosts",
+            facts={"reason": problem},
+            fix="write it like [[host]] and, below, address = 'user@board'",
+        ) from None
     if not hosts:
         raise UsageError(f"{path} lists no host", fix="[[host]]\\naddress = 'user@board'")
     titles = [host.title for host in hosts]
@@ -67,7 +71,11 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
                 fix="let the machine know your key: ssh-copy-id user@board",
             )
         if host.address.startswith("-"):  # ssh would take it for a flag
-            raise UsageError(f"{host.address!r} is not an address", facts={"file": path})
+            raise UsageError(
+                f"{host.address!r} is not an address",
+                facts={"file": path},
+                fix="write it like user@board",
+            )
     return hosts
 
 

@@ -74,6 +74,7 @@ def check_interpreter(python: str) -> None:
         raise UnavailableError(
             "the other interpreter is too old for a worker",
             facts={"interpreter": python, "Python": _dotted(version), "needed": _dotted(OLDEST)},
+            fix=f"--python PATH of Python {_dotted(OLDEST)} or later",
         )
     if missing:
         raise UnavailableError(
@@ -101,6 +102,7 @@ def _probe(python: str) -> tuple[tuple[int, ...], list[str]]:
     raise UnavailableError(
         f"{python} is not a Python interpreter that works",
         facts={"it said": next(filter(None, lines), "nothing")},
+        fix="--python PATH of an interpreter, such as ENVIRONMENT/bin/python",
     )
 
 

@@ -75,7 +75,9 @@ def _number(row: list[str], place: int, line: int, path: Path) -> float:
     except (ValueError, IndexError):
         word = boundary.clean_line(row[place])[:40] if place < len(row) else "nothing"
         raise InputError(
-            f"{path.name}: {word!r} is no time from zero on", facts={"line": line}
+            f"{path.name}: {word!r} is no time from zero on",
+            facts={"line": line},
+            fix="write numbers from zero on in that column",
         ) from None
     return value
 

@@ -35,7 +35,9 @@ def find_images(folder: Path) -> list[Path]:
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
     if not found:
         raise InputError(
-            f"there are no images in {folder}", facts={"looked for": " ".join(SUFFIXES)}
+            f"there are no images in {folder}",
+            facts={"looked for": " ".join(SUFFIXES)},
+            fix="give a folder that holds such files",
         )
     return found
 

@@ -59,6 +59,15 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
             raise ValueError("it holds what no ONNX file holds")
 
 
+def varints(data: memoryview) -> list[int]:
+    """Read whole numbers that are packed into one field."""
+    found, at = [], 0
+    while at < len(data):
+        value, at = _varint(data, at)
+        found.append(value)
+    return found
+
+
 def _locations(data: memoryview, kind: str, left: int) -> Iterator[str]:
     if left == 0:
         raise ValueError("it is nested too deeply")

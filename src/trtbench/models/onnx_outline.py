@@ -7,11 +7,12 @@ opset, types and operators a file has; so the fields are walked over and the res
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping
 from pathlib import Path
 
 from trtbench.domain.spec import TensorSpec, Value
 from trtbench.errors import InputError
-from trtbench.models.onnx_bytes import fields
+from trtbench.models.onnx_bytes import fields, varints
 
 TYPES = {1: "fp32", 3: "int8", 10: "fp16", 16: "bf16", 17: "fp8", 19: "fp8"}
 """ONNX numbers of the types that a precision is made of."""
@@ -31,6 +32,19 @@ _INTEGER = ("QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger", "Dyn
             "QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")  # fmt: skip
 """Operators that compute in 8 bits whatever types a file lists."""
 _FLOATS = {1, 10, 11, 16}
+_SAME_VALUES = ("Cast", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
+                "Tile", "Transpose", "Unsqueeze")  # fmt: skip
+"""Operators that give out values of their first input and no others."""
+_SAME_ROWS = ("Cast", "DequantizeLinear", "Identity")
+_ROWS, _EMBEDDED = ((0, 1),), ((2, 0), (4, 1))
+_LOOKUPS = {
+    "Gather": _ROWS,
+    "GatherElements": _ROWS,
+    "GatherBlockQuantized": _ROWS,
+    "EmbedLayerNormalization": _EMBEDDED,
+    "QEmbedLayerNormalization": _EMBEDDED,
+}
+"""Operators that pick rows: which of their inputs are tables, and which pick from them."""
 _DOUBLE = 11
 
 
@@ -59,6 +73,8 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     """Files beside the model that hold its weights."""
     inputs: tuple[TensorSpec, ...] = ()
     """What a caller feeds; stored tensors that are listed as inputs are none."""
+    index_limits: Mapping[str, int] = {}
+    """For inputs that pick rows of a stored table, such as the ids of words: how many it has."""
 
     def node(self, index: int) -> Node | None:
         return self.nodes[index] if 0 <= index < len(self.nodes) else None
@@ -109,7 +125,8 @@ def _model(data: memoryview) -> ModelOutline:
         carried=graph.carried(),
         held=graph.held(),
         external=tuple(dict.fromkeys(graph.external)),
-        inputs=tuple(each for each in graph.inputs if each.name not in graph.types),
+        inputs=graph.fed(),
+        index_limits=graph.index_limits(),
     )
 
 
@@ -119,6 +136,8 @@ class _Graph:
     def __init__(self, data: memoryview) -> None:
         self.nodes: list[Node] = []
         self.types: dict[str, int] = {}
+        self.sizes: dict[str, tuple[int, ...]] = {}
+        self.axes: dict[str, int] = {}
         self.seen: set[int] = set()
         self.external: list[str] = []
         self.inputs: list[TensorSpec] = []
@@ -131,6 +150,29 @@ class _Graph:
                 self._tensor(value)
             elif field == 11:
                 self._input(value)
+
+    def fed(self) -> tuple[TensorSpec, ...]:
+        """List what a caller feeds."""
+        return tuple(each for each in self.inputs if each.name not in self.types)
+
+    def index_limits(self) -> dict[str, int]:
+        """Count the rows of the smallest table that each input picks from."""
+        tables, origin = dict(self.sizes), {each.name: each.name for each in self.fed()}
+        limits: dict[str, int] = {}
+        for node in self.nodes:
+            for table, picking in _LOOKUPS.get(node.operator, ()):
+                if max(table, picking) >= len(node.inputs):
+                    continue
+                size, name = tables.get(node.inputs[table]), origin.get(node.inputs[picking])
+                axis = self.axes.get("".join(node.outputs[:1]), 0)
+                if size and name is not None and -len(size) <= axis < len(size):
+                    limits[name] = min(size[axis], limits.get(name, size[axis]))
+            first = node.inputs[0] if node.inputs else ""
+            if node.operator in _SAME_VALUES and first in origin:
+                origin |= dict.fromkeys(node.outputs, origin[first])
+            if node.operator in _SAME_ROWS and first in tables:
+                tables |= dict.fromkeys(node.outputs, tables[first])
+        return limits
 
     def carried(self) -> frozenset[str]:
         """Tell which precisions the types ask for; integers count where they quantize."""
@@ -184,11 +226,15 @@ class _Graph:
                 self.external += inner.external
         if name == "to":
             self.seen.add(number)
+        elif name == "axis" and outputs:
+            self.axes[outputs[0]] = number if number < 1 << 63 else number - (1 << 64)
 
     def _tensor(self, data: memoryview, name: str | None = None) -> None:
-        kind = 0
+        kind, size = 0, list[int]()
         for field, value in fields(data):
-            if field == 2 and isinstance(value, int):
+            if field == 1:
+                size += [value] if isinstance(value, int) else varints(value)
+            elif field == 2 and isinstance(value, int):
                 kind = value
             elif field == 8 and not isinstance(value, int):
                 name = name or str(value, "utf-8")
@@ -199,6 +245,7 @@ class _Graph:
         self.seen.add(kind)
         if name:
             self.types[name] = kind
+            self.sizes[name] = tuple(size)
 
     def _input(self, data: memoryview) -> None:
         """Look into ValueInfo, its TypeProto and that one's tensor type for type and shape."""

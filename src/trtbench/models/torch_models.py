@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -45,6 +46,23 @@ class LoadedModel:
     suggested: bool = False
     """Whether shapes are those it was trained with: it may take others."""
     notes: tuple[str, ...] = ()
+
+
+def rows_of_tables(module: Module, names: Sequence[str]) -> dict[str, int]:
+    """Count the rows that integers of these inputs may pick from, by the tables of a module.
+
+    A single input picks from the table that comes first, which is that of the words; several may
+    pick from any, so the smallest counts.
+    """
+    rows = [int(each.weight.shape[0]) for each in module.modules() if _is_table(each)]
+    if not rows or not names:
+        return {}
+    return dict.fromkeys(names, rows[0] if len(names) == 1 else min(rows))
+
+
+def _is_table(module: Module) -> bool:
+    kind = getattr(module, "original_name", type(module).__name__)  # what TorchScript was made of
+    return kind in ("Embedding", "EmbeddingBag")
 
 
 def is_named(source: str) -> bool:

@@ -59,11 +59,11 @@ def load_source(spec: ExportSpec, *, torch: ModuleType) -> TorchSource:
     if colon and zoo in ZOOS:
         return ZOOS[zoo](name, spec, torch)
     if colon and not Path(spec.source).exists() and "/" not in zoo and len(zoo) > 1:
-        guess = near_miss(zoo, ZOOS)
+        guess = near_miss(zoo, ZOOS) or next(iter(ZOOS))
         raise UsageError(
             f"there is no source of models called {zoo!r}",
             facts={"known": ", ".join(ZOOS)},
-            fix=f"did you mean {guess}:{name}?" if guess else None,
+            fix=f"did you mean {guess}:{name}?",
         )
     return _checkpoint(Path(spec.source), spec, torch)
 
@@ -253,12 +253,18 @@ def _pickled(path: Path, spec: ExportSpec, torch: ModuleType, digest: str) -> To
         ) from None
     except Exception as problem:  # a damaged pickle may raise anything
         raise InputError(
-            f"{path.name} is not a PyTorch file, or it is damaged", facts={"reason": problem}
+            f"{path.name} is not a PyTorch file, or it is damaged",
+            facts={"reason": problem},
+            fix="save it again with torch.save",
         ) from None
     if isinstance(loaded, dict):
         loaded = next((loaded[key] for key in ("ema", "model") if loaded.get(key)), loaded)
     if not isinstance(loaded, torch.nn.Module):
-        raise InputError(f"{path.name} holds no module", facts={"it holds": type(loaded).__name__})
+        raise InputError(
+            f"{path.name} holds no module",
+            facts={"it holds": type(loaded).__name__},
+            fix="torch.save(module, FILE), or give a state dict and --factory",
+        )
     note = f"{path.name} is a pickle and was trusted"
     return TorchSource(kind="module", model=loaded.float(), sha256=digest, notes=(note,))
 
@@ -310,7 +316,9 @@ def _from_factory(spec: ExportSpec, weights: dict[str, Tensor], path: Path) -> M
         make = getattr(importlib.import_module(module_name), function)
     except (ImportError, AttributeError) as problem:
         raise UsageError(
-            f"--factory {spec.factory} cannot be imported", facts={"reason": problem}
+            f"--factory {spec.factory} cannot be imported",
+            facts={"reason": problem},
+            fix="run it in the folder of that module, or --python of an environment that has it",
         ) from None
     return _loaded(make(), weights, path)
 

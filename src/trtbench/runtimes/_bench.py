@@ -23,7 +23,7 @@ from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import Length, RunSpec, TensorSpec, Warmup
-from trtbench.errors import InputError, TrtbenchError
+from trtbench.errors import TrtbenchError
 from trtbench.runtimes._session import (
     Arrays,
     Session,
@@ -33,6 +33,7 @@ from trtbench.runtimes._session import (
     resolve_inputs,
     with_batch,
 )
+from trtbench.runtimes._unfit_inputs import unfit_inputs
 
 _NS = 1e-9
 
@@ -90,9 +91,9 @@ def close_session(session: Session) -> None:
 
 
 def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> PreparedSession:
-    settled, arrays = resolve_inputs(session.inputs, spec)
+    settled, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
     session.bind(arrays)
-    first_s = _first(session.first)
+    first_s = _first(session.first, settled, drawn=spec.inputs.source is None)
     step = session.step()
     outcome = BenchOutcome(
         facts=LaunchFacts(),
@@ -136,7 +137,7 @@ def _of_inputs(arrays: Arrays) -> dict[str, Scalar]:
     return {"inputs_constant": constant}
 
 
-def _first(step: Callable[[], object]) -> float:
+def _first(step: Callable[[], object], inputs: tuple[TensorSpec, ...], *, drawn: bool) -> float:
     """Time the very first call; a model that cannot run on these inputs shows it here."""
     began = time.perf_counter()
     try:
@@ -145,10 +146,7 @@ def _first(step: Callable[[], object]) -> float:
         raise
     except Exception as problem:  # runtimes share no base class for their exceptions
         refuse_if_out_of_memory(problem)
-        raise InputError(
-            "the model cannot be run on these inputs",
-            facts={"reason": (str(problem).strip().splitlines() or [repr(problem)])[0]},
-        ) from None
+        raise unfit_inputs(problem, inputs, drawn=drawn) from None
     return time.perf_counter() - began
 
 

@@ -53,7 +53,11 @@ def explain_load_failure(path: str, reason: str) -> TrtbenchError:
             facts=facts,
             fix="pip install --upgrade onnxruntime, or export with a lower opset",
         )
-    return InputError("ONNX Runtime could not load the model", facts=facts)
+    return InputError(
+        "ONNX Runtime could not load the model",
+        facts=facts,
+        fix="export it again, or measure it on another runtime with -r",
+    )
 
 
 def looks_like_onnx(path: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -27,8 +27,9 @@ from trtbench.analysis.open_shapes import (
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import Column, LayerProfile
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shapes
-from trtbench.errors import InputError, UsageError, near_miss
+from trtbench.errors import InputError, UsageError, meant
 from trtbench.host.arrays import read_arrays
+from trtbench.models.index_limits import index_limits
 from trtbench.units import text_from_shape
 
 Arrays = Mapping[str, NDArray[np.generic]]
@@ -81,6 +82,8 @@ class Session(ABC):
     spans: Spans | None = None
     """What is known of each query beside the host's time; set by ``step``."""
 
+    index_limits: Mapping[str, int] = MappingProxyType({})
+    """Numbers that integers of an input stay below, where no file tells."""
     free_shapes: bool = False
     """Whether it takes any shape, and ``inputs`` only tell what it was asked for."""
     has_profiles: bool = False
@@ -139,9 +142,12 @@ def refuse_if_out_of_memory(problem: Exception) -> None:
 
 
 def resolve_inputs(
-    tensors: tuple[TensorSpec, ...], spec: RunSpec
+    tensors: tuple[TensorSpec, ...], spec: RunSpec, *, limits: Mapping[str, int] | None = None
 ) -> tuple[tuple[TensorSpec, ...], Arrays]:
-    """Settle every input's shape and give arrays for it, from a file or at random."""
+    """Settle every input's shape and give arrays for it, from a file or at random.
+
+    ``limits`` are numbers that random integers stay below, where the session knows them.
+    """
     _check_names(tensors, spec)
     _demand_room_for_batch(tensors, spec)
     settled = tuple(with_given_shape(tensor, spec) for tensor in tensors)
@@ -154,7 +160,7 @@ def resolve_inputs(
         return filled, arrays
     settled = _assumed(tensors, spec)
     refuse_open(settled)
-    return settled, _random(settled, spec.inputs)
+    return settled, _random(settled, spec.inputs, limits or index_limits(spec.model, settled))
 
 
 def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str, tuple[int, ...]]:
@@ -183,12 +189,13 @@ def _check_names(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
     for name in spec.shapes:
         if name in known:
             continue
-        guess = near_miss(name, known) or (known[0] if len(known) == 1 else None)
         shape = "x".join(str(dim) for dim in spec.shapes[name])
         raise InputError(
             f"the model has no input called {name!r}",
             facts={"inputs": ", ".join(known)},
-            fix=f"--shape {guess}:{shape}" if guess else None,
+            fix=f"--shape {known[0]}:{shape}"
+            if len(known) == 1
+            else meant(name, known, write=lambda word: f"--shape {word}:{shape}"),  # noqa: B023
         )
 
 
@@ -225,20 +232,25 @@ def _with_front(tensor: TensorSpec) -> TensorSpec:
 
 
 def _demand_room_for_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
-    """Refuse a batch that no input can take: all leading dimensions are fixed at another value."""
+    """Refuse a batch that no input can take, or that shapes which were given do not hold."""
     free = [t for t in tensors if t.shape and t.name not in spec.shapes]
-    leading = {t.name: t.shape[batch_place(t)] for t in free}
-    if spec.batch is None:
-        return
-    if not leading:
+    if free:
+        demand_room_for_batch(free, batch=spec.batch)
+    elif spec.batch is not None:
         _demand_agreement(tensors, spec, spec.batch)
+
+
+def demand_room_for_batch(tensors: Sequence[TensorSpec], *, batch: int | None) -> None:
+    """Refuse a batch where all leading dimensions are fixed at another value."""
+    leading = {t.name: t.shape[batch_place(t)] for t in tensors if t.shape}
+    if batch is None or not leading:
         return
-    if any(is_open(dim) or dim == spec.batch for dim in leading.values()):
+    if any(is_open(dim) or dim == batch for dim in leading.values()):
         return
     name, fixed = next(iter(leading.items()))
     raise InputError(
         f"the batch of the input {name!r} is fixed at {fixed}",
-        facts={"asked for": f"--batch {spec.batch}", "shape": _text_by(tensors, name)},
+        facts={"asked for": f"--batch {batch}", "shape": _text_by(tensors, name)},
         fix=f"--batch {fixed}, or export the model with a dynamic batch",
     )
 
@@ -255,7 +267,7 @@ def _demand_agreement(tensors: tuple[TensorSpec, ...], spec: RunSpec, batch: int
         )
 
 
-def _text_by(tensors: tuple[TensorSpec, ...], name: str) -> str:
+def _text_by(tensors: Sequence[TensorSpec], name: str) -> str:
     return next(text_from_shape(tensor.shape) for tensor in tensors if tensor.name == name)
 
 
@@ -294,9 +306,11 @@ def _takes_batch(tensor: TensorSpec, spec: RunSpec) -> bool:
     return tensor.shape[0] == spec.batch
 
 
-def _random(tensors: tuple[TensorSpec, ...], inputs: InputSpec) -> Arrays:
+def _random(
+    tensors: tuple[TensorSpec, ...], inputs: InputSpec, limits: Mapping[str, int]
+) -> Arrays:
     try:
-        return random_inputs(tensors, seed=inputs.seed)
+        return random_inputs(tensors, seed=inputs.seed, limits=limits)
     except (ValueError, TypeError) as problem:
         raise InputError(
             f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"

@@ -26,6 +26,7 @@ from trtbench.errors import InputError
 from trtbench.host.chunks import ChunkWriter
 from trtbench.runtimes._bench import close_session
 from trtbench.runtimes._session import Arrays, Session, refuse_if_out_of_memory
+from trtbench.runtimes._unfit_inputs import unfit_inputs
 
 TIMES = "times.npz"
 
@@ -36,6 +37,8 @@ Decode = Callable[[Arrays, Sequence[Any]], Arrays]
 class ItemSource(Protocol):
     names: tuple[str, ...]
     notes: tuple[str, ...]
+    drawn: bool
+    """At random, and not read."""
 
     def load(self, index: int) -> Any: ...
 
@@ -60,7 +63,10 @@ def stream(
     try:
         source = open_source(session.inputs)
         if not source.names:
-            raise InputError("there is nothing to run on: no items were found")
+            raise InputError(
+                "there is nothing to run on: no items were found",
+                fix="give data with at least one item",
+            )
         stage("measure")
         size = _size(session.inputs, spec, open_batch)
         work = _Pass(session, source, decode, folder, size=size)
@@ -168,6 +174,7 @@ class _Pass:
             raise InputError(
                 f"there is no array for the input {tensor.name!r}",
                 facts={"arrays": ", ".join(items[0])},
+                fix=f"call an array {tensor.name}, as the input is called",
             )
         if tensor.name not in self._rows:
             return _typed(items[0][tensor.name], tensor)
@@ -201,10 +208,8 @@ class _Pass:
             raise
         except Exception as problem:
             refuse_if_out_of_memory(problem)
-            raise InputError(
-                "the model does not run on these inputs",
-                facts={"reason": str(problem).strip().splitlines()[0] if str(problem) else problem},
-            ) from None
+            drawn = self.source.drawn
+            raise unfit_inputs(problem, _fed(feed), drawn=drawn, ranged=drawn) from None
 
     def _run(self, feed: Outputs, length: int) -> tuple[Outputs, int, float]:
         self.session.bind(feed)
@@ -240,6 +245,13 @@ def _size(tensors: tuple[TensorSpec, ...], spec: RunSpec, open_batch: int | None
         )
     told = spec.shapes.get(tensors[0].name) if tensors else None
     return fixed or spec.batch or (told[0] if told else None) or open_batch or 1
+
+
+def _fed(feed: Outputs) -> tuple[TensorSpec, ...]:
+    return tuple(
+        TensorSpec(name=name, dtype=str(array.dtype), shape=array.shape)
+        for name, array in feed.items()
+    )
 
 
 def _typed(values: AnyArray, tensor: TensorSpec) -> NDArray[np.generic]:

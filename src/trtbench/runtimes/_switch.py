@@ -73,7 +73,8 @@ def switch_facts(
 def _query(
     session: Session, spec: RunSpec, shapes: Shapes, *, profile: int
 ) -> Callable[[], object]:
-    return session.query(resolve_inputs(*_at(session, spec, shapes))[1], profile=profile)
+    asked = _at(session, spec, shapes)
+    return session.query(resolve_inputs(*asked, limits=session.index_limits)[1], profile=profile)
 
 
 def _at(session: Session, spec: RunSpec, shapes: Shapes) -> tuple[tuple[TensorSpec, ...], RunSpec]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.analysis.inputs import has_meaning
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError
-from trtbench.models.torch_models import LoadedModel
+from trtbench.models.torch_models import LoadedModel, rows_of_tables
 from trtbench.runtimes._session import Arrays, Session
 from trtbench.runtimes._torch_layers import profile_modules
 
@@ -58,6 +59,8 @@ class TorchSession(Session):
         self._module = self._placed(loaded)
         self._tensors: list[Tensor] = []
         self.inputs = inputs
+        free = [t.name for t in inputs if t.dtype.startswith("int") and not has_meaning(t.name)]
+        self.index_limits = rows_of_tables(loaded.module, free)
         self.outputs: tuple[TensorSpec, ...] = ()
         self.notes = loaded.notes
         self.evidence: dict[str, Scalar] = {**_structure(loaded.module)}
@@ -107,7 +110,9 @@ class TorchSession(Session):
         """Name the tensors of a result, however deep they lie, and count graph breaks."""
         tensors = [t for t in flattened(result) if isinstance(t, self._torch.Tensor)]
         if not tensors:
-            raise InputError("the model gives no tensors")
+            raise InputError(
+                "the model gives no tensors", fix="wrap it in a module that returns tensors"
+            )
         self.outputs = tuple(
             TensorSpec(
                 name=f"output{index}",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import UnavailableError, UsageError, near_miss
+from trtbench.errors import UnavailableError, UsageError, refuse_unknown_options
 from trtbench.host.cuda import MODULE_LOADING, cuda_problem, open_cuda, runtime_module
 from trtbench.host.tensorrt import INSTALL, TITLES, Flavour, load
 from trtbench.runtimes._gpu_memory import MemoryMeter
@@ -109,16 +109,12 @@ def _imported(flavour: Flavour) -> None:
 
 def _check(spec: RunSpec, flavour: Flavour) -> None:
     known = {**OPTIONS, **(RTX_OPTIONS if flavour == "tensorrt_rtx" else {})}
-    for key, value in spec.options.items():
-        if key not in known:
-            guess = near_miss(key, known)
-            raise UsageError(
-                f"the runtime {spec.runtime} has no option {key!r}",
-                facts=known,
-                fix=f"--opt {guess}={value}" if guess else None,
-            )
+    refuse_unknown_options(f"runtime {spec.runtime}", spec.options, known)
     if spec.options.get("modules", "lazy") not in ("lazy", "eager"):
-        raise UsageError(f"--opt modules is lazy or eager, not {spec.options['modules']!r}")
+        raise UsageError(
+            f"--opt modules is lazy or eager, not {spec.options['modules']!r}",
+            fix="--opt modules=lazy",
+        )
     if spec.threads is not None:
         raise UsageError(
             f"{TITLES[flavour]} has no threads to set", fix="leave --threads out; --streams N"
@@ -136,6 +132,9 @@ def _config(engine: Engine, spec: RunSpec) -> IRuntimeConfig | None:
     if strategies is None or not hasattr(config, _STRATEGY):
         return config
     if not hasattr(strategies, wanted):
-        raise UsageError(f"--opt specialization is eager, lazy or none, not {wanted.lower()!r}")
+        raise UsageError(
+            f"--opt specialization is eager, lazy or none, not {wanted.lower()!r}",
+            fix="--opt specialization=eager",
+        )
     setattr(config, _STRATEGY, getattr(strategies, wanted))
     return config

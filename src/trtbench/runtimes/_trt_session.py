@@ -17,6 +17,7 @@ from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError
 from trtbench.host.cuda import Call, CaptureError, Cuda, CudaError
 from trtbench.host.tensorrt_inspect import memory_facts
+from trtbench.models.index_limits import index_limits
 from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Arrays, Burst, Session, Spans
@@ -311,13 +312,14 @@ class TrtSession(Session):
         self._run(unit, unit.enqueue())
 
     def _put_fresh(self, unit: Unit) -> None:
+        limits = index_limits(self._spec.model, self.inputs)
         for port in self.engine.inputs:
             if port.on_host or port.packed > 1:
                 continue
             buffer = unit.buffers[port.name]
             tensor = TensorSpec(name=port.name, dtype=port.dtype, shape=buffer.shape)
             try:
-                array = random_inputs((tensor,), seed=FRESH_SEED)[port.name]
+                array = random_inputs((tensor,), seed=FRESH_SEED, limits=limits)[port.name]
             except (ValueError, TypeError):  # a type nobody can draw stays as it is
                 continue
             buffer.host[:] = bytes_of(array, port, buffer.host.nbytes)
@@ -349,6 +351,7 @@ class TrtSession(Session):
             InputError(
                 "the CUDA graph gives other results than the engine itself",
                 facts={"outputs": ", ".join(wrong)},
+                fix="--cuda-graph off",
             )
         )
 

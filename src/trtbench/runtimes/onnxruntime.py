@@ -20,7 +20,7 @@ from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import IterationTimes, LayerProfile
 from trtbench.domain.spec import RunSpec, TensorSpec
-from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
+from trtbench.errors import InputError, UnavailableError, UsageError, meant, refuse_unknown_options
 from trtbench.host.cuda import index_of
 from trtbench.runtimes._onnx_problems import explain_load_failure
 from trtbench.runtimes._ort_device import IoBinding, end_trace, listed
@@ -289,14 +289,7 @@ def traces(spec: RunSpec) -> bool:
 
 
 def _check(spec: RunSpec) -> None:
-    for key in spec.options:
-        if key not in OPTIONS:
-            guess = near_miss(key, OPTIONS)
-            raise UsageError(
-                f"the runtime onnxruntime has no option {key!r}",
-                facts=OPTIONS,
-                fix=f"--opt {guess}={spec.options[key]}" if guess else None,
-            )
+    refuse_unknown_options("runtime onnxruntime", spec.options, OPTIONS)
     if spec.protocol not in SERIAL or spec.cuda_graph == "on" or spec.streams != 1:
         raise UsageError(
             "ONNX Runtime is measured one query at a time "
@@ -348,13 +341,16 @@ def _session_options(onnxruntime: ModuleType, spec: RunSpec) -> Any:
 
 def _choice(key: str, value: str, choices: dict[str, Any]) -> Any:
     if value not in choices:
-        raise UsageError(f"--opt {key} is one of {', '.join(choices)}, not {value!r}")
+        raise UsageError(
+            f"--opt {key} is one of {', '.join(choices)}, not {value!r}",
+            fix=meant(value, choices, write=lambda word: f"--opt {key}={word}"),
+        )
     return choices[value]
 
 
 def _number(key: str, value: str) -> int:
     if not value.isdigit():
-        raise UsageError(f"--opt {key} is a whole number, not {value!r}")
+        raise UsageError(f"--opt {key} is a whole number, not {value!r}", fix=f"--opt {key}=1")
     return int(value)
 
 

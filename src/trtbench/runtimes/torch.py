@@ -13,7 +13,7 @@ import msgspec
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
-from trtbench.errors import InputError, UnavailableError, UsageError, near_miss
+from trtbench.errors import InputError, UnavailableError, UsageError, meant, refuse_unknown_options
 from trtbench.host.cuda import index_of
 from trtbench.models.torch_models import INSTALL, LoadedModel, import_torch, load_model
 from trtbench.runtimes._protocols import (
@@ -103,7 +103,9 @@ def _set_waiting(spec: RunSpec) -> None:
     if way is None:
         return
     if way != "passive":
-        raise UsageError(f"--opt waiting is passive, or left out, not {way!r}")
+        raise UsageError(
+            f"--opt waiting is passive, or left out, not {way!r}", fix="--opt waiting=passive"
+        )
     os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 
 
@@ -217,7 +219,10 @@ def _settings(spec: RunSpec) -> TorchSettings:
     _check(spec)
     mode = spec.options.get("compile")
     if mode is not None and mode not in _COMPILE:
-        raise UsageError(f"--opt compile is one of {', '.join(_COMPILE)}, not {mode!r}")
+        raise UsageError(
+            f"--opt compile is one of {', '.join(_COMPILE)}, not {mode!r}",
+            fix=meant(mode, _COMPILE, write=lambda word: f"--opt compile={word}"),
+        )
     half = _switch(spec, "half", default=False)
     if half and spec.precision is not None:
         raise UsageError(
@@ -236,14 +241,7 @@ def _settings(spec: RunSpec) -> TorchSettings:
 
 
 def _check(spec: RunSpec) -> None:
-    for key, value in spec.options.items():
-        if key not in OPTIONS:
-            guess = near_miss(key, OPTIONS)
-            raise UsageError(
-                f"the runtime torch has no option {key!r}",
-                facts=OPTIONS,
-                fix=f"--opt {guess}={value}" if guess else None,
-            )
+    refuse_unknown_options("runtime torch", spec.options, OPTIONS)
     if spec.precision not in (None, "fp32", "tf32", *_AUTOCAST):
         raise UsageError(
             f"PyTorch runs in fp32, tf32, fp16 or bf16, not {spec.precision}",
@@ -293,7 +291,7 @@ def _switch(spec: RunSpec, key: str, *, default: bool) -> bool:
     if value is None:
         return default
     if value not in _SWITCH:
-        raise UsageError(f"--opt {key} is on or off, not {value!r}")
+        raise UsageError(f"--opt {key} is on or off, not {value!r}", fix=f"--opt {key}=on")
     return _SWITCH[value]
 
 
@@ -301,5 +299,8 @@ def _number(spec: RunSpec, key: str, default: int, *, least: int = 0) -> int:
     value = spec.options.get(key, str(default))
     if not value.isdigit() or int(value) < least:
         from_here = f" from {least} on" if least else ""
-        raise UsageError(f"--opt {key} is a whole number{from_here}, not {value!r}")
+        raise UsageError(
+            f"--opt {key} is a whole number{from_here}, not {value!r}",
+            fix=f"--opt {key}={max(least, default)}",
+        )
     return int(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trtbench.errors import InputError, UsageError, near_miss
+from trtbench.errors import InputError, UsageError, meant
 from trtbench.tasks._candidates import Detections, Suggested
 from trtbench.tasks._heads import anchor_free, anchored, fits_anchor_free, fits_anchored
 from trtbench.tasks._hook import found_by_hook
@@ -39,11 +39,10 @@ def choose_decoder(batch: Detections) -> int:
         return names.index(HOOK)
     if asked is not None:
         if asked not in names[:-1]:
-            guess = near_miss(str(asked), names)
             raise UsageError(
                 f"there is no decoder {asked!r}",
                 facts={"known": ", ".join(names[:-1]), "own": "FILE.py:FUNCTION"},
-                fix=f"did you mean {guess}?" if guess else None,
+                fix=meant(str(asked), names),
             )
         place = names.index(str(asked))
         if not DECODERS[place].fits(batch):

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from trtbench.analysis.inputs import has_rows, random_inputs
+from trtbench.analysis.inputs import has_meaning, has_rows, random_inputs
 from trtbench.analysis.open_shapes import assumption, fitted, refuse_open, with_assumed_shapes
 from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.spec import RunSpec, TensorSpec
@@ -72,6 +72,8 @@ def image_inputs(spec: RunSpec, tensors: Tensors) -> dict[str, Array]:
 class RandomItems(DataSource):
     """Items drawn one by one, each from its own seed."""
 
+    drawn = True
+
     def __init__(self, feed: Feed, tensors: Sequence[TensorSpec], known: dict[str, str]) -> None:
         self._feed, self._known = feed, known
         whole = with_assumed_shapes(tensors, batch=False)
@@ -93,7 +95,9 @@ class RandomItems(DataSource):
         given = ranges.get(name, ranges.get(""))
         wanted = msgspec.structs.replace(item, name=name)
         if item.dtype not in ("bfloat16", "float16", "float32", "float64"):
-            return _drawn(wanted, seed)
+            limit = self._feed.limits.get(name)
+            values = _drawn(wanted, seed, limit=limit)
+            return values if given is None else _whole(values, name, given, limit=limit)
         # A network in FP16 must see the values of the one in FP32, rounded.
         plain = msgspec.structs.replace(wanted, dtype="float32")
         if self._feed.distribution == "normal":
@@ -133,6 +137,7 @@ class ArrayItems(DataSource):
             raise InputError(
                 "the inputs do not hold the same number of items",
                 facts={name: f"{count} items" for name, count in counts.items()},
+                fix="give every input as many items",
             )
         count = min([next(iter(counts.values()), 1), *([limit] if limit else [])])
         self.names = tuple(f"item {index}" for index in range(count))
@@ -171,6 +176,7 @@ def _names(feed: Feed, tensors: Sequence[TensorSpec]) -> dict[str, str]:
         raise UsageError(
             "the sides do not have the same inputs",
             facts={"reference": ", ".join(feed.names), "this one": ", ".join(own)},
+            fix="give a model and one that was made of it",
         )
     return dict(zip(own, feed.names, strict=True))
 
@@ -189,16 +195,35 @@ def _without_batch(tensor: TensorSpec, tensors: Sequence[TensorSpec]) -> TensorS
     return msgspec.structs.replace(tensor, shape=tensor.shape[1:] if rows else tensor.shape)
 
 
-def _drawn(tensor: TensorSpec, seed: int) -> Array:
+def _drawn(tensor: TensorSpec, seed: int, *, limit: int | None = None) -> Array:
+    limits = {} if limit is None else {tensor.name: limit}
     try:
-        return random_inputs((tensor,), seed=seed)[tensor.name]
+        return random_inputs((tensor,), seed=seed, limits=limits)[tensor.name]
     except (ValueError, TypeError) as problem:
         raise InputError(
             f"random inputs cannot be drawn: {problem}", fix="--inputs data.npz"
         ) from None
 
 
+def _whole(values: Array, name: str, ends: tuple[float, float], *, limit: int | None) -> Array:
+    """Bring numbers nobody has a meaning for into a range, both ends included."""
+    if values.dtype.kind not in "iu" or has_meaning(name):
+        return values
+    kind = np.iinfo(values.dtype.name)
+    low = max(math.ceil(ends[0]), 0 if limit is not None else kind.min)
+    high = min(math.floor(ends[1]), kind.max if limit is None else limit - 1)
+    if low > high:
+        raise UsageError(
+            f"there is no whole number from {ends[0]:g} to {ends[1]:g} for the input {name!r}",
+            facts={} if limit is None else {"it takes": f"0 to {limit - 1}"},
+            fix="--range 0:1",
+        )
+    return (low + values.astype(np.int64) % (high - low + 1)).astype(values.dtype)
+
+
 def _scaled(values: Array, low: float, high: float) -> Array:
     if not math.isfinite(low) or not math.isfinite(high) or low >= high:
-        raise UsageError(f"random values from {low:g} to {high:g} have no meaning")
+        raise UsageError(
+            f"random values from {low:g} to {high:g} have no meaning", fix="--range 0:1"
+        )
     return (low + (high - low) * values.astype(np.float64)).astype(np.float32)

@@ -79,6 +79,7 @@ def load_function(name: str) -> Decode:
         raise UsageError(
             f"--decoder {name} cannot be loaded",
             facts={"reason": f"{type(problem).__name__}: {problem}"},
+            fix="--decoder FILE.py:FUNCTION",
         ) from None
     return found
 

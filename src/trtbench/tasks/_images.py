@@ -88,7 +88,10 @@ def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:
     _, a, b, c = tensor.shape
     channels, height, width = (c, a, b) if last else (a, b, c)
     if channels not in (1, 3):
-        raise UsageError(f"images have 1 or 3 channels, the input {tensor.name!r} {channels}")
+        raise UsageError(
+            f"images have 1 or 3 channels, the input {tensor.name!r} {channels}",
+            fix="give an .npz with an array for every input",
+        )
     known = isinstance(height, int) and isinstance(width, int) and height > 0 and width > 0
     own = (int(height), int(width)) if known else None  # type: ignore[arg-type]
     if own and size and own != (size, size):

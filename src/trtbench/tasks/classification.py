@@ -20,7 +20,7 @@ from trtbench.analysis.classification import (
 )
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.result import Scalar, Score
-from trtbench.errors import InputError
+from trtbench.errors import InputError, meant
 from trtbench.tasks._drawing import grid, save, shape_of, show
 from trtbench.tasks._image_folder import ImageFolder
 from trtbench.tasks._images import chosen_item, normalize_flag, shown_item
@@ -81,7 +81,9 @@ def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays
     wanted = settings.get("output_name")
     if wanted and wanted not in outputs:
         raise InputError(
-            f"the model has no output called {wanted!r}", facts={"outputs": ", ".join(outputs)}
+            f"the model has no output called {wanted!r}",
+            facts={"outputs": ", ".join(outputs)},
+            fix=meant(str(wanted), outputs),
         )
     shapes = {name: "x".join(map(str, outputs[name].shape)) for name in outputs}
     chosen = [str(wanted)] if wanted else [n for n in outputs if _may_be_scores(outputs[n])]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from trtbench.domain.result import Scalar, Score
 from trtbench.domain.spec import TensorSpec, Value
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UsageError, meant
 from trtbench.host.chunks import Chunks
 
 Array = NDArray[np.generic]
@@ -51,11 +51,10 @@ def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
     known = {flag.key: flag for flag in flags}
     for key in settings:
         if key not in known and key not in COMMON:
-            guess = near_miss(key, known)
             raise UsageError(
                 f"the task has no setting {key!r}",
                 facts={"known": ", ".join(known)},
-                fix=f"did you mean {guess}?" if guess else None,
+                fix=meant(key, known),
             )
     return {**{key: flag.default for key, flag in known.items()}, **settings}
 
@@ -96,6 +95,8 @@ class DataSource(ABC):
 
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    drawn: bool = False
+    """At random, and not read."""
     labels: NDArray[np.int64] | None = None
     """The right class of every item, where items have one."""
     class_names: Mapping[int, str] = MappingProxyType({})
@@ -128,7 +129,7 @@ class _Part(DataSource):
         self.names = tuple(source.names[place] for place in self._places)
         self.labels = None if source.labels is None else source.labels[self._places]
         self.notes, self.class_names = source.notes, source.class_names
-        self.preparation = source.preparation
+        self.preparation, self.drawn = source.preparation, source.drawn
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_source"], name)

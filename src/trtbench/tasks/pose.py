@@ -195,7 +195,11 @@ def _sigmas(settings: Settings, points: int) -> tuple[float, ...]:
     except ValueError:
         raise UsageError(f"--sigmas {given} cannot be read", fix="--sigmas 0.1,0.1,...") from None
     if len(sigmas) != points or min(sigmas) <= 0:
-        raise UsageError(f"--sigmas needs {points} positive numbers", facts={"given": len(sigmas)})
+        raise UsageError(
+            f"--sigmas needs {points} positive numbers",
+            facts={"given": len(sigmas)},
+            fix=f"--sigmas with {points} numbers, one for each key point",
+        )
     return sigmas
 
 

@@ -29,7 +29,11 @@ def build_command(
 ) -> list[str]:
     """List the command that builds an engine and writes its layers to a folder."""
     if spec.model.format not in ("onnx", "unknown"):
-        raise UsageError("trtexec builds from ONNX", facts={"model": spec.model.path})
+        raise UsageError(
+            "trtexec builds from ONNX",
+            facts={"model": spec.model.path},
+            fix="trtbench export makes an ONNX file of a PyTorch model",
+        )
     check_options(spec.options, known=BUILD_OPTIONS)
     skip = "--skipInference" if abilities.has("--skipInference") else "--buildOnly"
     arguments = [

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from trtbench.domain.spec import Precision
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UsageError, refuse_unknown_options
 from trtbench.trtexec.abilities import TrtexecAbilities, versions_with
 
 GRAPH = "graph.json"
@@ -54,15 +54,7 @@ _WEAK: dict[Precision, str] = {
 
 def check_options(options: Mapping[str, str], *, known: Mapping[str, str]) -> None:
     """Refuse an option nobody knows, with the near miss."""
-    names = (*known, *_SWITCHES)
-    for name in options:
-        if name not in names:
-            guess = near_miss(name, names)
-            raise UsageError(
-                f"the runtime trtexec has no option {name!r}",
-                facts={"options": " ".join(names)},
-                fix=f"--opt {guess}={options[name]}" if guess else None,
-            )
+    refuse_unknown_options("runtime trtexec", options, (*known, *_SWITCHES))
 
 
 def own_options(

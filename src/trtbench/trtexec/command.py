@@ -125,6 +125,7 @@ def _model(spec: RunSpec) -> list[str]:
     raise UsageError(
         "trtexec runs engines and ONNX files",
         facts={"model": spec.model.path, "format": spec.model.format},
+        fix="leave -r out, or trtbench export makes an ONNX file of it",
     )
 
 

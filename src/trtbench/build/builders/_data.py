@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trtbench.build.quantize_data import RANDOM, Items, array_items, item_limit, random_items
 from trtbench.domain.spec import BuildSpec, TensorSpec
-from trtbench.errors import UnavailableError
+from trtbench.models.index_limits import index_limits
 
 
 def calibration_items(
@@ -19,17 +19,6 @@ def calibration_items(
     """
     source, count = spec.calibration_arrays or str(spec.calibration), item_limit(spec)
     if source == RANDOM:
-        limits = _limits(Path(spec.model.path))
+        limits = index_limits(spec.model, inputs)
         return random_items(inputs, count=count, seed=0, shapes=dict(shapes), limits=limits)
     return array_items(Path(source), inputs).part(0, count)
-
-
-def _limits(model: Path) -> dict[str, int]:
-    """How far indices may go; an interpreter that has TensorRT need not have onnx."""
-    from trtbench.build.onnx_file import load_onnx
-    from trtbench.build.onnx_ranges import index_limits
-
-    try:
-        return index_limits(load_onnx(model, weights=False))
-    except UnavailableError:
-        return {}

@@ -13,7 +13,7 @@ from trtbench.build.builders._precision import (
     step_ahead,
 )
 from trtbench.domain.spec import BuildSpec, ShapeProfile
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UsageError, refuse_unknown_options
 from trtbench.host.tensorrt import TITLES, Abilities, Flavour, abilities_of_version
 from trtbench.host.versions import distribution_versions
 from trtbench.models.onnx_outline import ModelOutline, outline_of
@@ -31,14 +31,7 @@ ASSUMED: dict[Flavour, str] = {"tensorrt": "11.0", "tensorrt_rtx": "1.7"}
 
 def asked_from_spec(spec: BuildSpec, outline: ModelOutline) -> PrecisionWish:
     """Gather what the precision plan depends on; the outline is that of the model itself."""
-    for name in spec.options:
-        if name not in OPTIONS:
-            guess = near_miss(name, OPTIONS)
-            raise UsageError(
-                f"the builder {spec.runtime} has no option {name!r}",
-                facts={"options": " ".join(OPTIONS)},
-                fix=f"--opt {guess}={spec.options[name]}" if guess else None,
-            )
+    refuse_unknown_options(f"builder {spec.runtime}", spec.options, OPTIONS)
     return PrecisionWish(
         precision=spec.precision,
         model=spec.model.path,

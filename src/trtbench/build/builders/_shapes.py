@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
-from trtbench.analysis.open_shapes import refuse_open, unknown_input
+from trtbench.analysis.open_shapes import refuse_open, unknown_input, with_ones
 from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.errors import UsageError
 from trtbench.units import text_from_shape
@@ -39,4 +40,5 @@ def _check(tensor: TensorSpec, span: ShapeProfile) -> None:
                     "given": "x".join(map(str, shape)),
                     "model": text_from_shape(tensor.shape),
                 },
+                fix=f"--shape-{end} {shlex.quote(with_ones(tensor))}",
             )

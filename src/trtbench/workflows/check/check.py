@@ -12,12 +12,13 @@ import msgspec
 from trtbench.analysis.check import OutputCheck, OutputTally, pair_outputs
 from trtbench.domain.feed import Distribution, Feed, InferOutcome
 from trtbench.domain.result import Scalar
-from trtbench.domain.spec import RunSpec
+from trtbench.domain.spec import ModelFormat, ModelRef, RunSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.executors import check_interpreter
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.chunks import Chunks
 from trtbench.models.identity import model_ref
+from trtbench.models.index_limits import index_limits
 from trtbench.store.store import Store
 from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed, open_feed_of_pass
@@ -134,8 +135,9 @@ def feed_of(request: CheckRequest, models: Sequence[Path]) -> Feed:
     ranges = _recorded(models) if request.distribution == "recorded" else {}
     kind: Distribution = "normal" if request.distribution == "normal" else "uniform"
     feed = Feed(
-        kind="random", count=request.random, seed=request.seed, distribution=kind, ranges=ranges
-    )
+        kind="random", count=request.random, seed=request.seed, distribution=kind, ranges=ranges,
+        limits=_limits(models),
+    )  # fmt: skip
     if request.range is not None:
         # Names are not known before a model is loaded: the empty one stands for all.
         return msgspec.structs.replace(feed, ranges={"": span(request.range)})
@@ -163,6 +165,16 @@ def _recorded(models: Sequence[Path]) -> dict[str, tuple[float, float]]:
         "no side has a recorded range of its inputs: none is an ONNX file quantized there",
         fix="--range 0:1, or --inputs data.npz",
     )
+
+
+def _limits(models: Sequence[Path]) -> dict[str, int]:
+    """Count the rows that all sides have for the integers of an input: they get the same ones."""
+    found: dict[str, int] = {}
+    for path in models:
+        kind: ModelFormat = "onnx" if path.suffix == ".onnx" else "engine"
+        told = index_limits(ModelRef(path=str(path.absolute()), format=kind))
+        found |= {name: min(rows, found.get(name, rows)) for name, rows in told.items()}
+    return found
 
 
 def _known(feed: Feed, first: Ran) -> Feed:

@@ -228,7 +228,11 @@ def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store
     for name in runs:
         record = read_record(store.resolve(name))
         if isinstance(record, FailedRun):
-            raise InputError(f"the run {record.id} did not finish", facts={"reason": record.reason})
+            raise InputError(
+                f"the run {record.id} did not finish",
+                facts={"reason": record.reason},
+                fix=f"trtbench runs show {record.id} says more",
+            )
         if record.spec.model.sha256 not in known:
             raise InputError(
                 "the run measured other bytes than are evaluated: they are not joined",

@@ -112,7 +112,9 @@ def _write_inputs(spec: RunSpec, request: CheckRequest, folder: Path) -> Path:
     size = first if isinstance(first, int) and first > 0 else 1
     count = max(size, min(ITEMS, len(source.names)) // size * size)
     if len(source.names) < count:
-        raise InputError(f"the model takes batches of {size}, and there are fewer inputs")
+        raise InputError(
+            f"the model takes batches of {size}, and there are fewer inputs", fix=f"--random {size}"
+        )
     items = [source.prepare(source.load(index)) for index in range(count)]
     arrays = {
         t.name: np.stack([item[t.name] for item in items])

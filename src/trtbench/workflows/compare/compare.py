@@ -320,7 +320,9 @@ def stored_run(name: str, store: Store) -> Run | None:
     run = store.load(name)
     if isinstance(run, FailedRun):
         raise InputError(
-            f"the run {run.id} did not finish", facts={"reason": run.reason, "stage": run.stage}
+            f"the run {run.id} did not finish",
+            facts={"reason": run.reason, "stage": run.stage},
+            fix=f"trtbench runs show {run.id} says more",
         )
     return run
 

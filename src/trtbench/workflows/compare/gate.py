@@ -152,7 +152,11 @@ def rules_from_file(path: Path) -> tuple[GateRule, ...]:
     try:
         table = read_toml(path)
     except (OSError, ValueError) as problem:
-        raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
+        raise UsageError(
+            f"{path} cannot be read",
+            facts={"reason": problem},
+            fix="correct it; it is written in TOML",
+        ) from None
     return rules_from_table(table, where=str(path))
 
 
@@ -167,7 +171,11 @@ def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[Ga
     try:
         tables = read_toml(path).get("models")
     except (OSError, ValueError) as problem:
-        raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
+        raise UsageError(
+            f"{path} cannot be read",
+            facts={"reason": problem},
+            fix="correct it; it is written in TOML",
+        ) from None
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
         raise UsageError(
             f"{path} names no models", fix='[models."model.onnx"]   max_slowdown = "3%"'

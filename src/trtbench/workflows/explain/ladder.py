@@ -68,9 +68,13 @@ def named_run(name: str, store: Store | None) -> Run:
     elif store is not None:
         found = store.load(name)
     else:
-        raise InputError(f"there is no run {name}")
+        raise InputError(f"there is no run {name}", fix="trtbench runs lists them")
     if isinstance(found, FailedRun):
-        raise InputError(f"the run {found.id} failed", facts={"reason": found.reason})
+        raise InputError(
+            f"the run {found.id} failed",
+            facts={"reason": found.reason},
+            fix=f"trtbench runs show {found.id} says more",
+        )
     return found
 
 

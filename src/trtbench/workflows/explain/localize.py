@@ -49,10 +49,18 @@ def run_localize(
     conduct = conduct or Conduct()
     output = Path(request.output)
     if Path(request.reference).suffix.lower() != ".onnx":
-        raise UsageError("the reference is an ONNX file", facts={"given": request.reference})
+        raise UsageError(
+            "the reference is an ONNX file",
+            facts={"given": request.reference},
+            fix="trtbench localize MODEL.onnx CANDIDATE",
+        )
     kind = model_ref(Path(request.candidate)).format
     if kind not in ("onnx", "engine"):
-        raise UsageError("localize looks into ONNX files and engines", facts={"format": kind})
+        raise UsageError(
+            "localize looks into ONNX files and engines",
+            facts={"format": kind},
+            fix="trtbench check compares outputs of any models",
+        )
     with store.scratch() as folder:
         spec = localize_spec(request, config, folder)
         if kind == "engine":

@@ -109,11 +109,17 @@ def _stored(name: str, store: Store | None) -> Run:
     if folder.is_dir():
         run = read_run(folder)
     elif store is None or folder.suffix in (".json", ".log", ".txt", ".csv"):
-        raise InputError(f"there is no file {name}")
+        raise InputError(
+            f"there is no file {name}", fix="give a file, or a run: trtbench runs lists them"
+        )
     else:
         run = store.load(name)
     if isinstance(run, FailedRun):
-        raise InputError(f"the run {run.id} failed and has no layers", facts={"reason": run.reason})
+        raise InputError(
+            f"the run {run.id} failed and has no layers",
+            facts={"reason": run.reason},
+            fix=f"trtbench runs show {run.id} says more",
+        )
     if run.layers is None and run.graph is None:
         raise UsageError(
             f"the run {run.id} has neither layer times nor layer information",

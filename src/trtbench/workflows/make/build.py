@@ -43,6 +43,7 @@ from trtbench.workflows.make.build_difference import difference_note
 from trtbench.workflows.make.build_shapes import (
     all_profiles,
     assumed_spans,
+    fixed_spans,
     input_shape_from_text,
     profiles_from_shapes,
     spans_of_batches,
@@ -110,7 +111,8 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     spans = spans_of_batches(
         [input_shape_from_text(text) for text in request.input_shapes], Path(reference.path)
     )
-    assumed, note = assumed_spans(Path(reference.path), {**spans, **first})
+    spans = {**fixed_spans(request.shapes), **spans}
+    assumed, note = assumed_spans(Path(reference.path), {**spans, **first}, batch=request.batch)
     refuse_without_task(_anywhere(request.calibration), request.task)
     given = {**config.options_for(name), **request.options}
     known = modelopt_option(module, config=config, precision=request.precision, options=given)

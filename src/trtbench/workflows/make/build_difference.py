@@ -7,7 +7,6 @@ from pathlib import Path
 from trtbench.analysis.inputs import fixed_batch
 from trtbench.build.builders._prepare import TYPED
 from trtbench.build.onnx_file import load_onnx
-from trtbench.build.onnx_ranges import index_limits
 from trtbench.build.onnx_read import input_specs
 from trtbench.build.quantize_data import (
     HELD_OUT_SEED,
@@ -18,6 +17,7 @@ from trtbench.build.quantize_data import (
 from trtbench.domain.conversion import TensorDiff
 from trtbench.domain.spec import BuildSpec
 from trtbench.errors import TrtbenchError
+from trtbench.models.index_limits import index_limits
 from trtbench.units import text_from_bytes
 from trtbench.workflows.make.conversion import verify
 from trtbench.workflows.request.conduct import Conduct
@@ -43,13 +43,11 @@ def _measured(spec: BuildSpec, folder: Path, conduct: Conduct) -> str:
     if (spec.model.size_bytes or 0) > LARGEST_BYTES:
         size = text_from_bytes(LARGEST_BYTES)
         return f"its difference was not measured: above {size}, trtbench check does"
-    model = load_onnx(source, weights=False)
-    inputs = input_specs(model)
+    inputs = input_specs(load_onnx(source, weights=False))
     shapes = {name: ends.opt for name, ends in spec.shapes.items()}
     count = fixed_batch(inputs) or COMPARED
-    items = random_items(
-        inputs, count=count, seed=HELD_OUT_SEED, shapes=shapes, limits=index_limits(model)
-    )
+    limits = index_limits(spec.model, inputs)
+    items = random_items(inputs, count=count, seed=HELD_OUT_SEED, shapes=shapes, limits=limits)
     batch = batch_of(inputs, asked=None, default=count)
     work = folder / "difference"
     work.mkdir()

@@ -10,6 +10,7 @@ from pathlib import Path
 from trtbench.analysis.open_shapes import assumption, refuse_open, with_assumed_shapes
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import TrtbenchError, UsageError
+from trtbench.runtimes._session import demand_room_for_batch, with_batch
 
 Shapes = Mapping[str, Sequence[int]]
 InputShapes = Sequence[tuple[str | None, Sequence[int]]]
@@ -98,11 +99,12 @@ def profiles_from_shapes(least: Shapes, best: Shapes, most: Shapes) -> dict[str,
 
 
 def assumed_spans(
-    model: Path, given: Mapping[str, ShapeProfile]
+    model: Path, given: Mapping[str, ShapeProfile], *, batch: int | None = None
 ) -> tuple[dict[str, ShapeProfile], str | None]:
     """Settle open inputs nobody gave a shape: one profile of the assumed sizes, and a word on it.
 
-    Inputs that suggest no size are refused: a builder, or trtexec in silence, would take ones.
+    With ``batch`` they are for so many items, else for one. Inputs that suggest no size are
+    refused: a builder, or trtexec in silence, would take ones.
     """
     from trtbench.build.onnx_file import load_onnx
     from trtbench.build.onnx_read import input_specs
@@ -113,20 +115,28 @@ def assumed_spans(
         ]
     except TrtbenchError:  # what is wrong with the model is said by whoever builds from it
         return {}, None
-    settled = with_assumed_shapes(inputs)
+    demand_room_for_batch(inputs, batch=batch)
+    told = [with_batch(each, batch) for each in inputs]
+    settled = with_assumed_shapes(told)
     refuse_open(settled, flag="--shape-opt")
     whole = [
         (before, after)
-        for before, after in zip(inputs, settled, strict=True)
-        if not before.is_static
+        for declared, before, after in zip(inputs, told, settled, strict=True)
+        if not declared.is_static
     ]
     note = assumption([before for before, _ in whole], [after for _, after in whole])
     spans = {after.name: _fixed(after) for _, after in whole}
-    for other, own in (("--batch N", "--input-shape -1x..."), ("--shape ", "--shape-opt ")):
-        note = note and note.replace(other, own)
-    return spans, note
+    return spans, note and note.replace("--shape ", "--shape-opt ")
+
+
+def fixed_spans(shapes: Shapes) -> dict[str, ShapeProfile]:
+    """Make profiles that hold one shape each."""
+    return {
+        name: ShapeProfile(min=tuple(dims), opt=tuple(dims), max=tuple(dims))
+        for name, dims in shapes.items()
+    }
 
 
 def _fixed(tensor: TensorSpec) -> ShapeProfile:
     dims = tuple(dim for dim in tensor.shape if isinstance(dim, int))
-    return ShapeProfile(min=dims, opt=dims, max=dims)
+    return fixed_spans({tensor.name: dims})[tensor.name]

@@ -52,7 +52,10 @@ def task_items(
     source = module.open_source(known, list(inputs))
     order = np.random.default_rng(seed).permutation(len(source.names))[:limit]
     if not len(order):
-        raise InputError(f"there is nothing to calibrate with in {data}")
+        raise InputError(
+            f"there is nothing to calibrate with in {data}",
+            fix="give a folder of images, or an .npz",
+        )
     prepared = [source.prepare(source.load(int(index))) for index in order]
     rows = {}
     for tensor in inputs:

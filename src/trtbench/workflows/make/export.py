@@ -14,7 +14,7 @@ from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape, Sidecar, VerifyOutcome
 from trtbench.domain.job import ExportJob
 from trtbench.domain.spec import Precision
-from trtbench.errors import InputError, UsageError, near_miss
+from trtbench.errors import InputError, UsageError, meant
 from trtbench.models.identity import model_ref
 from trtbench.store.directory import now
 from trtbench.workflows.make.conversion import (
@@ -101,7 +101,10 @@ def input_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
             )
         dims = tuple(int(dim) for dim in match["dims"].split("x"))
         if any(dim == 0 or dim < -1 for dim in dims):
-            raise UsageError(f"--input-shape {text}: a dimension is above 0, or -1 for open")
+            raise UsageError(
+                f"--input-shape {text}: a dimension is above 0, or -1 for open",
+                fix="--input-shape -1 3 224 224",
+            )
         found.append(InputShape(name=match["name"], shape=dims, dtype=match["dtype"]))
     return tuple(found)
 
@@ -173,11 +176,10 @@ def _limit(target: str | None) -> int | None:
     if target is None:
         return None
     if target not in TARGETS:
-        guess = near_miss(target, TARGETS)
         raise UsageError(
             f"nothing is known of {target!r}",
             facts={"known": ", ".join(TARGETS)},
-            fix=f"--for {guess}" if guess else None,
+            fix=meant(target, TARGETS, write=lambda word: f"--for {word}"),
         )
     return TARGETS[target]
 

@@ -12,7 +12,6 @@ from trtbench.analysis.inputs import fixed_batch
 from trtbench.analysis.onnx_stamp import random_note
 from trtbench.analysis.open_shapes import fitted, unknown_input
 from trtbench.build.onnx_file import load_onnx
-from trtbench.build.onnx_ranges import index_limits
 from trtbench.build.onnx_read import input_specs
 from trtbench.build.quantize_data import (
     HELD_OUT_SEED,
@@ -40,6 +39,7 @@ from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import demand_unchanged, model_ref
+from trtbench.models.index_limits import index_limits
 from trtbench.store.directory import now
 from trtbench.workflows.make.calibration_images import refuse_without_task, task_items
 from trtbench.workflows.make.conversion import (
@@ -140,10 +140,10 @@ def run_quantize(
     data, conduct = data or Data(), conduct or Conduct()
     output = Path(spec.output)
     source = Path(spec.model.path)
-    model = load_onnx(source, weights=False)
-    inputs = input_specs(model)
+    inputs = input_specs(load_onnx(source, weights=False))
     assumed = settle_data(spec, data)
-    calibrated, held_out, compared_on, prepared = _prepare(spec, data, inputs, index_limits(model))
+    limits = index_limits(spec.model, inputs)
+    calibrated, held_out, compared_on, prepared = _prepare(spec, data, inputs, limits)
     with conversion_folder(output) as folder:
         work = folder / "work"
         work.mkdir()
@@ -266,6 +266,7 @@ def _reference(
         raise InputError(
             "there is not one full batch of calibration data",
             facts={"items": len(items), "batch": batch},
+            fix="give more items, or fewer per batch with --batch N",
         )
     file = folder / "calibration.npz"
     save_feeds(file, feeds)

@@ -31,7 +31,10 @@ def stored_profile(name: str, *, store: Store) -> Run:
     """Read a run that has a profile."""
     found = store.load(name)
     if not isinstance(found, Run):
-        raise InputError(f"the run {found.id} failed and has no profile")
+        raise InputError(
+            f"the run {found.id} failed and has no profile",
+            fix=f"trtbench runs show {found.id} says more",
+        )
     return _profiled(found)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from trtbench.boundary import check_tag, read_toml
 from trtbench.domain.spec import Value
 from trtbench.domain.words import Scalar
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UsageError, meant
 from trtbench.store.place import is_url, without_password
 from trtbench.workflows.request.fields import Option, fields_of
 from trtbench.workflows.request.measuring import BenchRequest
@@ -207,18 +207,26 @@ def _news(path: Path, content: ConfigFile) -> list[str]:
     return [f"{path} sets {key} to {value}" for key, value in steering.items()]
 
 
+_EXAMPLES = {
+    "str": '{} = "..."', "int": "{} = 4", "float": "{} = 0.5", "bool": "{} = true",
+    "object": "[{}], and its settings on lines below it",
+}  # fmt: skip
+"""How values of a type are written, by msgspec's name of it."""
+
+
 def _invalid(path: Path, reason: str) -> UsageError:
-    guess = None
+    words, _, place = reason.partition(" - at `$")
+    place = place.strip(".`")
     if "unknown field" in reason:
-        known = [
-            *(name for kind in (ConfigFile, RuntimeSettings) for name in kind.__struct_fields__),
-            *default_types(),
-        ]
-        guess = near_miss(reason.split("`")[1], known)
+        kind = RuntimeSettings if place.startswith("runtimes") else ConfigFile
+        known = default_types() if place == "defaults" else kind.__struct_fields__
+        fix = meant(reason.split("`")[1], known)
+    else:
+        wanted = words.removeprefix("Expected `").partition("`")[0].split(" | ")[0]
+        place = place.replace("[...]", ".NAME")
+        fix = _EXAMPLES.get(wanted, "{} = ...").format(place)
     return UsageError(
-        f"{path} has a setting that cannot be used",
-        facts={"reason": reason},
-        fix=f"did you mean {guess}?" if guess else None,
+        f"{path} has a setting that cannot be used", facts={"reason": reason}, fix=fix
     )
 
 

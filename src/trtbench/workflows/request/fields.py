@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, Union
 
-from trtbench.errors import UsageError
+from trtbench.errors import UsageError, meant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,10 +210,14 @@ def _refuse(field: RequestField, value: object) -> None:
     about = field.about
     if field.choices and value not in field.choices:
         raise UsageError(
-            f"{field.flag} {value} has no meaning", facts={"known": ", ".join(field.choices)}
+            f"{field.flag} {value} has no meaning",
+            facts={"known": ", ".join(field.choices)},
+            fix=meant(
+                str(value), map(str, field.choices), write=lambda word: f"{field.flag} {word}"
+            ),
         )
     if field.type is int and (isinstance(value, bool) or not isinstance(value, int)):
-        raise UsageError(f"{field.flag} is a whole number, not {value!r}")
+        raise UsageError(f"{field.flag} is a whole number, not {value!r}", fix=f"{field.flag} 1")
     if about.kind is not None and about.kind.check is not None:
         about.kind.check(value)
     if isinstance(about, Option) and isinstance(value, int | float):

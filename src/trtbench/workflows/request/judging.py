@@ -66,7 +66,9 @@ class FeedFields(VerbRequest):
         Literal["uniform", "normal", "recorded"],
         Option("Of random inputs; recorded: the range a side was quantized for."),
     ] = "uniform"
-    range: Annotated[Range | None, Option("Where random inputs lie (0:1).", kind=RANGE)] = None
+    range: Annotated[
+        Range | None, Option("Where random inputs lie (0:1; whole numbers: 0:999).", kind=RANGE)
+    ] = None
     seed: Annotated[int, Option("Of random inputs.", least=0)] = 0
     inputs: Annotated[
         File | None, Option("Inputs from .npz, .npy or raw binaries.", metavar="FILE")
@@ -83,7 +85,9 @@ class FeedFields(VerbRequest):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.inputs and self.images:
-            raise UsageError("--inputs and --images exclude each other")
+            raise UsageError(
+                "--inputs and --images exclude each other", fix="leave one of them out"
+            )
         if self.task and not self._for_task:
             raise UsageError("--task says how images are prepared", fix="--images FOLDER")
 
@@ -224,7 +228,9 @@ class LocalizeRequest(FeedFields, RunningFields, TaskFields, StoreFields):
         if self.data and not self.task:
             raise UsageError("--data is judged by a task", fix="--task classification")
         if self.data and (self.inputs or self.images):
-            raise UsageError("--data excludes --inputs and --images")
+            raise UsageError(
+                "--data excludes --inputs and --images", fix="leave --inputs and --images out"
+            )
         if self.where and not self.repair:
             raise UsageError("--where says what a repair has to meet", fix="--repair")
         if seconds(self.max_time) <= 0:

@@ -18,6 +18,7 @@ from trtbench.workflows.request.groups import (
     ExecutorFields,
     PrecisionFields,
     PythonFields,
+    ShapeFields,
     SourceFields,
     TaskFields,
     TimeoutFields,
@@ -171,8 +172,8 @@ class BuilderOptionFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeFields(
-    PrecisionFields, ProfileShapeFields, EngineFields, CalibrationFields, ImageTaskFields,
-    BuilderOptionFields,
+    PrecisionFields, ShapeFields, ProfileShapeFields, EngineFields, CalibrationFields,
+    ImageTaskFields, BuilderOptionFields,
 ):  # fmt: skip
     """All that makes an engine, but for its model, its name and the interpreter."""
 
@@ -230,13 +231,15 @@ def _setting(field: RequestField, text: str) -> Any:
         return about.kind.read((text,))
     if field.type is bool:
         if text.lower() not in SWITCHES:
-            raise UsageError(f"{field.name}={text} is neither on nor off")
+            raise UsageError(f"{field.name}={text} is neither on nor off", fix=f"{field.name}=on")
         return SWITCHES[text.lower()]
     if field.type is int:
         try:
             return int(text)
         except ValueError:
-            raise UsageError(f"{field.name}={text} is no whole number") from None
+            raise UsageError(
+                f"{field.name}={text} is no whole number", fix=f"{field.name}=1"
+            ) from None
     return (text,) if field.item is not None else text
 
 

@@ -9,7 +9,6 @@ from typing import Annotated
 from trtbench.workflows.request.fields import Argument, Option, VerbRequest, converted
 from trtbench.workflows.request.groups import (
     QueryFields,
-    ShapeFields,
     StoreFields,
     TagFields,
     WaitFields,
@@ -42,7 +41,7 @@ class DrawFields(VerbRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class LotteryRequest(
-    DrawFields, RecipeFields, ShapeFields, QueryFields, MakingFields, WaitFields, TagFields,
+    DrawFields, RecipeFields, QueryFields, MakingFields, WaitFields, TagFields,
     StoreFields,
 ):  # fmt: skip
     """Build the same engine several times and say in what the builds differ."""
@@ -64,7 +63,7 @@ def lottery_from_build(request: BuildRequest) -> LotteryRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeRequest(
-    DrawFields, RecipeFields, ShapeFields, QueryFields, MakingTimeFields, WaitFields, TagFields,
+    DrawFields, RecipeFields, QueryFields, MakingTimeFields, WaitFields, TagFields,
     StoreFields,
 ):  # fmt: skip
     """Build one network with two versions of TensorRT and hold the engines against each other."""

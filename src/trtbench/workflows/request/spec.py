@@ -22,7 +22,7 @@ from trtbench.domain.spec import (
     Warmup,
 )
 from trtbench.domain.words import Arrivals
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UsageError, near_miss, refuse_unknown_options
 from trtbench.formats.arrival_trace import arrivals_from_file
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.files import utf8_path
@@ -78,7 +78,10 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
     protocol = asked.protocol or default
     _refuse_contradiction(protocol, asked.cuda_graph)
     layers = module.DEFAULT_PROFILE if asked.profile is None else asked.profile
-    options = {**config.options_for(name), **own_options(asked.options, name)}
+    given = own_options(asked.options, name)
+    if module.OPTIONS:  # a runtime of another package need not list them
+        refuse_unknown_options(f"runtime {name}", given, module.OPTIONS)
+    options = {**config.options_for(name), **given}
     if module.model_files is not None:
         reference = with_files(reference, module.model_files(options))
     kind, times = _arrivals(asked.arrivals)

@@ -89,5 +89,8 @@ def _runs_below(folder: Path) -> list[Path]:
         return [folder]
     found = sorted(path.parent for path in folder.rglob(RECORD) if path.parent.name[0] != ".")
     if not found:
-        raise UsageError(f"there is no run directory in {folder}")
+        raise UsageError(
+            f"there is no run directory in {folder}",
+            fix="give a folder that holds run.json; trtbench import reads other files",
+        )
     return found

@@ -79,7 +79,7 @@ def data_digest(source: str) -> str:
     if path.is_dir():
         return digest([(clean_line(name), each) for name, each in hashes_of_folder(path).items()])
     if not path.is_file():
-        raise UsageError(f"there is no file {source}")
+        raise UsageError(f"there is no file {source}", fix="give a file or a folder that is there")
     return sha256_of(path)
 
 

@@ -77,6 +77,7 @@ class Journal:
                 raise UnavailableError(
                     "the sweep is being carried out by another process",
                     facts={"folder": self.folder},
+                    fix="wait for it, or give another folder with -o",
                 )
             with other:
                 yield

@@ -15,7 +15,7 @@ import msgspec
 from trtbench.boundary import check_title, mask_values, read_text, read_toml
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, Value
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UsageError, meant
 from trtbench.host.yaml_files import yaml_from_text
 from trtbench.workflows.request.fields import Option, fields_of
 from trtbench.workflows.request.making import RecipeFields, build_settings
@@ -161,11 +161,10 @@ def matrix_from_preset(name: str) -> Matrix:
     """Read one of the presets that stand for a toolkit."""
     known = preset_names()
     if name not in known:
-        guess = near_miss(name, known)
         raise UsageError(
             f"there is no preset {name!r}",
             facts={"presets": ", ".join(known)},
-            fix=f"--preset {guess}" if guess else None,
+            fix=meant(name, known, write=lambda word: f"--preset {word}"),
         )
     path = Path(str(resources.files("trtbench.workflows.sweep") / "presets" / f"{name}.toml"))
     return matrix_from_table(_table(path), where=f"preset {name}")
@@ -201,13 +200,12 @@ def check_matrix(matrix: Matrix, *, where: str) -> None:
     """Refuse an axis nobody knows, and numbers without meaning."""
     for name in matrix.options:
         if name not in (*FLAGS, MACHINE) and not name.startswith(PREFIXES):
-            guess = near_miss(name, FLAGS)
             raise UsageError(
                 f"{where}: {name!r} is not an option that can be swept",
                 facts={
                     "options": " ".join((*FLAGS, MACHINE, "opt.KEY", "build.KEY", "shape.NAME"))
                 },
-                fix=f"did you mean {guess}?" if guess else None,
+                fix=meant(name, FLAGS),
             )
     _check_builds(matrix, where=where)
     if any(batch < 1 for batch in matrix.batch):
@@ -292,6 +290,7 @@ def _matches(case: Case, pattern: Mapping[str, Scalar]) -> bool:
         raise UsageError(
             f"exclude names {unknown[0]!r}, which no case has",
             facts={"names": ", ".join(key for key in values if key != "options")},
+            fix=meant(unknown[0], [key for key in values if key != "options"]),
         )
     return all(values[key] == value for key, value in pattern.items())
 
@@ -303,7 +302,11 @@ def _table(path: Path) -> Mapping[str, Any]:
     except (OSError, UnicodeDecodeError) as problem:
         raise UsageError(f"{path} cannot be read", facts={"reason": problem}) from None
     except ValueError as problem:
-        raise UsageError(f"{path} is not TOML", facts={"reason": problem}) from None
+        raise UsageError(
+            f"{path} is not TOML",
+            facts={"reason": problem},
+            fix="correct it; docs/sweep.md shows such a file",
+        ) from None
     if not isinstance(table, Mapping):
         raise UsageError(f"{path} holds no table", fix="write it like models = [...]")
     return table
@@ -353,15 +356,15 @@ def _invalid(where: str, reason: str) -> UsageError:
     if wrong:
         value, axis = wrong.groups()
         choices = _choices(get_type_hints(Matrix)[axis])
-        meant = near_miss(value, choices)
         return UsageError(
             f"{value!r} is no {axis} of a sweep",
             facts={"known": ", ".join(choices), "from": where},
-            fix=f"did you mean {meant}?" if meant else None,
+            fix=meant(value, choices),
         )
-    guess = near_miss(reason.split("`")[1], known) if "unknown field" in reason else None
     return UsageError(
         f"{where} cannot be used as a sweep",
         facts={"reason": reason, "keys": " ".join(known)},
-        fix=f"did you mean {guess}?" if guess else None,
+        fix=meant(reason.split("`")[1], known)
+        if "unknown field" in reason
+        else "docs/sweep.md shows what each key holds",
     )

@@ -74,7 +74,9 @@ def plan_sweep(
         )
     cases = cases_from_matrix(matrix, runtime_of=_default_runtime, builds=BUILDERS.names())
     if not cases:
-        raise UsageError("the sweep has no cases: everything is excluded")
+        raise UsageError(
+            "the sweep has no cases: everything is excluded", fix="leave an exclusion out"
+        )
     graph = StepGraph(matrix, config, lenient=lenient, elsewhere=elsewhere)
     for place, case in enumerate(cases):
         graph.add(place, case)

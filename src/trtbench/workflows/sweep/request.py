@@ -15,7 +15,7 @@ from trtbench.analysis.sweep import kinds, quantities
 from trtbench.boundary import file_name_from_text, mask
 from trtbench.boundary.secrets import SECRET
 from trtbench.domain.result import Scalar
-from trtbench.errors import UsageError, near_miss
+from trtbench.errors import UsageError, meant, near_miss
 from trtbench.store.place import address_from_text, is_url
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import settings_from_text
@@ -197,11 +197,10 @@ def check_choice(where: str | None, best: str, matrix: Matrix) -> None:
         asked = _NAMES.findall(f"{where or ''} {best}")
         names += [each for each in asked if near_miss(each, names) in (None, each)]
     if best not in names:
-        guess = near_miss(best, names)
         raise UsageError(
             f"--best {best} is no quantity",
             facts={"quantities": " ".join(names)},
-            fix=f"did you mean {guess}?" if guess else None,
+            fix=meant(best, names),
         )
     if where is not None:
         condition_from_text(where, names=names, kinds=kinds(names))
