@@ -25,7 +25,9 @@ _ROW = re.compile(rf"\s*\|\s*\**({_NAMES})\**\s*\|([^|]{{1,4000}})\|\s*$")
 _KNOWN = rf"(?:{_STAMP}|\[[IWEVF]\] |=== |&&&& |Average o|{_LABEL}|(?:min|max|throughput): )"
 _FOLDED = re.compile(rf"\\n\s{{0,40}}{_KNOWN}|===(?:\\{{1,8}}r)?\\{{1,8}}n")
 _ESCAPED_END = re.compile(r"(?:\\{1,8}r)?\\{1,8}n")
-_ESCAPED = re.compile(r"\\{1,8}(?:x1b|u001[bB]|033)\[[0-9;]{0,12}m|\\{1,8}(t|[\"'/\\])")
+_ESCAPED = re.compile(
+    r"\\{1,8}(?:x1b|u001[bB]|033)\[[0-9;]{0,12}m|\\{1,8}(?:(t|[\"'/\\])|u00([2-7][0-9a-fA-F]))"
+)
 _OPENING = re.compile(r"""(?:^|(?<=[\s=:(\[{,b]))["']""")
 _ENDED = r"""(?<!\\){}(?=\s*(?:[,:;)}}\]]|$))"""
 _RUN_TOGETHER = re.compile(rf"(?<!^)(?={_STAMP} ?\S)")
@@ -75,6 +77,8 @@ def _apart(line: str) -> Iterator[str]:
         yield from (line[: at.start()], line[at.start() :])
     elif line.lstrip()[:1] == "|" and (row := _ROW.match(line)):
         yield f"{row[1]}: {row[2].strip()}"
+    elif line.lstrip()[:1] == "|" and line.count("|") == 2 and line.rstrip()[-1:] == "|":
+        yield line.strip()[1:-1]  # a box around everything
     else:
         yield line
 
@@ -88,7 +92,7 @@ def _out_of_envelope(line: str) -> str | None:
     if text.startswith("['") and text.endswith("']"):
         return "\n".join(map(_plain, text[2:-2].split("', '")))
     if last in _AFTER_TEXT and first in _BEFORE_TEXT and (match := _LISTED.match(text)):
-        return _plain(_ESCAPED_END.sub("", match[2]))
+        return _plain(_ESCAPED_END.sub("\n", match[2]).rstrip("\n"))
     if 'msg="' in text or 'message="' in text:
         match = _LOGFMT.search(line)
         found = _decoded(f'"{match[1]}"') if match else None
@@ -148,4 +152,10 @@ def _first_left_open(text: str) -> int | None:
 
 
 def _plain(text: str) -> str:
-    return _ESCAPED.sub(lambda match: {"t": "\t", None: ""}.get(match[1], match[1]), text)
+    return _ESCAPED.sub(_character, text)
+
+
+def _character(escaped: re.Match[str]) -> str:
+    if escaped[2]:
+        return chr(int(escaped[2], 16))
+    return {"t": "\t", None: ""}.get(escaped[1], escaped[1])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import pairwise
 
 MOST_LANES = 64
 """A text of more names than this is read as it stands: each name is a pass over it."""
@@ -37,39 +39,74 @@ _FORMS = tuple(
         r"([A-Za-z][\w:@/.-]{0,80}): ",  # dsh and its like
     )
 )
-_SPOKEN = re.compile(
+SPOKEN = re.compile(
     r"(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] |&&&& [A-Z]{6,7} |=== [A-Z][\w ]{3,40} ==="
     r"|Average o(?:n|ver) \d|Throughput: \d|(?:Latency|Time): min = )"
 )
-_BEGUN = re.compile(r"&&&& RUNNING |=== Performance summary ===")
+"""How lines begin that only trtexec prints."""
+_BEGUN = re.compile(
+    r"&&&& RUNNING |=== Performance summary ===|Average over \d+ runs? is |[Tt]hroughput: \d"
+)
+_PASSING = re.compile(
+    r"\d{2,4}[-/]\d\d[-/]\d{2,4}[T ]|\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?|\d+\.\d+"
+    r"|\d+ ?[mun]?s\b|\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|NOTICE|TRACE)\b|\bstd(?:out|err)\b"
+    r"|\b[IWEF](?=\d{4})|\b[OE]:|\b\d\d[OE][+ ]"
+)
+"""What changes in the prefix of one program: times, levels, streams."""
+
+Naming = Callable[[str], tuple[str, str] | None]
+"""Tells who said a line, and what; ``None`` where nobody is named."""
 
 
-def lane_form(lines: Iterable[str]) -> re.Pattern[str] | None:
-    """Find the form of the names that stand before what trtexec printed, if any do."""
-    looked_at = 0
+def naming_of(lines: Iterable[str]) -> Naming | None:
+    """Find how the lines of a text name who speaks, if they do."""
+    begins: list[str] = []
     for line in lines:
         begin = _COLOUR.sub("", line[: 2 * LONGEST_PREFIX])
-        spoken = _SPOKEN.search(begin)
+        spoken = SPOKEN.search(begin)
         if spoken is None:
             continue
-        looked_at += 1
-        if not spoken.start() or looked_at > MOST_LOOKED_AT:
+        if not spoken.start():
             return None
-        for form in _FORMS:
+        for form in _FORMS if len(begins) < MOST_LOOKED_AT else ():
             match = form.match(begin)
             if match and match.end() <= spoken.start():
-                return form
-    return None
+                return partial(_name, form=form)
+        begins.append(_PASSING.sub("\0", begin[: spoken.start()]))
+    return _naming_by_prefix(begins)
 
 
-def lanes_in(lines: Iterable[str], form: re.Pattern[str]) -> list[str]:
+def _naming_by_prefix(begins: list[str]) -> Naming | None:
+    """Take for names whole prefixes that come back after another one: no number or time does."""
+    back: Counter[str] = Counter()
+    known: set[str] = set()
+    for before, begin in pairwise(begins):
+        if begin != before and begin in known:
+            back[begin] += 1
+        known.add(before)
+    if not 1 < len(back) <= MOST_LANES:
+        return None
+    passing = f"(?:{_PASSING.pattern})"
+    forms = [passing.join(map(re.escape, each.split("\0"))) for each in back]
+    names = re.compile("|".join(sorted(forms, key=len, reverse=True)))
+
+    def name(line: str) -> tuple[str, str] | None:
+        line = _COLOUR.sub("", line) if "\x1b" in line else line
+        match = names.match(line)
+        return (_PASSING.sub("\0", match[0]), line[match.end() :]) if match else None
+
+    return name
+
+
+def lanes_in(lines: Iterable[str], naming: Naming) -> list[str]:
     """Name those who ran something; none where only one did, or too many."""
     begun: dict[str, None] = {}
     spoke: Counter[str] = Counter()
     for line in lines:
-        name = _name(line, form)
-        if name is None:
+        said = naming(line)
+        if said is None:
             continue
+        name, _ = said
         spoke[name] += 1
         if len(spoke) > MOST_NAMES:
             return []
@@ -80,11 +117,7 @@ def lanes_in(lines: Iterable[str], form: re.Pattern[str]) -> list[str]:
 
 
 def sorted_apart(
-    again: Callable[[], Iterator[str]],
-    form: re.Pattern[str],
-    lanes: list[str],
-    *,
-    break_with: str,
+    again: Callable[[], Iterator[str]], naming: Naming, lanes: list[str], *, break_with: str
 ) -> Iterator[str]:
     """Read one log after the other, each in a pass of its own; memory does not grow with them.
 
@@ -95,13 +128,13 @@ def sorted_apart(
             yield break_with
         speaking = lanes[0]
         for line in again():
-            name = _name(line, form)
-            if name is not None:
-                speaking = name if name in lanes else lanes[0]
+            said = naming(line)
+            if said is not None:
+                speaking = said[0] if said[0] in lanes else lanes[0]
             if speaking == lane:
-                yield line
+                yield line if said is None else said[1]
 
 
-def _name(line: str, form: re.Pattern[str]) -> str | None:
+def _name(line: str, *, form: re.Pattern[str]) -> tuple[str, str] | None:
     match = form.match(_COLOUR.sub("", line[:LONGEST_PREFIX]) if "\x1b" in line else line)
-    return match[1] if match else None
+    return (match[1], line) if match else None

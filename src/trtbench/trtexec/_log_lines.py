@@ -13,9 +13,11 @@ from trtbench.trtexec.log_text import LONGEST_LINE, text_lines
 from trtbench.trtexec.version import version_from_digits
 
 _ANSI = re.compile(
-    r"\x1b\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)"  # links and titles of terminals
+    r"\x1b[\]_P^][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)"  # links, titles and marks of terminals
     r"|[\x1b\u241b]\[[0-9;?]{0,32}[ -/]{0,4}[@-~]|\x1b[@-Z\\-_]"
 )
+_AT_END = " \t│┃"
+"""What screens and boxes fill lines with."""
 _LAST_MARKS = 400
 """Characters at the end of a line in which closing marks are looked for."""
 _ANSI_REST = re.compile(r"\[[0-9;]{0,12}m")
@@ -25,11 +27,13 @@ _BOLD = re.compile(r"\*\*([A-Z=\[][^*]{1,400})\*\*")
 _CLOSING = re.compile(r"(?:</[A-Za-z][\w:.-]{0,60}>|<br ?/?>|\]\]>|`|\s)+$")
 _BANNER = re.compile(
     r"&&&& (RUNNING|PASSED|FAILED|WAIVED) (\S{1,80})"
-    r"(?: \[TensorRT[^\]\d]{0,20}v(\d{4,6})\])?(?: \[b(\d{1,9})\])?(?: # ?(.*))?$"
+    r"(?: \[TensorRT[^\]\d]{0,20}v(\d{4,6})\])?(?: \[b(\d{1,9})\])?(?: # ?(.*)| ?\[[^\]]{0,30})?$"
 )
 _MARKS = str.maketrans(
     {
         "\N{NO-BREAK SPACE}": " ",
+        "\N{NARROW NO-BREAK SPACE}": " ",
+        "\N{THIN SPACE}": " ",
         "\ufeff": None,
         "\N{ZERO WIDTH SPACE}": None,
         "\N{FULLWIDTH COLON}": ": ",
@@ -66,18 +70,35 @@ def clean(line: str) -> str:
         line = line.translate(_MARKS)
     if "\x1b" in line or "\u241b" in line:
         line = _ANSI.sub("", line)
+    if "\b" in line:
+        line = _as_typed(line)
     if "\\%" in line or "\\[" in line or "\\=" in line:  # TeX, Markdown
         line = _MARKED_PLAIN.sub(r"\1", line)
     if "**" in line:
         line = _BOLD.sub(r"\1", line)
     if "&amp;" in line:
         line = html.unescape(line)
+    if line[-1:] in _AT_END:
+        line = line.rstrip(_AT_END)
     last = line[-1:]
     if last in (">", "`"):
         line = line[:-_LAST_MARKS] + _CLOSING.sub("", line[-_LAST_MARKS:])
+    elif last == "\\" and line.endswith("}\\\\"):  # a line of TeX
+        line = line[:-3]
     elif last == "m" and "[" in line[-13:]:
         line = _ANSI_REST.sub("", line)
     return line
+
+
+def _as_typed(line: str) -> str:
+    """Take back what somebody typed and took back."""
+    kept: list[str] = []
+    for each in line:
+        if each != "\b":
+            kept.append(each)
+        elif kept:
+            kept.pop()
+    return "".join(kept)
 
 
 def banner_from_text(text: str) -> Banner | None:

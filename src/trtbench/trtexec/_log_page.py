@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 
 class _Page(HTMLParser):
-    """Gathers the visible text of a page; blocks end lines, and nothing of a script counts."""
+    """Gathers the visible text of a page; blocks end lines; scripts and attributes stand apart."""
 
     _HIDDEN = frozenset({"script", "style", "head", "template"})
     _INLINE = frozenset(
@@ -20,9 +20,12 @@ class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
+        self.kept: list[str] = []
+        """What is in the page, and not seen."""
         self.hidden = 0
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.kept += [value for _, value in attrs if value and len(value) > SHORTEST_KEPT]
         if tag in self._HIDDEN:
             self.hidden += 1
         elif tag == "body":  # a head need not be closed
@@ -33,6 +36,8 @@ class _Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag in self._HIDDEN:
             self.hidden = max(0, self.hidden - 1)
+        elif tag in ("td", "th"):
+            self.parts.append("\t")
         elif tag not in self._INLINE and tag != "br":
             # A fence, as in Markdown: what follows a listing is not part of it.
             self.parts.append("\n```\n" if tag == "pre" else "\n")
@@ -42,16 +47,25 @@ class _Page(HTMLParser):
             self.handle_data(f"\n{data[6:]}\n```\n")
 
     def handle_data(self, data: str) -> None:
-        if not self.hidden:
-            self.parts.append(data)
+        (self.kept if self.hidden else self.parts).append(data)
 
 
-def text_from_page(text: str) -> str:
-    """Read a page as people see it."""
+SHORTEST_KEPT = 40
+"""Characters that an attribute must have to hold what a program printed."""
+
+
+MOST_TAGS = 1_000_000
+"""A page of more is read without its structure, which would take minutes."""
+
+
+def page_texts(text: str) -> tuple[str, list[str]]:
+    """Read a page as people see it, and what else it holds: scripts and attributes."""
     page = _Page()
     try:
+        if text.count("<") > MOST_TAGS:
+            raise ValueError
         page.feed(text)
         page.close()
     except (AssertionError, ValueError):  # html.parser on what only resembles a page
-        return html.unescape(re.sub(r"<[^>\n]{1,400}>", "", text))
-    return "".join(page.parts).replace("\N{NO-BREAK SPACE}", " ")
+        return html.unescape(re.sub(r"<[^<>\n]{1,400}>", "", text)), []
+    return "".join(page.parts).replace("\N{NO-BREAK SPACE}", " "), page.kept

@@ -10,7 +10,7 @@ _BARE = re.compile(r"(?:\[INFO\] ?)?\[([IWEVF])\](?: |$)")
 _ANCHOR = re.compile(
     r"(?:\[[IWEVF]\] )?(?:&&&& (?:RUNNING|PASSED|FAILED|WAIVED) |=== [A-Z][\w() /-]{2,60} ===\s*$"
     r"|Average o(?:n|ver) \d|(?:Throughput|Total Host Walltime|Total GPU Compute Time): \d"
-    r"|(?:Latency|End-to-End Host Latency|(?:H2D|D2H) Latency|Enqueue Time|GPU Compute Time): min ="
+    r"|(?:(?:(?:End-to-End )?Host |[HD]2[HD] )?Latency|Enqueue Time|GPU Compute Time): min ="
     r"|(?:[Hh]ost [Ll]atency|GPU [Cc]ompute)\s*$"
     r"|(?:deploy|engine|loadEngine|onnx|uff): \S+\.\w)"
 )
@@ -20,12 +20,13 @@ _MONTH = rf"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|{_DAY})\b"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _PROGRAM = r"[\w./\\@-]{1,100}(?:\[[\w.]{1,30}\])?:"
 _PIECES = (
-    r"\s+|[>|*#+~$!/:│┃-]+|\\\w{1,20}\{",
+    r"\s+|[>|*#+~$!/:%;`│┃-]+|\\\w{1,20}\{",
+    r"(?:[\w.:+@/-]{0,60}|\"[^\"\n]{0,80}\")[,;]\"?(?=\S)",  # cells of a table before it
     r"<\d{1,3}>1 (?:\S{1,80} ){5}(?:-|(?:\[[^\]\n]{0,120}\])+)(?= )",  # syslog, RFC 5424
     rf"\d\d-\d\d {_CLOCK} +\d{{1,7}} +\d{{1,7}} [VDIWEF] \S{{1,60}} *:",  # logcat
     r"[A-Z_]{3,30}=",  # an exported journal
     r"<\d{1,3}>\d?|<\w[^<>]{0,80}>",
-    r"\[[^\]\n]{0,120}\]:?|\([\w:.]{1,40}\)",
+    r"\[[^\]\n]{0,120}\]:?|\([\w:. ]{1,40}\)",
     r"\(\w{1,40} pid=[\w=,. ]{1,60}\)|\{[\w.]{1,60}:\d{1,6}\}",  # Ray, Airflow
     rf"{_DAY}(?= \d{{4}}-)",
     rf"\d{{2,4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d| [A-Z]{{2,5}}\b)?",
@@ -76,6 +77,8 @@ class Prefixes:
                 self._learn(text, begin)
             library = match[2] is not None
             rest = text[match.end() :]
+            if begin and rest[-1:] in ("'", '"') and rest.count(rest[-1]) % 2:
+                rest = rest[:-1]  # the line was quoted with its prefix
             if rest.startswith("[TRT]"):
                 library, rest = True, rest[6:]
             return LogLine(match[3], library, rest, True, match[1])

@@ -80,12 +80,10 @@ class RunReader:
         self.preamble, self.unknown, self.unknown_count = self.unknown, [], 0
         self._name(banner)
 
-    def goes_on(self, options: str | None) -> bool:
-        """Add options for which the banner's line had no room; say whether there are any."""
-        if options is None or self.banner is None:
-            return False
-        self.banner = self.banner._replace(command=f"{self.banner.command} {options}".strip())
-        return True
+    def name_again(self, banner: Banner) -> None:
+        """Take the banner for what it is with the line that it goes on in."""
+        self.banner = None
+        self._name(banner)
 
     def end(self, banner: Banner) -> None:
         """Stop at an end marker."""

@@ -28,7 +28,7 @@ _BLOCKS = {
 }
 """Headings of TensorRT 7, whose numbers stand on lines of their own; 7.0 writes some small."""
 
-_TOTALS = {
+TOTALS = {
     "Throughput": "throughput_qps",
     "throughput": "throughput_qps",
     "Total Host Walltime": "wall_s",
@@ -40,7 +40,7 @@ _UNIT = {"throughput_qps": "qps", "wall_s": "s", "gpu_total_s": "s"}
 
 _N = r"([-+\w.]{1,40})"
 _TOTAL = re.compile(
-    rf"\s*{_N} ?(qps|s)(?![\w.])(?:\W*$|\s{{2,}}\S{{1,80}}$| \[[^\]]{{1,80}}\]$|\s*\||\\)"
+    rf"\s*{_N} ?(qps|s)(?![\w.])(?:\W*$|\s{{2,}}\S{{1,80}}$| \[[^\]]{{1,80}}\]$|\s*\||\\|[,;\"<]\S)"
 )
 """With what loggers put behind: the file and line that spoke, or its name."""
 _PAIR = re.compile(
@@ -60,17 +60,26 @@ _AVERAGE = re.compile(
 )
 
 
+_KNOWN_HEADING = re.compile(
+    r"=== (?:Performance summary|Trace details|(?:Model|Build|System|Inference|Reporting) Options"
+    r"|Device Information) ===\s*$"
+)
+
+
 def values_told(text: str) -> int:
-    """Count the numbers that a line of a summary or of a trace gives."""
+    """Count the numbers that a line of a summary or of a trace gives; a heading counts as one."""
     if text.startswith("Average o"):
         match = _TRACE.match(text) or _AVERAGE.match(text)
         return sum(each is not None for each in match.groups()) if match else 0
     block = _BLOCK_LINE.match(text)
     if block is not None:
         return sum(each is not None for each in block.groups())
-    if text.startswith("Total "):
-        return _TOTAL.match(text.partition(":")[2]) is not None
-    return len(_PAIR.findall(text))
+    label, _, rest = text.partition(":")
+    if label in TOTALS:
+        return _TOTAL.match(rest) is not None
+    if label in METRICS:
+        return len(_PAIR.findall(rest))
+    return _KNOWN_HEADING.match(text) is not None
 
 
 class SummaryCollector:
@@ -102,7 +111,7 @@ class SummaryCollector:
             return False
         if label in METRICS:
             return label in self.metrics and _PAIR.search(rest) is not None
-        return label in _TOTALS and _TOTALS[label] in self.totals and bool(_TOTAL.match(rest))
+        return label in TOTALS and TOTALS[label] in self.totals and bool(_TOTAL.match(rest))
 
     def take(self, text: str) -> bool:
         """Take a line in; say whether it belonged to a summary."""
@@ -116,8 +125,8 @@ class SummaryCollector:
             return False
         if label in METRICS:
             return self._metric(label, rest)
-        if label in _TOTALS:
-            return self._total(_TOTALS[label], rest)
+        if label in TOTALS:
+            return self._total(TOTALS[label], rest)
         return self.block is not None and self._block_line(text)
 
     def _total(self, field: str, rest: str) -> bool:

@@ -5,47 +5,81 @@ from __future__ import annotations
 import re
 
 from trtbench.trtexec._log_prefixes import LogLine
-from trtbench.trtexec._log_summary import METRICS, values_told
+from trtbench.trtexec._log_summary import METRICS, TOTALS, values_told
 
-_MAY_GO_ON = re.compile(
+_LONG = re.compile(
     rf"(?:{'|'.join(METRICS)}): min|Average o(?:n|ver) \d|(?:min|max|mean|median|percentile): \d"
-    r"|Total (?:Host Walltime|GPU Compute Time):"
 )
+_TOTAL = re.compile(rf"(?:{'|'.join(TOTALS)}):")
 _FRAGMENT = re.compile(
     r"[\s,;=\d.()%+-]*(?:(?:min|max|mean|median|percentile|ms|time|is|runs?|[Hh]ost|walltime"
     r"|latency|GPU|end to end|enqueue)[\s,;:=\d.()%+-]*){1,12}$"
 )
-_OPTIONS = re.compile(r"--?[A-Za-z]\w")
+_WORDS = frozenset(
+    ("min", "max", "mean", "median", "percentile", "ms", "time", "run", "runs", "host", "walltime",
+     "latency", "enqueue", "qps")
+)  # fmt: skip
+LONGEST = 4_000
+"""Characters of a line that is put together again: with twenty percentiles it has 700."""
+_BEGUN = frozenset(
+    f"{label}:"[:end]
+    for label in (*METRICS, *TOTALS, "min", "max", "mean", "median", "percentile")
+    for end in range(1, len(label) + 2)
+)
+"""All that a stamp can be followed by where a line is broken within what it is about."""
+_NO_HEADING = frozenset(
+    ("End-to-End", "End-to-End Host", "H2D", "D2H", "Total Host", "Total GPU", "Total GPU Compute")
+)
+"""Of these, what stands on no line of its own in any version."""
+_OPTIONS = re.compile(r"--?[A-Za-z]\w|\[TensorRT|\[b\d|# ")
 
 
 def may_go_on(line: LogLine) -> bool:
-    """Say whether a line is one of the long ones, which may have been broken."""
-    return (
-        line.text[:1] in "LEHGDATmp"
-        and line.level in ("", "I")
-        and not line.library
-        and _MAY_GO_ON.match(line.text) is not None
-    )
+    """Say whether a line is one of the long ones, or ends too early, and may have been broken."""
+    text = line.text
+    if line.library or line.level not in ("", "I"):
+        return False
+    if text[:1] in "LEHGDATmp" and _LONG.match(text):
+        return True
+    return _is_begun(line) or bool(_TOTAL.match(text) and not values_told(text))
 
 
-def joined(text: str, line: LogLine) -> str | None:
+def _is_begun(line: LogLine) -> bool:
+    """Say whether a line stops before it says what it is about."""
+    text = line.text.rstrip()
+    if not line.level:
+        return text in _NO_HEADING
+    return text in _BEGUN or (text[:1] == "=" and len(text) < 80 and not text.endswith(" ==="))
+
+
+def joined(before: LogLine, line: LogLine) -> str | None:
     """Put the rest of a broken line behind it; ``None`` when the line is one of its own.
 
     Whether a blank stood where it was broken is told by which reading holds more numbers: mails
     break at blanks, terminals anywhere.
     """
-    rest = line.text.strip()
-    if line.level or line.stamped or not rest or len(rest) > 2_000 or may_go_on(line):
+    text, rest = before.text, line.text.strip()
+    if line.level or line.stamped or not rest or len(text) + len(rest) > LONGEST:
         return None
-    readings = (f"{text.rstrip()} {rest}", text + rest)
-    best = max(readings, key=values_told)
-    if values_told(best) > values_told(text) or _FRAGMENT.match(rest):
-        return best
-    return None
+    best = max((f"{text.rstrip()} {rest}", text + rest), key=lambda each: _sense(each, text))
+    more = values_told(best) > values_told(text)
+    if _is_begun(before):
+        return best if more or _LONG.match(best) else None
+    if may_go_on(line):
+        return None
+    going_on = _FRAGMENT.match(rest) or _sense(best, text)[1]
+    return best if more or (_LONG.match(text) and going_on) else None
+
+
+def _sense(reading: str, text: str) -> tuple[int, bool]:
+    """Count the numbers of a reading, and say whether the word at the break is one."""
+    begin = re.search(r"[A-Za-z]+$", text)
+    word = re.compile(r"[A-Za-z]+").match(reading, begin.start()) if begin else None
+    return values_told(reading), bool(word and word.end() > len(text) and word[0] in _WORDS)
 
 
 def more_options(line: LogLine) -> str | None:
-    """Find the rest of a command that did not fit into the line of a banner."""
+    """Find the rest of a banner or its command that did not fit into one line."""
     if line.level or not _OPTIONS.match(line.text.lstrip()):
         return None
     return line.text.strip()

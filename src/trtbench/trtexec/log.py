@@ -63,6 +63,7 @@ _DECIMAL = re.compile(r"(?<=\d),(?=\d+(?:e[+-]?\d+)? ?(?:ms|s|sec|qps)\b)")
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _LONGEST_TITLE = 100
+_LONGEST_BANNER = 20_000
 _STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
 FIRST_YEAR = 2016
 """TensorRT is from 2016; a board whose clock lost its battery shows 1970."""
@@ -129,7 +130,8 @@ class _TextReader:
         self.title: str | None = None
         self.broken: tuple[LogLine, str, int] | None = None
         """A long line, until it is known that nothing of it stands in the next."""
-        self.announced = False
+        self.announced: str | None = None
+        """The banner just read, for which a line may have had no room."""
 
     def take(self, raw: str, number: int) -> None:
         """File one line, once it is whole; secrets of whoever ran it go no further."""
@@ -147,14 +149,18 @@ class _TextReader:
         line = self.prefixes.line(raw)
         if self.broken is not None:
             before, begin, at = self.broken
-            text = joined(before.text, line)
+            text = joined(before, line)
             if text is not None:
                 self.broken = (before._replace(text=text), begin, at)
                 return
             self._complete()
-        elif self.announced:
-            self.announced = False
-            if self.current.goes_on(more_options(line)):
+        elif self.announced is not None:
+            announced, self.announced = self.announced, None
+            more = f"{announced} {more_options(line) or ''}"
+            banner = banner_from_text(more) if announced != more.rstrip() else None
+            if banner is not None and len(more) < _LONGEST_BANNER:
+                self.current.name_again(banner)
+                self.announced = more
                 return
         if line.level != "V" and may_go_on(line):
             self.broken = (line, raw, number)
@@ -210,7 +216,7 @@ class _TextReader:
             if self.current.command is None:
                 self.current.line = number
             self.current.begin(banner)
-            self.announced = True
+            self.announced = raw
             self.current.title = None  # a log tells itself what was run
         elif not self.current.ended:
             self.current.end(banner)

@@ -15,15 +15,19 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from trtbench.trtexec._log_lanes import lane_form, lanes_in, sorted_apart
+from trtbench.trtexec._log_lanes import lanes_in, naming_of, sorted_apart
 from trtbench.trtexec._log_packed import is_mail, texts_of_mail, unpacked
-from trtbench.trtexec._log_page import text_from_page
+from trtbench.trtexec._log_page import page_texts
+from trtbench.trtexec._log_screen import drawn, is_drawn, unbroken, width_of
 
 LONGEST_LINE = 1 << 18
 """Characters of a line that are looked at; a padded profile row has a few thousand."""
 
-LARGEST_DOCUMENT = 256 << 20
+LARGEST_DOCUMENT = 128 << 20
 """Bytes of a notebook, a web page or a JSON document, which are read as a whole."""
+
+MOST_BRACKETS, MOST_COMMAS = 2_000_000, 20_000_000
+"""In JSON: what is packed small may be lists of nothing, each of which takes memory."""
 
 HARD_BREAK = "\f\f"
 """Stands between texts that cannot be of one run, such as two cells of a notebook."""
@@ -44,10 +48,12 @@ _EVIDENCE = re.compile(
     rb"|\bmin: [\d.e+-]+ ms \(end to end"
     rb"|\| \**(?:Throughput|Latency|GPU Compute Time)\** \| (?:min = )?[\d.,e+]+ (?:qps|ms)"
 )
+_FORWARD = re.compile(rb"\x1b\[\d{0,4}C")
+"""How terminals are told to leave out a blank."""
 _HTML = re.compile(
-    r"\s*(?:<!--.{0,4000}?-->\s*)?(?:<\?xml[^>]*>\s*)?"
-    r"<(?:!doctype html|html|head|body|pre|div|span|table|p|details|article|section|testsuites?"
-    r"|[a-z]{1,20}:[a-z-]{1,40})\b",
+    r"\s*(?:<!--.{0,4000}?-->\s*)?(?:<\?xml[^>]*>\s*<[a-z!]"
+    r"|<(?:!doctype html|html|head|body|pre|div|span|table|p|details|article|section|testsuites?"
+    r"|main|h[1-6]|ul|ol|rss|[a-z]{1,20}:[a-z-]{1,40})\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _WRAPPED_KEYS = (
@@ -78,6 +84,8 @@ def holds_log(data: bytes | bytearray | memoryview) -> bool:
     for blank in (b"\xc2\xa0", b"&nbsp;", b"&#160;"):
         if blank in found:  # must not break: a web page's
             found = found.replace(blank, b" ")
+    if b"\x1b[" in found:
+        found = _FORWARD.sub(b" ", found)
     return _EVIDENCE.search(found) is not None
 
 
@@ -159,26 +167,44 @@ def read_text(source: BinaryIO | bytes | bytearray | memoryview | str) -> TextLi
         if found is not None or not stream.seekable():
             return TextLines(_split(text if found is None else found), found is None)
         stream.seek(len(head))  # only began like one
-    form = lane_form(_split(head.decode(encoding, "replace").lstrip("\ufeff")))
-    if form is not None and stream.seekable():
+    text = head.decode(encoding, "replace").lstrip("\ufeff")
+    redraw = is_drawn(text)
+    begin = list(_split(drawn(text) if redraw else text))
+    width = width_of(begin)
+    if width is not None:
+        return TextLines(unbroken(_decoded(head, stream, encoding, redraw), width), False)
+    naming = naming_of(begin)
+    if naming is not None and stream.seekable():
 
         def again() -> Iterator[str]:
             stream.seek(0)
-            return _decoded(stream.read(_CHUNK), stream, encoding)
+            return _decoded(stream.read(_CHUNK), stream, encoding, redraw)
 
-        lanes = lanes_in(again(), form)
+        lanes = lanes_in(again(), naming)
         lines = again()
         if len(lanes) > 1:
-            return TextLines(sorted_apart(again, form, lanes, break_with=HARD_BREAK), False)
-        return TextLines(lines, True)
-    return TextLines(_decoded(head, stream, encoding), True)
+            return TextLines(sorted_apart(again, naming, lanes, break_with=HARD_BREAK), False)
+        return TextLines(lines, not redraw)
+    return TextLines(_decoded(head, stream, encoding, redraw), not redraw)
 
 
 def _from_document(whole: bytes, text: str) -> str | None:
     if is_mail(whole[:HEAD]):
         texts = (text_from_page(t) if page else t for t, page in texts_of_mail(whole))
         return f"\n{HARD_BREAK}\n".join(texts)
-    return text_from_page(text) if _HTML.match(text) else _from_json(text)
+    if _HTML.match(text):
+        return text_from_page(text)
+    found = _from_json(text)
+    return drawn(found) if found else found
+
+
+def text_from_page(text: str) -> str:
+    """Read a page as people see it; where that shows no log, what its scripts and marks hold."""
+    seen, kept = page_texts(text)
+    if holds_log(seen.encode("utf-8", "replace")):
+        return seen
+    hidden = [each for each in kept if holds_log(each.encode("utf-8", "replace"))]
+    return f"\n{HARD_BREAK}\n".join([seen, *hidden])
 
 
 def is_document(head: bytes) -> bool:
@@ -199,7 +225,7 @@ def _is_line_of_json(begin: str) -> bool:
         return False
 
 
-def _decoded(head: bytes, stream: BinaryIO, encoding: str) -> Iterator[str]:
+def _decoded(head: bytes, stream: BinaryIO, encoding: str, redraw: bool) -> Iterator[str]:
     """Decode piece by piece; memory is bounded by a chunk and the longest line."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     chunk, rest = head, ""
@@ -207,6 +233,8 @@ def _decoded(head: bytes, stream: BinaryIO, encoding: str) -> Iterator[str]:
         text = rest + decoder.decode(chunk)
         if "\0" in text:  # holes of a disk that was cut off, or two encodings in one file
             text = text.replace("\0", "")
+        if redraw:
+            text = drawn(text)
         cut = text.rfind("\n") + 1
         yield from _split(text[:cut])
         rest = text[cut:]
@@ -229,6 +257,10 @@ def _split(text: str) -> Iterator[str]:
 
 def _from_json(text: str) -> str | None:
     """Make the text inside a JSON document; ``None`` when it is none, such as JSON lines."""
+    if text.count("[") + text.count("{") > MOST_BRACKETS or text.count(",") > MOST_COMMAS:
+        return None
+    if _RECORDING.match(text):
+        return "".join(_recorded(text))
     try:
         value = msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
@@ -236,6 +268,20 @@ def _from_json(text: str) -> str | None:
     cells = _cells(value)
     blocks = _cell_texts(cells) if cells is not None else texts_in(value)
     return f"\n{HARD_BREAK}\n".join(blocks)
+
+
+_RECORDING = re.compile(r'\s*\{"version": ?[23]\b[^\n]{1,4000}\n\s*\[')
+"""How what asciinema records begins: each piece that a terminal was sent, wherever it was cut."""
+
+
+def _recorded(text: str) -> Iterator[str]:
+    for line in text.splitlines()[1:]:
+        try:
+            _, kind, said = msgspec.json.decode(line, type=tuple[float, str, str])
+        except (msgspec.MsgspecError, RecursionError):
+            continue
+        if kind == "o":
+            yield said
 
 
 def _cells(value: object) -> list[object] | None:
@@ -284,10 +330,10 @@ def texts_in(value: object) -> Iterator[str]:
             inner = _from_json(value) if value.lstrip()[:1] in ("{", "[") else None
             yield inner or value
     elif isinstance(value, list):
-        lines = _one_line_each(value)
-        if lines:
-            joint = "" if lines[0].endswith("\n") else "\n"
-            yield from texts_in(joint.join(lines))
+        lines = _one_line_each(value) or [""]
+        text = ("" if lines[0].endswith("\n") else "\n").join(lines)
+        if holds_log(text.encode("utf-8", "replace")):
+            yield from texts_in(text)
         else:
             for each in value:
                 yield from texts_in(each)

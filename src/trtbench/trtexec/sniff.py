@@ -6,7 +6,7 @@ import io
 import re
 from typing import BinaryIO, Literal
 
-from trtbench.trtexec._log_packed import is_mail, unpacked
+from trtbench.trtexec._log_packed import is_archive, is_mail, unpacked
 from trtbench.trtexec._time_keys import KNOWN_KEYS, column_of, milliseconds_of
 from trtbench.trtexec.log_text import (
     LARGEST_DOCUMENT,
@@ -108,6 +108,8 @@ def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[Kind, bytes]:
         kind, head = kind_of_stream(packed, name=name)
         return ("log" if kind == "log" else "unknown"), head
     head = stream.read(HEAD_BYTES)
+    if is_archive(head):
+        return _kind_of_name(name), head
     kind = kind_of(head, name=name)
     if kind == "unknown" and is_mail(head):
         text = read_text(io.BytesIO(head + stream.read(LARGEST_DOCUMENT)))

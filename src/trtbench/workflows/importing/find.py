@@ -14,6 +14,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import InputError, near_miss
 from trtbench.models.identity import sha256_of
 from trtbench.store.directory import RECORD
+from trtbench.trtexec._log_packed import is_archive
 from trtbench.trtexec.sniff import kind_of_stream
 
 _GLOB = re.compile(r"[*?\[]")
@@ -127,7 +128,7 @@ def found_from_path(path: Path, *, named: bool) -> FoundFile:
     if kind == "unknown":
         found = _KINDS_BY_NAME.get(path.name.lower(), kind)
         found = "device" if _DEVICE.match(head) else found
-        found = "archive" if head[:4] == b"PK\3\4" or head[257:262] == b"ustar" else found
+        found = "archive" if is_archive(head) else found
     return FoundFile(path=path, kind=found if head.strip() else "empty", named=named)
 
 

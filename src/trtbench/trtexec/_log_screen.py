@@ -1,0 +1,73 @@
+"""Texts as a terminal drew them: lines broken at its width, blanks and line ends as movements."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from trtbench.trtexec._log_lanes import SPOKEN
+
+NARROWEST = 30
+FEWEST_BROKEN = 3
+LONGEST = 1 << 18
+"""Characters of a line that is put together again."""
+_MOST_FORWARD = 8
+"""Blanks that stand for a movement: more tell no more, and a few bytes can ask for thousands."""
+_MOVED = re.compile(
+    r"\x1b\[(?P<forward>\d{0,4})C|(?P<line>\x1b\[\d{0,4}(?:;1?)?[HE]|\x1b\[\d{0,4}d\r?)"
+    r"|\\\n[ \t]*\\(?= )"  # YAML, too, breaks quoted texts at a width
+)
+
+
+def is_drawn(text: str) -> bool:
+    """Say whether blanks or ends of lines are movements of a terminal's cursor."""
+    return _MOVED.search(text) is not None
+
+
+def drawn(text: str) -> str:
+    """Write blanks and ends of lines for movements."""
+    return _MOVED.sub(_characters, text)
+
+
+def _characters(move: re.Match[str]) -> str:
+    if move["line"]:
+        return "\n"
+    if move["forward"] is None:
+        return ""
+    return " " * min(int(move["forward"] or 1), _MOST_FORWARD)
+
+
+def width_of(lines: Sequence[str]) -> int | None:
+    """Tell the width at which a terminal broke lines; ``None`` where none did.
+
+    Several lines are as long as the longest, and what does not begin as trtexec's lines do
+    follows those: who breaks at blanks fills few lines to the end.
+    """
+    lengths = Counter(map(len, lines))
+    width = max(lengths, default=0)
+    if width < NARROWEST or lengths[width] < FEWEST_BROKEN:
+        return None
+    begun = rests = going_on = 0
+    inside = False
+    for line, after in pairwise(lines):
+        begun += not inside and len(line) == width and SPOKEN.match(line) is not None
+        rest = bool(after.strip()) and SPOKEN.match(after) is None
+        inside = rest and len(line) == width
+        rests += rest
+        going_on += inside
+    return width if begun >= FEWEST_BROKEN and going_on > 0.8 * rests else None
+
+
+def unbroken(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Put lines together again that a terminal of this width broke."""
+    parts: list[str] = []
+    for line in lines:
+        whole = len(parts) * width > LONGEST or SPOKEN.match(line)
+        if parts and (whole or len(parts[-1]) != width):
+            yield "".join(parts)
+            parts = []
+        parts.append(line)
+    if parts:
+        yield "".join(parts)
