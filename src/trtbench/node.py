@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import threading
 import traceback
@@ -43,7 +44,7 @@ EXIT_TOLD = 3
 def main(arguments: list[str]) -> int:
     """Carry out one request; the status is 0 when there is a run, failed ones included."""
     path, folder = Path(arguments[0]).absolute(), Path(arguments[1]).absolute()
-    tell = _teller(arguments[2] if len(arguments) > 2 else None)
+    tell = _teller(arguments[2] if len(arguments) > 2 else None, folder)
     try:
         request = value_from_json(read_bytes(path), Request, where=str(path))
         _measure(request, folder, tell)
@@ -179,11 +180,11 @@ def _compare(
         run.path.rename(target / str(side))
 
 
-def _teller(events: str | None) -> Callable[[str], None]:
+def _teller(events: str | None, folder: Path) -> Callable[[str], None]:
     if events is None:
         return lambda text: None
     if events == "-":
-        threading.Thread(target=_end_with_input, daemon=True).start()
+        threading.Thread(target=_end_with_input, args=(folder,), daemon=True).start()
     descriptor = 1 if events == "-" else int(events)
 
     def tell(text: str) -> None:
@@ -193,11 +194,15 @@ def _teller(events: str | None) -> Callable[[str], None]:
     return tell
 
 
-def _end_with_input() -> None:
-    """End this process when its standard input does; the kernel then ends the worker."""
+def _end_with_input(folder: Path) -> None:
+    """End this process when its standard input does; the kernel then ends the worker.
+
+    Nobody comes for what was measured by then.
+    """
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

@@ -219,7 +219,7 @@ def show_error(problem: TrtbenchError) -> None:
     if isinstance(problem, JobError) and problem.log_tail:
         click.echo(f"the last {len(problem.log_tail)} lines of its log:", err=True)
         for line in problem.log_tail:
-            click.echo(f"  | {clean_line(line)}", err=True)
+            click.echo(f"  | {mask(clean_line(line))}", err=True)
     _say_error(str(problem))
 
 

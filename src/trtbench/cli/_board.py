@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from trtbench.boundary import clean_line, mask
 from trtbench.cli._screen import LiveDrawing
 from trtbench.units import text_from_long_time, text_from_seconds
 
@@ -51,7 +52,7 @@ class Board(LiveDrawing):
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            self._console.print(text, markup=False, soft_wrap=True)
+            self._console.print(mask(clean_line(text)), markup=False, soft_wrap=True)
 
 
 def _board(progress: SweepProgress) -> Document:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from trtbench.boundary import clean_line
+
 
 @click.command("trust", short_help="Let a trtbench.toml count that belongs to another user.")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
@@ -40,6 +42,6 @@ def command(path: Path | None, *, remove: bool) -> None:
         return
     if remove:
         found = distrust_settings(path)
-        click.echo(f"{path} is {'no longer' if found else 'not'} trusted")
+        click.echo(clean_line(f"{path} is {'no longer' if found else 'not'} trusted"))
         return
-    click.echo(f"{trust_settings(path)} is trusted from now on")
+    click.echo(clean_line(f"{trust_settings(path)} is trusted from now on"))

@@ -7,11 +7,12 @@ import os
 import secrets
 import shutil
 import tarfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from trtbench import boundary
-from trtbench.errors import StoreError
+from trtbench.errors import StoreError, write_error
 from trtbench.models.identity import sha256_of
 
 CACHE_VARIABLE = "TRTBENCH_CACHE"
@@ -32,8 +33,10 @@ def unpack(source: Path, folder: Path) -> None:
         with tarfile.open(source, "r:") as archive:  # packed as it is: nothing swells
             for member in archive:
                 _unpack_one(archive, member, folder)
-    except tarfile.TarError as problem:
+    except (tarfile.TarError, ValueError, OverflowError) as problem:
         raise StoreError("what came back is damaged", facts={"reason": problem}) from None
+    except OSError as problem:
+        raise write_error(folder, problem) from None
 
 
 def _unpack_one(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
@@ -48,6 +51,20 @@ def _unpack_one(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with content, open(target, "wb") as file:
         shutil.copyfileobj(content, file)
+
+
+FORGOTTEN_S = 7 * 86400.0
+"""After so long without a change, nobody comes back for what was begun."""
+
+
+def remove_forgotten(cache: Path) -> None:
+    """Remove requests, and halves of contents, of askers that were killed or cut off."""
+    for path in (*cache.glob("work/*"), *cache.glob("blobs/.*"), *cache.glob("code/*.*")):
+        with contextlib.suppress(OSError):
+            newest = max(each.lstat().st_mtime for each in (path, *path.rglob("*")))
+            if time.time() - newest < FORGOTTEN_S:
+                continue
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def cache_folder() -> Path:

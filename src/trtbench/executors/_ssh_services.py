@@ -17,7 +17,7 @@ from pathlib import Path
 from trtbench import boundary
 from trtbench.domain.codec import json_from_value
 from trtbench.errors import StoreError
-from trtbench.executors._folders import blob, keep_blob, pack
+from trtbench.executors._folders import blob, keep_blob, pack, remove_forgotten
 from trtbench.executors._parcel import parcel_from_bytes, place_parcel
 
 _CHUNK = 1 << 20
@@ -37,6 +37,7 @@ def main(arguments: list[str]) -> int:
         _keep_all(here)
     elif verb == "place":
         folder = _folder(here, names)
+        remove_forgotten(here)
         request = place_parcel(
             parcel_from_bytes(sys.stdin.buffer.read()), cache=here, folder=folder
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 import shlex
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
 from trtbench import boundary
@@ -35,8 +36,7 @@ def arrivals_from_file(path: Path) -> tuple[float, ...]:
     place, kind, scale = _column(rows[0][1] if rows else [], path)
     if len(rows) - 1 > MOST_ARRIVALS:
         raise InputError(
-            f"{path.name} has {len(rows) - 1} arrivals",
-            facts={"most": MOST_ARRIVALS},
+            f"{path.name} has more than {MOST_ARRIVALS} arrivals",
             fix=f"head -n {MOST_ARRIVALS + 1} {shlex.quote(str(path))} > short.csv",
         )
     values = [(line, _number(row, place, line, path) * scale) for line, row in rows[1:]]
@@ -48,9 +48,10 @@ def arrivals_from_file(path: Path) -> tuple[float, ...]:
 
 def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
     """Read the rows that hold something, with the numbers of their lines."""
-    reader = csv.reader(text.splitlines())
+    reader = csv.reader(io.StringIO(text))
+    found = ((reader.line_num, row) for row in reader if any(map(str.strip, row)))
     try:
-        return [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
+        return list(islice(found, MOST_ARRIVALS + 2))  # a row of a digit takes much memory
     except csv.Error as problem:
         facts = {"line": reader.line_num, "reason": problem}
         raise InputError(f"{path.name} is no CSV file", facts=facts, fix=HEADER) from None

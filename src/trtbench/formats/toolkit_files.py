@@ -166,12 +166,24 @@ def csv_from_summary(summary: ToolkitSummary) -> str:
     return csv_from_lines(list(flat), [list(flat.values())])
 
 
+MOST_PARTS = 8
+"""Names within names that a column's may have."""
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    """Read the rows of a table; one that is none has none."""
+    try:
+        return list(csv.DictReader(io.StringIO(text, newline="")))
+    except csv.Error:
+        return []
+
+
 def summary_from_csv(text: str) -> ToolkitSummary:
     """Read the one row back; a name without a value is unknown."""
-    row = next(iter(csv.DictReader(io.StringIO(text, newline=""))), {})
+    row = next(iter(_rows(text)), {})
     document: dict[str, object] = {}
     for name, value in row.items():
-        *path, last = str(name).split(".")
+        *path, last = str(name).split(".", MOST_PARTS)
         place = document
         for part in path:
             inner = place.setdefault(part, {})
@@ -238,10 +250,7 @@ def csv_from_layers(profile: LayerProfile) -> str:
 
 def layers_from_csv(text: str) -> LayerProfile | None:
     """Read ``per_layer_times.csv``; rows without an average are none, and so is a file of them."""
-    rows = [
-        (str(row.get("name")), _numbers(row))
-        for row in csv.DictReader(io.StringIO(text, newline=""))
-    ]
+    rows = [(str(row.get("name")), _numbers(row)) for row in _rows(text)]
     known = [(name, row) for name, row in rows if "avg_time_ms" in row]
     counts = {int(row["calls"]) for _, row in known if row.get("calls")}
     count = counts.pop() if len(counts) == 1 else None
@@ -277,7 +286,7 @@ def csv_from_metrics(metrics: Mapping[str, Mapping[str, float]], names: Sequence
 
 def metrics_from_csv(text: str) -> dict[str, dict[str, float]]:
     """Read ``bench_pt_result.csv``; what is no number raises ``ValueError``."""
-    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    rows = _rows(text)
     if any("metric" not in row or None in row for row in rows):
         raise ValueError("rows of metric, min, max, mean, ...")
     return {

@@ -66,8 +66,10 @@ def read_image(path: Path, *, channels: int) -> Pixels:
 def image_size(path: Path) -> tuple[int, int]:
     """Height and width of an upright image, without decoding it."""
     image = pillow()
+    check_file(path)
+    image.init()
     try:
-        with image.open(path) as opened:
+        with image.open(path, formats=[each for each in FORMATS if each in image.OPEN]) as opened:
             wide, high = opened.size
             turned = opened.getexif().get(_ORIENTATION) in _TURNED
     except (*_DAMAGE, image.DecompressionBombError) as problem:

@@ -20,6 +20,9 @@ LIST = "files.json"
 _LATER = re.compile(r"files\.json|run\.json|scores\.json|checks?[\w.-]*\.(json|md)|pictures/[^/]+")
 """What is written beside a complete run: tags in its record, accuracies, checks."""
 
+_HALF = re.compile(rf"(?:[^/]+/)?\.(?:{_LATER.pattern})\.[0-9a-f]{{6}}")
+"""What is left of these when whoever writes them is killed."""
+
 _UNLISTED = re.compile(
     r"samples\.npz|telemetry\.json|log\.txt|times\.json|profile\.json|graph\.json|report\.json"
     r"|run_config\.json|summary\.(json|csv)|\w*percentiles\.csv|latency_\w+\.csv|import\.json"
@@ -52,7 +55,8 @@ def remove_contents(folder: Path) -> tuple[str, ...]:
         raise StoreError(f"{folder} is no folder of a run, and was not removed")
     known = _known(folder)
     names = _names(folder)
-    left = tuple(sorted(name for name in names if name not in known and not _LATER.fullmatch(name)))
+    ours = {name for name in names if _LATER.fullmatch(name) or _HALF.fullmatch(name)}
+    left = tuple(sorted(names - known - ours))
     if not left:
         doomed = partial_name(folder.parent)
         folder.rename(doomed)

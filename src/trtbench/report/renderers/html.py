@@ -22,6 +22,7 @@ import msgspec
 
 from trtbench.analysis.findings import SEVERITIES
 from trtbench.boundary import clean_text
+from trtbench.host.images import FORMATS
 from trtbench.report import style
 from trtbench.report.charts import Bars, Boxes, Histogram, Lines
 from trtbench.report.document import Cell, Document, Figure, FindingList, Picture
@@ -86,11 +87,13 @@ def data_url(picture: Picture) -> str | None:
 
     path = Path(picture.path)
     try:
-        with Image.open(path) as image:
+        Image.init()
+        kinds = [each for each in FORMATS if each in Image.OPEN]  # others start programs
+        with Image.open(path, formats=kinds) as image:
             fits = max(image.size) <= PICTURE_PX
             kind = (image.format or "png").lower() if fits else "jpeg"
             data = path.read_bytes() if fits else _smaller(image)
-    except OSError:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 

@@ -13,6 +13,7 @@ import numpy as np
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Scalar
 from trtbench.errors import write_error
+from trtbench.host.files import write_whole
 from trtbench.report.document import Document
 from trtbench.report.documents.check import document_from_check
 from trtbench.report.renderers.md import markdown
@@ -73,8 +74,8 @@ def write_both(paths: Sequence[Path], value: object, document: Document) -> None
     """Write a value as JSON to the first path, and what the screen shows of it to the second."""
     try:
         paths[0].parent.mkdir(parents=True, exist_ok=True)
-        paths[0].write_bytes(json_from_value(value))
-        paths[1].write_text(markdown(document), encoding="utf-8")
+        write_whole(paths[0], json_from_value(value))
+        write_whole(paths[1], markdown(document).encode())
     except OSError as problem:
         raise write_error(paths[0].parent, problem) from None
 
@@ -90,12 +91,12 @@ def join_checks(checked: Checked, store: Store) -> list[str]:
         if sha256 is None:
             continue
         with contextlib.suppress(OSError):
-            (judged_folder(store, sha256) / BESIDE).write_bytes(json_from_value(rows))
+            write_whole(judged_folder(store, sha256) / BESIDE, json_from_value(rows))
         for entry in store.index.find(kind="run"):
             if entry.sha256 != sha256:
                 continue
             with contextlib.suppress(OSError):  # a run on a disk that is gone is no reason to fail
-                (store.path(entry) / BESIDE).write_bytes(json_from_value(rows))
+                write_whole(store.path(entry) / BESIDE, json_from_value(rows))
                 joined.append(entry.id)
     return joined
 

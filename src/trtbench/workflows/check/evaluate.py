@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 
 from trtbench.analysis.pass_times import Split, split_from_columns, times_in_words
-from trtbench.boundary import read_bytes
+from trtbench.boundary import is_inside, read_bytes, shown
 from trtbench.domain.feed import Feed, InferOutcome, Unreadable
 from trtbench.domain.result import FailedRun, Finding, Scalar, Score, Scores
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec, Value
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.host.chunks import Chunks
 from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
@@ -154,7 +154,7 @@ def run_evaluation(
     if not names:
         raise UsageError("an evaluation needs a model", fix="trtbench eval MODEL --task NAME")
     if request.executor is not None:
-        return run_errand(
+        found = run_errand(
             "evaluate",
             request,
             Evaluation,
@@ -163,6 +163,13 @@ def run_evaluation(
             gpu=sides_on_gpu(request, names),
             output=Path(request.output),
         )
+        for picture in found.pictures:  # they are copied beside runs, and into reports
+            if not is_inside(Path(request.output), Path(picture.path)):
+                raise StoreError(
+                    "what came back names a picture that did not come with it",
+                    facts={"picture": shown(picture.path)},
+                )
+        return found
     task = TASKS.load(request.task)
     settings = completed(task.FLAGS, request.judging)
     feed = Feed(

@@ -16,7 +16,7 @@ import msgspec
 from trtbench.boundary import mask, read_bytes
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import FailedRun, Run
-from trtbench.errors import write_error
+from trtbench.errors import InputError, write_error
 from trtbench.formats.evaluation_toolkit import SERIES_ROWS, data_files, write_toolkit_files
 from trtbench.formats.trtexec_exports import profile_json, times_json
 from trtbench.report.csv_lines import csv_from_lines
@@ -78,7 +78,7 @@ def identities_in(store: Store) -> dict[str, str]:
     for entry in store.index.find():
         if entry.provenance != "imported" and entry.kind != "failed":
             continue
-        with contextlib.suppress(OSError, msgspec.MsgspecError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, RecursionError, AttributeError, InputError):
             origin = msgspec.json.decode(read_bytes(store.path(entry) / ORIGIN))
             found[str(origin.get("sha256"))] = entry.id
     return found

@@ -33,6 +33,7 @@ from trtbench.errors import (
 from trtbench.executors import check_interpreter
 from trtbench.executors.local import run_job
 from trtbench.host.environment import read_environment
+from trtbench.host.files import write_whole
 from trtbench.host.locks import hold
 from trtbench.models.identity import demand_unchanged, model_ref, sha256_of
 from trtbench.store.directory import now
@@ -176,7 +177,7 @@ def build_elsewhere(request: BuildRequest, *, config: Config, conduct: Conduct) 
         "build", request, Artefact, config=config, conduct=conduct, gpu=gpu, output=engine
     )
     try:
-        engine.with_name(f"{engine.name}.json").write_bytes(json_from_value(artefact))
+        write_whole(engine.with_name(f"{engine.name}.json"), json_from_value(artefact))
     except OSError as problem:
         raise write_error(engine, problem) from None
     return artefact
@@ -236,9 +237,10 @@ def _carry_out(
     outcome = msgspec.structs.replace(outcome, notes=notes)
     end = msgspec.structs.replace(end, seconds=end.seconds + ahead_s)
     artefact = _artefact(spec, Path(inner.output), outcome, end, environment, folder)
+    record = folder / "record"
+    record.write_bytes(json_from_value(artefact))
     _put_in_place(spec, inner, outcome, folder)
-    beside = engine.with_name(f"{engine.name}.json")
-    beside.write_bytes(json_from_value(artefact))
+    record.replace(engine.with_name(f"{engine.name}.json"))
     return artefact
 
 
@@ -282,7 +284,7 @@ def _put_in_place(spec: BuildSpec, inner: BuildSpec, outcome: BuildOutcome, fold
     if spec.timing_cache and inner.timing_cache and Path(inner.timing_cache).is_file():
         target = Path(spec.timing_cache)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(inner.timing_cache, target)
+        write_whole(target, Path(inner.timing_cache).read_bytes())
     Path(inner.output).replace(engine)
 
 

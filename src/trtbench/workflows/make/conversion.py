@@ -19,6 +19,7 @@ from trtbench.errors import (
 )
 from trtbench.executors import check_interpreter
 from trtbench.executors.local import run_job
+from trtbench.host.files import write_whole
 from trtbench.models.sidecar import kept_value
 from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.version import __version__
@@ -132,7 +133,7 @@ def write_sidecar(sidecar: Sidecar, model: Path) -> Path:
     """Keep beside a model how it was made."""
     path = sidecar_path(model)
     try:
-        path.write_bytes(json_from_value(sidecar))
+        write_whole(path, json_from_value(sidecar))
     except OSError as problem:
         raise write_error(path, problem) from None
     return path

@@ -20,6 +20,7 @@ from trtbench.models.sidecar import read_sidecar, record_of_engine
 from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id
+from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.tasks import TASKS
 from trtbench.workflows.measure.remote import executor_for, teller
 from trtbench.workflows.request.choice import first_choice
@@ -126,7 +127,7 @@ def run_errand(
         answer = send_errand(errand, Path(name), conduct=conduct, gpu=gpu)
         place = output.absolute().parent if output else Path(name)
         if output is not None:
-            _put(Path(name) / "output", place)
+            _put(Path(name) / "output", output.absolute())
         return value_of_answer(answer, kind, errand=errand, output=place)
 
 
@@ -155,8 +156,10 @@ def send_errand(
     conduct.executor.run(request, folder=folder, tell=teller(conduct.listen))
     data = boundary.read_bytes(folder / ANSWER)
     try:
-        return msgspec.msgpack.decode(data)
-    except msgspec.DecodeError as problem:
+        answer = msgspec.msgpack.decode(data)
+        boundary.check_parts(answer, where="what came back")
+        return answer
+    except (msgspec.DecodeError, RecursionError, ValueError) as problem:
         raise StoreError("what came back is damaged", facts={"reason": problem}) from None
 
 
@@ -259,12 +262,30 @@ def _plain(value: object) -> object:
     return value
 
 
-def _put(source: Path, folder: Path) -> None:
-    """Put what an errand wrote where it was asked for."""
-    if not source.is_dir():
-        return
+def _put(source: Path, output: Path) -> None:
+    """Put what an errand wrote where it was asked for, each file whole, what was named last.
+
+    A machine that sends files of other names would write into the folder of whoever asked.
+    """
+    names = [str(each.relative_to(source)) for each in source.rglob("*") if each.is_file()]
+    for name in names:
+        first = Path(name).parts[0]
+        if first != output.name and not first.startswith(f"{output.name}."):
+            raise StoreError(
+                "more came back than was asked for",
+                facts={"asked for": output.name, "came": boundary.shown(name)},
+            )
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, folder, dirs_exist_ok=True)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(output.parent)
+        with scratch_directory(output.parent) as folder:
+            for name in sorted(names, reverse=True):
+                first, *rest = Path(name).parts
+                target = output.with_name(first)
+                if rest:
+                    target = boundary.inside(target, str(Path(*rest)), what="file", where=output)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source / name, folder / "file")
+                (folder / "file").replace(target)
     except OSError as problem:
-        raise write_error(folder, problem) from None
+        raise write_error(output, problem) from None

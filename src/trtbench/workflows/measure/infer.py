@@ -16,6 +16,7 @@ from trtbench.domain.spec import RunSpec
 from trtbench.errors import write_error
 from trtbench.executors.local import run_job
 from trtbench.host.environment import read_environment
+from trtbench.host.files import write_whole
 from trtbench.models.identity import demand_unchanged
 from trtbench.store.directory import SCORES
 from trtbench.store.store import Store
@@ -98,6 +99,6 @@ def write_scores(folder: Path, scores: Scores) -> None:
     """Keep scores in a run directory, with the hash of the artefact they belong to."""
     path = folder / SCORES
     try:
-        path.write_bytes(json_from_value(scores))
+        write_whole(path, json_from_value(scores))
     except OSError as problem:
         raise write_error(path, problem) from None

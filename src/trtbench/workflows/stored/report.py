@@ -240,9 +240,15 @@ def _json(path: Path) -> object | None:
 
 
 def _pictures(folder: Path) -> list[str]:
-    found = [folder / name for name in KEPT_PICTURES if (folder / name).is_file()]
+    found = [folder / name for name in KEPT_PICTURES]
     found += sorted(path for pattern in PICTURES for path in (folder / "pictures").glob(pattern))
-    return [str(path.relative_to(folder)) for path in found]
+    # A link in the folder of a run could name any file of whoever makes the report.
+    linked = (folder / "pictures").is_symlink()
+    return [
+        str(path.relative_to(folder))
+        for path in found
+        if path.is_file() and not path.is_symlink() and not (linked and path.parent != folder)
+    ]
 
 
 def _build(run: Run) -> object | None:
@@ -256,5 +262,5 @@ def _build(run: Run) -> object | None:
         return None  # a record that nobody asked for must not stop a report
     if not isinstance(told, dict):
         return None
-    sha256 = told.get("sha256")
-    return told if sha256 is None or sha256 == model.sha256 else None
+    # Any JSON file could be named by a record of somebody else's.
+    return told if told.get("sha256") and told["sha256"] == model.sha256 else None

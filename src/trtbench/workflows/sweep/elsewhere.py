@@ -22,6 +22,7 @@ from trtbench.errors import StoreError, write_error
 from trtbench.executors import AGAIN, Errand
 from trtbench.store.directory import read_record, read_run, write_record
 from trtbench.store.store import Store
+from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.workflows.measure.errand import Luggage, needs_gpu, send_errand, value_of_answer
 from trtbench.workflows.measure.failure import job_error
 from trtbench.workflows.request.cached import cached_from_run
@@ -136,7 +137,13 @@ def _put_engine(source: Path, folder: Path, case: Case, host: str) -> None:
     """Put an engine where people look for it: by the machine it belongs to and its case."""
     target = folder / file_name_from_text(host) / file_name_from_text(case.name)
     try:
-        shutil.copytree(source, target, dirs_exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(target.parent)
+        with scratch_directory(target.parent) as made:
+            shutil.copytree(source, made / "new")
+            if target.exists():  # of an earlier try
+                target.rename(made / "old")
+            (made / "new").rename(target)
     except OSError as problem:
         raise write_error(target, problem) from None
 

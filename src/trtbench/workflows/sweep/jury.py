@@ -9,6 +9,7 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Run
 from trtbench.errors import StoreError, TrtbenchError, write_error
+from trtbench.host.files import write_whole
 from trtbench.workflows.check.check_files import BESIDE
 from trtbench.workflows.check.evaluate import EvalSide
 from trtbench.workflows.measure.infer import write_scores
@@ -99,7 +100,7 @@ class Jury:
             for run in own if rows is not None else ():
                 path = self._shop.store.resolve(run.id)
                 try:
-                    (path / BESIDE).write_bytes(json_from_value(rows))
+                    write_whole(path / BESIDE, json_from_value(rows))
                 except OSError as problem:
                     raise write_error(path / BESIDE, problem) from None
                 self._shop.store.publish(path)

@@ -1,0 +1,189 @@
+"""A machine that was asked for an errand, and answers with an attack on whoever asked."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+import models
+from trtbench import verbs
+from trtbench.errors import InputError, StoreError, TrtbenchError
+from trtbench.executors import ANSWER, Errand, Request
+from trtbench.executors._folders import FORGOTTEN_S, remove_forgotten, unpack
+from trtbench.workflows.measure import errand as errands
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.judging import CheckRequest, EvalRequest
+
+Answering = Callable[[Path], object]
+
+
+class EvilExecutor:
+    """Fills the folder of an errand with whatever an attacker likes."""
+
+    elsewhere = True
+
+    def __init__(self, answering: Answering) -> None:
+        self._answering = answering
+
+    def run(self, request: Request, *, folder: Path, tell: object) -> None:
+        (folder / "output").mkdir(parents=True, exist_ok=True)
+        answer = self._answering(folder)
+        data = answer if isinstance(answer, bytes) else msgspec.msgpack.encode(answer)
+        (folder / ANSWER).write_bytes(data)
+
+    def width(self, needs: object) -> int:
+        return 1
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Somebody's home, with a secret, a project and what belongs to it."""
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    (tmp_path / "id_rsa").write_text("a private key")
+    (tmp_path / ".bash_profile").write_text("# mine")
+    models.tiny_model(tmp_path / "m.onnx")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answering], None]:
+    """Have every errand carried out by an evil machine."""
+
+    def arrange(answering: Answering) -> None:
+        @contextlib.contextmanager
+        def opened(request: object, conduct: Conduct) -> Iterator[Conduct]:
+            yield replace(conduct, executor=EvilExecutor(answering))  # type: ignore[arg-type]
+
+        monkeypatch.setattr(errands, "executor_for", opened)
+
+    return arrange
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("name", [".bash_profile", "id_rsa", "n.engine", "bin/ls", "m.engine2"])
+def test_a_machine_writes_nothing_but_what_was_asked_for(home: Path, name: str) -> None:
+    source = home / "came"
+    for each in (name, "m.engine"):
+        (source / each).parent.mkdir(parents=True, exist_ok=True)
+        (source / each).write_text("evil")
+    before = files(home)
+    with pytest.raises(StoreError, match="more came back"):
+        errands._put(source, home / "m.engine")
+    assert files(home) == before
+
+
+def test_what_was_asked_for_comes_whole_and_leaves_nothing_behind(home: Path) -> None:
+    source, target = home / "came", home / "out" / "m.engine"
+    for name in ("m.engine", "m.engine.json", "m.engine.build.log"):
+        source.mkdir(exist_ok=True)
+        (source / name).write_text(name)
+    target.parent.mkdir()
+    target.symlink_to(home / "id_rsa")  # a link in its place is replaced, not followed
+    errands._put(source, target)
+    assert sorted(files(target.parent)) == sorted(files(source))
+    assert target.read_text() == "m.engine"
+    assert (home / "id_rsa").read_text() == "a private key"
+    (source / "m.engine").unlink()
+    (source / "m.engine").mkdir()
+    (source / "m.engine" / "inner").write_text("evil")
+    target.unlink()
+    target.mkdir()
+    (target / "inner").symlink_to(home / "id_rsa")
+    with pytest.raises(InputError, match="passes through a link"):
+        errands._put(source, target)
+    assert (home / "id_rsa").read_text() == "a private key"
+
+
+def bomb() -> bytes:
+    return b"\x91" * 100_000 + b"\xc0"
+
+
+@pytest.mark.parametrize("answer", [bomb(), b"\xc1", b"", {"a": [[[[1] * 10**4] * 20] * 20] * 20}])
+def test_an_answer_that_is_a_trap_is_refused_in_words(home: Path, answer: object) -> None:
+    evil = Conduct(executor=EvilExecutor(lambda folder: answer))  # type: ignore[arg-type]
+    with pytest.raises(TrtbenchError, match="what came back"):
+        errands.send_errand(Errand(verb="check"), home / "folder", conduct=evil, gpu=False)
+
+
+def test_a_hash_that_leads_out_of_the_store_writes_nothing(
+    home: Path, asked: Callable[[Answering], None]
+) -> None:
+    model = {"path": "m.onnx", "format": "onnx", "sha256": "../../../evil"}
+    side = {"model": model, "runtime": "x", "python": None, "versions": {}, "seconds": 1.0}
+    answer = {
+        "reference": side, "candidates": [{"side": side, "checks": []}],
+        "inputs": "x", "items": 1, "inputs_sha256": "0" * 64,
+    }  # fmt: skip
+    asked(lambda folder: answer)
+    request = CheckRequest(
+        reference="m.onnx", candidates=("m.onnx",), executor="ssh", hosts="h", store=home / "store"
+    )
+    with pytest.raises(InputError, match="hash of a model"):
+        verbs.check(request)
+    assert not list(home.parent.rglob("*evil*"))
+
+
+def test_a_picture_that_did_not_come_is_not_copied_from_here(
+    home: Path, asked: Callable[[Answering], None]
+) -> None:
+    model = {"path": "m.onnx", "format": "onnx", "sha256": "0" * 64}
+    evaluated = {
+        "label": "m", "model": model, "runtime": "x", "scores": [], "items": 1,
+        "split": {"batches": 1, "warmup_batches": 0, "parts": {}},
+        "batch": 1, "load_s": 1.0, "timed": "x",
+    }  # fmt: skip
+    answer = {
+        "task": "classification", "data": "d", "method": "x", "models": [evaluated],
+        "inputs_sha256": "0" * 64,
+        "pictures": [{"title": "x", "path": str(home / "id_rsa"), "model": None}],
+    }  # fmt: skip
+    asked(lambda folder: answer)
+    np.savez(home / "val.npz", data=np.zeros((2, 16), np.float32), labels=np.zeros(2, np.int64))
+    request = EvalRequest(
+        models=("m.onnx",), task="classification", data="val.npz", executor="ssh", hosts="h",
+        store=home / "store", output=home / "eval",
+    )  # fmt: skip
+    with pytest.raises(StoreError, match="picture"):
+        verbs.evaluate(request)
+    copies = [name for name, data in files(home).items() if b"private key" in data]
+    assert copies == ["id_rsa"]
+
+
+def test_an_archive_whose_names_contradict_each_other_is_refused_in_words(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "left.tar", "w") as archive:
+        for name in ("run", "run/run.json"):
+            member = tarfile.TarInfo(name)
+            member.size = 2
+            archive.addfile(member, io.BytesIO(b"{}"))
+    with pytest.raises(StoreError, match="cannot be written"):
+        unpack(tmp_path / "left.tar", tmp_path / "left")
+
+
+def test_what_killed_askers_left_on_a_host_goes_after_a_week(tmp_path: Path) -> None:
+    long_ago = time.time() - 2 * FORGOTTEN_S
+    for name in ("work/old/model/m.onnx", "work/new/request.json", "blobs/.half", "blobs/whole"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    for path in [*tmp_path.rglob("*")]:
+        os.utime(path, (long_ago, long_ago))
+    (tmp_path / "work" / "new" / "log").write_text("at work")
+    remove_forgotten(tmp_path)
+    assert sorted(files(tmp_path)) == ["blobs/whole", "work/new/log", "work/new/request.json"]

@@ -1,0 +1,170 @@
+"""Runs of a store that others write to, and files beside them: nothing of mine is taken along."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from commands import typed
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+import records
+from made_runs import full_runs
+
+from trtbench.cli import show_error
+from trtbench.cli._board import Board
+from trtbench.domain.codec import json_from_value
+from trtbench.errors import InputError, JobError, UsageError
+from trtbench.formats.arrival_trace import MOST_ARRIVALS, arrivals_from_file
+from trtbench.formats.toolkit_files import layers_from_csv, metrics_from_csv, summary_from_csv
+from trtbench.store.directory import write_samples
+from trtbench.store.judged import known_folders, known_scores
+from trtbench.store.store import Store
+from trtbench.trtexec import _log_page, log_text
+from trtbench.trtexec.log import read_log
+from trtbench.workflows.stored.report import prices_from_file
+
+SECRET = "hunter2-of-whoever-makes-the-report"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "made").mkdir()
+    made = Store(tmp_path / "store")
+    run = full_runs(tmp_path / "made")[0]
+    folder = made.runs / run.record.id
+    folder.mkdir()
+    write_samples(folder, run.times)
+    (folder / "run.json").write_bytes(json_from_value(run.record))
+    return Store(tmp_path / "store")
+
+
+@pytest.mark.parametrize("how", ["file", "folder", "pipe", "program", "bomb"])
+def test_pictures_beside_a_run_bring_in_nothing_else(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    (run,) = (each for each in store.runs.iterdir() if (each / "run.json").is_file())
+    mine, pictures = tmp_path / "mine", run / "pictures"
+    mine.mkdir()
+    (mine / "worst.png").write_text(SECRET)
+    if how == "folder":
+        pictures.symlink_to(mine)
+    else:
+        pictures.mkdir()
+    picture = pictures / "worst.png"
+    if how == "file":
+        picture.symlink_to(mine / "worst.png")
+    elif how == "pipe":
+        os.mkfifo(picture)
+    elif how == "program":  # Pillow draws PostScript with a program that it finds
+        (mine / "gs").write_text(f"#!/bin/sh\ntouch {mine}/ran\n")
+        (mine / "gs").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{mine}{os.pathsep}{os.environ['PATH']}")
+        box = "%%BoundingBox: 0 0 9000 9000\n%%EndComments\n"
+        picture.write_text(f"%!PS-Adobe-3.0 EPSF-3.0\n{box}showpage\n%%EOF\n")
+    elif how == "bomb":
+        from PIL import Image
+
+        Image.new("1", (20_000, 20_000)).save(picture)
+    done = typed(
+        "report", run.name, "--store", store.root, "-o", "report", "--format", "html,md,png"
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (mine / "ran").exists()
+    for path in (tmp_path / "report").rglob("*"):
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
+
+
+def test_a_hash_in_a_record_leads_nowhere(store: Store, tmp_path: Path) -> None:
+    (name,) = (each.name for each in store.runs.iterdir() if (each / "run.json").is_file())
+    path = store.runs / name / "run.json"
+    run = store.load(name)
+    sha256 = run.record.spec.model.sha256
+    assert sha256
+    path.write_bytes(path.read_bytes().replace(sha256.encode(), b"../../mine"))
+    (tmp_path / "mine").mkdir()
+    run = Store(store.root).load(name)
+    assert run.record.spec.model.sha256 == "../../mine"
+    assert known_folders(run, store) == [run.path]
+    assert known_scores(run, store) is None
+
+
+def test_what_a_killed_writer_left_in_a_run_is_removed_with_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    folder = records.add(store, records.record("r1"))
+    for name in (".run.json.0a1b2c", ".scores.json.ffffff", ".checks.json.012345"):
+        (folder / name).write_text("{")
+    assert store.remove("r1") == ()
+    assert not folder.exists()
+
+
+def test_the_end_of_a_log_shows_no_secret_and_steers_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = JobError("it broke")
+    error.log_tail = (f"login --password {SECRET}", "\x1b[31mred")
+    show_error(error)
+    board = Board()
+    board._say(f"failed: a: \x1b[2J token={SECRET}")
+    said = capsys.readouterr().err
+    assert SECRET not in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time_s\n" + "1" * 200_000 + "\n",
+        "time_s," + "x" * 200_000 + "\n1\n2\n",
+        "time_s\n" + "1\n" * (MOST_ARRIVALS + 10),
+        'time_s\n"' + "1\n" * 100_000,
+        "time_s\nnan\n",
+    ],
+)
+def test_arrivals_that_are_a_trap_are_refused_in_words(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "arrivals.csv"
+    path.write_text(text)
+    with pytest.raises(InputError):
+        arrivals_from_file(path)
+
+
+def test_tables_of_toolkits_that_are_a_trap_tell_nothing() -> None:
+    wide = "metric,min\nhost," + "1" * (csv.field_size_limit() + 1) + "\n"
+    assert metrics_from_csv(wide) == {}
+    assert layers_from_csv(wide) is None
+    deep = "batch,samples,throughput_qps," + ".".join("a" * 100_000) + "\n1,2,3,4\n"
+    assert summary_from_csv(deep).batch == 1
+
+
+@pytest.mark.parametrize("price", ["nan", "inf", "-1.0", "'free'"])
+def test_prices_are_prices(tmp_path: Path, price: str) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(f"['H100']\nper_hour = {price}\ncurrency = 'EUR'\n")
+    done = typed("report", "--prices", path, "--store", tmp_path / "store")
+    assert done.returncode != 0
+    with pytest.raises(UsageError, match="no list of prices"):
+        prices_from_file(path)
+
+
+def test_a_small_file_that_unpacks_to_lists_or_marks_of_nothing_ends() -> None:
+    heading = "=== Performance summary ==="
+    lists = f'["{heading}",' + "[]," * log_text.MOST_BRACKETS + "1]"
+    marks = f"<html>{heading}" + "<b>" * (_log_page.MOST_TAGS + 1)
+    forward = heading + "\x1b[9999C" * 200_000
+    for text in (lists, marks, forward):
+        packed = gzip.compress(text.encode(), 1)
+        began = time.process_time()
+        found = read_log(io.BytesIO(packed), where="x.gz")
+        assert not [run for run in found.runs if run.summary]
+        assert time.process_time() - began < 10
+    assert log_text._from_json(lists) is None
