@@ -116,7 +116,7 @@ def bomb() -> bytes:
     return b"\x91" * 100_000 + b"\xc0"
 
 
-@pytest.mark.parametrize("answer", [bomb(), b"\xc1", b"", {"a": [[[[1] * 10**4] * 20] * 20] * 20}])
+@pytest.mark.parametrize("answer", [bomb(), b"\xc1", b"", {"a": [[[1] * 1000] * 40] * 40}])
 def test_an_answer_that_is_a_trap_is_refused_in_words(home: Path, answer: object) -> None:
     evil = Conduct(executor=EvilExecutor(lambda folder: answer))  # type: ignore[arg-type]
     with pytest.raises(TrtbenchError, match="what came back"):
@@ -147,7 +147,8 @@ def test_a_picture_that_did_not_come_is_not_copied_from_here(
     model = {"path": "m.onnx", "format": "onnx", "sha256": "0" * 64}
     evaluated = {
         "label": "m", "model": model, "runtime": "x", "scores": [], "items": 1,
-        "split": {"batches": 1, "warmup_batches": 0, "parts": {}},
+        "split": {"batches": 1, "warmup_batches": 0, "parts": {}, "items_per_s": 1.0,
+                  "items_per_s_all": 1.0},
         "batch": 1, "load_s": 1.0, "timed": "x",
     }  # fmt: skip
     answer = {

@@ -20,8 +20,8 @@ _MONTH = rf"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|{_DAY})\b"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _PROGRAM = r"[\w./\\@-]{1,100}(?:\[[\w.]{1,30}\])?:"
 _PIECES = (
-    r"\s+|[>|*#+~$!/:%;`│┃-]+|\\\w{1,20}\{",
-    r"(?:[\w.:+@/-]{0,60}|\"[^\"\n]{0,80}\")[,;]\"?(?=\S)",  # cells of a table before it
+    r"\s+|[>|*#+~$!/:%;`'\"│┃-]+|\\\w{1,20}\{",
+    r"\"?[\w.:+@/ -]{0,80}\"?[,;]\"?(?=\S)",  # cells of a table before it
     r"<\d{1,3}>1 (?:\S{1,80} ){5}(?:-|(?:\[[^\]\n]{0,120}\])+)(?= )",  # syslog, RFC 5424
     rf"\d\d-\d\d {_CLOCK} +\d{{1,7}} +\d{{1,7}} [VDIWEF] \S{{1,60}} *:",  # logcat
     r"[A-Z_]{3,30}=",  # an exported journal

@@ -21,7 +21,7 @@ MOST_AVERAGES = 200_000
 """Trace averages kept of one run; trtexec itself leaves lines out of long traces."""
 
 _STATISTICS = ("min", "max", "mean", "median")
-_BLOCKS = {
+BLOCKS = {
     "host latency": "Latency",
     "enqueue time": "Enqueue Time",
     "gpu compute": "GPU Compute Time",
@@ -79,7 +79,7 @@ def values_told(text: str) -> int:
         return _TOTAL.match(rest) is not None
     if label in METRICS:
         return len(_PAIR.findall(rest))
-    return _KNOWN_HEADING.match(text) is not None
+    return text.rstrip().lower() in BLOCKS or _KNOWN_HEADING.match(text) is not None
 
 
 class SummaryCollector:
@@ -103,7 +103,7 @@ class SummaryCollector:
 
     def repeats(self, text: str) -> bool:
         """Say whether a line gives a number that this summary has, so that it is another's."""
-        heading = _BLOCKS.get(text.rstrip().lower()) if len(text) < 40 else None
+        heading = BLOCKS.get(text.rstrip().lower()) if len(text) < 40 else None
         if heading is not None:
             return heading in self.metrics
         label, colon, rest = text.partition(":")
@@ -117,8 +117,8 @@ class SummaryCollector:
         """Take a line in; say whether it belonged to a summary."""
         if text.startswith("Average o"):
             return self._average(text)
-        if len(text) < 40 and text.rstrip().lower() in _BLOCKS:
-            self.block = _BLOCKS[text.rstrip().lower()]
+        if len(text) < 40 and text.rstrip().lower() in BLOCKS:
+            self.block = BLOCKS[text.rstrip().lower()]
             return True
         label, colon, rest = text.partition(":")
         if not colon or len(label) > 40:
@@ -149,7 +149,12 @@ class SummaryCollector:
         value = number(match[2]) if match else None
         if match is None or value is None or self.block is None:
             return False
+        if match[1] == "percentile" and match[3] is None:
+            return False  # cut off before it says which
         key = f"{match[3]}%" if match[1] == "percentile" else match[1]
+        if key in self.metrics.get(self.block, {}):
+            self.block = None  # of a block whose heading was lost
+            return False
         self.metrics.setdefault(self.block, {})[key] = value
         whole = number(match[4]) if match[4] else None
         if whole is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from trtbench.trtexec._log_prefixes import LogLine
-from trtbench.trtexec._log_summary import METRICS, TOTALS, values_told
+from trtbench.trtexec._log_summary import BLOCKS, METRICS, TOTALS, values_told
 
 _LONG = re.compile(
     rf"(?:{'|'.join(METRICS)}): min|Average o(?:n|ver) \d|(?:min|max|mean|median|percentile): \d"
@@ -23,7 +23,19 @@ LONGEST = 4_000
 """Characters of a line that is put together again: with twenty percentiles it has 700."""
 _BEGUN = frozenset(
     f"{label}:"[:end]
-    for label in (*METRICS, *TOTALS, "min", "max", "mean", "median", "percentile")
+    for label in (
+        *METRICS,
+        *TOTALS,
+        *BLOCKS,
+        "Host Latency",
+        "Host latency",
+        "GPU compute",
+        "min",
+        "max",
+        "mean",
+        "median",
+        "percentile",
+    )
     for end in range(1, len(label) + 2)
 )
 """All that a stamp can be followed by where a line is broken within what it is about."""
@@ -32,6 +44,7 @@ _NO_HEADING = frozenset(
 )
 """Of these, what stands on no line of its own in any version."""
 _OPTIONS = re.compile(r"--?[A-Za-z]\w|\[TensorRT|\[b\d|# ")
+_OPEN = re.compile(r"\[[^\]]{0,30}$")
 
 
 def may_go_on(line: LogLine) -> bool:
@@ -78,8 +91,9 @@ def _sense(reading: str, text: str) -> tuple[int, bool]:
     return values_told(reading), bool(word and word.end() > len(text) and word[0] in _WORDS)
 
 
-def more_options(line: LogLine) -> str | None:
-    """Find the rest of a banner or its command that did not fit into one line."""
-    if line.level or not _OPTIONS.match(line.text.lstrip()):
-        return None
-    return line.text.strip()
+def with_more(banner: str, line: LogLine) -> str:
+    """Put behind a banner what of it, or of its command, did not fit into one line."""
+    rest = line.text.strip()
+    if line.level or not (_OPTIONS.match(rest) or (rest and _OPEN.search(banner))):
+        return banner
+    return f"{banner} {rest}"

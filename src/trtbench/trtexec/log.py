@@ -30,7 +30,7 @@ from trtbench.trtexec._log_values import (
     PerformanceSummary,
     TraceAverage,
 )
-from trtbench.trtexec._log_wrapped import joined, may_go_on, more_options
+from trtbench.trtexec._log_wrapped import joined, may_go_on, with_more
 from trtbench.trtexec.conditions import conditions_from_log
 from trtbench.trtexec.log_text import HARD_BREAK, read_text
 
@@ -156,8 +156,8 @@ class _TextReader:
             self._complete()
         elif self.announced is not None:
             announced, self.announced = self.announced, None
-            more = f"{announced} {more_options(line) or ''}"
-            banner = banner_from_text(more) if announced != more.rstrip() else None
+            more = with_more(announced, line)
+            banner = banner_from_text(more) if announced != more else None
             if banner is not None and len(more) < _LONGEST_BANNER:
                 self.current.name_again(banner)
                 self.announced = more
