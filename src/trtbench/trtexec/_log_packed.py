@@ -86,11 +86,6 @@ class _Unpacked(io.RawIOBase):
         return True
 
 
-def is_archive(head: bytes) -> bool:
-    """Say whether a file holds others, which belong together and are no one text."""
-    return head[:4] == b"PK\3\4" or head[257:262] == b"ustar"
-
-
 def is_mail(head: bytes) -> bool:
     """Say whether a text is a mail whose parts are written in a code of their own."""
     match = _HEADERS.match(head)

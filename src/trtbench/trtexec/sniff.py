@@ -6,7 +6,7 @@ import io
 import re
 from typing import BinaryIO, Literal
 
-from trtbench.trtexec._log_packed import is_archive, is_mail, unpacked
+from trtbench.trtexec._log_packed import is_mail, unpacked
 from trtbench.trtexec._time_keys import KNOWN_KEYS, column_of, milliseconds_of
 from trtbench.trtexec.log_text import (
     LARGEST_DOCUMENT,
@@ -119,6 +119,11 @@ def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[Kind, bytes]:
     if kind == "unknown" and is_text and stream_holds_log(stream):
         return "log", head
     return kind, head
+
+
+def is_archive(head: bytes) -> bool:
+    """Say whether a file holds others, which belong together and are no one text."""
+    return head[:4] == b"PK\3\4" or head[257:262] == b"ustar"
 
 
 def _kind_of_text(text: str, *, name: str) -> Kind:

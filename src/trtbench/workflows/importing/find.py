@@ -14,8 +14,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import InputError, near_miss
 from trtbench.models.identity import sha256_of
 from trtbench.store.directory import RECORD
-from trtbench.trtexec._log_packed import is_archive
-from trtbench.trtexec.sniff import kind_of_stream
+from trtbench.trtexec.sniff import is_archive, kind_of_stream
 
 _GLOB = re.compile(r"[*?\[]")
 _ROLES = (
