@@ -96,7 +96,7 @@ def test_a_trace_too_long_for_a_record_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrival_trace, "MOST_ARRIVALS", 3)
-    with pytest.raises(InputError, match="4 arrivals"):
+    with pytest.raises(InputError, match="3 arrivals"):
         arrivals_from_file(written(tmp_path, "time_s\n1\n2\n3\n4\n"))
 
 
