@@ -10,7 +10,10 @@ DOCS := .venv-docs
 # One version for all: what the tests expect of exports and messages is this version's.
 TORCH ?= torch==2.13.0
 TORCH_PYTHON ?= $(firstword $(shell python3.11 -c 'print("python3.11")' 2>/dev/null) $(PYTHON))
-PIP := -m pip install --quiet --disable-pip-version-check
+# Bytecode is made of what is imported, not of all that is installed, and is kept wherever the
+# environment says not to: the tests start some thousand processes, and each would compile anew.
+PIP := -m pip install --quiet --disable-pip-version-check --no-compile
+export PYTHONDONTWRITEBYTECODE :=
 MUTATIONS ?= 20000
 PYTEST := -m pytest -q -n 2 --dist loadgroup
 
