@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -168,3 +169,12 @@ def write_error(path: object, problem: OSError) -> StoreError:
         facts={"reason": problem.strerror or problem},
         fix="give another place with --store or -o",
     )
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Say what keeps a file, or what goes into a folder, from being written in this block."""
+    try:
+        yield
+    except OSError as problem:
+        raise write_error(path, problem) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench import boundary
-from trtbench.errors import InputError, UnavailableError, write_error
+from trtbench.errors import InputError, UnavailableError, writing
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -101,14 +101,12 @@ def save_onnx(model: ModelProto, path: Path) -> tuple[Path, ...]:
 
     large = stored_bytes(model) > ONE_FILE_BYTES
     data = path.with_name(path.name + ".data")
-    try:
+    with writing(path):
         data.unlink(missing_ok=True)  # onnx would append to it
         if large:
             onnx.save_model(model, str(path), save_as_external_data=True, location=data.name)
         else:
             onnx.save_model(model, str(path))
-    except OSError as problem:
-        raise write_error(path, problem) from None
     return (path, data) if large else (path,)
 
 

@@ -86,16 +86,14 @@ def hold(results: Sequence[GateResult], flags: dict[str, Any], *, suite: str) ->
     from trtbench.analysis.gate import passed
     from trtbench.analysis.gate_report import junit_from_results
     from trtbench.cli._screen import show_blocks
-    from trtbench.errors import EXIT_BROKEN, write_error
+    from trtbench.errors import EXIT_BROKEN, writing
     from trtbench.report.documents.gate import rule_table
 
     if not results:
         return
     if flags["junit"]:
-        try:
+        with writing(flags["junit"]):
             flags["junit"].write_text(junit_from_results(results, suite=suite), encoding="utf-8")
-        except OSError as problem:
-            raise write_error(flags["junit"], problem) from None
     show_blocks([rule_table(results)], err=flags["as_json"] or flags["as_csv"])
     if not passed(results):
         click.get_current_context().exit(EXIT_BROKEN)

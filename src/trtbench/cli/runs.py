@@ -151,7 +151,7 @@ def series(context: click.Context, name: str, output: Path) -> None:
     """
     from trtbench.cli._screen import say
     from trtbench.domain.result import Run
-    from trtbench.errors import UsageError, write_error
+    from trtbench.errors import UsageError, writing
     from trtbench.workflows.measure.run_files import write_run_files
 
     run = _store(context.obj).load(name)
@@ -159,10 +159,8 @@ def series(context: click.Context, name: str, output: Path) -> None:
         raise UsageError(
             "a run that failed has no samples", fix=f"trtbench runs show {name} says why it failed"
         )
-    try:
+    with writing(output):
         output.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise write_error(output, problem) from None
     write_run_files(run, output, series=True)
     say(f"written to {output}")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.errors import write_error
+from trtbench.errors import writing
 
 Array = NDArray[np.generic]
 Arrays = Mapping[str, Array]
@@ -52,10 +52,8 @@ class ChunkWriter:
         for name in self._parts[0]:
             if all(name in part for part in self._parts):
                 joined |= _stored(name, joined_rows([part[name] for part in self._parts]))
-        try:
+        with writing(path):
             np.savez(path, **joined)  # type: ignore[arg-type]
-        except OSError as problem:
-            raise write_error(path, problem) from None
         self._parts, self._start, self._bytes = [], self._stop, 0
 
 

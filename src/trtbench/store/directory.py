@@ -33,7 +33,7 @@ from trtbench.domain.samples import (
     times_from_columns,
 )
 from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import InputError, StoreError, write_error
+from trtbench.errors import InputError, StoreError, writing
 from trtbench.host.arrays import archive_names, read_archive
 from trtbench.host.files import write_whole
 from trtbench.store.contents import list_contents
@@ -67,12 +67,10 @@ def partial_directory(target: Path) -> Iterator[Path]:
 
     A folder that holds a record when something breaks is kept: what was measured is in it.
     """
-    try:
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         refuse_occupied(target)
         remove_abandoned(target.parent)
-    except OSError as problem:
-        raise write_error(target, problem) from None
     with scratch_directory(target.parent) as folder:
         try:
             yield folder
@@ -84,29 +82,23 @@ def partial_directory(target: Path) -> Iterator[Path]:
 
 
 def _complete(folder: Path, target: Path) -> None:
-    try:
+    with writing(target):
         list_contents(folder)
         _sync(folder)
         folder.rename(target)
-    except OSError as problem:
-        raise write_error(target, problem) from None
 
 
 def write_record(folder: Path, record: Record) -> None:
     """Write run.json whole or not at all."""
     path = folder / RECORD
-    try:
+    with writing(path):
         write_whole(path, json_from_value(without_secrets(record)))
-    except OSError as problem:
-        raise write_error(path, problem) from None
 
 
 def write_samples(folder: Path, times: IterationTimes) -> None:
     """Write the raw columns, in seconds."""
-    try:
+    with writing(folder / SAMPLES):
         np.savez(folder / SAMPLES, **dict(times.columns()))  # type: ignore[arg-type]
-    except OSError as problem:
-        raise write_error(folder / SAMPLES, problem) from None
 
 
 def read_record(folder: Path) -> Record:
@@ -179,10 +171,8 @@ def read_run(folder: Path) -> Run | FailedRun:
 
 def write_telemetry(folder: Path, samples: tuple[TelemetrySample, ...]) -> None:
     """Write what was seen of the GPU over time."""
-    try:
+    with writing(folder / TELEMETRY):
         (folder / TELEMETRY).write_bytes(json_from_value(samples))
-    except OSError as problem:
-        raise write_error(folder / TELEMETRY, problem) from None
 
 
 def read_telemetry(folder: Path) -> tuple[TelemetrySample, ...]:

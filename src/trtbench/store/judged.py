@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from trtbench.boundary import check_id
 from trtbench.domain.result import Run, Scores
-from trtbench.errors import InputError, write_error
+from trtbench.errors import InputError, writing
 from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import SCORES
 from trtbench.store.store import Store
@@ -22,10 +22,8 @@ FOLDER = "judged"
 def judged_folder(store: Store, sha256: str) -> Path:
     """Where the store keeps what was found out about these bytes; made when it is not there."""
     folder = store.root / FOLDER / check_id(sha256, what="hash of a model")
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise write_error(folder, problem) from None
     return folder
 
 

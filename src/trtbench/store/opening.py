@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from trtbench.errors import write_error
+from trtbench.errors import writing
 from trtbench.host.locks import NoLocksError, try_lock
 from trtbench.store.database import IN_MEMORY
 from trtbench.store.entries import DamagedIndexError, ReadOnlyIndexError
@@ -39,22 +39,18 @@ def _opened(url: str) -> Index:
 def _replaced(place: Place) -> tuple[Index, str | None]:
     """Put a damaged file aside, one process at a time, and begin a new index."""
     file = _file(place)
-    try:
+    with writing(file):
         descriptor = os.open(file.parent, os.O_RDONLY)
-    except OSError as problem:
-        raise write_error(file, problem) from None
-    try:
-        _wait(descriptor)
         try:
-            return _opened(place.url), None  # another process has replaced it meanwhile
-        except DamagedIndexError:
-            aside = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-            file.rename(aside)
-        return _opened(place.url), f"the index was damaged; it is kept as {aside.name}"
-    except OSError as problem:
-        raise write_error(file, problem) from None
-    finally:
-        os.close(descriptor)
+            _wait(descriptor)
+            try:
+                return _opened(place.url), None  # another process has replaced it meanwhile
+            except DamagedIndexError:
+                aside = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+                file.rename(aside)
+            return _opened(place.url), f"the index was damaged; it is kept as {aside.name}"
+        finally:
+            os.close(descriptor)
 
 
 def _wait(descriptor: int) -> None:

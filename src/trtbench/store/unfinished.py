@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from trtbench.boundary import clean_line
-from trtbench.errors import StoreError, UnavailableError, write_error
+from trtbench.errors import StoreError, UnavailableError, write_error, writing
 from trtbench.host.files import text_of
 from trtbench.host.locks import NoLocksError, try_lock
 
@@ -35,11 +35,9 @@ _SPACE = Path("/proc/self/ns/pid")
 def scratch_directory(parent: Path) -> Iterator[Path]:
     """List a folder that no reader looks at and that vanishes at the end."""
     folder = partial_name(parent)
-    try:
+    with writing(folder):
         folder.mkdir()
         lock = _lock(folder)
-    except OSError as problem:
-        raise write_error(folder, problem) from None
     try:
         yield folder
     finally:

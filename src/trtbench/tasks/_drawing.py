@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trtbench.domain.arrays import AnyArray
-from trtbench.errors import write_error
+from trtbench.errors import writing
 from trtbench.tasks._images import ImageFiles
 
 if TYPE_CHECKING:
@@ -91,11 +91,9 @@ def draw_worst(
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a sheet as PNG."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=DPI, metadata={"Software": "trtbench"})
-    except OSError as problem:
-        raise write_error(path, problem) from None
     return path
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Scalar
-from trtbench.errors import write_error
+from trtbench.errors import writing
 from trtbench.host.files import write_whole
 from trtbench.report.document import Document
 from trtbench.report.documents.check import document_from_check
@@ -48,7 +48,7 @@ def write_worst(
     paths = []
     stem = _UNSAFE.sub("_", Path(candidate.side.model.name).stem)
     target = folder / "worst"
-    try:
+    with writing(target):
         target.mkdir(parents=True, exist_ok=True)
         for item, name in items.items():
             path = target / f"{stem}-{number}-{_UNSAFE.sub('_', name)[-80:]}.npz"
@@ -58,8 +58,6 @@ def write_worst(
                 arrays |= {f"{side}/{key}": value[0] for key, value in rows.items()}
             np.savez(path, **arrays)  # type: ignore[arg-type]
             paths.append(path)
-    except OSError as problem:
-        raise write_error(target, problem) from None
     return paths
 
 
@@ -72,12 +70,10 @@ def write_check(checked: Checked, folder: Path) -> list[Path]:
 
 def write_both(paths: Sequence[Path], value: object, document: Document) -> None:
     """Write a value as JSON to the first path, and what the screen shows of it to the second."""
-    try:
+    with writing(paths[0].parent):
         paths[0].parent.mkdir(parents=True, exist_ok=True)
         write_whole(paths[0], json_from_value(value))
         write_whole(paths[1], markdown(document).encode())
-    except OSError as problem:
-        raise write_error(paths[0].parent, problem) from None
 
 
 def join_checks(checked: Checked, store: Store) -> list[str]:

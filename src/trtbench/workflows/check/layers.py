@@ -14,7 +14,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.feed import LayerDrift, LayersChecked, LayersOutcome, LayersSpec
 from trtbench.domain.job import LayersJob
 from trtbench.domain.spec import RunSpec, TensorSpec
-from trtbench.errors import InputError, UsageError, write_error
+from trtbench.errors import InputError, UsageError, writing
 from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
 from trtbench.report.document import Figure
 from trtbench.report.renderers.png import png_bytes
@@ -139,13 +139,11 @@ def _write(
     stem = f"layers-{number}" if number else "layers"
     figure = drift_figure(outcome, Path(reference).name, Path(candidate).name, keep, id=stem)
     paths = [folder / f"{stem}.json", folder / f"{stem}.png", folder / f"{stem}-keep.txt"]
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         paths[0].write_bytes(json_from_value(outcome))
         paths[1].write_bytes(png_bytes(figure))
         paths[2].write_text("".join(f"{name}\n" for name in keep))
-    except OSError as problem:
-        raise write_error(folder, problem) from None
     return paths
 
 

@@ -30,7 +30,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import FailedRun, Run
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import InputError, UsageError, write_error
+from trtbench.errors import InputError, UsageError, writing
 from trtbench.models.torch_models import is_named
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.store.store import Store
@@ -179,12 +179,10 @@ def compare_csv(baseline: Run, candidate: Run) -> str:
 
 def write_comparison(compared: Compared, table: str, path: Path) -> Path:
     """Write the table, and beside it the comparison with all its verdicts as JSON."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(table)
         path.with_suffix(".json").write_bytes(json_from_value(compared.comparison))
-    except OSError as problem:
-        raise write_error(path, problem) from None
     return path
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from trtbench.analysis.gate_report import Suite, junit_from_suites
 from trtbench.domain.codec import json_from_value
-from trtbench.errors import write_error
+from trtbench.errors import writing
 from trtbench.report.documents.gate import document_from_gates
 from trtbench.report.renderers.md import markdown
 from trtbench.workflows.compare.gate import Gate
@@ -34,23 +34,18 @@ def write_gate_files(
         "gate.md": markdown(document_from_gates(found, failed)).encode(),
     }
     paths = []
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for file, content in contents.items():
             (folder / file).write_bytes(content)
             paths.append(folder / file)
-    except OSError as problem:
-        raise write_error(folder, problem) from None
     return paths
 
 
 def append_summary(found: Sequence[Gate], path: Path, *, failed: Sequence[Failed] = ()) -> None:
     """Add the table of results to a file of Markdown, as GitHub shows it with a job."""
-    try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(markdown(document_from_gates(found, failed), level=2) + "\n")
-    except OSError as problem:
-        raise write_error(path, problem) from None
+    with writing(path), open(path, "a", encoding="utf-8") as file:
+        file.write(markdown(document_from_gates(found, failed), level=2) + "\n")
 
 
 def _told(found: Gate) -> dict[str, object]:

@@ -13,7 +13,7 @@ from trtbench.analysis.layers.placement import (
     dot_from_layers,
     placement_from_plain,
 )
-from trtbench.errors import UsageError, write_error
+from trtbench.errors import UsageError, writing
 from trtbench.host.process import run_process
 from trtbench.report.drawing.engine import Colour, svg_from_engine
 from trtbench.report.drawing.engines import svg_from_diff
@@ -58,9 +58,7 @@ def placed_by_dot(table: LayerTable) -> Placement | None:
 def _written(svg: str, path: Path) -> Path:
     if path.suffix.lower() != ".svg":
         raise UsageError(f"{path.name} is no name for a drawing", fix=f"{path.stem}.svg")
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(svg, encoding="utf-8")
-    except OSError as problem:
-        raise write_error(path, problem) from None
     return path

@@ -10,7 +10,7 @@ from trtbench.analysis.layers.grouping import groups_of, matching
 from trtbench.analysis.layers.layer import Layer
 from trtbench.analysis.layers.precision import precision_truth
 from trtbench.analysis.layers.reconcile import reconcile
-from trtbench.errors import UsageError, write_error
+from trtbench.errors import UsageError, writing
 from trtbench.extras import optional_library
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.document import Document
@@ -90,7 +90,7 @@ def write_rows(rows: Sequence[Row], path: Path) -> Path:
         raise UsageError(
             f"{path.name} does not say how to write it", fix=f"end it in {', '.join(FORMATS)}"
         )
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if ending == ".parquet":
             _write_parquet(rows, path)
@@ -100,8 +100,6 @@ def write_rows(rows: Sequence[Row], path: Path) -> Path:
             from trtbench.domain.codec import json_from_value
 
             path.write_bytes(json_from_value(list(rows)))
-    except OSError as problem:
-        raise write_error(path, problem) from None
     return path
 
 

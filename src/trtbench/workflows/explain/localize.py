@@ -15,7 +15,7 @@ from trtbench.boundary import clean_line
 from trtbench.domain.feed import Feed
 from trtbench.domain.job import LocalizeJob
 from trtbench.domain.localize import Localization, Localized, LocalizeSpec, NodeGroup, Speed
-from trtbench.errors import TrtbenchError, UsageError, write_error
+from trtbench.errors import TrtbenchError, UsageError, writing
 from trtbench.models.identity import model_ref
 from trtbench.models.sidecar import read_sidecar
 from trtbench.report.documents.localize import document_from_localized
@@ -143,10 +143,8 @@ def _task_feed(request: LocalizeRequest) -> Feed:
 def _keep(spec: LocalizeSpec, request: LocalizeRequest, output: Path) -> Path:
     assert spec.repair is not None
     target = output / Path(spec.repair).name
-    try:
+    with writing(output):
         output.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise write_error(output, problem) from None
     put_in_place(Path(spec.repair), target)
     return target
 

@@ -16,7 +16,7 @@ import msgspec
 from trtbench.boundary import mask, read_bytes
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import FailedRun, Run
-from trtbench.errors import InputError, write_error
+from trtbench.errors import InputError, writing
 from trtbench.formats.evaluation_toolkit import SERIES_ROWS, data_files, write_toolkit_files
 from trtbench.formats.trtexec_exports import profile_json, times_json
 from trtbench.report.csv_lines import csv_from_lines
@@ -96,7 +96,7 @@ def keep_run(run: Run, draft: Draft, *, store: Store, pictures: bool) -> Run:
     path = store.directory(run.id)
     kept = Run(record=run.record, times=run.times, path=path, layers=run.layers, graph=run.graph)
     remember_summary(kept, summary_of(run))
-    with store.new_run(run.id) as folder, _writing(folder):
+    with store.new_run(run.id) as folder, writing(folder):
         _copy_originals(draft, folder)
         write_samples(folder, run.times)
         for name, content in _derived(kept, draft, folder, pictures=pictures):
@@ -109,7 +109,7 @@ def keep_run(run: Run, draft: Draft, *, store: Store, pictures: bool) -> Run:
 def keep_failure(failed: FailedRun, draft: Draft, *, store: Store) -> Path:
     """Write the record of a run that did not finish, with its log."""
     path = store.directory(failed.id)
-    with store.new_run(failed.id) as folder, _writing(folder):
+    with store.new_run(failed.id) as folder, writing(folder):
         _copy_originals(draft, folder)
         (folder / ORIGIN).write_bytes(json_from_value(origin_of(draft)))
         write_record(folder, failed)
@@ -120,7 +120,7 @@ def keep_failure(failed: FailedRun, draft: Draft, *, store: Store) -> Path:
 def write_toolkit_folder(run: Run, draft: Draft, folder: Path) -> list[Path]:
     """Write the evaluation toolkit's files into a folder; what a run was made of stays as it is."""
     sources = {part.file.path.resolve() for part in draft.parts.values()}
-    with _writing(folder), contextlib.ExitStack() as stack:
+    with writing(folder), contextlib.ExitStack() as stack:
         scratch = folder / ".trtbench-import"
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         written = []
@@ -145,14 +145,6 @@ def origin_of(draft: Draft) -> dict[str, object]:
         for slot, part in draft.parts.items()
     ]
     return {"sha256": identity_of(draft), "sources": sources}
-
-
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        raise write_error(folder, problem) from None
 
 
 def _copy_originals(draft: Draft, folder: Path) -> None:

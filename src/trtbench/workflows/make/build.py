@@ -28,7 +28,7 @@ from trtbench.errors import (
     TrtbenchError,
     UnavailableError,
     UsageError,
-    write_error,
+    writing,
 )
 from trtbench.executors import check_interpreter
 from trtbench.executors.local import run_job
@@ -176,10 +176,8 @@ def build_elsewhere(request: BuildRequest, *, config: Config, conduct: Conduct) 
     artefact = run_errand(
         "build", request, Artefact, config=config, conduct=conduct, gpu=gpu, output=engine
     )
-    try:
+    with writing(engine):
         write_whole(engine.with_name(f"{engine.name}.json"), json_from_value(artefact))
-    except OSError as problem:
-        raise write_error(engine, problem) from None
     return artefact
 
 
@@ -193,7 +191,7 @@ def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:
     environment = read_environment(
         command=conduct.command, folder=Path.cwd(), label=conduct.machine
     )
-    try:
+    with writing(engine):
         engine.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(engine.parent)
         with (
@@ -203,8 +201,6 @@ def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:
             scratch_directory(engine.parent) as folder,
         ):
             return _carry_out(spec, folder, environment, conduct)
-    except OSError as problem:
-        raise write_error(engine, problem) from None
 
 
 def _carry_out(

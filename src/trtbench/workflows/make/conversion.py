@@ -15,7 +15,7 @@ from trtbench.errors import (
     JobError,
     TrtbenchError,
     UsageError,
-    write_error,
+    writing,
 )
 from trtbench.executors import check_interpreter
 from trtbench.executors.local import run_job
@@ -45,13 +45,11 @@ _UNTOLD = {"bug", "memory", "StoreError", "ProgramError"}
 @contextmanager
 def conversion_folder(output: Path) -> Iterator[Path]:
     """A scratch folder beside the output, so that files can be moved without being copied."""
-    try:
+    with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(output.parent)
         with scratch_directory(output.parent) as folder:
             yield folder
-    except OSError as problem:
-        raise write_error(output, problem) from None
 
 
 def run_conversion(
@@ -109,12 +107,10 @@ def refuse_folder(output: Path, *, name: str) -> None:
 def put_in_place(made: Path, output: Path) -> None:
     """Move a model, and its data file first, to where they belong."""
     data = made.with_name(made.name + ".data")
-    try:
+    with writing(output):
         if data.is_file():
             data.replace(output.with_name(output.name + ".data"))
         made.replace(output)
-    except OSError as problem:
-        raise write_error(output, problem) from None
 
 
 def made_by() -> str:
@@ -132,10 +128,8 @@ def sidecar_path(model: Path) -> Path:
 def write_sidecar(sidecar: Sidecar, model: Path) -> Path:
     """Keep beside a model how it was made."""
     path = sidecar_path(model)
-    try:
+    with writing(path):
         write_whole(path, json_from_value(sidecar))
-    except OSError as problem:
-        raise write_error(path, problem) from None
     return path
 
 

@@ -13,7 +13,7 @@ import msgspec
 from trtbench import boundary
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.domain.words import Scalar
-from trtbench.errors import InputError, StoreError, write_error
+from trtbench.errors import InputError, StoreError, writing
 from trtbench.executors import ANSWER, FILE_MARK, Errand, Needs, Request, with_own_names
 from trtbench.models.identity import files_elsewhere, model_ref
 from trtbench.models.sidecar import read_sidecar, record_of_engine
@@ -275,7 +275,7 @@ def _put(source: Path, output: Path) -> None:
                 "more came back than was asked for",
                 facts={"asked for": output.name, "came": boundary.shown(name)},
             )
-    try:
+    with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(output.parent)
         with scratch_directory(output.parent) as folder:
@@ -287,5 +287,3 @@ def _put(source: Path, output: Path) -> None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source / name, folder / "file")
                 (folder / "file").replace(target)
-    except OSError as problem:
-        raise write_error(output, problem) from None

@@ -13,7 +13,7 @@ from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.job import InferJob, progress_from_line
 from trtbench.domain.result import Scores
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import write_error
+from trtbench.errors import writing
 from trtbench.executors.local import run_job
 from trtbench.host.environment import read_environment
 from trtbench.host.files import write_whole
@@ -98,7 +98,5 @@ def stream(
 def write_scores(folder: Path, scores: Scores) -> None:
     """Keep scores in a run directory, with the hash of the artefact they belong to."""
     path = folder / SCORES
-    try:
+    with writing(path):
         write_whole(path, json_from_value(scores))
-    except OSError as problem:
-        raise write_error(path, problem) from None

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from trtbench.domain.spec import ModelRef
-from trtbench.errors import StoreError, write_error
+from trtbench.errors import StoreError, writing
 from trtbench.models.identity import changed, external_files, identity_of, model_ref
 from trtbench.store.store import Store
 from trtbench.store.unfinished import scratch_directory
@@ -27,7 +27,7 @@ def keep_model(store: Store, model: ModelRef) -> Path:
     target = _place(store, model)
     if target.is_file():
         return target
-    try:
+    with writing(target):
         target.parent.parent.mkdir(parents=True, exist_ok=True)
         with scratch_directory(target.parent.parent) as folder:
             work = folder / "model"
@@ -38,8 +38,6 @@ def keep_model(store: Store, model: ModelRef) -> Path:
                 shutil.copyfile(source.parent / name, place)
             if not target.parent.exists():
                 work.replace(target.parent)
-    except OSError as problem:
-        raise write_error(target, problem) from None
     return target
 
 

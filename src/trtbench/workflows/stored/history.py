@@ -21,7 +21,7 @@ from trtbench.analysis.history import (
 from trtbench.domain.result import FailedRun, RunRecord
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import RunSpec, batch_from_shapes
-from trtbench.errors import TrtbenchError, UsageError, write_error
+from trtbench.errors import TrtbenchError, UsageError, writing
 from trtbench.host.environment import read_environment
 from trtbench.report.compose import write_document
 from trtbench.report.documents.history import document_from_series
@@ -94,11 +94,9 @@ def write_history(found: History, folder: Path, *, formats: Sequence[str]) -> li
     """Write series, changes and pictures as a document."""
     if not found.series:
         raise UsageError("there is no history to write", fix="trtbench runs")
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         return write_document(document_from_series(found.series), folder, formats=formats)
-    except OSError as problem:
-        raise write_error(folder, problem) from None
 
 
 def _comparable(request: GateRequest, store: Store, config: Config) -> list[Series]:

@@ -15,7 +15,7 @@ from trtbench.domain.comparison import Comparison
 from trtbench.domain.price import PRICES, UNDER, Price, price_of
 from trtbench.domain.result import FailedRun, Finding, Run
 from trtbench.domain.spec import Value
-from trtbench.errors import InputError, TrtbenchError, UsageError, write_error
+from trtbench.errors import InputError, TrtbenchError, UsageError, writing
 from trtbench.formats.evaluation_toolkit import report_keys
 from trtbench.models.sidecar import kept_value
 from trtbench.report.attachments import samples_from_runs
@@ -202,11 +202,9 @@ def write_report(
     document = document_from_runs(carriers, failed=failed, title=title, data=report_keys(carriers))
     attachments = samples_from_runs(runs) if "html" in formats else ()
     document = msgspec.structs.replace(document, brief=brief, attachments=attachments)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         return write_document(document, folder, formats=formats)
-    except OSError as problem:
-        raise write_error(folder, problem) from None
 
 
 def _with_findings(run: Run, more: Sequence[Finding]) -> Run:

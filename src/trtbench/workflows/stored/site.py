@@ -11,7 +11,7 @@ from trtbench import boundary
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Record, Run
 from trtbench.domain.short_view import ShortView
-from trtbench.errors import StoreError, TrtbenchError, UsageError, write_error
+from trtbench.errors import StoreError, TrtbenchError, UsageError, writing
 from trtbench.report.documents.runs import is_reported
 from trtbench.report.site.data import (
     BLOCKING,
@@ -73,11 +73,9 @@ def write_site(
     entries = store.index.find()
     if not entries:
         raise UsageError("the store has no runs", fix="trtbench bench model.onnx")
-    try:
+    with writing(folder):
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
         return _write(store, folder, entries, title, tell)
-    except OSError as problem:
-        raise write_error(folder, problem) from None
 
 
 def _write(

@@ -11,7 +11,7 @@ from trtbench.boundary import inside
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Scalar, Scores
 from trtbench.domain.spec import Value
-from trtbench.errors import InputError, write_error
+from trtbench.errors import InputError, writing
 from trtbench.models.identity import identity_of
 from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import now
@@ -73,12 +73,10 @@ class Cache:
         """Say that a step is done; what it made is in its folder by now."""
         folder = self.folder(step)
         temporary = folder / f".{MADE}"
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             temporary.write_bytes(json_from_value(made))
             temporary.replace(folder / MADE)
-        except OSError as problem:
-            raise write_error(folder, problem) from None
         return made
 
     def history(self) -> Iterator[Made]:

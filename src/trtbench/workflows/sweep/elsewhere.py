@@ -18,7 +18,7 @@ from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import FailedRun, Run
 from trtbench.domain.spec import RunSpec, Value
-from trtbench.errors import StoreError, write_error
+from trtbench.errors import StoreError, writing
 from trtbench.executors import AGAIN, Errand
 from trtbench.store.directory import read_record, read_run, write_record
 from trtbench.store.store import Store
@@ -136,7 +136,7 @@ def case_errand(matrix: Matrix, case: Case, run_id: str) -> Errand:
 def _put_engine(source: Path, folder: Path, case: Case, host: str) -> None:
     """Put an engine where people look for it: by the machine it belongs to and its case."""
     target = folder / file_name_from_text(host) / file_name_from_text(case.name)
-    try:
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(target.parent)
         with scratch_directory(target.parent) as made:
@@ -144,8 +144,6 @@ def _put_engine(source: Path, folder: Path, case: Case, host: str) -> None:
             if target.exists():  # of an earlier try
                 target.rename(made / "old")
             (made / "new").rename(target)
-    except OSError as problem:
-        raise write_error(target, problem) from None
 
 
 def _keep(source: Path, done: CaseDone, run_id: str, store: Store, conduct: Conduct) -> Run:

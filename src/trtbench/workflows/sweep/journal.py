@@ -14,7 +14,7 @@ import msgspec
 from trtbench.boundary import check_id, check_tag, read_bytes
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.spec import Value
-from trtbench.errors import InputError, UnavailableError, UsageError, write_error
+from trtbench.errors import InputError, UnavailableError, UsageError, writing
 from trtbench.host.locks import NoLocksError, try_lock
 from trtbench.store.unfinished import signed
 from trtbench.workflows.sweep.matrix import Matrix, check_matrix
@@ -84,13 +84,10 @@ class Journal:
 
     def add(self, line: JournalLine) -> None:
         """Write a line and have it on the disk."""
-        try:
-            with self._adding, open(self._path, "ab") as file:
-                file.write(msgspec.json.encode(line) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as problem:
-            raise write_error(self._path, problem) from None
+        with writing(self._path), self._adding, open(self._path, "ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
         self.lines.append(line)
 
     def ends(self) -> dict[tuple[str, int], JournalLine]:
@@ -152,12 +149,10 @@ def write_outline(folder: Path, outline: SweepOutline) -> None:
             fix=f"trtbench sweep --resume {folder}, or give another folder with -o",
         )
     temporary = folder / f".{SWEEP}"
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(json_from_value(outline))
         temporary.replace(folder / SWEEP)
-    except OSError as problem:
-        raise write_error(folder, problem) from None
 
 
 def read_outline(folder: Path) -> SweepOutline:

@@ -8,7 +8,7 @@ from pathlib import Path
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Run
-from trtbench.errors import StoreError, TrtbenchError, write_error
+from trtbench.errors import StoreError, TrtbenchError, writing
 from trtbench.host.files import write_whole
 from trtbench.workflows.check.check_files import BESIDE
 from trtbench.workflows.check.evaluate import EvalSide
@@ -99,10 +99,8 @@ class Jury:
         for own, rows in zip(runs, made.checks, strict=True):
             for run in own if rows is not None else ():
                 path = self._shop.store.resolve(run.id)
-                try:
+                with writing(path / BESIDE):
                     write_whole(path / BESIDE, json_from_value(rows))
-                except OSError as problem:
-                    raise write_error(path / BESIDE, problem) from None
                 self._shop.store.publish(path)
         return made.problems
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from trtbench.analysis.sweep import SweepRow
 from trtbench.boundary import file_name_from_text
 from trtbench.domain.result import Run
-from trtbench.errors import write_error
+from trtbench.errors import writing
 
 FOLDER = "results"
 NAMES: Mapping[str, str] = {
@@ -43,15 +43,13 @@ def write_pipeline_files(
         assert path is not None
         target = folder / FOLDER / file_name_from_text(row.model)
         stem = file_name_from_text(_stem(row, [each for each, _ in measured]))
-        try:
+        with writing(target):
             target.mkdir(parents=True, exist_ok=True)
             found += [
                 Path(shutil.copy(path / own, target / f"{stem}.{theirs}"))
                 for own, theirs in NAMES.items()
                 if (path / own).is_file()
             ]
-        except OSError as problem:
-            raise write_error(target, problem) from None
     return found
 
 

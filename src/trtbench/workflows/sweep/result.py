@@ -31,7 +31,7 @@ from trtbench.domain.result import (
 from trtbench.domain.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec
-from trtbench.errors import InputError, TrtbenchError, write_error
+from trtbench.errors import InputError, TrtbenchError, writing
 from trtbench.models.sidecar import kept_value
 from trtbench.report.documents.sweep import document_from_sweep
 from trtbench.report.renderers.md import markdown
@@ -137,10 +137,8 @@ def write_results(
     paths = []
     for name, content in contents.items():
         path = folder / name
-        try:
+        with writing(path):
             path.write_text(content, "utf-8")
-        except OSError as problem:
-            raise write_error(path, problem) from None
         paths.append(path)
     paths += [path for each in results.judged for path in _accuracy_files(each, folder, results)]
     paths += write_pipeline_files(results.rows, {run.id: run for run in results.runs}, folder)
@@ -156,11 +154,9 @@ def _accuracy_files(judged: Judged, folder: Path, results: Results) -> list[Path
     name = "accuracy" if len(results.judged) == 1 else f"accuracy-{judged.made.network}"
     target = folder / file_name_from_text(name)
     paths = [judged.folder / each for each in (EVAL_MD, EVAL_JSON)]
-    try:
+    with writing(target):
         target.mkdir(exist_ok=True)
         return [Path(shutil.copy(path, target)) for path in paths if path.is_file()]
-    except OSError as problem:
-        raise write_error(target, problem) from None
 
 
 def pooled(runs: Sequence[Run], *, drop: str) -> Run:
