@@ -43,7 +43,7 @@ from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import comparison_from_runs
 from trtbench.workflows.compare.findings import further_findings
 from trtbench.workflows.importing.run import import_artefacts
-from trtbench.workflows.measure import bench as bench_module
+from trtbench.workflows.measure import job as job_module
 from trtbench.workflows.measure import launches
 from trtbench.workflows.measure import watch as watch_module
 from trtbench.workflows.measure.bench import run_bench
@@ -92,8 +92,8 @@ class Stage:
                 module.__dict__.setdefault(name, getattr(real, name, None))
         module.open_session = module.command_lines = None  # type: ignore[attr-defined]
         monkeypatch.setitem(RUNTIMES._held, "scripted", module)
-        monkeypatch.setattr(bench_module, "run_job", self._run_job)
-        monkeypatch.setattr(bench_module, "read_environment", lambda **asked: self.world.machine)
+        monkeypatch.setattr(job_module, "run_job", self._run_job)
+        monkeypatch.setattr(job_module, "read_environment", lambda **asked: self.world.machine)
         monkeypatch.setattr(watch_module, "opened", self._opened)
 
         class Nvml:

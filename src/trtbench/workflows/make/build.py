@@ -16,7 +16,7 @@ from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import count_parameters, input_specs
 from trtbench.build.quantize_data import item_limit
 from trtbench.domain.artefact import Artefact
-from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BuildJob, BuildOutcome, JobEnd, progress_from_line
 from trtbench.domain.result import Environment, Scalar
 from trtbench.domain.spec import BuildSpec
@@ -31,8 +31,6 @@ from trtbench.errors import (
     writing,
 )
 from trtbench.executors import check_interpreter
-from trtbench.executors.local import run_job
-from trtbench.host.environment import read_environment
 from trtbench.host.files import write_whole
 from trtbench.host.locks import hold
 from trtbench.models.identity import demand_unchanged, model_ref, sha256_of
@@ -54,9 +52,10 @@ from trtbench.workflows.make.conversion import refuse_folder
 from trtbench.workflows.make.modelopt import modelopt_option, quantize_ahead
 from trtbench.workflows.measure.errand import run_errand
 from trtbench.workflows.measure.failure import CHANGED, end_with_same_bytes, reason_from_end
+from trtbench.workflows.measure.job import carry_out_job, environment_of, read_outcome
 from trtbench.workflows.measure.model_notes import preparation_of_onnx, stamps_of_onnx
 from trtbench.workflows.request.choice import default_builder
-from trtbench.workflows.request.conduct import TICK_S, Conduct
+from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.kinds import File, size_bytes, words_from_text
@@ -188,9 +187,7 @@ def run_build(spec: BuildSpec, *, conduct: Conduct | None = None) -> Artefact:
         check_interpreter(conduct.python)
     engine = Path(spec.output)
     device = BUILDERS.load(spec.runtime).device(spec)
-    environment = read_environment(
-        command=conduct.command, folder=Path.cwd(), label=conduct.machine
-    )
+    environment = environment_of(conduct)
     with writing(engine):
         engine.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(engine.parent)
@@ -212,21 +209,18 @@ def _carry_out(
     inner = _inside(spec, folder)
     builder = BUILDERS.load(spec.runtime)
     ahead, ahead_s = quantize_ahead(builder, spec, folder=folder, conduct=conduct)
-    end = run_job(
+    end = carry_out_job(
         BuildJob(spec=inner),
         folder=folder,
+        conduct=conduct,
+        patience_s=PATIENCE_S,
         python=conduct.python,
-        timeout_s=conduct.timeout_s or PATIENCE_S,
-        memory_bytes=conduct.memory_bytes,
         on_stage=lambda stage: conduct.listen(_event(stage)),
-        tick_s=TICK_S,
-        on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
     )
     end = end_with_same_bytes(end, spec.model)
     if not end.ok:
         raise _failure(end, spec, folder)
-    path = folder / "outcome.json"
-    outcome = value_from_json(path.read_bytes(), BuildOutcome, where=str(path))
+    outcome = read_outcome(folder, BuildOutcome)
     apart = difference_note(spec, folder=folder, conduct=conduct)
     told = [each for each in (spec.assumed, apart) if each]
     notes = (*ahead, *outcome.notes, *told)

@@ -7,24 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trtbench.analysis.numeric import TOLERANCES
-from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.codec import json_from_value
 from trtbench.domain.conversion import Sidecar, VerifyOutcome, VerifySpec
 from trtbench.domain.job import ConversionJob, JobEnd, VerifyJob
-from trtbench.errors import (
-    ERROR_KINDS,
-    JobError,
-    TrtbenchError,
-    UsageError,
-    writing,
-)
+from trtbench.errors import UsageError, writing
 from trtbench.executors import check_interpreter
-from trtbench.executors.local import run_job
 from trtbench.host.files import write_whole
 from trtbench.models.sidecar import kept_value
 from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.version import __version__
-from trtbench.workflows.measure.failure import reason_from_end
-from trtbench.workflows.request.conduct import TICK_S, Conduct
+from trtbench.workflows.measure.failure import raise_unfinished
+from trtbench.workflows.measure.job import carry_out_job, read_outcome
+from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.progress import Event
 
 PATIENCE_S = 2 * 3600.0
@@ -39,7 +33,6 @@ _STAGE_TEXT = {
     "save": "saving",
 }
 _STAGE_PART = {"load": 0.05, "export": 0.2, "cast": 0.2, "calibrate": 0.2, "save": 0.7}
-_UNTOLD = {"bug", "memory", "StoreError", "ProgramError"}
 
 
 @contextmanager
@@ -58,18 +51,16 @@ def run_conversion(
     """Do one conversion in a child process; whatever goes wrong is raised."""
     if python is not None:
         check_interpreter(python)
-    end = run_job(
+    end = carry_out_job(
         job,
         folder=folder,
+        conduct=conduct,
+        patience_s=PATIENCE_S,
         python=python,
-        timeout_s=conduct.timeout_s or PATIENCE_S,
-        memory_bytes=conduct.memory_bytes,
         on_stage=lambda stage: conduct.listen(_event(stage, job)),
-        tick_s=TICK_S,
-        on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
     )
     if not end.ok:
-        raise _failure(end)
+        raise_unfinished(end, "the work did not finish")
     return end
 
 
@@ -88,8 +79,7 @@ def verify(
         model=str(model), reference=str(reference), inputs=str(inputs), rtol=rtol, atol=atol
     )
     run_conversion(VerifyJob(spec=spec), folder=folder, conduct=conduct)
-    path = folder / "outcome.json"
-    return value_from_json(path.read_bytes(), VerifyOutcome, where=str(path))
+    return read_outcome(folder, VerifyOutcome)
 
 
 def refuse_overwriting(source: Path, output: Path) -> None:
@@ -136,14 +126,3 @@ def write_sidecar(sidecar: Sidecar, model: Path) -> Path:
 def _event(stage: str, job: ConversionJob) -> Event:
     done = 0.8 if isinstance(job, VerifyJob) else _STAGE_PART.get(stage, 0.0)
     return Event(kind="stage", text=_STAGE_TEXT.get(stage, stage), done=done)
-
-
-def _failure(end: JobEnd) -> TrtbenchError:
-    """Pass on what the worker put in words; anything else comes with the end of its log."""
-    told = end.error
-    if told is not None and told.kind not in _UNTOLD:
-        kind = ERROR_KINDS.get(told.kind, TrtbenchError)
-        return kind(told.message, facts=told.facts, fix=told.fix)
-    error = JobError(f"the work did not finish: {reason_from_end(end)}", facts={"stage": end.stage})
-    error.log_tail = end.log_tail
-    return error

@@ -10,7 +10,6 @@ import msgspec
 
 from trtbench.build.export import INPUTS, OUTPUTS
 from trtbench.build.onnx_file import load_onnx
-from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape, Sidecar, VerifyOutcome
 from trtbench.domain.job import ExportJob
 from trtbench.domain.spec import Precision
@@ -27,6 +26,7 @@ from trtbench.workflows.make.conversion import (
     verify,
     write_sidecar,
 )
+from trtbench.workflows.measure.job import read_outcome
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.making import ExportRequest
 
@@ -122,8 +122,7 @@ def run_export(
         end = run_conversion(
             ExportJob(spec=inner), folder=work, conduct=conduct, python=conduct.python
         )
-        path = work / "outcome.json"
-        outcome = value_from_json(path.read_bytes(), ExportOutcome, where=str(path))
+        outcome = read_outcome(work, ExportOutcome)
         made = Path(inner.output)
         _refuse_new_opset(made, target)
         verified = verify(

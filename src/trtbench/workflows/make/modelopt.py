@@ -9,11 +9,11 @@ from pathlib import Path
 
 from trtbench.build.builders._prepare import TYPED, notes_of, step_spec
 from trtbench.build.builders.contract import Builder
-from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import QuantOutcome
 from trtbench.domain.job import QuantizeJob
 from trtbench.domain.spec import BuildSpec
 from trtbench.workflows.make.conversion import run_conversion
+from trtbench.workflows.measure.job import read_outcome
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 
@@ -41,8 +41,7 @@ def quantize_ahead(
     work.mkdir()
     job = QuantizeJob(spec=step_spec(spec, step, work))
     end = run_conversion(job, folder=work, conduct=conduct, python=spec.options["modelopt"])
-    path = work / "outcome.json"
-    outcome = value_from_json(path.read_bytes(), QuantOutcome, where=str(path))
+    outcome = read_outcome(work, QuantOutcome)
     for made in work.glob(f"{TYPED}*"):
         made.replace(folder / made.name)
     return notes_of(spec, step, outcome), end.seconds

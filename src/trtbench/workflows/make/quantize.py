@@ -25,7 +25,6 @@ from trtbench.build.quantize_data import (
     save_feeds,
     settled_items,
 )
-from trtbench.domain.codec import value_from_json
 from trtbench.domain.conversion import (
     CalibrationRef,
     Quantizer,
@@ -52,6 +51,7 @@ from trtbench.workflows.make.conversion import (
     verify,
     write_sidecar,
 )
+from trtbench.workflows.measure.job import read_outcome
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.making import QuantizeRequest
 
@@ -159,8 +159,7 @@ def run_quantize(
             QuantizeJob(spec=inner), folder=work, conduct=conduct, python=conduct.python
         )
         demand_unchanged(spec.model)
-        path = work / "outcome.json"
-        outcome = value_from_json(path.read_bytes(), QuantOutcome, where=str(path))
+        outcome = read_outcome(work, QuantOutcome)
         verified = _compare(inner, outcome, folder, conduct)
         made = Path(inner.output)
         sidecar = _sidecar(inner, outcome, verified, compared_on, end.seconds, conduct)

@@ -11,20 +11,14 @@ from pathlib import Path
 import msgspec
 
 from trtbench.analysis.findings import findings_from_run
-from trtbench.domain.codec import value_from_json
 from trtbench.domain.job import BenchJob, BenchOutcome, JobEnd, WorkerError
 from trtbench.domain.result import Environment, FailedRun, Run, RunRecord
 from trtbench.domain.samples import TelemetrySample, join_launches
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import (
-    StoreError,
-    write_error,
-)
+from trtbench.errors import StoreError, write_error
 from trtbench.executors import check_interpreter
-from trtbench.executors.local import run_job
 from trtbench.formats.trtexec_exports import profile_json
 from trtbench.host.contention import counters_between, read_counters
-from trtbench.host.environment import read_environment
 from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import (
@@ -44,6 +38,7 @@ from trtbench.workflows.measure.failure import (
     leave_trace,
     raise_told,
 )
+from trtbench.workflows.measure.job import carry_out_job, environment_of, read_outcome
 from trtbench.workflows.measure.launches import (
     Launch,
     add_to_index,
@@ -54,7 +49,7 @@ from trtbench.workflows.measure.remote import run_elsewhere
 from trtbench.workflows.measure.run_files import write_run_files
 from trtbench.workflows.measure.watch import Watch, watching
 from trtbench.workflows.request.cached import cached_from_run
-from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
+from trtbench.workflows.request.conduct import PATIENCE_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
 
 _STAGE_TEXT = {
@@ -81,9 +76,7 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
     target = store.directory(run_id, output=conduct.output)
     with hold_device(spec, conduct):
         demand_unchanged(spec.model)
-        environment = read_environment(
-            command=conduct.command, folder=Path.cwd(), label=conduct.machine
-        )
+        environment = environment_of(conduct)
         with watching(spec, RUNTIMES.load(spec.runtime).device(spec)) as watch:
             result = _fill(spec, run_id, environment, store, conduct, watch)
     if isinstance(result, FailedRun):
@@ -174,15 +167,13 @@ def _launch(
         event = _event(stage, number, spec)
         conduct.listen(msgspec.structs.replace(event, text=f"{event.text}{text}"))
 
-    return run_job(
+    return carry_out_job(
         BenchJob(spec=spec, launch=number),
         folder=work,
+        conduct=conduct,
+        patience_s=expected_s(spec) + PATIENCE_S,
         python=conduct.python,
-        timeout_s=conduct.timeout_s or expected_s(spec) + PATIENCE_S,
-        memory_bytes=conduct.memory_bytes,
         on_stage=staged,
-        tick_s=TICK_S,
-        on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
     )
 
 
@@ -232,11 +223,7 @@ def _event(stage: str, launch: int, spec: RunSpec) -> Event:
 
 def _collect(work: Path, folder: Path, *, number: int = 0, several: bool = False) -> Launch:
     """Take over a launch's files and clear its folder."""
-    path = work / "outcome.json"
-    launch = Launch(
-        outcome=value_from_json(path.read_bytes(), BenchOutcome, where=str(path)),
-        times=read_samples(work),
-    )
+    launch = Launch(outcome=read_outcome(work, BenchOutcome), times=read_samples(work))
     if launch.outcome.layers is not None:
         (work / PROFILE).write_bytes(profile_json(launch.outcome.layers))
     _append_log(work, folder)

@@ -89,6 +89,14 @@ def raise_told(end: JobEnd) -> None:
     raise kind(end.error.message, facts=end.error.facts, fix=end.error.fix)
 
 
+def raise_unfinished(end: JobEnd, what: str) -> NoReturn:
+    """Raise what a worker put in words, or else that the work has no end, with its last lines."""
+    raise_told(end)
+    error = JobError(f"{what}: {reason_from_end(end)}", facts={"stage": end.stage})
+    error.log_tail = end.log_tail
+    raise error
+
+
 def end_with_same_bytes(end: JobEnd, *models: ModelRef) -> JobEnd:
     """Turn a good end into a failure when a model is no longer the bytes that were asked about."""
     if not end.ok:

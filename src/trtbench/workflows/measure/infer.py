@@ -8,19 +8,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.codec import json_from_value
 from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.job import InferJob, progress_from_line
 from trtbench.domain.result import Scores
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import writing
-from trtbench.executors.local import run_job
-from trtbench.host.environment import read_environment
 from trtbench.host.files import write_whole
 from trtbench.models.identity import demand_unchanged
 from trtbench.store.directory import SCORES
 from trtbench.store.store import Store
 from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
+from trtbench.workflows.measure.job import carry_out_job, environment_of, read_outcome
 from trtbench.workflows.measure.launches import hold_device
 from trtbench.workflows.request.conduct import PATIENCE_S, Conduct
 
@@ -33,22 +32,10 @@ def infer(
 ) -> dict[str, NDArray[np.generic]]:
     """Compute a model's outputs for every item of its inputs file."""
     conduct = conduct or Conduct()
-    demand_unchanged(spec.model)
-    with hold_device(spec, conduct), store.scratch() as folder:
-        end = run_job(
-            InferJob(spec=spec),
-            folder=folder,
-            python=conduct.python,
-            timeout_s=conduct.timeout_s or PATIENCE_S,
-            memory_bytes=conduct.memory_bytes,
+    with store.scratch() as folder:
+        _carry_out(
+            InferJob(spec=spec), folder=folder, store=store, conduct=conduct, patience_s=PATIENCE_S
         )
-        end = end_with_same_bytes(end, spec.model)
-        if not end.ok:
-            environment = read_environment(
-                command=conduct.command, folder=Path.cwd(), label=conduct.machine
-            )
-            log = folder / "log.txt"
-            fail_job(end, spec, environment, store=store, conduct=conduct, log=log)
         with np.load(folder / "outputs.npz", allow_pickle=False) as outputs:
             return {name: outputs[name] for name in outputs.files}
 
@@ -75,24 +62,42 @@ def stream(
         elif line == "load":
             on_progress(0.0, "loading")
 
+    _carry_out(
+        InferJob(spec=spec, feed=feed, decode=decode),
+        folder=folder,
+        store=store,
+        conduct=conduct,
+        patience_s=STREAM_PATIENCE_S,
+        on_stage=hear,
+    )
+    return read_outcome(folder, InferOutcome)
+
+
+def _carry_out(
+    job: InferJob,
+    *,
+    folder: Path,
+    store: Store,
+    conduct: Conduct,
+    patience_s: float,
+    on_stage: Callable[[str], None] | None = None,
+) -> None:
+    """Run a model on its device; an end that is no good is recorded and raised."""
+    spec = job.spec
     demand_unchanged(spec.model)
     with hold_device(spec, conduct):
-        end = run_job(
-            InferJob(spec=spec, feed=feed, decode=decode),
+        end = carry_out_job(
+            job,
             folder=folder,
+            conduct=conduct,
+            patience_s=patience_s,
             python=conduct.python,
-            timeout_s=conduct.timeout_s or STREAM_PATIENCE_S,
-            memory_bytes=conduct.memory_bytes,
-            on_stage=hear,
+            on_stage=on_stage,
         )
     end = end_with_same_bytes(end, spec.model)
     if not end.ok:
-        environment = read_environment(
-            command=conduct.command, folder=Path.cwd(), label=conduct.machine
-        )
-        fail_job(end, spec, environment, store=store, conduct=conduct, log=folder / "log.txt")
-    path = folder / "outcome.json"
-    return value_from_json(path.read_bytes(), InferOutcome, where=str(path))
+        log = folder / "log.txt"
+        fail_job(end, spec, environment_of(conduct), store=store, conduct=conduct, log=log)
 
 
 def write_scores(folder: Path, scores: Scores) -> None:

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 
 from trtbench.analysis.findings import findings_from_run
-from trtbench.domain.codec import value_from_json
 from trtbench.domain.job import BenchJob, BenchOutcome
 from trtbench.domain.result import DuetRef, Environment, Run, Scalar
 from trtbench.domain.samples import join_launches
 from trtbench.domain.spec import RunSpec
-from trtbench.executors.local import run_job
 from trtbench.host.contention import counters_between, read_counters
-from trtbench.host.environment import read_environment
 from trtbench.models.identity import demand_unchanged
 from trtbench.store.directory import new_id, read_samples, write_record, write_samples
 from trtbench.store.store import Store
 from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
+from trtbench.workflows.measure.job import carry_out_job, environment_of, read_outcome
 from trtbench.workflows.measure.launches import Launch, hold_device, record_from_launches
 from trtbench.workflows.measure.run_files import write_run_files
 from trtbench.workflows.request.cached import cached_from_run
-from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
+from trtbench.workflows.request.conduct import PATIENCE_S, Conduct, expected_s
 from trtbench.workflows.request.progress import Event
 
 
@@ -36,9 +33,7 @@ def measure_in_rounds(
     A side is a spec and the interpreter it runs in. One that fails ends it all: the others would
     be compared with nothing.
     """
-    environment = read_environment(
-        command=conduct.command, folder=Path.cwd(), label=conduct.machine
-    )
+    environment = environment_of(conduct)
     launches: list[list[Launch]] = [[] for _ in sides]
     before = read_counters()
     for number in range(rounds):
@@ -62,24 +57,18 @@ def _launch(
 ) -> Launch:
     with hold_device(spec, conduct), store.scratch() as folder:
         demand_unchanged(spec.model)
-        end = run_job(
+        end = carry_out_job(
             BenchJob(spec=spec, launch=number),
             folder=folder,
+            conduct=conduct,
+            patience_s=expected_s(spec) + PATIENCE_S,
             python=conduct.python,
-            timeout_s=conduct.timeout_s or expected_s(spec) + PATIENCE_S,
-            memory_bytes=conduct.memory_bytes,
-            tick_s=TICK_S,
-            on_tick=lambda: conduct.listen(Event(kind="tick", text="")),
         )
         end = end_with_same_bytes(end, spec.model)
         if not end.ok:
             log = folder / "log.txt"
             fail_job(end, spec, environment, store=store, conduct=conduct, log=log)
-        path = folder / "outcome.json"
-        return Launch(
-            outcome=value_from_json(path.read_bytes(), BenchOutcome, where=str(path)),
-            times=read_samples(folder),
-        )
+        return Launch(outcome=read_outcome(folder, BenchOutcome), times=read_samples(folder))
 
 
 def keep_run(
