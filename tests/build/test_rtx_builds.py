@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 import models
 from bindings.rtx import Rtx
 from planted_faults import convolutions
-from trtbench.build.localize_marks import write_marked
+from trtbench.build.localize_rewrite import write_marked
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value, value_from_json

@@ -214,7 +214,6 @@ def test_commands_can_be_shown_without_trtexec(
     spec = spec_for(trtexec.engine())
     here = runtime.command_lines(spec)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("trtbench.host.tools.TRTEXEC_FOLDERS", ())
     monkeypatch.setattr("trtbench.host.programs.find_trtexec", lambda: None)
     note, assumed = runtime.command_lines(spec)
     assert "not installed here" in note

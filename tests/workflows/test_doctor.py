@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from trtbench.cli.doctor import command
 from trtbench.domain.result import Gpu
 from trtbench.errors import UsageError
-from trtbench.host import nvml, tools, versions
+from trtbench.host import nvml, programs, versions
 from trtbench.workflows.look import doctor
 from trtbench.workflows.look.doctor import diagnose
 from trtbench.workflows.look.probe import probe
@@ -172,7 +172,7 @@ def test_every_missing_thing_says_what_to_type(monkeypatch):
     monkeypatch.setattr(versions, "_version", lambda distribution: None)
     monkeypatch.setattr(nvml, "nvml_problem", lambda: "no NVIDIA driver is installed")
     monkeypatch.setattr(nvml, "gpus", lambda: ())
-    monkeypatch.setattr(tools, "find_trtexec", lambda: None)
+    monkeypatch.setattr(programs, "find_trtexec", lambda: None)
     for group in diagnose(config=Config()).groups:
         for check in group.checks:
             assert check.status != "missing" or check.fix, check
@@ -219,9 +219,9 @@ def test_trtexec_is_found_on_the_path_and_beside_it(monkeypatch, tmp_path):
     tool = tmp_path / "trtexec"
     tool.write_text("#!/bin/sh\n")
     monkeypatch.setenv("PATH", "")
-    assert tools.find_trtexec(folders=[tmp_path]) is None, "it must be executable"
+    assert programs.find_trtexec(folders=[tmp_path]) is None, "it must be executable"
     tool.chmod(0o755)
-    assert tools.find_trtexec(folders=[tmp_path]) == tool
+    assert programs.find_trtexec(folders=[tmp_path]) == tool
     monkeypatch.setenv("PATH", str(tmp_path))
     assert checks("tools")["trtexec"].detail == str(tool)
 

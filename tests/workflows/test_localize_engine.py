@@ -15,8 +15,7 @@ import pytest
 import trtbench
 from planted_faults import WIDTH, network, overflowing, plain_weights
 from trtbench.build.cast import cast
-from trtbench.build.localize_marks import between, evenly, layer_boundaries, write_marked
-from trtbench.build.localize_rewrite import stand_in
+from trtbench.build.localize_rewrite import stand_in, write_marked
 from trtbench.build.onnx_file import save_onnx
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value
@@ -26,6 +25,7 @@ from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import model_ref, sha256_of
 from trtbench.runtimes import RUNTIMES
 from trtbench.workflows.explain import localize_engine
+from trtbench.workflows.explain.localize_engine import between, evenly, layer_boundaries
 
 
 @pytest.fixture(autouse=True)

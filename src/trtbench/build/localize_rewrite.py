@@ -6,15 +6,23 @@ no BF16, and leaves out roundings between FP16 nodes it has no kernels for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trtbench.build.cast_rewrite import drop_unused
-from trtbench.build.cast_types import FLOAT
+from trtbench.build.cast_types import FLOAT, tensor_types
 from trtbench.build.localize_graph import LOW, Graph, Part, TwoGraphs
-from trtbench.build.onnx_file import reads_of, sort_nodes, stored_tensors, subgraphs
+from trtbench.build.onnx_file import (
+    load_onnx,
+    reads_of,
+    save_onnx,
+    sort_nodes,
+    stored_tensors,
+    subgraphs,
+)
 from trtbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -226,6 +234,23 @@ def _drop_unread(graph: GraphProto) -> None:
     copies = [type(nodes[i]).FromString(nodes[i].SerializeToString()) for i in sorted(needed)]
     del graph.node[:]
     graph.node.extend(copies)
+
+
+def write_marked(source: Path, tensors: Sequence[str], target: Path) -> Path:
+    """Write a copy of a model that gives these tensors beside its own outputs, which come first."""
+    from onnx import helper
+
+    model = load_onnx(source)
+    types = tensor_types(model)
+    own = {value.name for value in model.graph.output}
+    for name in tensors:
+        if name in own:
+            continue
+        if not types.get(name):
+            raise InputError(f"the type of the tensor {name} of {source.name} is not known")
+        model.graph.output.append(helper.make_tensor_value_info(name, types[name], None))
+    save_onnx(model, target)
+    return target
 
 
 def _rename(body: GraphProto, read: Callable[[str], str]) -> None:

@@ -19,6 +19,7 @@ from trtbench.analysis.open_shapes import assumption, refuse_open, with_assumed_
 from trtbench.domain.spec import BuildSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
+from trtbench.models.index_limits import index_limits
 
 Array = NDArray[np.generic]
 Feed = dict[str, Array]
@@ -138,6 +139,20 @@ def item_limit(spec: BuildSpec) -> int:
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"{text!r} is no number of items", fix="--opt calibration_items=256")
     return int(text)
+
+
+def calibration_items(
+    spec: BuildSpec, inputs: Sequence[TensorSpec], *, shapes: Mapping[str, tuple[int, ...]]
+) -> Items:
+    """Read what ``spec.calibration`` names, at most so many items as the options say.
+
+    Images have become arrays before: a task prepares them.
+    """
+    source, count = spec.calibration_arrays or str(spec.calibration), item_limit(spec)
+    if source == RANDOM:
+        limits = index_limits(spec.model, inputs)
+        return random_items(inputs, count=count, seed=0, shapes=dict(shapes), limits=limits)
+    return array_items(Path(source), inputs).part(0, count)
 
 
 def save_feeds(path: Path, feeds: Sequence[Feed]) -> None:

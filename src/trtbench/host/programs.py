@@ -15,7 +15,6 @@ from pathlib import Path
 from trtbench.boundary import mask, mask_words
 from trtbench.errors import UnavailableError
 from trtbench.host.process import Exit, run_process
-from trtbench.host.tools import TRTEXEC_FOLDERS, find_trtexec
 
 HELP_S = 60.0
 """A program on a cold disk needs seconds to print its help; longer is a hang."""
@@ -23,7 +22,19 @@ HELP_S = 60.0
 LOOK_S = 0.25
 """How often the log of a running program is looked at: rarely, because it is measuring."""
 
+TRTEXEC_FOLDERS = (Path("/usr/src/tensorrt/bin"), Path("/opt/tensorrt/bin"))
+"""Where NVIDIA's packages and containers put trtexec, off the search path."""
+
 INSTALL = "sudo apt install libnvinfer-bin, or --opt binary=PATH, or -r tensorrt"
+
+
+def find_trtexec(*, folders: Sequence[Path] = TRTEXEC_FOLDERS) -> Path | None:
+    """Return the trtexec on the search path, or the one NVIDIA's packages install."""
+    for path in (None, *map(str, folders)):
+        found = shutil.which("trtexec", path=path)
+        if found:
+            return Path(found)
+    return None
 
 
 def trtexec_binary(given: str | None) -> str:

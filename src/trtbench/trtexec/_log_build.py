@@ -6,7 +6,7 @@ import itertools
 import re
 
 from trtbench.domain.spec import Value
-from trtbench.trtexec._log_numbers import number
+from trtbench.trtexec._log_lines import number
 
 MOST_LAYERS = 20_000
 MOST_TACTICS = 200_000

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from trtbench.trtexec._log_numbers import number
+from trtbench.trtexec._log_lines import number
 from trtbench.trtexec._log_values import Binding, BuildFacts, MemoryLine
 
 MIB = 1 << 20

@@ -117,6 +117,14 @@ def banner_from_text(text: str) -> Banner | None:
     )
 
 
+def number(text: str) -> float | None:
+    """Read a printed number; text that is none gives ``None``."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 class CommandLines:
     """Watches for ``trtexec --...`` typed above what it printed, over several lines if need be."""
 

@@ -6,7 +6,7 @@ import math
 import re
 
 from trtbench.domain.samples import LayerProfile, LayerTime
-from trtbench.trtexec._log_numbers import number
+from trtbench.trtexec._log_lines import number
 
 HEADING = re.compile(r"=== Profile \((\d{1,12}) iterations ?\) ===")
 

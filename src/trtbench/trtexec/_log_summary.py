@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trtbench.trtexec._log_numbers import number
+from trtbench.trtexec._log_lines import number
 from trtbench.trtexec._log_values import Metric, PerformanceSummary, TraceAverage
 
 METRICS = (

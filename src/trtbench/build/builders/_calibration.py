@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtbench.build.builders._data import calibration_items
 from trtbench.build.builders._shapes import Ranges
-from trtbench.build.quantize_data import RANDOM
+from trtbench.build.quantize_data import RANDOM, calibration_items
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.tensorrt_calibrate import (

@@ -77,10 +77,15 @@ def step_spec(spec: BuildSpec, step: PrecisionStep, folder: Path) -> QuantSpec:
 def _calibration_ref(spec: BuildSpec, folder: Path) -> CalibrationRef:
     """Put the data into a file of batches, as the quantizer takes them."""
     from trtbench.analysis.inputs import fixed_batch
-    from trtbench.build.builders._data import calibration_items
     from trtbench.build.onnx_file import load_onnx
     from trtbench.build.onnx_read import input_specs
-    from trtbench.build.quantize_data import RANDOM, batch_of, feeds_sha256, save_feeds
+    from trtbench.build.quantize_data import (
+        RANDOM,
+        batch_of,
+        calibration_items,
+        feeds_sha256,
+        save_feeds,
+    )
 
     inputs = input_specs(load_onnx(Path(spec.model.path), weights=False))
     shapes = {name: span.opt for name, span in spec.shapes.items()}

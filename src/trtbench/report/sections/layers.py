@@ -34,8 +34,7 @@ from trtbench.report.drawing.engine import svg_from_engine
 from trtbench.report.drawing.engines import svg_from_diff
 from trtbench.report.headings import MEDIAN_HEADING
 from trtbench.report.labels import labels_from_runs, shortened
-from trtbench.report.layer_kind_blocks import BlockName, kind_blocks
-from trtbench.report.layer_kinds import shares
+from trtbench.report.layer_kinds import BlockName, kind_blocks, shares
 from trtbench.report.numbers import (
     Unit,
     text_from_count,

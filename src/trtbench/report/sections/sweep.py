@@ -27,7 +27,7 @@ from trtbench.report.labels import (
     protocol_name,
     shortened,
 )
-from trtbench.report.layer_kind_blocks import PRECISIONS
+from trtbench.report.layer_kinds import PRECISIONS
 from trtbench.report.numbers import (
     MISSING,
     Unit,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from trtbench.build.cast_types import FLOAT, FLOAT16, FP16_MAX
 from trtbench.build.localize import added, load_graphs, loses
 from trtbench.build.localize_graph import Part, TwoGraphs, divided
 from trtbench.build.localize_looks import LOOKED_AT, Seen
-from trtbench.build.localize_marks import between, evenly, layer_boundaries, write_marked
+from trtbench.build.localize_rewrite import write_marked
 from trtbench.build.localize_trials import told
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.feed import Feed
@@ -271,3 +271,22 @@ def _group(part: Part, parts: Sequence[Part], seen: dict[str, Seen], kind: str) 
         first_nonfinite=loses([part], seen),
         ranges=ranges,
     )
+
+
+def layer_boundaries(graph: EngineGraph, tensors: Collection[str]) -> list[str]:
+    """Keep the tensors that lie between layers of an engine: no fused layer hides them."""
+    there = {each.name for layer in graph.layers for each in layer.outputs}
+    return [name for name in tensors if name in there]
+
+
+def evenly(names: Sequence[str], most: int) -> list[str]:
+    """Choose so many at most, spread over all."""
+    step = max(1, -(-len(names) // most))
+    return [*names[step - 1 :: step]]
+
+
+def between(names: Sequence[str], low: str | None, high: str) -> list[str]:
+    """List the names after one and up to another."""
+    start = names.index(low) + 1 if low in names else 0
+    stop = names.index(high) if high in names else len(names)
+    return list(names[start:stop])

@@ -16,7 +16,7 @@ from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError
 from trtbench.extras import EXTRAS
-from trtbench.host import nvml, tools, versions
+from trtbench.host import nvml, programs, versions
 from trtbench.host.machine import container
 from trtbench.runtimes import RUNTIMES
 from trtbench.units import text_from_bytes
@@ -245,10 +245,10 @@ def _gpu_text(gpu: Gpu, *further: str | None) -> str:
 
 
 def _trtexec() -> Check:
-    found = tools.find_trtexec()
+    found = programs.find_trtexec()
     if found is not None:
         return Check(name="trtexec", status="ok", detail=str(found))
-    looked = " or ".join(["PATH", *map(str, tools.TRTEXEC_FOLDERS)])
+    looked = " or ".join(["PATH", *map(str, programs.TRTEXEC_FOLDERS)])
     return Check(
         name="trtexec",
         status="missing",

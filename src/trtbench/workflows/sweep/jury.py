@@ -13,10 +13,9 @@ from trtbench.host.files import write_whole
 from trtbench.workflows.check.check_files import BESIDE
 from trtbench.workflows.check.evaluate import EvalSide
 from trtbench.workflows.measure.infer import write_scores
-from trtbench.workflows.sweep.check import check_sides
 from trtbench.workflows.sweep.graph import SweepStep, reason_of
 from trtbench.workflows.sweep.journal import Journal
-from trtbench.workflows.sweep.judge import Judged, judge_sides
+from trtbench.workflows.sweep.judge import Judged, check_sides, judge_sides
 from trtbench.workflows.sweep.plan import SweepPlan
 from trtbench.workflows.sweep.specs import judging_spec, reference_spec
 from trtbench.workflows.sweep.steps import Workshop
