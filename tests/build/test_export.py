@@ -19,7 +19,7 @@ import pytest
 
 from real_parts import find_torch
 from trtbench.cli import run as run_command
-from trtbench.cli._shapes import joined_dims
+from trtbench.cli._commands import joined_dims
 from trtbench.domain.conversion import InputShape, Sidecar
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.models.sidecar import read_sidecar

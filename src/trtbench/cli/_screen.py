@@ -12,10 +12,12 @@ from trtbench.units import text_from_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from rich.live import Live
     from rich.progress import Progress
 
+    from trtbench.domain.conversion import Sidecar
     from trtbench.report.document import Block, Document
     from trtbench.workflows.request.progress import Event
 
@@ -111,6 +113,32 @@ def print_json(value: object) -> None:
     from trtbench.domain.codec import json_from_value
 
     sys.stdout.write(json_from_value(value).decode())
+
+
+def show_job(job: object, lines: Sequence[str] = (), *, as_json: bool) -> None:
+    """Print what would be done; of the lines those with # are steps, the others can be typed."""
+    if not as_json:
+        print_json(job)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        return
+    steps = [line.removeprefix("# ") for line in lines if line[:1] == "#"]
+    commands = [line for line in lines if line[:1] != "#"]
+    print_json({"job": job, "steps": steps, "commands": commands})
+
+
+def show_conversion(sidecar: Sidecar, output: Path, *, as_json: bool) -> None:
+    """Show what was made and how far it is from its source."""
+    from trtbench.report.documents.artefact import document_from_conversion
+
+    if as_json:
+        import msgspec
+
+        from trtbench.cli._outputs import ConversionOutput
+
+        print_json(ConversionOutput(path=str(output), **msgspec.structs.asdict(sidecar)))
+        return
+    show(document_from_conversion(sidecar, size_bytes=output.stat().st_size))
+    say(f"wrote {output}")
 
 
 def show_blocks(blocks: Sequence[Block], *, err: bool = False) -> None:

@@ -1,13 +1,18 @@
-"""Settings for a command; what a project's file steers is shown the first time."""
+"""What a command works with: settings, the store, and how its job is carried out."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trtbench.store.store import Store
+    from trtbench.workflows.request.conduct import Conduct
     from trtbench.workflows.request.config import Config
+    from trtbench.workflows.request.groups import StoreFields, TimeoutFields
 
 
 def load_config(*, folder: Path | None = None, store: str | Path | None = None) -> Config:
@@ -27,3 +32,24 @@ def open_store(config: Config, *, at_once: bool = True) -> Store:
     from trtbench.workflows.request import config as settings
 
     return settings.open_store(config, tell=lambda line: say(f"store: {line}"), at_once=at_once)
+
+
+def open_store_of(request: StoreFields) -> tuple[Store, Config]:
+    """Open the store that is asked for, and the settings."""
+    config = load_config(store=request.store)
+    return open_store(config), config
+
+
+@contextmanager
+def conducting(
+    request: TimeoutFields, config: Config, title: str, *, runtime: str | None = None
+) -> Iterator[Conduct]:
+    """Have a job carried out as it is asked for, with its progress on stderr."""
+    from trtbench.cli._flags import command_line
+    from trtbench.cli._screen import Talk
+    from trtbench.workflows.request.conduct import conduct_from_request
+
+    with Talk(title) as talk:
+        yield conduct_from_request(
+            request, config, runtime=runtime, command=command_line(), listen=talk
+        )

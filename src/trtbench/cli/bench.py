@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtbench.cli._commands import ImageCommand
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import dry_run_option, json_option
-from trtbench.cli._task_flags import ImageCommand
 from trtbench.workflows.request.measuring import BenchRequest
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ def spec_from_request(request: BenchRequest, config: Config) -> RunSpec:
 
 def show_plan(spec: RunSpec, *, as_json: bool) -> None:
     """Print the job, and the commands it would run where there are any."""
-    from trtbench.cli._plan import show_job
-    from trtbench.cli._screen import say
+    from trtbench.cli._screen import say, show_job
     from trtbench.domain.job import BenchJob
     from trtbench.runtimes import RUNTIMES
     from trtbench.workflows.measure.model_notes import assumed_of_model

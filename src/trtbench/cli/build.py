@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._flags import command_line, flags
+from trtbench.cli._commands import BuildCommand
+from trtbench.cli._flags import flags
 from trtbench.cli._options import dry_run_option, json_option
-from trtbench.cli._plan import show_job
-from trtbench.cli._shapes import BuildCommand
 from trtbench.workflows.request.making import BuildRequest
 
 if TYPE_CHECKING:
@@ -38,9 +37,9 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
       trtbench build model.onnx -r tensorrt-rtx --target sm_86,sm_89
       trtbench build model.onnx --times 5
     """
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._screen import say
+    from trtbench.cli._settings import conducting, load_config
     from trtbench.workflows.make.build import build_elsewhere, build_spec, run_build
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     if request.times > 1 and not dry_run:
         from trtbench.cli.lottery import play
@@ -50,14 +49,9 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
         return
     config = load_config()
     if request.executor is not None and not dry_run:
-        from trtbench.cli._screen import Talk
-
-        with Talk(Path(request.model).name) as talk:
-            conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+        with conducting(request, config, Path(request.model).name) as conduct:
             _told(build_elsewhere(request, config=config, conduct=conduct), as_json=as_json)
         return
-    from trtbench.cli._screen import Talk, say
-
     spec = build_spec(request, config)
     if dry_run:
         _show_plan(spec, as_json=as_json)
@@ -68,37 +62,27 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
 
     if request.runtime is None and request.python is None:
         refuse_without_builder(config, request.options)
-    with Talk(Path(spec.output).name) as talk:
-        conduct = conduct_from_request(
-            request, config, runtime=spec.runtime, command=command_line(), listen=talk
-        )
+    with conducting(request, config, Path(spec.output).name, runtime=spec.runtime) as conduct:
         artefact = run_build(spec, conduct=conduct)
     _told(artefact, as_json=as_json)
 
 
 def _told(artefact: Artefact, *, as_json: bool) -> None:
-    from trtbench.cli._screen import say
+    from trtbench.cli._screen import print_json, say, show
+    from trtbench.report.documents.artefact import document_from_artefact
 
-    _show(artefact, as_json=as_json)
+    if as_json:
+        print_json(artefact)
+    else:
+        show(document_from_artefact(artefact))
     for note in artefact.notes:
         say(f"note: {note}")
 
 
 def _show_plan(spec: BuildSpec, *, as_json: bool) -> None:
     from trtbench.build.builders import BUILDERS
+    from trtbench.cli._screen import show_job
     from trtbench.domain.job import BuildJob
 
     describe = BUILDERS.load(spec.runtime).command_lines
     show_job(BuildJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
-
-
-def _show(artefact: Artefact, *, as_json: bool) -> None:
-    if as_json:
-        from trtbench.cli._screen import print_json
-
-        print_json(artefact)
-        return
-    from trtbench.cli._screen import show
-    from trtbench.report.documents.artefact import document_from_artefact
-
-    show(document_from_artefact(artefact))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._flags import command_line, flags
+from trtbench.cli._commands import ImageCommand
+from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option, refuse_unwritable
-from trtbench.cli._task_flags import ImageCommand
 from trtbench.errors import BrokenRuleError
 from trtbench.workflows.request.judging import IMAGES_TASK, CheckRequest
 
@@ -49,20 +49,17 @@ def command(request: CheckRequest, as_json: bool) -> None:
           --expect 'argmax_match>=99%'
     """
     from trtbench.analysis.check_rules import rule_from_text
-    from trtbench.cli._screen import Talk, say
-    from trtbench.cli._settings import load_config, open_store
+    from trtbench.cli._screen import say
+    from trtbench.cli._settings import conducting, open_store_of
     from trtbench.workflows.check.check import run_check
     from trtbench.workflows.check.check_files import join_checks, write_check
     from trtbench.workflows.check.layers import run_layers
     from trtbench.workflows.measure.failure import refuse_failed
-    from trtbench.workflows.request.conduct import conduct_from_request
 
-    config = load_config(store=request.store)
     rules = [rule_from_text(text) for text in request.expect]
-    store, output = open_store(config), Path(request.output)
+    (store, config), output = open_store_of(request), Path(request.output)
     refuse_unwritable(output)
-    with Talk("check") as talk:
-        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+    with conducting(request, config, "check") as conduct:
         checked = run_check(request, store=store, config=config, conduct=conduct)
         # Before layers are looked at: what is found should not be lost when they cannot be.
         paths = write_check(checked, output)

@@ -62,13 +62,12 @@ def _compare_networks(
     request: CompareRequest, config: Config, store: Store, *, as_json: bool
 ) -> None:
     from trtbench.cli._outputs import comparison_output
-    from trtbench.cli._screen import Talk, print_json, show
+    from trtbench.cli._screen import print_json, show
+    from trtbench.cli._settings import conducting
     from trtbench.report.documents.builds import document_from_networks
     from trtbench.workflows.builds.networks import compare_networks
-    from trtbench.workflows.request.conduct import conduct_from_request
 
-    with Talk("compare") as talk:
-        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+    with conducting(request, config, "compare") as conduct:
         found = compare_networks(request, store=store, config=config, conduct=conduct)
     if as_json:
         print_json(comparison_output(found))

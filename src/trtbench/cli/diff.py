@@ -38,10 +38,10 @@ def command(request: DiffRequest, **flags: Any) -> None:
       trtbench diff old/ new/ --csv
     """
     from trtbench.analysis.layers.columns import rows_from_diff
+    from trtbench.cli._settings import open_store_of
     from trtbench.workflows.explain.engines import diff_document, diff_of, labels_of, two_engines
-    from trtbench.workflows.request.config import load_config, open_store
 
-    store = open_store(load_config(store=request.store))
+    store, _ = open_store_of(request)
     a, b = str(request.a), str(request.b)
     onnx = Path(request.onnx) if request.onnx else None
     engines = two_engines(a, b, store=store, onnx=onnx, gpu=request.gpu)

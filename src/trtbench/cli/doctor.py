@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from trtbench.cli._options import json_option
 from trtbench.errors import EXIT_UNAVAILABLE
 
 
 @click.command("doctor", short_help="What works here, and what to type to get the rest.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 @click.pass_context
 def command(context: click.Context, *, as_json: bool) -> None:
     """Show what is installed, which runtimes work here, and what to type to get the rest.
@@ -22,15 +23,14 @@ def command(context: click.Context, *, as_json: bool) -> None:
     """
     from rich.console import Console
 
-    from trtbench.cli._screen import show
-    from trtbench.domain.codec import json_from_value
+    from trtbench.cli._screen import print_json, show
     from trtbench.report.documents.diagnosis import document_from_diagnosis
     from trtbench.workflows.look.doctor import diagnose
 
     with Console(stderr=True).status("looking around"):
         diagnosis = diagnose()
     if as_json:
-        click.echo(json_from_value(diagnosis).decode(), nl=False)
+        print_json(diagnosis)
     else:
         show(document_from_diagnosis(diagnosis))
     if not diagnosis.working_runtimes:

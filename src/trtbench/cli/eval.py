@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._flags import command_line, flags
+from trtbench.cli._commands import TaskCommand
+from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option, refuse_unwritable
-from trtbench.cli._task_flags import TaskCommand
 from trtbench.workflows.request.judging import EvalRequest
 
 if TYPE_CHECKING:
@@ -38,18 +38,15 @@ def command(request: EvalRequest, as_json: bool) -> None:
           --annotations people.json
       trtbench eval stgcn.onnx --task classification --data skeletons.npz
     """
-    from trtbench.cli._screen import Talk, say
-    from trtbench.cli._settings import load_config, open_store
+    from trtbench.cli._screen import say
+    from trtbench.cli._settings import conducting, open_store_of
     from trtbench.workflows.check.evaluate import run_evaluation
     from trtbench.workflows.check.evaluate_files import join, write_evaluation
     from trtbench.workflows.measure.failure import refuse_failed
-    from trtbench.workflows.request.conduct import conduct_from_request
 
-    config = load_config(store=request.store)
-    store, output = open_store(config), Path(request.output)
+    (store, config), output = open_store_of(request), Path(request.output)
     refuse_unwritable(output)
-    with Talk("eval") as talk:
-        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+    with conducting(request, config, "eval") as conduct:
         evaluation = run_evaluation(request, store=store, config=config, conduct=conduct)
     evaluation = join(evaluation, store, runs=request.join)
     paths = write_evaluation(evaluation, output)

@@ -25,15 +25,14 @@ def command(request: ExplainRequest, as_json: bool) -> None:
       trtbench explain last --against tag:graph --measure
     """
     from trtbench.cli._screen import Talk, show
+    from trtbench.cli._settings import open_store_of
     from trtbench.report.documents.ladder import document_from_ladder
     from trtbench.workflows.explain.engines import labels_of
     from trtbench.workflows.explain.ladder import explain_measured, explain_stated, named_run
     from trtbench.workflows.request.conduct import Conduct
-    from trtbench.workflows.request.config import load_config, open_store
 
-    config = load_config(store=request.store)
+    store, config = open_store_of(request)
     run, against = str(request.run), str(request.against)
-    store = open_store(config)
     a, b = named_run(run, store), named_run(against, store)
     if request.measure:
         with Talk("explain") as talk:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from trtbench.cli._conversion import show_conversion
-from trtbench.cli._flags import command_line, flags
+from trtbench.cli._commands import InputShapeCommand
+from trtbench.cli._flags import flags
 from trtbench.cli._options import dry_run_option, json_option
-from trtbench.cli._shapes import InputShapeCommand
 from trtbench.workflows.request.making import ExportRequest
 
 
@@ -33,27 +32,18 @@ def command(request: ExportRequest, as_json: bool, dry_run: bool) -> None:
           --input-shape -1 3 224 224
       trtbench export yolov8n-pose.pt --trust --python ~/envs/torch/bin/python
     """
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._screen import print_json, show_conversion
+    from trtbench.cli._settings import conducting, load_config
+    from trtbench.domain.job import ExportJob
     from trtbench.workflows.make.export import export_spec, run_export
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     spec = export_spec(request)
     if dry_run:
-        from trtbench.domain.codec import json_from_value
-        from trtbench.domain.job import ExportJob
-
-        click.echo(json_from_value(ExportJob(spec=spec)).decode(), nl=False)
+        print_json(ExportJob(spec=spec))
         return
-    from trtbench.cli._screen import Talk
     from trtbench.workflows.request.choice import first_choice
 
-    with Talk(str(request.source)) as talk:
-        conduct = conduct_from_request(
-            request,
-            load_config(),
-            runtime=first_choice("torch"),
-            command=command_line(),
-            listen=talk,
-        )
+    torch = first_choice("torch")
+    with conducting(request, load_config(), str(request.source), runtime=torch) as conduct:
         sidecar = run_export(spec, target=request.target, conduct=conduct)
     show_conversion(sidecar, Path(spec.output), as_json=as_json)

@@ -26,11 +26,11 @@ def command(context: click.Context, /, request: ExportRunsRequest, as_json: bool
       trtbench export-runs --to mlflow -o sqlite:///mlflow.db last
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.cli._settings import load_config, open_store
+    from trtbench.cli._settings import open_store_of
     from trtbench.workflows.stored.export import export_runs
     from trtbench.workflows.stored.runs import chosen_entries
 
-    store = open_store(load_config(store=request.store))
+    store, _ = open_store_of(request)
     entries = chosen_entries(request, store=store)
     with Talk("export") as talk:
         done = export_runs(

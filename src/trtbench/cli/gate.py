@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._flags import command_line, flags
+from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option, refuse_unwritable
 from trtbench.errors import EXIT_BROKEN, UsageError
 from trtbench.workflows.request.comparing import GateRequest
@@ -45,18 +45,14 @@ def command(context: click.Context, /, request: GateRequest, as_json: bool) -> N
           --on-unclear pass
       trtbench gate gates.toml      # several models, a table of rules each
     """
-    from trtbench.cli._settings import load_config, open_store
-    from trtbench.workflows.compare.gate import (
-        requests_from_file,
-        rules_from_request,
-    )
+    from trtbench.cli._settings import open_store_of
+    from trtbench.workflows.compare.gate import requests_from_file, rules_from_request
     from trtbench.workflows.compare.gate_files import append_summary, write_gate_files
     from trtbench.workflows.measure.failure import Failures, refuse_failed
 
     rules_from_request(request)  # what cannot be read is said before anything is opened
     asked = requests_from_file(request)
-    config = load_config(store=request.store)
-    store = open_store(config)
+    store, config = open_store_of(request)
     refuse_unwritable(Path(request.output))
     found, failed = [], Failures(len(asked))
     for one, rules in asked:
@@ -75,18 +71,18 @@ def command(context: click.Context, /, request: GateRequest, as_json: bool) -> N
 
 
 def _judge(request: GateRequest, rules: Sequence[GateRule], store: Store, config: Config) -> Gate:
-    from trtbench.cli._screen import Talk
+    from trtbench.cli._settings import conducting
     from trtbench.workflows.compare.gate import gate
     from trtbench.workflows.measure.remote import executor_for
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     against = _baseline(request, store, config)
-    with Talk("gate") as talk:
-        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
-        with executor_for(request, conduct) as conduct:
-            return gate(
-                request, store=store, config=config, against=against, conduct=conduct, further=rules
-            )
+    with (
+        conducting(request, config, "gate") as told,
+        executor_for(request, told) as conduct,
+    ):
+        return gate(
+            request, store=store, config=config, against=against, conduct=conduct, further=rules
+        )
 
 
 def _baseline(request: GateRequest, store: Store, config: Config) -> str | None:

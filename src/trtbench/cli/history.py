@@ -32,11 +32,11 @@ def command(request: HistoryRequest, as_json: bool) -> None:
     from msgspec.structs import replace
 
     from trtbench.cli._screen import print_json, say, show
-    from trtbench.cli._settings import load_config, open_store
+    from trtbench.cli._settings import open_store_of
     from trtbench.report.documents.history import document_from_series
     from trtbench.workflows.stored.history import read_history, write_history
 
-    store = open_store(load_config(store=request.store))
+    store, _ = open_store_of(request)
     found = read_history(request, store=store)
     if as_json:
         from trtbench.cli._outputs import HistoryOutput

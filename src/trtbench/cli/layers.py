@@ -50,11 +50,11 @@ def command(request: LayersRequest, **flags: Any) -> None:
       trtbench layers last --draw engine.svg --colour precision
     """
     from trtbench.analysis.layers.expect import judge_all
+    from trtbench.cli._settings import open_store_of
     from trtbench.workflows.explain.layers import layer_rows, layers_document
     from trtbench.workflows.explain.source import engine_from_words
-    from trtbench.workflows.request.config import load_config, open_store
 
-    store = open_store(load_config(store=request.store))
+    store, _ = open_store_of(request)
     engine = engine_from_words(
         [str(word) for word in request.source],
         store=store,

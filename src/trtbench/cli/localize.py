@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from trtbench.cli._flags import command_line, flags
+from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option, refuse_unwritable
 from trtbench.cli.check import CheckCommand
 from trtbench.errors import BrokenRuleError
@@ -43,17 +43,14 @@ def command(request: LocalizeRequest, as_json: bool) -> None:
       trtbench localize model.onnx model.int8.engine -r onnxruntime \\
           -r tensorrt --batch 8
     """
-    from trtbench.cli._screen import Talk, print_json, say, show
-    from trtbench.cli._settings import load_config, open_store
+    from trtbench.cli._screen import print_json, say, show
+    from trtbench.cli._settings import conducting, open_store_of
     from trtbench.report.documents.localize import document_from_localized
     from trtbench.workflows.explain.localize import run_localize
-    from trtbench.workflows.request.conduct import conduct_from_request
 
-    config = load_config(store=request.store)
-    store = open_store(config)
+    store, config = open_store_of(request)
     refuse_unwritable(Path(request.output))
-    with Talk("localize") as talk:
-        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+    with conducting(request, config, "localize") as conduct:
         result = run_localize(request, store=store, config=config, conduct=conduct)
     if as_json:
         print_json(result)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._flags import command_line, flags
+from trtbench.cli._commands import BuildCommand
+from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option
-from trtbench.cli._shapes import BuildCommand
 from trtbench.workflows.request.rebuilding import LotteryRequest
 
 if TYPE_CHECKING:
@@ -38,19 +38,17 @@ def command(request: LotteryRequest, as_json: bool) -> None:
 
 def play(request: LotteryRequest, *, as_json: bool) -> None:
     """Build, measure and show; ``build --times`` does the same."""
-    from trtbench.cli._screen import Talk, print_json, show
-    from trtbench.cli._settings import load_config, open_store
+    from trtbench.cli._screen import print_json, show
+    from trtbench.cli._settings import conducting, load_config, open_store
     from trtbench.report.documents.builds import document_from_lottery
     from trtbench.workflows.builds.draws import run_lottery
     from trtbench.workflows.request.choice import refuse_without_builder
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     config = load_config(store=request.store)
     if request.runtime is None and request.python is None:
         refuse_without_builder(config, request.options)
     store = open_store(config)
-    with Talk("lottery") as talk:
-        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+    with conducting(request, config, "lottery") as conduct:
         found: Lottery = run_lottery(request, store=store, config=config, conduct=conduct)
     if as_json:
         print_json(found)

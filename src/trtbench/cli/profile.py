@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtbench.cli._flags import command_line, flags
+from trtbench.cli._commands import ImageCommand
+from trtbench.cli._flags import flags
 from trtbench.cli._layers import top_of, top_options
 from trtbench.cli._options import dry_run_option, json_option
-from trtbench.cli._task_flags import ImageCommand
 from trtbench.errors import UsageError
 from trtbench.workflows.request.fields import converted
 from trtbench.workflows.request.measuring import BenchRequest, ProfileRequest
@@ -39,10 +39,9 @@ def command(request: ProfileRequest, **screen: Any) -> None:
       trtbench profile model.engine --top 10 --csv > layers.csv
       trtbench profile last --json
     """
-    from trtbench.cli._settings import load_config, open_store
+    from trtbench.cli._settings import conducting, load_config, open_store
     from trtbench.workflows.measure.profile import is_model_file, profile_model, stored_profile
     from trtbench.workflows.measure.remote import executor_for
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     config = load_config(store=request.store)
     name = str(request.model)
@@ -50,7 +49,7 @@ def command(request: ProfileRequest, **screen: Any) -> None:
         run = stored_profile(name, store=open_store(config))
         _show(run, screen)
         return
-    from trtbench.cli._screen import Talk, say
+    from trtbench.cli._screen import say
     from trtbench.cli.bench import show_plan, spec_from_request
 
     if request.profile is False:
@@ -62,12 +61,11 @@ def command(request: ProfileRequest, **screen: Any) -> None:
     if screen["dry_run"]:
         show_plan(spec, as_json=screen["as_json"])
         return
-    with Talk(spec.model.name) as talk:
-        conduct = conduct_from_request(
-            request, config, runtime=spec.runtime, command=command_line(), listen=talk
-        )
-        with executor_for(request, conduct) as conduct:
-            run = profile_model(spec, store=open_store(config), conduct=conduct)
+    with (
+        conducting(request, config, spec.model.name, runtime=spec.runtime) as told,
+        executor_for(request, told) as conduct,
+    ):
+        run = profile_model(spec, store=open_store(config), conduct=conduct)
     _show(run, screen)
     for note in run.record.notes:
         say(f"note: {note}")

@@ -6,21 +6,16 @@ from pathlib import Path
 
 import click
 
-from trtbench.cli._conversion import show_conversion
-from trtbench.cli._flags import command_line, flags
+from trtbench.cli._commands import ImageCommand
+from trtbench.cli._flags import flags
 from trtbench.cli._options import dry_run_option, json_option
-from trtbench.cli._task_flags import TaskCommand
 from trtbench.workflows.request.making import QuantizeRequest
-
-
-class QuantizeCommand(TaskCommand):
-    preprocessing_only = True
 
 
 @click.command(
     "quantize",
     short_help="Cast or quantize an ONNX file, and say how far off it is.",
-    cls=QuantizeCommand,
+    cls=ImageCommand,
 )
 @flags(QuantizeRequest)
 @json_option
@@ -40,32 +35,24 @@ def command(request: QuantizeRequest, as_json: bool, dry_run: bool) -> None:
       trtbench quantize model.onnx --precision fp8 --calibration data.npz \\
           --python PATH
     """
-    from trtbench.cli._settings import load_config
+    from trtbench.cli._screen import print_json, say, show_conversion
+    from trtbench.cli._settings import conducting, load_config
+    from trtbench.domain.job import QuantizeJob
     from trtbench.workflows.make.quantize import (
         data_from_request,
         quant_spec,
         run_quantize,
         settle_data,
     )
-    from trtbench.workflows.request.conduct import conduct_from_request
 
     spec = quant_spec(request)
     data = data_from_request(request)
     if dry_run:
-        from trtbench.cli._screen import say
-        from trtbench.domain.codec import json_from_value
-        from trtbench.domain.job import QuantizeJob
-
         assumed = settle_data(spec, data)
-        click.echo(json_from_value(QuantizeJob(spec=spec)).decode(), nl=False)
+        print_json(QuantizeJob(spec=spec))
         if assumed:
             say(f"note: {assumed}")
         return
-    from trtbench.cli._screen import Talk
-
-    with Talk(spec.model.name) as talk:
-        conduct = conduct_from_request(
-            request, load_config(), runtime=spec.via, command=command_line(), listen=talk
-        )
+    with conducting(request, load_config(), spec.model.name, runtime=spec.via) as conduct:
         sidecar = run_quantize(spec, data=data, conduct=conduct)
     show_conversion(sidecar, Path(spec.output), as_json=as_json)

@@ -23,10 +23,10 @@ def command(request: ReportRequest) -> None:
       trtbench report last --brief -o comment
     """
     from trtbench.cli._screen import say
-    from trtbench.cli._settings import load_config, open_store
+    from trtbench.cli._settings import open_store_of
     from trtbench.workflows.stored.report import report_from_request
 
-    store = open_store(load_config(store=request.store))
+    store, _ = open_store_of(request)
     runs, failed, paths = report_from_request(request, store=store)
     for path in paths:
         click.echo(path)

@@ -20,7 +20,7 @@ def command(verb: tuple[str, ...]) -> None:
       trtbench schema run.json
     """
     from trtbench.cli._outputs import FILES, OUTPUTS, schema_of
-    from trtbench.domain.codec import json_from_value
+    from trtbench.cli._screen import print_json
     from trtbench.errors import UsageError, near_miss
 
     name = " ".join(verb)
@@ -33,4 +33,4 @@ def command(verb: tuple[str, ...]) -> None:
             f"{name!r} prints no JSON document",
             fix=f"trtbench schema {guess}" if guess else "trtbench schema",
         )
-    click.echo(json_from_value(schema_of(name)).decode(), nl=False)
+    print_json(schema_of(name))

@@ -25,11 +25,11 @@ def command(request: SiteRequest) -> None:
       trtbench site -o public --title "Vision models"
     """
     from trtbench.cli._screen import Talk, say
-    from trtbench.cli._settings import load_config, open_store
+    from trtbench.cli._settings import open_store_of
     from trtbench.workflows.request.progress import Event
     from trtbench.workflows.stored.site import write_site
 
-    opened = open_store(load_config(store=request.store))
+    opened, _ = open_store_of(request)
     with Talk("site") as talk:
 
         def tell(done: int, total: int) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtbench.cli._commands import TaskCommand
 from trtbench.cli._flags import command_line, flags
 from trtbench.cli._options import dry_run_option, json_option
-from trtbench.cli._task_flags import TaskCommand
 from trtbench.errors import EXIT_BROKEN, JobError, UsageError, meant
 from trtbench.workflows.request.sweeping import SweepRequest
 

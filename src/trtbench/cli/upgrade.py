@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from trtbench.cli._flags import command_line, flags
+from trtbench.cli._commands import BuildCommand
+from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option
-from trtbench.cli._shapes import BuildCommand
 from trtbench.workflows.request.rebuilding import UpgradeRequest
 
 
@@ -25,16 +25,13 @@ def command(request: UpgradeRequest, as_json: bool) -> None:
       trtbench upgrade old=/usr/bin/python3 new=~/new/bin/python model.onnx \\
           --precision fp16 --builds 3 --task classification --data val
     """
-    from trtbench.cli._screen import Talk, print_json, show
-    from trtbench.cli._settings import load_config, open_store
+    from trtbench.cli._screen import print_json, show
+    from trtbench.cli._settings import conducting, open_store_of
     from trtbench.report.documents.builds import document_from_upgrade
     from trtbench.workflows.builds.upgrade import run_upgrade
-    from trtbench.workflows.request.conduct import conduct_from_request
 
-    config = load_config(store=request.store)
-    store = open_store(config)
-    with Talk("upgrade") as talk:
-        conduct = conduct_from_request(request, config, command=command_line(), listen=talk)
+    store, config = open_store_of(request)
+    with conducting(request, config, "upgrade") as conduct:
         found = run_upgrade(request, store=store, config=config, conduct=conduct)
     if as_json:
         print_json(found)

@@ -29,10 +29,10 @@ def command(request: WhyRequest, **flags: Any) -> None:
       trtbench why fp16.profile.json int8.profile.json --gpu 'NVIDIA H200'
     """
     from trtbench.cli._screen import show
+    from trtbench.cli._settings import open_store_of
     from trtbench.workflows.explain.engines import labels_of, two_engines, why_document, why_of
-    from trtbench.workflows.request.config import load_config, open_store
 
-    store = open_store(load_config(store=request.store))
+    store, _ = open_store_of(request)
     baseline, candidate = str(request.baseline), str(request.candidate)
     onnx = Path(request.onnx) if request.onnx else None
     engines = two_engines(baseline, candidate, store=store, onnx=onnx, gpu=request.gpu)

@@ -1,7 +1,12 @@
-"""Flags that a task brings along: ``--task depth`` adds those of depth to a command."""
+"""Commands that read more than their own flags.
+
+``--task depth`` adds the flags of depth, and ``--input-shape -1 3 224 224`` is one shape.
+"""
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +18,8 @@ if TYPE_CHECKING:
 
 _KINDS: dict[str, object] = {"text": str, "whole": int, "number": float}
 _META = "trtbench.task"
+_NUMBER = re.compile(r"-1|\d+")
+INPUT_SHAPE = "--input-shape"
 
 
 class TaskCommand(click.Command):
@@ -54,6 +61,31 @@ class ImageCommand(TaskCommand):
     """A command to which a task says how an image becomes an input."""
 
     preprocessing_only = True
+
+
+class InputShapeCommand(click.Command):
+    """Joins all the numbers that follow ``--input-shape`` into one value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, joined_dims(args))
+
+
+class BuildCommand(InputShapeCommand, ImageCommand):
+    """Takes shapes with blanks, and the flags of the task that prepares images."""
+
+
+def joined_dims(args: list[str]) -> list[str]:
+    """Put the numbers after the flag together: ``-1 3 224`` becomes ``-1x3x224``."""
+    joined: list[str] = []
+    rest = list(args)
+    while rest:
+        word = rest.pop(0)
+        joined.append(word)
+        if word == INPUT_SHAPE:
+            dims = list(itertools.takewhile(_NUMBER.fullmatch, rest))
+            del rest[: len(dims)]
+            joined += ["x".join(dims)] if dims else []
+    return joined
 
 
 def _task_named(args: list[str]) -> str | None:
