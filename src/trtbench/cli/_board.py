@@ -56,7 +56,7 @@ class Board(LiveDrawing):
 
 
 def _board(progress: SweepProgress) -> Document:
-    from trtbench.report.document import Cell, Document, Heading, Section, table_from_rows
+    from trtbench.report.document import Cell, Heading, document_from_blocks, table_from_rows
 
     states = progress.state
     order = sorted(states, key=lambda place: list(_MARKS).index(states[place]))
@@ -79,8 +79,7 @@ def _board(progress: SweepProgress) -> Document:
     )
     more = f"… and {len(states) - len(shown)} more" if len(states) > len(shown) else None
     table = table_from_rows("board", headings=headings, rows=rows, caption=more)
-    section = Section(id="board", title="", blocks=(table,))
-    return Document(title=_headline(progress), created="", sections=(section,))
+    return document_from_blocks("board", [table], title=_headline(progress))
 
 
 def _headline(progress: SweepProgress) -> str:

@@ -143,7 +143,6 @@ def show_conversion(sidecar: Sidecar, output: Path, *, as_json: bool) -> None:
 
 def show_blocks(blocks: Sequence[Block], *, err: bool = False) -> None:
     """Draw blocks of a document on stdout, or on stderr."""
-    from trtbench.report.document import Document, Section
+    from trtbench.report.document import document_from_blocks
 
-    section = Section(id="blocks", title="", blocks=tuple(blocks))
-    show(Document(title="", created="", sections=(section,)), err=err)
+    show(document_from_blocks("blocks", blocks), err=err)

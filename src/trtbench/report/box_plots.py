@@ -8,10 +8,11 @@ import numpy as np
 
 from trtbench.domain.result import Run
 from trtbench.domain.samples import Column
+from trtbench.report.cells import number_cell
 from trtbench.report.charts import Box, Boxes
 from trtbench.report.document import Block, Cell, Figure, Heading, table_from_rows
 from trtbench.report.headings import RUN_HEADING
-from trtbench.report.numbers import Unit, text_from_duration, text_from_number
+from trtbench.report.numbers import Unit, text_from_duration
 from trtbench.report.picture_runs import Drawn, words_beyond
 from trtbench.report.run_facts import headline_summary, overlapping, words_on_protocols
 from trtbench.report.sampling import View, view_of
@@ -103,7 +104,7 @@ def _numbers(run: Run, unit: Unit) -> list[Cell]:
             )
             for value, bounds in values
         ),
-        Cell(value=fps, text=text_from_number(fps)),
+        number_cell(fps),
     ]
 
 

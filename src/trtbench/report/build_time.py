@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trtbench.domain.spec import Value
+from trtbench.report.cells import count_cell, duration_cell
 from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import Block, Cell, Figure, Heading, Text, table_from_rows
 from trtbench.report.labels import shortened
@@ -179,8 +180,8 @@ def _rows(build: BuildTime) -> Iterator[list[Cell | str | int | None]]:
             shortened(build.name, length=NAME_LENGTH),
             shortened(str(each["name"]), length=80),
             each.get("runner"),
-            Cell(value=tried_of(each), text=text_from_count(tried_of(each))),
-            Cell(value=spent, text=text_from_duration(spent)),
+            count_cell(tried_of(each)),
+            duration_cell(spent),
             shortened(str(chosen.get("name") or chosen.get("id") or ""), length=80),
             _milliseconds(chosen.get("time_ms")),
             _milliseconds(best),
@@ -189,7 +190,7 @@ def _rows(build: BuildTime) -> Iterator[list[Cell | str | int | None]]:
 
 def _milliseconds(value: Any) -> Cell:
     seconds = float(value) / 1e3 if isinstance(value, (int, float)) else None
-    return Cell(value=seconds, text=text_from_duration(seconds))
+    return duration_cell(seconds)
 
 
 def _number(facts: Mapping[str, Any], key: str) -> float:

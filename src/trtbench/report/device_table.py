@@ -14,10 +14,11 @@ from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.comparability import DEVICE_KEYS, differences
 from trtbench.analysis.reported import reported_s
 from trtbench.domain.result import Run
+from trtbench.report.cells import duration_cell, number_cell
 from trtbench.report.document import Block, Cell, Heading, table_from_rows
 from trtbench.report.headings import DEVICE_HEADING, ID_HEADING, MODEL_HEADING
 from trtbench.report.labels import network_name, precision_name, shortened
-from trtbench.report.numbers import common_unit, text_from_duration, text_from_number
+from trtbench.report.numbers import common_unit, text_from_duration
 from trtbench.report.run_facts import headline_summary, summary_of
 
 MOST_COLUMNS = 8
@@ -165,8 +166,8 @@ def _ranking(groups: Mapping[str, Mapping[str, Place]]) -> Block:
                     device,
                     Cell(value=head.typical, text=text),
                     Cell(value=ratio, text="" if ratio is None else f"{ratio:.2f}x"),
-                    Cell(value=tail, text=text_from_duration(tail, unit=unit)),
-                    Cell(value=rate, text=text_from_number(rate)),
+                    duration_cell(tail, unit=unit),
+                    number_cell(rate),
                     run.record.environment.versions.get("tensorrt", ""),
                     _differing(best_run, run),
                     run.id,

@@ -238,6 +238,14 @@ def _with_figures(blocks: tuple[Block, ...], ids: Sequence[str]) -> tuple[Block,
     )
 
 
+def document_from_blocks(
+    id: str, blocks: Iterable[Block], *, title: str = "", created: str = ""
+) -> Document:
+    """Make a document of one section, which needs no title beside the document's."""
+    section = Section(id=id, title="", blocks=tuple(blocks))
+    return Document(title=title, created=created, sections=(section,))
+
+
 def table_from_rows(
     id: str,
     *,

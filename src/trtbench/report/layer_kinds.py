@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from trtbench.analysis.layers.join import join_layers
 from trtbench.analysis.layers.layer import Layer, total_s
 from trtbench.domain.samples import EngineGraph, LayerProfile
+from trtbench.report.cells import duration_cell, share_cell
 from trtbench.report.charts import Axis, BarGroup, Bars
-from trtbench.report.document import Block, Cell, Figure, Heading, table_from_rows
+from trtbench.report.document import Block, Figure, Heading, table_from_rows
 from trtbench.report.headings import PRECISION_HEADING
 from trtbench.report.labels import shortened
-from trtbench.report.numbers import text_from_duration, text_from_share, unit_for_seconds
+from trtbench.report.numbers import unit_for_seconds
 
 UNKNOWN = "unknown"
 MOST_KINDS = 14
@@ -73,8 +74,8 @@ def kind_blocks(found: Sequence[Share], name: BlockName, *, drawn: bool) -> list
             each.kind,
             each.precision,
             each.layers,
-            Cell(value=each.seconds, text=text_from_duration(each.seconds, unit=unit)),
-            _share(each.seconds / total if each.seconds and total else None),
+            duration_cell(each.seconds, unit=unit),
+            share_cell(each.seconds / total if each.seconds and total else None),
         )
         for each in found
     ]
@@ -115,7 +116,3 @@ def _figure(parts: dict[tuple[str, str], float], name: BlockName, *, timed: bool
     title = f"{'Time' if timed else 'Layers'} by kind and precision{name.of(': ')}"
     caption = "Precision is the type that computes; of a conversion, the one it gives out."
     return Figure(id=f"layer_kinds{name.suffix}", title=title, chart=chart, caption=caption)
-
-
-def _share(value: float | None) -> Cell:
-    return Cell(value=value, text=text_from_share(value))

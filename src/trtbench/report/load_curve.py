@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.analysis.load import Decision, RatePoint
+from trtbench.report.cells import duration_cell, fraction_cell, rate_cell
 from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
 from trtbench.report.document import Cell, Figure, Heading, Table, Tone, table_from_rows
-from trtbench.report.numbers import common_unit, text_from_duration, unit_for_seconds
-from trtbench.units import text_from_fraction, text_from_rate
+from trtbench.report.numbers import common_unit, unit_for_seconds
 
 TONES: dict[Decision, Tone] = {"accepted": "good", "refused": "bad", "unclear": "unclear"}
 
@@ -30,19 +30,16 @@ def rate_table(
     )
     rows = [
         (
-            Cell(value=each.rate_hz, text=text_from_rate(each.rate_hz)),
-            Cell(value=each.achieved_hz, text=text_from_rate(each.achieved_hz)),
-            Cell(value=each.median_s, text=text_from_duration(each.median_s, unit=unit)),
-            Cell(
-                value=each.percentile_s,
-                text=text_from_duration(each.percentile_s, bounds=each.interval, unit=unit),
-            ),
+            rate_cell(each.rate_hz),
+            rate_cell(each.achieved_hz),
+            duration_cell(each.median_s, unit=unit),
+            duration_cell(each.percentile_s, bounds=each.interval, unit=unit),
             Cell(
                 value=each.decision, text=_words(each, bounded=bounded), tone=TONES[each.decision]
             ),
             len(each.windows),
             each.samples,
-            Cell(value=each.late_share, text=text_from_fraction(each.late_share, digits=1)),
+            fraction_cell(each.late_share, digits=1),
         )
         for each in points
     ]

@@ -13,9 +13,9 @@ from trtbench.report.document import (
     Document,
     Heading,
     KeyValues,
-    Section,
     Table,
     Text,
+    document_from_blocks,
     table_from_rows,
 )
 from trtbench.units import text_from_bytes, text_from_seconds
@@ -59,10 +59,7 @@ def document_from_conversion(sidecar: Sidecar, *, size_bytes: int) -> Document:
 
 def _document(facts: Iterable[tuple[str, str]], blocks: Iterable[Block]) -> Document:
     pairs = tuple((name, Cell(text=text)) for name, text in facts)
-    inside = (KeyValues(id="facts", pairs=pairs), *blocks)
-    return Document(
-        title="", created="", sections=(Section(id="artefact", title="", blocks=inside),)
-    )
+    return document_from_blocks("artefact", [KeyValues(id="facts", pairs=pairs), *blocks])
 
 
 def _precision(artefact: Artefact) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trtbench.analysis.builds import Aspect, Lottery, Spread
 from trtbench.analysis.verdict import WORTH_WHILE
 from trtbench.domain.comparison import Verdict
+from trtbench.report.cells import bytes_cell, duration_cell
 from trtbench.report.document import (
     Block,
     Cell,
@@ -18,12 +19,13 @@ from trtbench.report.document import (
     Table,
     Text,
     Tone,
+    document_from_blocks,
     table_from_rows,
 )
 from trtbench.report.documents.comparison import verdict_table
 from trtbench.report.documents.evaluation import text_from_score
-from trtbench.report.numbers import text_from_change, text_from_duration
-from trtbench.units import text_from_bytes, text_from_seconds
+from trtbench.report.numbers import text_from_change
+from trtbench.units import text_from_seconds
 
 if TYPE_CHECKING:
     from trtbench.workflows.builds.networks import NetworksCompared
@@ -55,8 +57,7 @@ def document_from_lottery(found: Lottery) -> Document:
         *spread_blocks(found.spread),
     ]
     title = f"{len(found.draws)} builds of {_name(found.model)} by {found.builder}"
-    section = Section(id="lottery", title="", blocks=tuple(blocks))
-    return Document(title=title, created="", sections=(section,))
+    return document_from_blocks("lottery", blocks, title=title)
 
 
 def document_from_networks(found: Sequence[NetworksCompared]) -> Document:
@@ -91,9 +92,8 @@ def document_from_upgrade(found: Upgrade) -> Document:
         *_cautions(found.notes),
         *_sides(found.old.builds, found.new.builds, 0),
     ]
-    section = Section(id="upgrade", title="", blocks=tuple(blocks))
     title = f"{_name(found.model)}: {found.new.name} against {found.old.name}"
-    return Document(title=title, created="", sections=(section,))
+    return document_from_blocks("upgrade", blocks, title=title)
 
 
 def draws_table(found: Lottery, *, id: str = "builds") -> Table:
@@ -106,10 +106,10 @@ def draws_table(found: Lottery, *, id: str = "builds") -> Table:
         rows.append(
             (
                 draw.label,
-                Cell(value=typical, text=text_from_duration(typical)),
+                duration_cell(typical),
                 Cell(value=change, text=text_from_change(change) if change is not None else None),
                 Cell(value=draw.build_s, text=_seconds(draw.build_s)),
-                Cell(value=draw.size_bytes, text=text_from_bytes(draw.size_bytes)),
+                bytes_cell(draw.size_bytes),
                 draw.layers,
                 Cell(value=draw.sha256, text=draw.sha256[:12]),
                 draw.run,

@@ -10,6 +10,7 @@ from trtbench.analysis.check_classes import ClassCheck
 from trtbench.analysis.check_worst import WorstItem
 from trtbench.domain.feed import LayerDrift, LayersChecked
 from trtbench.domain.result import Scalar
+from trtbench.report.cells import fraction_cell
 from trtbench.report.document import (
     Block,
     Cell,
@@ -107,13 +108,13 @@ def _row(candidate: Candidate, check: OutputCheck) -> Sequence[Cell | Scalar]:
     return [
         candidate.side.model.name,
         check.output,
-        _share(check.close, digits=3),
+        fraction_cell(check.close, digits=3),
         *(_number(getattr(check, name)) for name in NUMBERS),
         _decibels(check.sqnr_db),
         _number(check.cosine, digits=7),
         check.nan,
         check.inf,
-        _share(match),
+        fraction_cell(match),
     ]
 
 
@@ -196,8 +197,8 @@ def _class_words(classes: ClassCheck) -> str:
 
 def _ranks(classes: ClassCheck, id: str) -> Table:
     rows = [
-        (row.rank, _number(row.mae), _number(row.mae_sorted), _share(row.disagree),
-         _share(row.disagree_clear))
+        (row.rank, _number(row.mae), _number(row.mae_sorted), fraction_cell(row.disagree),
+         fraction_cell(row.disagree_clear))
         for row in classes.ranks
     ]  # fmt: skip
     return table_from_rows(id, headings=RANKS, rows=rows)
@@ -206,8 +207,8 @@ def _ranks(classes: ClassCheck, id: str) -> Table:
 def _tolerances(check: OutputCheck, id: str) -> Table | None:
     points = [point for point in check.sweep if point.tolerance in TOLERANCES]
     rows = [
-        (Cell(value=point.tolerance, text=f"{point.tolerance:g}"), _share(point.by_atol),
-         _share(point.by_rtol))
+        (Cell(value=point.tolerance, text=f"{point.tolerance:g}"), fraction_cell(point.by_atol),
+         fraction_cell(point.by_rtol))
         for point in points
     ]  # fmt: skip
     return table_from_rows(id, headings=SWEEP, rows=rows) if rows else None
@@ -257,10 +258,6 @@ def _drift(each: LayerDrift) -> Sequence[Cell | Scalar]:
         _decibels(each.diff.sqnr_db),
         each.diff.nonfinite,
     )
-
-
-def _share(value: float | None, *, digits: int = 2) -> Cell:
-    return Cell(value=value, text=text_from_fraction(value, digits=digits))
 
 
 def _number(value: float | None, *, digits: int = 4) -> Cell:
@@ -319,7 +316,7 @@ def _rank_differences(columns: RankColumns, id: str, output: str) -> Table:
             shown = "–" if rank.mae is None else f"{rank.mae:.3g}"
             rows[-1] += [
                 Cell(value=rank.mae, text=shown),
-                Cell(value=rank.disagree, text=text_from_fraction(rank.disagree)),
+                fraction_cell(rank.disagree),
             ]
     return table_from_rows(
         id, headings=_rank_headings([name for name, _ in columns], ("MAE", "disagree")), rows=rows,

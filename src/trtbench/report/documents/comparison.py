@@ -12,6 +12,7 @@ from trtbench.analysis.other_definitions import guide_speedup
 from trtbench.analysis.verdict import would_tell
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.result import Finding, Interval, known_value
+from trtbench.report.cells import change_cell, duration_cell
 from trtbench.report.device_table import device_blocks, device_names
 from trtbench.report.document import (
     Block,
@@ -85,7 +86,7 @@ def verdict_cells(verdict: Verdict) -> tuple[Cell, Cell, Cell]:
     words = f"{verdict.kind}, across devices" if verdict.across_devices else verdict.kind
     return (
         Cell(value=verdict.kind, text=words, tone=TONES.get(verdict.kind, "unclear")),
-        Cell(value=change, text=text_from_change(change)),
+        change_cell(change),
         Cell(text=level + interval_text(verdict)),
     )
 
@@ -208,6 +209,6 @@ def _ranked(compared: Compared) -> tuple[Cell, ...]:
     bounds = head.median_interval if head else None
     return (
         Cell(value=_names(compared)[0]),
-        Cell(value=median, text=text_from_duration(median, bounds=bounds)),
+        duration_cell(median, bounds=bounds),
         *verdict_cells(compared.comparison.verdicts[0]),
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trtbench.domain.result import Run, Scores
+from trtbench.report.cells import bytes_cell, fraction_cell, rate_cell
 from trtbench.report.document import (
     Block,
     Cell,
@@ -29,7 +30,6 @@ from trtbench.report.headings import (
 from trtbench.report.labels import model_name, precision_name
 from trtbench.report.numbers import text_from_duration, unit_for_seconds
 from trtbench.report.run_facts import summary_of
-from trtbench.units import text_from_bytes, text_from_fraction, text_from_rate
 
 if TYPE_CHECKING:
     from trtbench.workflows.demo import Demo
@@ -92,7 +92,7 @@ def _row(run: Run, scores: dict[str, Scores]) -> tuple[Cell | str | int | None, 
         spec.batch,
         Cell(value=head.median, text=median),
         quantile_cell(head, 0.99, unit),
-        Cell(value=summary.items_per_s, text=text_from_rate(summary.items_per_s, what="items")),
-        Cell(value=top1, text=text_from_fraction(top1)),
-        Cell(value=spec.model.size_bytes, text=text_from_bytes(spec.model.size_bytes)),
+        rate_cell(summary.items_per_s, what="items"),
+        fraction_cell(top1),
+        bytes_cell(spec.model.size_bytes),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from trtbench.analysis.layers.columns import rows_from_diff
 from trtbench.analysis.layers.difference import Change, EngineDiff
+from trtbench.report.cells import duration_cell
 from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import (
     Block,
@@ -131,9 +132,9 @@ def _cells(change: Change, unit: Unit, *, timed: tuple[bool, bool]) -> tuple[Cel
     types = dict.fromkeys(each for each in (change.precision_a, change.precision_b) if each)
     return (
         Cell(value=change.name_a, text=_name_of_a(change)),
-        Cell(value=a_s, text=text_from_duration(a_s, unit=unit)),
+        duration_cell(a_s, unit=unit),
         Cell(value=change.name_b, text=_name(change.name_b, len(change.b))),
-        Cell(value=b_s, text=text_from_duration(b_s, unit=unit)),
+        duration_cell(b_s, unit=unit),
         Cell(value=delta, text=text_from_difference(delta, unit=unit), tone=tone),  # type: ignore[arg-type]
         Cell(value=" → ".join(types) or None),
         Cell(value=", ".join(change.changed) or None),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench.domain.result import Scalar, Score
+from trtbench.report.cells import bytes_cell, count_cell, rate_cell, seconds_cell
 from trtbench.report.document import (
     Block,
     Cell,
@@ -26,8 +27,8 @@ from trtbench.report.headings import (
     capitalized,
     score_heading,
 )
-from trtbench.report.numbers import text_from_count, text_from_number
-from trtbench.units import text_from_bytes, text_from_rate, text_from_seconds
+from trtbench.report.numbers import text_from_number
+from trtbench.units import text_from_seconds
 
 if TYPE_CHECKING:
     from trtbench.workflows.check.evaluate import Evaluated, Evaluation, TableValue
@@ -81,11 +82,11 @@ def _row(model: Evaluated, metrics: Sequence[str]) -> Sequence[Cell | Scalar]:
     return (
         model.label,
         *(_score(model, metric) for metric in metrics),
-        Cell(value=model.items, text=text_from_count(model.items)),
+        count_cell(model.items),
         *(_latency(model, part) for part in ("inference", "model")),
-        Cell(value=size, text=text_from_bytes(size)),
-        Cell(value=model.layers, text=text_from_count(model.layers)),
-        Cell(value=model.parameters, text=text_from_count(model.parameters)),
+        bytes_cell(size),
+        count_cell(model.layers),
+        count_cell(model.parameters),
     )
 
 
@@ -126,8 +127,8 @@ def _split(evaluation: Evaluation) -> Table:
         rates = (model.split.items_per_s, model.split.items_per_s_all)
         rows.append([
             model.label,
-            *(Cell(value=each, text=text_from_seconds(each)) for each in times),
-            *(Cell(value=each, text=text_from_rate(each)) for each in rates),
+            *(seconds_cell(each) for each in times),
+            *(rate_cell(each) for each in rates),
         ])  # fmt: skip
     caption = f"{capitalized(evaluation.models[0].timed)}. {PARTS_MEANING}"
     return table_from_rows("split", headings=headings, rows=rows, caption=caption)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trtbench.analysis.reported import reported_headline
 from trtbench.domain.result import FailedRun, RunRecord, Scalar
+from trtbench.report.cells import seconds_cell
 from trtbench.report.document import (
     Cell,
     Document,
@@ -85,7 +86,7 @@ def _median(each: Imported) -> Cell:
     if not isinstance(each.record, RunRecord):
         return Cell()
     if each.samples:
-        return Cell(value=each.median_s, text=text_from_seconds(each.median_s))
+        return seconds_cell(each.median_s)
     printed = reported_headline(each.record)
     build_s = each.record.facts.get("build_s")
     if each.record.facts.get("built_only") and isinstance(build_s, (int, float)):

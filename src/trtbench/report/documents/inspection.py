@@ -13,9 +13,9 @@ from trtbench.report.document import (
     Document,
     Heading,
     KeyValues,
-    Section,
     Table,
     Text,
+    document_from_blocks,
     table_from_rows,
 )
 from trtbench.report.numbers import text_from_count
@@ -33,8 +33,7 @@ def document_from_inspection(found: Inspection, *, layers: bool = False) -> Docu
         if table is not None and table.rows:
             blocks.append(_table(name, table))
     blocks += [Text(text=note, tone="unclear") for note in found.notes]
-    section = Section(id="file", title="", blocks=tuple(blocks))
-    return Document(title="", created="", sections=(section,))
+    return document_from_blocks("file", blocks)
 
 
 def _facts(found: Inspection) -> Iterator[tuple[str, str]]:

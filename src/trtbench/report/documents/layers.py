@@ -10,6 +10,7 @@ from trtbench.analysis.layers.grouping import Group
 from trtbench.analysis.layers.layer import Layer, LayerTable
 from trtbench.analysis.layers.precision import PrecisionTruth
 from trtbench.analysis.layers.reconcile import Reconciliation, hint_of
+from trtbench.report.cells import bytes_cell, duration_cell, share_cell
 from trtbench.report.document import (
     Block,
     Cell,
@@ -27,7 +28,6 @@ from trtbench.report.numbers import (
     text_from_duration,
     text_from_share,
 )
-from trtbench.units import text_from_bytes
 
 ISLANDS_SHOWN = 5
 UNMET_SHOWN = 5
@@ -136,12 +136,12 @@ def layer_cells(layer: Layer, unit: Unit, *, so_far: float | None) -> tuple[Cell
         Cell(value=layer.precision, text=layer.precision or _no_type(layer)),
         Cell(value=types if known else None),
         Cell(value=layer.shape_out),
-        _time(layer.time_s, unit),
-        _time(layer.median_s, unit),
+        duration_cell(layer.time_s, unit=unit),
+        duration_cell(layer.median_s, unit=unit),
         Cell(text=_spread(layer, unit)),
-        Cell(value=layer.share, text=text_from_share(layer.share)),
-        Cell(value=so_far, text=text_from_share(so_far)),
-        Cell(value=layer.roofline, text=text_from_share(layer.roofline)),
+        share_cell(layer.share),
+        share_cell(so_far),
+        share_cell(layer.roofline),
         Cell(value=layer.bound),
     )
 
@@ -158,10 +158,6 @@ def _no_type(layer: Layer) -> str:
     return f"({layer.role})" if layer.role != "compute" else "–"
 
 
-def _time(seconds: float | None, unit: Unit) -> Cell:
-    return Cell(value=seconds, text=text_from_duration(seconds, unit=unit))
-
-
 def group_table(groups: Sequence[Group], by: str) -> Table:
     """Write groups as a table."""
     unit = common_unit(group.seconds or 0.0 for group in groups)
@@ -169,11 +165,11 @@ def group_table(groups: Sequence[Group], by: str) -> Table:
         (
             Cell(value=group.name),
             Cell(value=group.layers, text=f"{group.layers:.4g}"),
-            _time(group.seconds, unit),
-            Cell(value=group.share, text=text_from_share(group.share)),
+            duration_cell(group.seconds, unit=unit),
+            share_cell(group.share),
             Cell(value=group.precisions),
             Cell(value=group.flops, text=_giga(group.flops)),
-            Cell(value=group.traffic_bytes, text=text_from_bytes(group.traffic_bytes)),
+            bytes_cell(group.traffic_bytes),
         )
         for group in groups
     ]
@@ -233,8 +229,8 @@ def _island_blocks(table: LayerTable, truth: PrecisionTruth, suffix: str) -> Ite
         (
             Cell(value=len(each.layers)),
             Cell(value=table.layers[each.layers[0]].name),
-            Cell(value=each.seconds, text=text_from_duration(each.seconds)),
-            Cell(value=each.conversion_s, text=text_from_duration(each.conversion_s)),
+            duration_cell(each.seconds),
+            duration_cell(each.conversion_s),
             Cell(value=_names(each.before)),
             Cell(value=_names(each.after)),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trtbench.analysis.load import LoadSearch
 from trtbench.domain.result import Run
-from trtbench.report.document import Block, Cell, Document, KeyValues, Section, Text
+from trtbench.report.document import Block, Cell, Document, KeyValues, Text, document_from_blocks
 from trtbench.report.documents.run import title_of
 from trtbench.report.load_curve import rate_figure, rate_table
 from trtbench.units import text_from_fraction, text_from_rate, text_from_seconds
@@ -19,8 +19,7 @@ def document_from_load(search: LoadSearch, run: Run) -> Document:
         KeyValues(id="load", pairs=_answer(search)),
         *(_curve(search) if search.points else ()),
     ]
-    section = Section(id="load", title="", blocks=tuple(blocks))
-    return Document(title=_title(run), created=run.record.created, sections=(section,))
+    return document_from_blocks("load", blocks, title=_title(run), created=run.record.created)
 
 
 def _curve(search: LoadSearch) -> list[Block]:

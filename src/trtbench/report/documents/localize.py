@@ -16,9 +16,9 @@ from trtbench.report.document import (
     Code,
     Document,
     Heading,
-    Section,
     Table,
     Text,
+    document_from_blocks,
     table_from_rows,
 )
 from trtbench.report.documents.comparison import interval_text
@@ -63,11 +63,8 @@ def document_from_localized(result: Localization) -> Document:
         *(Text(text=note, tone="unclear") for note in _notes(result)),
         *_commands(result),
     ]
-    return Document(
-        title=f"{Path(result.candidate).name} against {Path(result.reference).name}",
-        created="",
-        sections=(Section(id="localize", title="", blocks=tuple(blocks)),),
-    )
+    title = f"{Path(result.candidate).name} against {Path(result.reference).name}"
+    return document_from_blocks("localize", blocks, title=title)
 
 
 def answer(result: Localization) -> str:

@@ -8,6 +8,7 @@ from statistics import fmean
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.reported import reported_statistics
 from trtbench.domain.result import FailedRun, Finding, Run, Scalar
+from trtbench.report.cells import count_cell, duration_cell, seconds_cell
 from trtbench.report.document import (
     Block,
     Cell,
@@ -17,14 +18,14 @@ from trtbench.report.document import (
     FindingOf,
     Heading,
     KeyValues,
-    Section,
     Table,
     Text,
+    document_from_blocks,
     table_from_rows,
 )
 from trtbench.report.finding_list import TITLES, is_usual, usual_words
 from trtbench.report.labels import device_name, precision_name, protocol_name
-from trtbench.report.numbers import Unit, text_from_count, text_from_duration, unit_for_seconds
+from trtbench.report.numbers import Unit, text_from_duration, unit_for_seconds
 from trtbench.report.run_facts import PHASES, summary_of
 from trtbench.report.run_memory import memory_of, words_from_memory
 from trtbench.report.run_switch import words_from_switches
@@ -64,8 +65,8 @@ def document_from_run(run: Run, *, explain: bool = True) -> Document:
     if facts:
         blocks.append(KeyValues(id="facts", pairs=tuple(facts)))
     found = finding_blocks(run.findings) if explain else brief_findings(run.findings)
-    section = Section(id="run", title="", blocks=(*blocks, *found))
-    return Document(title=title_of(run), created=run.record.created, sections=(section,))
+    title, created = title_of(run), run.record.created
+    return document_from_blocks("run", [*blocks, *found], title=title, created=created)
 
 
 def document_from_failure(failed: FailedRun) -> Document:
@@ -75,9 +76,8 @@ def document_from_failure(failed: FailedRun) -> Document:
     ]
     if failed.log_tail:
         blocks.append(Code(text="\n".join(failed.log_tail), language="text"))
-    section = Section(id="failure", title="", blocks=tuple(blocks))
     title = f"{failed.spec.model.name} · {failed.spec.runtime}"
-    return Document(title=title, created=failed.created, sections=(section,))
+    return document_from_blocks("failure", blocks, title=title, created=failed.created)
 
 
 def title_of(run: Run) -> str:
@@ -150,15 +150,11 @@ def _row(column: ColumnSummary) -> list[Cell | Scalar]:
     return [
         PHASES.get(column.column, column.column),
         Cell(value=column.median, text=median),
-        *(_time(each, unit) for each in (column.mean, column.std, column.min)),
+        *(duration_cell(each, unit=unit) for each in (column.mean, column.std, column.min)),
         *(quantile_cell(column, q, unit) for q in SHOWN_QUANTILES),
-        _time(column.max, unit),
-        Cell(value=column.count, text=text_from_count(column.count)),
+        duration_cell(column.max, unit=unit),
+        count_cell(column.count),
     ]
-
-
-def _time(value_s: float, unit: Unit) -> Cell:
-    return Cell(value=value_s, text=text_from_duration(value_s, unit=unit))
 
 
 def quantile_cell(column: ColumnSummary, q: float, unit: Unit) -> Cell:
@@ -191,7 +187,7 @@ def _reported_table(
         ),
     )
     cells: list[list[Cell | Scalar]] = [
-        [PHASES[column], *(_seconds(found.get(name)) for name in names)]
+        [PHASES[column], *(seconds_cell(found.get(name)) for name in names)]
         for column, found in rows.items()
         if found
     ]
@@ -200,10 +196,6 @@ def _reported_table(
 
 def _statistic(name: str) -> str:
     return name if name[1:2].isdigit() else name.capitalize()
-
-
-def _seconds(value_s: float | None) -> Cell:
-    return Cell(value=value_s, text=text_from_seconds(value_s))
 
 
 def facts_of(run: Run) -> Iterator[tuple[str, str]]:

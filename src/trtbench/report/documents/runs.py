@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trtbench.report.document import Cell, Document, Heading, Section, table_from_rows
+from trtbench.report.document import Cell, Document, Heading, document_from_blocks, table_from_rows
 from trtbench.report.headings import (
     BATCH_HEADING,
     MEDIAN_HEADING,
@@ -47,9 +47,7 @@ def document_from_entries(entries: Sequence[Entry]) -> Document:
     caption = REPORTED if any(is_reported(each) for each in entries) else None
     table = table_from_rows("runs", headings=headings, rows=rows, caption=caption)
     created = max((each.created for each in entries), default="")
-    return Document(
-        title="", created=created, sections=(Section(id="runs", title="", blocks=(table,)),)
-    )
+    return document_from_blocks("runs", [table], created=created)
 
 
 def _row(entry: Entry, differing: Sequence[str]) -> list[Cell | str]:

@@ -10,6 +10,7 @@ from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.scores import is_share
 from trtbench.analysis.sweep import Chosen, SweepRow, compares_models
 from trtbench.domain.result import Scalar
+from trtbench.report.cells import bytes_cell, count_cell, rate_cell
 from trtbench.report.document import (
     Block,
     Cell,
@@ -18,6 +19,7 @@ from trtbench.report.document import (
     Section,
     Table,
     Text,
+    document_from_blocks,
     table_from_rows,
 )
 from trtbench.report.documents.run import quantile_cell
@@ -31,8 +33,8 @@ from trtbench.report.headings import (
     SIZE_HEADING,
     score_heading,
 )
-from trtbench.report.numbers import MISSING, text_from_count, text_from_duration, unit_for_seconds
-from trtbench.units import text_from_bytes, text_from_long_time, text_from_rate
+from trtbench.report.numbers import MISSING, text_from_duration, unit_for_seconds
+from trtbench.units import text_from_long_time
 
 if TYPE_CHECKING:
     from trtbench.workflows.sweep.estimate import KindEstimate
@@ -123,8 +125,7 @@ def document_from_plan(plan: SweepPlan, kinds: Sequence[KindEstimate]) -> Docume
         ),
         Text(text=f"time: {bound}{text_from_long_time(sum(known))}"),
     ]
-    section = Section(id="plan", title="", blocks=tuple(blocks))
-    return Document(title="", created="", sections=(section,))
+    return document_from_blocks("plan", blocks)
 
 
 def _by_model(rows: Sequence[SweepRow]) -> Iterator[tuple[str, list[SweepRow]]]:
@@ -191,11 +192,11 @@ def _p99(row: SweepRow) -> Cell:
 
 def _items(row: SweepRow) -> Cell:
     rate = row.summary.items_per_s if row.summary else None
-    return Cell(value=rate, text=text_from_rate(rate))
+    return rate_cell(rate)
 
 
 def _size(row: SweepRow) -> Cell:
-    return Cell(value=row.size_bytes, text=text_from_bytes(row.size_bytes))
+    return bytes_cell(row.size_bytes)
 
 
 def _difference(value: float | None) -> str:
@@ -220,7 +221,7 @@ def _score(metric: str) -> Callable[[SweepRow], Cell]:
 
 
 def _count(name: str) -> Callable[[SweepRow], Cell]:
-    return lambda row: Cell(value=getattr(row, name), text=text_from_count(getattr(row, name)))
+    return lambda row: count_cell(getattr(row, name))
 
 
 def _remarks(rows: Sequence[SweepRow]) -> Iterator[Text]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trtbench.analysis.layers.why import Explained, Why
+from trtbench.report.cells import duration_cell, share_cell
 from trtbench.report.document import (
     Block,
     Cell,
@@ -83,7 +84,7 @@ def _totals(found: Why) -> Iterator[Block]:
         )
         pairs.append(("expected", Cell(value=found.expected_s, text=words)))
     missing = max(0.0, found.shortfall_s)
-    pairs.append(("to explain", Cell(value=missing, text=text_from_duration(missing))))
+    pairs.append(("to explain", duration_cell(missing)))
     if found.gains_s:
         words = f"{text_from_duration(-found.gains_s)}, where it does better than expected"
         pairs.append(("made up for", Cell(value=found.gains_s, text=words)))
@@ -100,9 +101,9 @@ def causes_table(found: Why, *, id: str = "causes") -> Block:
     rows = [
         (
             Cell(value=each.cause.title),
-            Cell(value=each.cause.seconds, text=text_from_duration(each.cause.seconds)),
-            Cell(value=each.explains_s, text=text_from_duration(each.explains_s)),
-            Cell(value=each.share, text=text_from_share(each.share)),
+            duration_cell(each.cause.seconds),
+            duration_cell(each.explains_s),
+            share_cell(each.share),
             Cell(value="; ".join(each.cause.evidence)),
             Cell(value=each.cause.try_),
         )

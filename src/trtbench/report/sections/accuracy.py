@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trtbench.domain.result import Run
+from trtbench.report.cells import bytes_cell, count_cell, duration_cell, number_cell, seconds_cell
 from trtbench.report.document import Block, Cell, Heading, Picture, Section, Text, table_from_rows
 from trtbench.report.headings import (
     MEDIAN_HEADING,
@@ -24,13 +25,10 @@ from trtbench.report.labels import file_stem, labels_from_runs
 from trtbench.report.numbers import (
     MISSING,
     common_unit,
-    text_from_count,
-    text_from_duration,
     text_from_number,
 )
 from trtbench.report.run_facts import headline_summary, joules_per_item
 from trtbench.report.run_scores import Reading, readings_from_run
-from trtbench.units import text_from_bytes, text_from_seconds
 
 ORDER = 80
 
@@ -104,7 +102,7 @@ def _same_bytes(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
             label,
             (run.record.spec.model.sha256 or MISSING)[:12],
             *(_value(readings.get(metric)) for metric in metrics),
-            Cell(value=head.typical, text=text_from_duration(head.typical, unit=unit)),
+            duration_cell(head.typical, unit=unit),
             *_costs(run),
         )
         for label, run, readings, head in judged
@@ -125,7 +123,7 @@ def _item_parts(labels: Sequence[str], runs: Sequence[Run]) -> list[Block]:
         if not isinstance(carried, Mapping) or not isinstance(carried.get("seconds"), Mapping):
             continue
         seconds = [carried["seconds"].get(name) for name in PART_HEADINGS]
-        rows.append((label, *(Cell(value=s, text=text_from_seconds(s)) for s in seconds)))
+        rows.append((label, *(seconds_cell(s) for s in seconds)))
         words.append(str(carried.get("timed") or ""))
     if not rows:
         return []
@@ -148,9 +146,9 @@ def _costs(run: Run) -> tuple[Cell, Cell, Cell, Cell]:
     held = (max(host, default=None), max(device, default=None))
     joules = joules_per_item(run)
     size = record.spec.model.size_bytes
-    first, second = (Cell(value=each, text=text_from_bytes(each)) for each in held)
-    spent = Cell(value=joules, text=text_from_number(joules))
-    return first, second, spent, Cell(value=size, text=text_from_bytes(size))
+    first, second = (bytes_cell(each) for each in held)
+    spent = number_cell(joules)
+    return first, second, spent, bytes_cell(size)
 
 
 def _cells(reading: Reading) -> tuple[Cell, Cell, Cell, Cell]:
@@ -159,7 +157,7 @@ def _cells(reading: Reading) -> tuple[Cell, Cell, Cell, Cell]:
         for bounds in (reading.bounds,)
         for end in (reading.low, reading.high)
     )
-    count = Cell(value=reading.count, text=text_from_count(reading.count))
+    count = count_cell(reading.count)
     return Cell(value=reading.value, text=reading.text), low, high, count
 
 

@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from trtbench.domain.result import Run, Scalar
 from trtbench.report.build_time import BuildTime, build_time_blocks, build_time_from_metadata
+from trtbench.report.cells import bytes_cell
 from trtbench.report.document import Cell, Details, Heading, Section, Text, table_from_rows
 from trtbench.report.labels import labels_from_runs, shortened
 from trtbench.report.numbers import text_from_duration
@@ -105,7 +106,7 @@ def _cell(key: str, value: Scalar) -> Cell:
     if isinstance(value, (int, float)) and key.endswith("_s"):
         return Cell(value=value, text=text_from_duration(float(value)))
     if isinstance(value, (int, float)) and key.endswith("_bytes"):
-        return Cell(value=value, text=text_from_bytes(value))
+        return bytes_cell(value)
     if isinstance(value, str):
         return Cell(value=value, text=shortened(value, length=MOST_LETTERS))
     return Cell(value=value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trtbench.domain.price import Price, price_of, under_of
 from trtbench.domain.result import Run
+from trtbench.report.cells import duration_cell, number_cell
 from trtbench.report.device_table import device_blocks, device_names, priced_name
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.headings import NETWORK_HEADING
@@ -14,7 +15,6 @@ from trtbench.report.labels import network_name, precision_name
 from trtbench.report.numbers import (
     MISSING,
     common_unit,
-    text_from_duration,
     text_from_number,
 )
 from trtbench.report.run_facts import headline_summary, summary_of
@@ -123,10 +123,10 @@ def _summary(points: Sequence[_Point]) -> Block:
             (
                 network,
                 device,
-                Cell(value=best.items_per_s, text=text_from_number(best.items_per_s)),
+                number_cell(best.items_per_s),
                 best.how,
-                Cell(value=best.latency_s, text=text_from_duration(best.latency_s, unit=unit)),
-                Cell(value=least, text=text_from_duration(least, unit=unit)),
+                duration_cell(best.latency_s, unit=unit),
+                duration_cell(least, unit=unit),
                 *(_energy(cheapest) if counted else ()),
                 *([Cell(value=best.cost, text=cost)] if priced else []),
                 len(mine),
@@ -148,8 +148,8 @@ def _summary(points: Sequence[_Point]) -> Block:
 def _energy(joules: float | None) -> tuple[Cell, Cell]:
     per_joule = 1 / joules if joules else None
     return (
-        Cell(value=joules, text=text_from_number(joules)),
-        Cell(value=per_joule, text=text_from_number(per_joule)),
+        number_cell(joules),
+        number_cell(per_joule),
     )
 
 
@@ -169,7 +169,7 @@ def _under_bounds(points: Sequence[_Point], devices: Sequence[str], under_s: flo
         mine = [p for p in points if (p.network, p.precision) == (network, precision)]
         for bound in [under_s] if under_s is not None else _bounds(mine):
             cells = [_best(mine, device, bound) for device in devices]
-            told = Cell(value=bound, text=text_from_duration(bound, unit=None))
+            told = duration_cell(bound)
             rows.append((network, precision or MISSING, told, *cells))
     caption = (
         "Items per second of the fastest run whose latency, as above, is under the bound, and how "

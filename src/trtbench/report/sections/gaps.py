@@ -8,12 +8,13 @@ import numpy as np
 
 from trtbench.domain.result import Run
 from trtbench.report.alike import name_of_key, series_over
+from trtbench.report.cells import duration_cell, fraction_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Block, Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.labels import file_stem, shortened
-from trtbench.report.numbers import text_from_duration, unit_for_seconds
+from trtbench.report.numbers import unit_for_seconds
 from trtbench.report.run_facts import PHASES, summary_of
-from trtbench.units import text_from_fraction, text_from_seconds
+from trtbench.units import text_from_seconds
 
 ORDER = 73
 COLUMNS = ("host", "gpu")
@@ -98,9 +99,9 @@ def _table(found: dict[float, list[Run]], stem: str) -> Block:
         rows.append(
             [
                 Cell(value=gap, text=text_from_seconds(gap, digits=3) if gap else "none"),
-                Cell(value=host, text=text_from_duration(host)),
-                Cell(value=gpu, text=text_from_duration(gpu)),
-                Cell(value=change, text=text_from_fraction(change, digits=1, signed=True)),
+                duration_cell(host),
+                duration_cell(gpu),
+                fraction_cell(change, digits=1, signed=True),
                 Cell(value=clock, text=f"{clock / MHZ:.0f} MHz" if clock else None),
             ]
         )

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 from trtbench.domain.result import Run, gpu_of
 from trtbench.report.alike import Key, names_of_keys
+from trtbench.report.cells import change_cell, duration_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.headings import CHANGE_HEADING, ID_HEADING, MEDIAN_HEADING
@@ -14,8 +15,6 @@ from trtbench.report.labels import model_name, precision_name, shortened
 from trtbench.report.machine import facts_from_environment
 from trtbench.report.numbers import (
     common_unit,
-    text_from_change,
-    text_from_duration,
     unit_for_seconds,
 )
 from trtbench.report.run_facts import headline_summary, headline_title
@@ -98,11 +97,8 @@ def _rows(name: str, members: Sequence[Run]) -> list[tuple[Cell | str, ...]]:
             (
                 name,
                 run.record.created,
-                Cell(
-                    value=head.typical,
-                    text=text_from_duration(head.typical, bounds=head.median_interval, unit=unit),
-                ),
-                Cell(value=change, text=text_from_change(change, digits=1)),
+                duration_cell(head.typical, bounds=head.median_interval, unit=unit),
+                change_cell(change, digits=1),
                 _changes(members[place - 1], run) if place else "",
                 run.id,
             )

@@ -15,6 +15,7 @@ from trtbench.analysis.layers.roofline import with_rates
 from trtbench.analysis.layers.why import why
 from trtbench.domain.result import Run
 from trtbench.domain.samples import LayerProfile, LayerTime
+from trtbench.report.cells import duration_cell, share_cell
 from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import (
     Block,
@@ -184,19 +185,15 @@ def _all_layers(profile: LayerProfile, name: BlockName) -> Details:
     rows: list[tuple[Cell | str, ...]] = [
         (
             layer.name,
-            Cell(value=layer.average_s, text=text_from_duration(layer.average_s, unit=unit)),
-            Cell(value=layer.median_s, text=text_from_duration(layer.median_s, unit=unit)),
-            _share(layer.average_s / total if total else None),
+            duration_cell(layer.average_s, unit=unit),
+            duration_cell(layer.median_s, unit=unit),
+            share_cell(layer.average_s / total if total else None),
         )
         for layer in ordered
     ]
     table = table_from_rows(f"layers{name.suffix}", headings=HEADINGS, rows=rows)
     summary = f"All {text_from_count(len(rows))} layers{name.of(' of ')}"
     return Details(summary=summary, blocks=(table,))
-
-
-def _share(value: float | None) -> Cell:
-    return Cell(value=value, text=text_from_share(value))
 
 
 def diff_blocks(

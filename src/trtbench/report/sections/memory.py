@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.domain.result import Run
+from trtbench.report.cells import bytes_cell
 from trtbench.report.document import Block, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.run_memory import memory_of, name_of_part, words_from_memory
-from trtbench.units import text_from_bytes
 
 ORDER = 74
 HEADINGS = (
@@ -36,8 +36,16 @@ def make(runs: Sequence[Run]) -> Section | None:
         for part in use.parts:
             per = "context" if part.per_context else "process"
             name = name_of_part(part, use)
-            rows.append([label, name, _size(part.predicted_bytes), _size(part.measured_bytes), per])
-        rows.append([label, "all of it, run", Cell(), _size(use.peak_bytes), "process"])
+            rows.append(
+                [
+                    label,
+                    name,
+                    bytes_cell(part.predicted_bytes),
+                    bytes_cell(part.measured_bytes),
+                    per,
+                ]
+            )
+        rows.append([label, "all of it, run", Cell(), bytes_cell(use.peak_bytes), "process"])
         fits += [
             Text(text=f"{label}: {words}")
             for name, words in words_from_memory(use)
@@ -47,7 +55,3 @@ def make(runs: Sequence[Run]) -> Section | None:
         return None
     table = table_from_rows("memory", headings=HEADINGS, rows=rows, caption=CAPTION)
     return Section(id="memory", title="GPU memory", blocks=(table, *fits))
-
-
-def _size(value: int | None) -> Cell:
-    return Cell(value=value, text=text_from_bytes(value))

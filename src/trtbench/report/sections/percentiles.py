@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trtbench.analysis.column_summary import QUANTILES, ColumnSummary, Quantile
 from trtbench.domain.result import Run
+from trtbench.report.cells import count_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import (
     Block,
@@ -101,7 +102,7 @@ def _counts(column: ColumnSummary) -> tuple[Cell, Cell]:
     if column.reported:
         return Cell(text=MISSING), Cell(text=MISSING)
     return (
-        Cell(value=column.count, text=text_from_count(column.count)),
+        count_cell(column.count),
         Cell(value=column.effective, text=text_from_count(math.floor(column.effective))),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.domain.result import Run
+from trtbench.report.cells import bytes_cell, count_cell, number_cell
 from trtbench.report.device_table import device_names
 from trtbench.report.document import Card, Cards, Cell, Heading, Section, Text, table_from_rows
 from trtbench.report.finding_list import gather, short_title
@@ -43,7 +44,6 @@ from trtbench.report.run_facts import (
     summary_of,
     words_on_protocols,
 )
-from trtbench.units import text_from_bytes
 
 ORDER = 10
 MOST_NAMED = 4
@@ -128,13 +128,13 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
         precision_name(run.record),
         run.record.batch,
         *_times(head, unit, several=summary.launches > 1),
-        Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
+        number_cell(summary.items_per_s),
         spec.runtime,
         column_title(head) if head else None,
         protocol_name(run.record),
         summary.launches,
-        Cell(value=len(run.times), text=text_from_count(len(run.times))),
-        Cell(value=spec.model.size_bytes, text=text_from_bytes(spec.model.size_bytes)),
+        count_cell(len(run.times)),
+        bytes_cell(spec.model.size_bytes),
         run.id,
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from trtbench.analysis.scores import is_share
 from trtbench.domain.result import Run
+from trtbench.report.cells import duration_cell, number_cell
 from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.headings import (
@@ -34,7 +35,6 @@ from trtbench.report.numbers import (
     common_unit,
     text_from_count,
     text_from_duration,
-    text_from_number,
     unit_for_seconds,
 )
 from trtbench.report.run_facts import (
@@ -118,9 +118,9 @@ def _row(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
         spec.runtime,
         precision_name(run.record),
         protocol_name(run.record),
-        Cell(value=head.mean, text=text_from_duration(head.mean, unit=unit)),
-        Cell(value=head.max, text=text_from_duration(head.max, unit=unit)),
-        Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
+        duration_cell(head.mean, unit=unit),
+        duration_cell(head.max, unit=unit),
+        number_cell(summary.items_per_s),
         spread,
         Cell(value=size, text=text_from_bytes(size if isinstance(size, int) else None)),
     )
@@ -155,7 +155,7 @@ def _score(scores: dict[str, Reading], metric: str) -> Cell:
     if reading is None:
         return Cell(text=MISSING)
     if not is_share(metric):
-        return Cell(value=reading.value, text=text_from_number(reading.value))
+        return number_cell(reading.value)
     percent = reading.value * 100 if reading.value <= 1 else reading.value
     return Cell(value=reading.value, text=f"{percent:.2f} %")
 

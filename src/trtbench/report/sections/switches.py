@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from trtbench.analysis.switching import switches_from_facts
 from trtbench.domain.result import Run
+from trtbench.report.cells import fraction_cell, seconds_cell
 from trtbench.report.document import Cell, Heading, Section, table_from_rows
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
 from trtbench.report.run_switch import cost_in_words
-from trtbench.units import text_from_fraction, text_from_seconds
 
 ORDER = 76
 HEADINGS = (
@@ -36,9 +36,9 @@ def make(runs: Sequence[Run]) -> Section | None:
                 [
                     label,
                     each.to,
-                    Cell(value=each.stay_s, text=text_from_seconds(each.stay_s)),
+                    seconds_cell(each.stay_s),
                     Cell(value=each.cost_s, text=cost_in_words(each)),
-                    Cell(value=share, text=text_from_fraction(share, digits=1, signed=True)),
+                    fraction_cell(share, digits=1, signed=True),
                 ]
             )
     if not rows:

@@ -8,11 +8,11 @@ from statistics import fmean
 
 from trtbench.domain.result import Run
 from trtbench.domain.samples import TelemetrySample
+from trtbench.report.cells import number_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Block, Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.headings import RUN_HEADING
 from trtbench.report.labels import labels_from_runs
-from trtbench.report.numbers import MISSING, text_from_number
 from trtbench.report.run_facts import joules_per_item
 
 ORDER = 65
@@ -140,11 +140,8 @@ def _mean(quantity: _Quantity, run: Run) -> Cell:
     values = [value for each in run.telemetry if (value := quantity.read(each)) is not None]
     if not values:
         return Cell()
-    return Cell(value=fmean(values), text=text_from_number(fmean(values)))
+    return number_cell(fmean(values))
 
 
 def _energy(run: Run) -> Cell:
-    value = joules_per_item(run)
-    if value is None:
-        return Cell(text=MISSING)
-    return Cell(value=value, text=text_from_number(value))
+    return number_cell(joules_per_item(run))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from trtbench.domain.result import Run, gpu_of
 from trtbench.report.alike import Key, names_of_keys
+from trtbench.report.cells import duration_cell, number_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import (
     Block,
@@ -27,8 +28,6 @@ from trtbench.report.labels import (
 from trtbench.report.numbers import (
     Unit,
     common_unit,
-    text_from_duration,
-    text_from_number,
     unit_for_seconds,
 )
 from trtbench.report.run_facts import headline_summary, headline_title, summary_of
@@ -114,12 +113,9 @@ def _cells(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:
     per_item = head.typical / items if items else None
     return (
         run.record.batch,
-        Cell(value=summary.items_per_s, text=text_from_number(summary.items_per_s)),
-        Cell(
-            value=head.typical,
-            text=text_from_duration(head.typical, bounds=head.median_interval, unit=unit),
-        ),
-        Cell(value=per_item, text=text_from_duration(per_item, unit=unit)),
+        number_cell(summary.items_per_s),
+        duration_cell(head.typical, bounds=head.median_interval, unit=unit),
+        duration_cell(per_item, unit=unit),
         run.id,
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from trtbench.analysis.verdict import in_cycles, sentence
 from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import Run
+from trtbench.report.cells import change_cell
 from trtbench.report.document import (
     Block,
     Card,
@@ -91,7 +92,7 @@ def _row(
         names[1],
         verdict.metric,
         verdict.kind,
-        Cell(value=change, text=text_from_change(change)),
+        change_cell(change),
         interval_text(verdict),
         verdict.launches,
         _DESIGNS[comparison.design],
