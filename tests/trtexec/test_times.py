@@ -114,13 +114,12 @@ def test_times_below_a_tenth_of_a_millisecond_are_taken_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("word", ["inf", "nan", "-nan", "-inf", "NaN", "Infinity", "1e999"])
-def test_values_that_are_no_numbers_are_kept_and_counted(word: str) -> None:
+def test_values_that_are_no_numbers_are_kept_and_no_samples(word: str) -> None:
     data = samples.times_file("8.5").replace(
         b'"computeMs" : 2.003', f'"computeMs" : {word}'.encode()
     )
     file = read(data)
     assert not math.isfinite(file.columns["computeMs"][3])
-    assert file.nonfinite_rows == 1
     assert len(file) == 40
     assert len(times_from_file(file)) == 39
 

@@ -22,16 +22,6 @@ class OutputTensor:
     """As printed: without the batch in TensorRT 7, so the values may be a multiple of it."""
     values: Column
 
-    @property
-    def array(self) -> Column:
-        """Values in their shape; flat when the printed dimensions do not account for them."""
-        if self.dimensions and self.values.size:
-            size = int(np.prod(self.dimensions))
-            if size > 0 and self.values.size % size == 0:
-                batch = () if self.values.size == size else (self.values.size // size,)
-                return self.values.reshape(*batch, *self.dimensions)
-        return self.values
-
 
 def outputs_from_json(data: bytes | str, *, where: str) -> tuple[tuple[OutputTensor, ...], ...]:
     """Read every set of outputs of a file, in which several exports may follow one another."""

@@ -193,11 +193,6 @@ class TimesFile:
         found = [array.enqueue_resolution_s for array in self.arrays]
         return max((each for each in found if each is not None), default=None)
 
-    @property
-    def nonfinite_rows(self) -> int:
-        """Rows with a duration of inf or nan; they are no part of ``times_from_file``."""
-        return sum(int((~_measured(array)).sum()) for array in self.arrays)
-
 
 def read_times(
     source: bytes | bytearray | memoryview | BinaryIO,
