@@ -18,6 +18,7 @@ from trtbench.build.localize_graph import TwoGraphs
 from trtbench.build.localize_rewrite import copied, stand_in
 from trtbench.build.onnx_layers import Feed, grouped, outputs_of, session_of
 from trtbench.domain.arrays import AnyArray
+from trtbench.domain.feed import LoadedItem
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.chunks import Chunks, ChunkWriter
@@ -33,9 +34,9 @@ LOOKED_AT = 32
 class Source(Protocol):
     names: tuple[str, ...]
 
-    def load(self, index: int) -> Any: ...
+    def load(self, index: int) -> LoadedItem: ...
 
-    def prepare(self, loaded: Any) -> Mapping[str, AnyArray]: ...
+    def prepare(self, loaded: LoadedItem) -> Mapping[str, AnyArray]: ...
 
     def part(self, places: Sequence[int]) -> Any: ...
 

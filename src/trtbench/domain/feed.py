@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from typing import Literal
+from typing import Any, Literal
 
 from trtbench.domain.conversion import TensorDiff
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.spec import TensorSpec, Value
 
 Distribution = Literal["uniform", "normal"]
+
+LoadedItem = Any
+"""An item on its way from a source's ``load`` to its ``prepare``: the source alone knows its type."""
 
 
 class Feed(Value, frozen=True, kw_only=True):

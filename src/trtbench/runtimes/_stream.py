@@ -11,7 +11,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.inputs import fixed_batch, has_rows
 from trtbench.analysis.pass_times import PARTS
 from trtbench.domain.arrays import AnyArray
-from trtbench.domain.feed import InferOutcome, Unreadable
+from trtbench.domain.feed import InferOutcome, LoadedItem, Unreadable
 from trtbench.domain.job import Stage
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError
@@ -31,7 +31,7 @@ from trtbench.runtimes._unfit_inputs import unfit_inputs
 TIMES = "times.npz"
 
 Outputs = dict[str, NDArray[np.generic]]
-Decode = Callable[[Arrays, Sequence[Any]], Arrays]
+Decode = Callable[[Arrays, Sequence[LoadedItem]], Arrays]
 
 
 class ItemSource(Protocol):
@@ -40,9 +40,9 @@ class ItemSource(Protocol):
     drawn: bool
     """At random, and not read."""
 
-    def load(self, index: int) -> Any: ...
+    def load(self, index: int) -> LoadedItem: ...
 
-    def prepare(self, loaded: Any) -> Arrays: ...
+    def prepare(self, loaded: LoadedItem) -> Arrays: ...
 
 
 def stream(
@@ -125,7 +125,7 @@ class _Pass:
         columns = {name: np.array(column) for name, column in self._columns.items()}
         np.savez(self._folder / TIMES, **columns)  # type: ignore[arg-type]
 
-    def _loaded(self, start: int, stop: int) -> list[Any]:
+    def _loaded(self, start: int, stop: int) -> list[LoadedItem]:
         """Read the items of one batch; what cannot be read is written down and left out."""
         found = []
         for place in range(start, stop):
@@ -137,7 +137,7 @@ class _Pass:
                 self.unreadable.append(Unreadable(place=place, name=name, reason=str(reason)))
         return found
 
-    def _batch(self, loaded: list[Any], load: float) -> Arrays:
+    def _batch(self, loaded: list[LoadedItem], load: float) -> Arrays:
         count, begun = len(loaded), time.perf_counter()
         items = [self.source.prepare(each) for each in loaded]
         feed = {tensor.name: self._joined(tensor, items) for tensor in self.session.inputs}

@@ -7,14 +7,13 @@ import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from trtbench.analysis.inputs import has_meaning, has_rows, random_inputs
 from trtbench.analysis.open_shapes import assumption, fitted, refuse_open, with_assumed_shapes
-from trtbench.domain.feed import Feed, InferOutcome
+from trtbench.domain.feed import Feed, InferOutcome, LoadedItem
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, InputTypeError, UsageError
 from trtbench.host.arrays import read_arrays
@@ -83,10 +82,10 @@ class RandomItems(DataSource):
         note = assumption(tensors, whole)
         self.notes: tuple[str, ...] = (note,) if note else ()
 
-    def load(self, index: int) -> Any:
+    def load(self, index: int) -> LoadedItem:
         return self._feed.seed * _ITEM_SEEDS + index
 
-    def prepare(self, loaded: Any) -> Arrays:
+    def prepare(self, loaded: LoadedItem) -> Arrays:
         return {item.name: self._draw(item, seed=loaded) for item in self._items}
 
     def _draw(self, item: TensorSpec, *, seed: int) -> Array:
@@ -143,10 +142,10 @@ class ArrayItems(DataSource):
         self.names = tuple(f"item {index}" for index in range(count))
         self.notes: tuple[str, ...] = ()
 
-    def load(self, index: int) -> Any:
+    def load(self, index: int) -> LoadedItem:
         return index
 
-    def prepare(self, loaded: Any) -> Arrays:
+    def prepare(self, loaded: LoadedItem) -> Arrays:
         return {
             name: array[loaded] if name in self._rows else array
             for name, array in self._arrays.items()

@@ -7,7 +7,6 @@ filled with zeros, as such networks are trained.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from trtbench.boundary import read_text
 from trtbench.boundary.files import MOST_BYTES
 from trtbench.domain.arrays import AnyArray
+from trtbench.domain.feed import LoadedItem
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.arrays import DAMAGE, refuse_missing, refuse_no_archive
@@ -57,10 +57,10 @@ class LabelledArrays(DataSource):
         for name, tensor in self._tensors.items():
             self._check(tensor, self._arrays[name].shape[1:])
 
-    def load(self, index: int) -> Any:
+    def load(self, index: int) -> LoadedItem:
         return {name: array[index] for name, array in self._arrays.items()}
 
-    def prepare(self, loaded: Any) -> Arrays:
+    def prepare(self, loaded: LoadedItem) -> Arrays:
         return {n: _fitted(np.asarray(item), self._tensors[n]) for n, item in loaded.items()}
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:

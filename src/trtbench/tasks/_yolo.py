@@ -7,7 +7,6 @@ network that drops doubles itself gives corners, a score, a class and the points
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.detection import corners_from_centres, suppress
 from trtbench.analysis.pose import People
 from trtbench.domain.arrays import AnyArray
+from trtbench.domain.feed import LoadedItem
 from trtbench.errors import InputError
 from trtbench.tasks._images import Loaded
 from trtbench.tasks.contract import Arrays, Settings, number
@@ -23,7 +23,9 @@ COCO_VALUES = (56, 57)
 """Values of a prediction with COCO's 17 points, raw and with a class."""
 
 
-def people_from_outputs(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
+def people_from_outputs(
+    outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings
+) -> Arrays:
     """Decode boxes, scores and key points, drop doubles, and undo the letterbox.
 
     Rows are padded to the same number of people, those that do not exist with score -1.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from trtbench.analysis.classification import (
     top_k_from_ranks,
 )
 from trtbench.domain.arrays import AnyArray
+from trtbench.domain.feed import LoadedItem
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError, meant
 from trtbench.tasks._drawing import grid, save, shape_of, show
@@ -76,7 +76,7 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     )
 
 
-def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
+def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
     """Find the scores among the outputs."""
     wanted = settings.get("output_name")
     if wanted and wanted not in outputs:

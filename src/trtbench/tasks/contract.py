@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.feed import LoadedItem
 from trtbench.domain.result import Scalar, Score
 from trtbench.domain.spec import TensorSpec, Value
 from trtbench.errors import UsageError, meant
@@ -109,7 +110,7 @@ class DataSource(ABC):
         """Read one item."""
 
     @abstractmethod
-    def prepare(self, loaded: Any) -> Arrays:
+    def prepare(self, loaded: LoadedItem) -> Arrays:
         """Make the item ready for the inputs, in float32, without the batch."""
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
@@ -137,7 +138,7 @@ class _Part(DataSource):
     def load(self, index: int) -> object:
         return self._source.load(self._places[index])
 
-    def prepare(self, loaded: Any) -> Arrays:
+    def prepare(self, loaded: LoadedItem) -> Arrays:
         return self._source.prepare(loaded)
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
@@ -207,7 +208,7 @@ class Task(Protocol):
     def open_source(self, settings: Settings, tensors: Tensors) -> DataSource:
         """Find the data; ``settings["data"]`` says where."""
 
-    def decode(self, outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
+    def decode(self, outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
         """Make predictions of the outputs of one batch, one row per item."""
 
     def judge(

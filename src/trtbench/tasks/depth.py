@@ -19,6 +19,7 @@ from trtbench.analysis.depth import (
 )
 from trtbench.analysis.resample import mean_interval
 from trtbench.domain.arrays import AnyArray
+from trtbench.domain.feed import LoadedItem
 from trtbench.domain.result import Scalar, Score
 from trtbench.errors import InputError, UsageError
 from trtbench.tasks._depth_images import SIZE, DepthImages, draw_depth
@@ -71,7 +72,7 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     return images
 
 
-def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
+def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
     """Find the map among the outputs: one that is called so, else the largest."""
     found: dict[str, AnyArray] = {}
     for name, output in outputs.items():

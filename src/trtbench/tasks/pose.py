@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from trtbench.analysis.pose import (
 )
 from trtbench.analysis.resample import statistic_interval, statistic_intervals
 from trtbench.domain.arrays import AnyArray
+from trtbench.domain.feed import LoadedItem
 from trtbench.domain.result import Score
 from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images
@@ -105,7 +105,7 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     return PoseImages(settings, tensors)
 
 
-def decode(outputs: Arrays, loaded: Sequence[Any], settings: Settings) -> Arrays:
+def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) -> Arrays:
     """Make people of the outputs, in the coordinates of their images."""
     return people_from_outputs(outputs, loaded, settings)
 
