@@ -12,7 +12,7 @@ from trtbench.domain.spec import TensorSpec, Value
 Distribution = Literal["uniform", "normal"]
 
 LoadedItem = Any
-"""An item on its way from a source's ``load`` to its ``prepare``: the source alone knows its type."""
+"""An item between a source's ``load`` and ``prepare``: the source alone knows its type."""
 
 
 class Feed(Value, frozen=True, kw_only=True):
