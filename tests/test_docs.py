@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import shlex
@@ -77,6 +78,64 @@ def all_flags() -> set[str]:
             for step in command.commands.values():
                 found |= flags_of(step)
     return found
+
+
+PLANS = [ROOT / "docs" / "design.md", ROOT / "CONTRIBUTING.md"]
+"""Pages about the code itself."""
+ROOMS = ROOT / "src" / "trtbench"
+PLACES = [ROOT, ROOMS, *(each for each in ROOMS.rglob("*") if each.is_dir())]
+ENDINGS = ("json", "npz", "toml", "sqlite", "html", "md", "txt")
+
+
+@functools.cache
+def words_of_code() -> set[str]:
+    texts = (path.read_text("utf-8") for path in SOURCES)
+    return {word.lstrip("_") for text in texts for word in re.findall(r"\w+", text)}
+
+
+def lost_names(text: str) -> Iterator[str]:
+    """Names of files and of what they hold that a page has in backticks and the code has not."""
+    for name in re.findall(r"`([^`<*]+)`", text):
+        path, _, last = name.partition("(")[0].rpartition(".")
+        if re.fullmatch(r"[\w./-]+\.py|[\w/]+/", name):
+            there = any((place / name).exists() for place in PLACES)
+        elif re.fullmatch(r"[\w/]+\.\w+", name) and last not in ENDINGS:
+            files = [
+                place / end for place in PLACES for end in (f"{path}.py", f"{path}/__init__.py")
+            ]
+            told = [file.read_text("utf-8") for file in files if file.is_file()]
+            defined = re.compile(
+                rf"^(?:def|class) {last}\b|^{last}\b|import .*\b{last}\b", re.MULTILINE
+            )
+            there = any(map(defined.search, told)) if told else "/" not in name
+        elif re.match(r"\w*[a-z]_[a-z]|[A-Z]\w+$", name):
+            there = re.split(r"\W", name)[0] in words_of_code()
+        else:
+            continue
+        if not there:
+            yield name
+
+
+@pytest.mark.parametrize("page", PLANS, ids=lambda page: page.name)
+def test_the_plan_names_only_what_stands_in_the_code(page: Path) -> None:
+    assert list(lost_names(page.read_text("utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["host/tools.py", "cli/_screen.paint", "workflows/none.run", "no_such_name", "attic/"]
+)
+def test_a_name_that_the_code_lost_is_found(name: str) -> None:
+    assert list(lost_names(f"see `{name}`, and `cli/_screen.show`")) == [name]
+
+
+def test_the_plan_has_the_layers_that_are_checked() -> None:
+    checked = re.findall(
+        r"^layers = \[(.*?)\n\]", (ROOT / "pyproject.toml").read_text(), re.S | re.M
+    )
+    rooms, wings = (re.findall(r'"(.*?)"', each.replace("trtbench.", "")) for each in checked)
+    plan = " ".join(PLANS[0].read_text("utf-8").split())
+    assert " ".join(rooms) in plan
+    assert "` over `".join(wings) in plan
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
