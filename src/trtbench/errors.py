@@ -178,3 +178,13 @@ def writing(path: object) -> Iterator[None]:
         yield
     except OSError as problem:
         raise write_error(path, problem) from None
+
+
+@contextmanager
+def reading(path: object) -> Iterator[None]:
+    """Say what keeps a file from being read in this block, as bytes or as text."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = (problem.strerror if isinstance(problem, OSError) else None) or problem
+        raise InputError(f"{path} cannot be read", facts={"reason": reason}) from None

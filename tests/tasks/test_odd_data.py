@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -319,6 +320,17 @@ def test_orders_of_classes_that_are_none(tmp_path: Path, content: object) -> Non
     (tmp_path / "order.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match="holds no order of classes"):
         read_classes(tmp_path / "order.json")
+
+
+@pytest.mark.parametrize(
+    "read", [read_classes, read_labels, lambda path: read_yolo_data(path, "val")]
+)
+def test_a_list_that_is_no_text_is_said_to_be_none(
+    tmp_path: Path, read: Callable[[Path], object]
+) -> None:
+    (tmp_path / "list").write_bytes("Katze, Löwe".encode("latin-1"))
+    with pytest.raises(InputError, match="list cannot be read"):
+        read(tmp_path / "list")
 
 
 BOX = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}

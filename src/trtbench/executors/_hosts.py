@@ -8,7 +8,7 @@ import msgspec
 
 from trtbench.boundary import read_toml
 from trtbench.domain.spec import Value
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import UsageError, reading
 from trtbench.executors._slots import Slot
 from trtbench.units import bytes_from_text
 
@@ -49,9 +49,8 @@ class HostsFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def hosts_from_file(path: Path) -> tuple[Host, ...]:
     """Read the machines; keys that mean nothing are named."""
     try:
-        hosts = msgspec.convert(read_toml(path), type=HostsFile).host
-    except OSError as problem:
-        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
+        with reading(path):
+            hosts = msgspec.convert(read_toml(path), type=HostsFile).host
     except (ValueError, msgspec.ValidationError) as problem:
         raise UsageError(
             f"{path} is no list of hosts",

@@ -14,7 +14,7 @@ import msgspec
 
 from trtbench.boundary import inside
 from trtbench.domain.spec import ModelFile, ModelFormat, ModelRef
-from trtbench.errors import InputError, near_miss
+from trtbench.errors import InputError, near_miss, reading
 from trtbench.host.files import utf8_path
 from trtbench.models.onnx_bytes import external_names
 
@@ -71,10 +71,8 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
         kind = "folder" if path.is_dir() else "device or pipe"  # which would be read forever
         raise InputError(f"{path} is a {kind}, not a model file", fix=_inside(path))
     path = utf8_path(path)
-    try:
+    with reading(path):
         return _folder_ref(path) if path.is_dir() else _file_ref(path, whole=whole)
-    except OSError as problem:
-        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
 
 
 def with_files(model: ModelRef, names: Sequence[str]) -> ModelRef:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from trtbench.domain.spec import RunSpec
-from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError
+from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError, reading
 from trtbench.host.cuda import Cuda, no_memory
 from trtbench.host.tensorrt import TITLES, Flavour, load, version_numbers
 from trtbench.host.tensorrt_inspect import activation_bytes
@@ -112,10 +112,8 @@ def new_context(
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with reading(path):
         return path.read_bytes()
-    except OSError as problem:
-        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
 
 
 def _load_plugins(trt: ModuleType, logger: ILogger, libraries: str | None) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from trtbench.analysis.detection_scores import Objects, boxes_from_corners
 from trtbench.boundary import read_text
 from trtbench.domain.arrays import AnyArray
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, UsageError, reading
 from trtbench.host.images import find_images, image_size
 from trtbench.host.yaml_files import yaml_from_text
 from trtbench.tasks._coco import CocoFile
@@ -113,8 +113,10 @@ def read_labels(path: Path) -> AnyArray:
 
     Five numbers are a class and a box by its centre; more are a polygon, whose box is taken.
     """
+    with reading(path):
+        lines = read_text(path).splitlines()
     found = []
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         words = line.split()
         if not words:
             continue
@@ -167,10 +169,8 @@ class YoloData:
 
 def read_yolo_data(path: Path, split: str) -> YoloData:
     """Read the images and the classes of one part of a data set."""
-    try:
+    with reading(path):
         told = yaml_from_text(read_text(path), where=str(path))
-    except OSError as problem:
-        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     if not isinstance(told, dict) or not told.get(split):
         parts = [k for k in ("train", "val", "test") if isinstance(told, dict) and told.get(k)]
         raise UsageError(
@@ -191,7 +191,8 @@ def _images(entry: str, roots: list[Path], source: Path) -> list[Path]:
             if place.is_dir():
                 return find_images(place)
             if place.is_file() and place.suffix == ".txt":
-                lines = (line.strip() for line in read_text(place).splitlines())
+                with reading(place):
+                    lines = [line.strip() for line in read_text(place).splitlines()]
                 return [place.parent / line for line in lines if line]
     raise InputError(
         f"{source} names images that are not there",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trtbench.boundary import read_text
 from trtbench.boundary.files import MOST_BYTES
 from trtbench.domain.result import Scalar
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, UsageError, reading
 from trtbench.host.images import find_images
 from trtbench.tasks._images import (
     ImageFiles,
@@ -117,10 +117,8 @@ def read_classes(path: Path) -> dict[str, int]:
 
     JSON is a list, ``{"0": ["n01440764", "tench"]}``, or ``{"n01440764": 0}``.
     """
-    try:
+    with reading(path):
         text = read_text(path, most=MOST_BYTES)
-    except OSError as problem:
-        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     if path.suffix == ".json":
         try:
             raw = json.loads(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.errors import StoreError
+from trtbench.errors import writing
 from trtbench.report.documents.evaluation import document_from_evaluation
 from trtbench.store.directory import read_record
 from trtbench.store.judged import judged_folder
@@ -50,13 +50,11 @@ def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> E
 
 def _copy_pictures(evaluation: Evaluation, model: Evaluated, folder: Path) -> None:
     number = evaluation.models.index(model)
-    try:
+    with writing(folder):
         for picture in evaluation.pictures:
             if picture.model in (None, number):
                 (folder / "pictures").mkdir(exist_ok=True)
                 shutil.copyfile(picture.path, folder / "pictures" / Path(picture.path).name)
-    except OSError as problem:
-        raise StoreError(f"{folder} cannot be written", facts={"reason": problem}) from None
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from trtbench.domain.spec import Value
-from trtbench.errors import InputError, near_miss
+from trtbench.errors import InputError, near_miss, reading
 from trtbench.models.identity import sha256_of
 from trtbench.store.directory import RECORD
 from trtbench.trtexec.sniff import is_archive, kind_of_stream
@@ -116,13 +116,8 @@ def found_from_path(path: Path, *, named: bool) -> FoundFile:
     """Tell what kind of file it is by its first bytes, then by its name."""
     if not path.is_file():
         raise InputError(f"{plain(path)} is no regular file", fix="write it to a file first")
-    try:
-        with open(path, "rb") as file:
-            kind, head = kind_of_stream(file, name=path.name)
-    except OSError as problem:
-        raise InputError(
-            f"{plain(path)} cannot be read", facts={"reason": problem.strerror}
-        ) from None
+    with reading(plain(path)), open(path, "rb") as file:
+        kind, head = kind_of_stream(file, name=path.name)
     found: str = kind
     if kind == "unknown":
         found = _KINDS_BY_NAME.get(path.name.lower(), kind)

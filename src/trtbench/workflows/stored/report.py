@@ -15,7 +15,7 @@ from trtbench.domain.comparison import Comparison
 from trtbench.domain.price import PRICES, UNDER, Price, price_of
 from trtbench.domain.result import FailedRun, Finding, Run
 from trtbench.domain.spec import Value
-from trtbench.errors import InputError, TrtbenchError, UsageError, writing
+from trtbench.errors import InputError, TrtbenchError, UsageError, reading, writing
 from trtbench.formats.evaluation_toolkit import report_keys
 from trtbench.models.sidecar import kept_value
 from trtbench.report.attachments import samples_from_runs
@@ -144,12 +144,11 @@ def report_from_request(
 def prices_from_file(path: Path) -> dict[str, Price]:
     """Read what devices cost: a table for each, by part of its name."""
     try:
-        prices = msgspec.convert(boundary.read_toml(path), type=dict[str, Price])
+        with reading(path):
+            prices = msgspec.convert(boundary.read_toml(path), type=dict[str, Price])
         if not prices:
             raise ValueError("it names no device")
         return prices
-    except OSError as problem:
-        raise InputError(f"{path} cannot be read", facts={"reason": problem.strerror}) from None
     except (ValueError, msgspec.ValidationError) as problem:
         raise UsageError(
             f"{path} is no list of prices",

@@ -12,6 +12,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Scalar, Scores
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, writing
+from trtbench.host.files import write_whole
 from trtbench.models.identity import identity_of
 from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import now
@@ -72,11 +73,9 @@ class Cache:
     def keep(self, step: SweepStep, made: Made) -> Made:
         """Say that a step is done; what it made is in its folder by now."""
         folder = self.folder(step)
-        temporary = folder / f".{MADE}"
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(json_from_value(made))
-            temporary.replace(folder / MADE)
+            write_whole(folder / MADE, json_from_value(made))
         return made
 
     def history(self) -> Iterator[Made]:

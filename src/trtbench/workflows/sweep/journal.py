@@ -15,6 +15,7 @@ from trtbench.boundary import check_id, check_tag, read_bytes
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, UnavailableError, UsageError, writing
+from trtbench.host.files import write_whole
 from trtbench.host.locks import NoLocksError, try_lock
 from trtbench.store.unfinished import signed
 from trtbench.workflows.sweep.matrix import Matrix, check_matrix
@@ -148,11 +149,9 @@ def write_outline(folder: Path, outline: SweepOutline) -> None:
             f"{folder} holds a sweep already",
             fix=f"trtbench sweep --resume {folder}, or give another folder with -o",
         )
-    temporary = folder / f".{SWEEP}"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(json_from_value(outline))
-        temporary.replace(folder / SWEEP)
+        write_whole(folder / SWEEP, json_from_value(outline))
 
 
 def read_outline(folder: Path) -> SweepOutline:
