@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from trtbench.errors import UsageError
 from trtbench.units import (
     bytes_from_text,
+    counted,
     fraction_from_text,
     hertz_from_text,
     seconds_from_text,
@@ -75,3 +76,9 @@ def test_numbers_are_written_in_the_unit_that_suits_them() -> None:
 def test_a_written_duration_is_read_back_within_its_digits(seconds: float) -> None:
     text = text_from_seconds(seconds, digits=6).replace(" ", "")
     assert seconds_from_text(text) == pytest.approx(seconds, rel=1e-4)
+
+
+def test_one_of_something_is_singular() -> None:
+    assert counted(1, "run") == "1 run"
+    assert counted(1204, "run") == "1 204 runs"
+    assert counted(0, "summary", "summaries") == "0 summaries"

@@ -133,6 +133,11 @@ def with_minus(number: str) -> str:
     return number.replace("-", "−")
 
 
+def counted(count: int, noun: str, many: str | None = None) -> str:
+    """Write how many there are of something: ``1 run``, ``1 204 runs``, ``2 summaries``."""
+    return f"{count:,} ".replace(",", " ") + (noun if count == 1 else many or f"{noun}s")
+
+
 def text_from_shape(shape: Sequence[int | str | None]) -> str:
     """Write ``1x3x224x224``; a dimension nobody knows is ``?``, a shape without any a scalar."""
     return "x".join("?" if dim is None else str(dim) for dim in shape) or "scalar"

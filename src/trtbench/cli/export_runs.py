@@ -7,6 +7,7 @@ import click
 from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option
 from trtbench.errors import EXIT_FAILED
+from trtbench.units import counted
 from trtbench.workflows.request.keeping import ExportRunsRequest
 
 
@@ -48,6 +49,6 @@ def command(context: click.Context, /, request: ExportRunsRequest, as_json: bool
     for problem in done.problems:
         say(f"not exported: {problem}")
     known = f", {done.skipped} were there already" if done.skipped else ""
-    say(f"{done.runs} runs exported to {done.where}{known}")
+    say(f"{counted(done.runs, 'run')} exported to {done.where}{known}")
     if done.problems:
         context.exit(EXIT_FAILED)

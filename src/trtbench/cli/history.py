@@ -8,6 +8,7 @@ import click
 
 from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option
+from trtbench.units import counted
 from trtbench.workflows.request.keeping import HistoryRequest
 from trtbench.workflows.request.kinds import words_from_text
 
@@ -45,7 +46,7 @@ def command(request: HistoryRequest, as_json: bool) -> None:
     elif found.series:
         show(replace(document_from_series(found.series), title="").with_figures(()))
     for why, count in found.left_out.items():
-        say(f"{count} run{'s' * (count != 1)} left out: {why}")
+        say(f"{counted(count, 'run')} left out: {why}")
     if not found.series:
         what = "that changed" if request.changes else f"of {request.least} or more runs alike"
         say(f"no series {what}; all runs: trtbench runs")

@@ -10,6 +10,7 @@ import click
 from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option
 from trtbench.errors import EXIT_FAILED
+from trtbench.units import counted
 from trtbench.workflows.request.keeping import ImportRequest
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ def command(context: click.Context, /, request: ImportRequest, as_json: bool) ->
         say(f"warning: {warning}")
     _show(result, as_json=as_json)
     if result.written:
-        say(f"{len(result.written)} files in {request.output}")
+        say(f"{counted(len(result.written), 'file')} in {request.output}")
     if result.undrawn:
-        say(f"layers of {result.undrawn} runs not drawn; --pictures draws them")
+        say(f"layers of {counted(result.undrawn, 'run')} not drawn; --pictures draws them")
     for line in _summaries(result):
         say(line)
     say(_counts(result, dry_run=request.dry_run))
@@ -78,17 +79,15 @@ def _summaries(result: ImportResult) -> list[str]:
     """Say how many summaries were seen and became runs; a difference is named."""
     if not result.summaries:
         return []
-    seen = "1 summary" if result.summaries == 1 else f"{result.summaries} summaries"
-    runs = "1 run" if result.summary_runs == 1 else f"{result.summary_runs} runs"
+    seen = counted(result.summaries, "summary", "summaries")
+    runs = counted(result.summary_runs, "run")
     return [f"{seen} seen, {runs} made of them", *(f"  not a run: {each}" for each in result.lost)]
 
 
 def _counts(result: ImportResult, *, dry_run: bool) -> str:
     known = sum(each.known_as is not None for each in result.runs)
-    fresh = len(result.runs) - known
-    runs = "run" if fresh == 1 else "runs"
-    said = f"{fresh} {runs} would be imported" if dry_run else f"{fresh} {runs} imported"
+    runs = counted(len(result.runs) - known, "run")
+    said = f"{runs} {'would be ' if dry_run else ''}imported"
     if known:
         said += f", {known} known already (--again imports them once more)"
-    count = len(result.unused)
-    return f"{said}, {count} {'file' if count == 1 else 'files'} not used"
+    return f"{said}, {counted(len(result.unused), 'file')} not used"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from trtbench.cli._flags import flags
+from trtbench.units import counted
 from trtbench.workflows.request.keeping import ReportRequest
 
 
@@ -30,6 +31,6 @@ def command(request: ReportRequest) -> None:
     runs, failed, paths = report_from_request(request, store=store)
     for path in paths:
         click.echo(path)
-    count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
     bad = f", {len(failed)} failed" if failed else ""
-    say(f"{count}{bad}, {len(paths)} file{'' if len(paths) == 1 else 's'} in {request.output}")
+    files = counted(len(paths), "file")
+    say(f"{counted(len(runs), 'run')}{bad}, {files} in {request.output}")

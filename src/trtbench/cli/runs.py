@@ -10,6 +10,7 @@ import click
 
 from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option, store_words
+from trtbench.units import counted
 from trtbench.workflows.request.keeping import RunsRequest
 
 SHOWN = 50
@@ -175,7 +176,8 @@ def reindex(context: click.Context, folders: tuple[Path, ...]) -> None:
     from trtbench.workflows.stored.runs import reindex_store
 
     found = reindex_store(_store(context.obj), folders)
-    say(f"{found.runs} runs indexed, {len(found.dropped)} entries without a directory dropped")
+    runs, dropped = counted(found.runs, "run"), len(found.dropped)
+    say(f"{runs} indexed, {dropped} entries without a directory dropped")
     for run_id, reason in found.damaged.items():
         say(f"cannot be read, and stays listed: {run_id}: {reason}")
     if found.damaged:
@@ -220,7 +222,7 @@ def _tell(found: Checkup, *, dry_run: bool) -> None:
     for run_id, reason in found.damaged.items():
         say(f"cannot be read, left alone: {run_id}: {reason}")
     state = "and all of them fit" if found.is_sound else "see above"
-    say(f"{found.runs} runs in the index, {state}")
+    say(f"{counted(found.runs, 'run')} in the index, {state}")
 
 
 def _store(folder: str | None) -> Store:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from trtbench.cli._flags import flags
+from trtbench.units import counted
 from trtbench.workflows.request.keeping import SiteRequest
 
 
@@ -40,4 +41,5 @@ def command(request: SiteRequest) -> None:
         made = write_site(opened, Path(request.output), title=request.title, tell=tell)
     for problem in made.problems:
         say(f"cannot be read: {problem}")
-    say(f"{made.runs} runs, {made.written} written anew, {made.pages} pages: {made.index}")
+    runs, pages = counted(made.runs, "run"), counted(made.pages, "page")
+    say(f"{runs}, {made.written} written anew, {pages}: {made.index}")

@@ -13,7 +13,7 @@ import numpy as np
 from trtbench.boundary import clean_line
 from trtbench.errors import UsageError
 from trtbench.extras import optional_library
-from trtbench.units import text_from_seconds
+from trtbench.units import counted, text_from_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ class RunView:
         if head is not None and len(head):
             median = text_from_seconds(float(np.nanmedian(head)))
             parts.append(f"{self.times.headline} median {median} of {len(head)}")
-        parts += [f"{count} {name}{'s' * (count > 1)}" for name, count in self._counts().items()]
+        parts += [counted(count, name) for name, count in self._counts().items()]
         return clean_line(f"<Run {self.record.id}: {', '.join(parts)}>")
 
     def __str__(self) -> str:

@@ -11,11 +11,11 @@ from trtbench.report.charts import Axis, BarGroup, Bars
 from trtbench.report.document import Block, Cell, Figure, Heading, Text, table_from_rows
 from trtbench.report.labels import shortened
 from trtbench.report.numbers import (
-    text_from_count,
     text_from_duration,
     text_from_share,
     unit_for_seconds,
 )
+from trtbench.units import counted
 
 MOST_LAYERS = 24
 NAME_LENGTH = 48
@@ -78,7 +78,8 @@ def _sentence(build: BuildTime) -> str:
         return f"{said}."
     part = f"{text_from_duration(longest)} ({text_from_share(longest / whole)})"
     tried = sum(map(tried_of, build.layers))
-    tactics = f"; {_tactics(tried)} {'was' if tried == 1 else 'were'} tried" if tried else ""
+    were = "was" if tried == 1 else "were"
+    tactics = f"; {counted(tried, 'tactic')} {were} tried" if tried else ""
     return f"{said}, most of it on {phase}: {part}{tactics}."
 
 
@@ -91,10 +92,6 @@ def cost_s(layer: Mapping[str, Any]) -> float:
 def tried_of(layer: Mapping[str, Any]) -> int:
     """Count the tactics that were tried for a layer, those of operations inside of it too."""
     return int(layer["tried"]) + int(layer.get("tried_within") or 0)
-
-
-def _tactics(count: int) -> str:
-    return "1 tactic" if count == 1 else f"{text_from_count(count)} tactics"
 
 
 def _phases(facts: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -155,7 +152,7 @@ def _layer_figure(build: BuildTime) -> Figure:
                 name="time spent",
                 role="run:0",
                 values=tuple(cost_s(each) / scale for each in shown),
-                labels=tuple(_tactics(tried_of(each)) for each in shown),
+                labels=tuple(counted(tried_of(each), "tactic") for each in shown),
             ),
         ),
     )

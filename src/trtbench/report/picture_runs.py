@@ -11,9 +11,10 @@ from trtbench.domain.result import Run
 from trtbench.domain.samples import Column
 from trtbench.report.charts import Axis
 from trtbench.report.labels import labels_from_runs
-from trtbench.report.numbers import text_from_count, text_from_duration, unit_for_seconds
+from trtbench.report.numbers import text_from_duration, unit_for_seconds
 from trtbench.report.run_facts import headline_column, headline_title, measured
 from trtbench.report.sampling import View
+from trtbench.units import counted
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,5 @@ def words_beyond(column: Column, view: View, drawn: Drawn) -> str | None:
     count = view.beyond(column)
     if not count:
         return None
-    noun = "sample" if count == 1 else "samples"
     longest = text_from_duration(float(column.max()) * drawn.scale)
-    return f"{text_from_count(count)} {noun} outside, max {longest}"
+    return f"{counted(count, 'sample')} outside, max {longest}"

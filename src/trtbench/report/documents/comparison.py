@@ -31,7 +31,7 @@ from trtbench.report.headings import CHANGE_HEADING, MEDIAN_HEADING, METRIC_HEAD
 from trtbench.report.labels import model_name
 from trtbench.report.numbers import text_from_change, text_from_duration
 from trtbench.report.run_facts import headline_summary
-from trtbench.units import text_from_fraction
+from trtbench.units import counted, text_from_fraction
 
 if TYPE_CHECKING:
     from trtbench.workflows.compare.compare import Compared
@@ -144,7 +144,7 @@ def _design(compared: Compared) -> Iterator[tuple[str, str]]:
     # Where no ratio was made of them: launches of the side that has fewer.
     sides = (compared.baseline, compared.candidate)
     count = judged or min(len(run.record.launches) for run in sides)
-    launches = "1 launch" if count == 1 else f"{count} launches"
+    launches = counted(count, "launch", "launches")
     yield "measured", f"{_DESIGNS.get(compared.mode, compared.mode)}, {launches} a side"
     yield from _bursts(compared)
     if compared.interference:

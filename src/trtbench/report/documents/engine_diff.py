@@ -30,6 +30,7 @@ from trtbench.report.numbers import (
     text_from_share,
     unit_for_seconds,
 )
+from trtbench.units import counted
 
 STEPS = 12
 """Pieces of a waterfall that stand for themselves; the rest is two bars, slower and faster."""
@@ -107,7 +108,7 @@ def _alone(diff: EngineDiff, side: str) -> str:
     seconds = sum(each.a_s + each.b_s for each in found)
     if not found:
         return ""
-    count = "1 layer" if len(found) == 1 else f"{len(found)} layers"
+    count = counted(len(found), "layer")
     return f"only in {side.upper()}: {count}, {text_from_duration(seconds)}"
 
 

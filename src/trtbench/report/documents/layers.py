@@ -28,6 +28,7 @@ from trtbench.report.numbers import (
     text_from_duration,
     text_from_share,
 )
+from trtbench.units import counted
 
 ISLANDS_SHOWN = 5
 UNMET_SHOWN = 5
@@ -188,23 +189,18 @@ def precision_blocks(
     for each in truth.types:
         flops = f", {text_from_share(each.flops_share)} of FLOPs" if each.flops_share else ""
         time = f"{text_from_share(each.share)} of time" if each.share is not None else ""
-        words = f"{_layers(each.layers)}{', ' if time else ''}{time}{flops}"
+        words = f"{counted(each.layers, 'layer')}{', ' if time else ''}{time}{flops}"
         pairs.append((each.precision, Cell(value=each.share, text=words)))
     for change in truth.conversions:
         took = f", {text_from_duration(change.seconds)}" if change.seconds is not None else ""
         share = f" ({text_from_share(change.share)} of time)" if change.share is not None else ""
-        pairs.append(
-            (change.role, Cell(value=change.seconds, text=f"{_layers(change.layers)}{took}{share}"))
-        )
+        words = f"{counted(change.layers, 'layer')}{took}{share}"
+        pairs.append((change.role, Cell(value=change.seconds, text=words)))
     if pairs:
         yield KeyValues(id=f"precision{suffix}", pairs=tuple(pairs))
     if truth.unmet:
         yield Text(text=_unmet_words(truth))
     yield from _island_blocks(table, truth, suffix)
-
-
-def _layers(count: int) -> str:
-    return "1 layer" if count == 1 else f"{count} layers"
 
 
 def _unmet_words(truth: PrecisionTruth) -> str:
@@ -245,7 +241,7 @@ def _island_blocks(table: LayerTable, truth: PrecisionTruth, suffix: str) -> Ite
         Heading(key="after", title="Behind it", fit="shorten", rank=1),
     )
     count = len(truth.islands)
-    caption = f"{count} quantized island{'s' if count > 1 else ''}; borders are Q/DQ and casts"
+    caption = f"{counted(count, 'quantized island')}; borders are Q/DQ and casts"
     yield table_from_rows(f"islands{suffix}", headings=headings, rows=rows, caption=caption)
 
 

@@ -22,7 +22,7 @@ from trtbench.report.document import (
     table_from_rows,
 )
 from trtbench.report.documents.comparison import interval_text
-from trtbench.units import text_from_fraction, text_from_seconds, with_minus
+from trtbench.units import counted, text_from_fraction, text_from_seconds, with_minus
 
 SHOWN = 10
 SHOWN_NAMES = 8
@@ -192,7 +192,7 @@ def _how(result: Localization) -> str:
     count = len(found.groups)
     if not found.trials:
         return f"{count} boundaries compared, on {result.inputs}."
-    groups = f"{count} group{'s' if count != 1 else ''} of nodes in {_types(found)}"
+    groups = f"{counted(count, 'group')} of nodes in {_types(found)}"
     took = text_from_seconds(found.seconds, digits=2)
     return f"{groups}, restored {way}: {found.trials} models on {result.inputs}, in {took}."
 

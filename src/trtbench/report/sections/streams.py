@@ -11,7 +11,7 @@ from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Block, Cell, Figure, Heading, Section, Text, table_from_rows
 from trtbench.report.labels import file_stem, shortened
 from trtbench.report.run_facts import summary_of
-from trtbench.units import text_from_fraction, text_from_rate
+from trtbench.units import counted, text_from_fraction, text_from_rate
 
 ORDER = 71
 
@@ -85,7 +85,7 @@ def _cell(rate: float | None, is_knee: bool) -> Cell:
 
 
 def _words(choice: Choice, rates: Mapping[Place, float]) -> str:
-    use = f"use batch {choice.batch} with {choice.streams} stream{'s' * (choice.streams > 1)}"
+    use = f"use batch {choice.batch} with {counted(choice.streams, 'stream')}"
     if (choice.batch, choice.streams) == (choice.best_batch, choice.best_streams):
         batches, streams = zip(*rates, strict=True)
         edges = [f"more {what}" for what, best, most in (

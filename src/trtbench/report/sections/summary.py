@@ -44,6 +44,7 @@ from trtbench.report.run_facts import (
     summary_of,
     words_on_protocols,
 )
+from trtbench.units import counted
 
 ORDER = 10
 MOST_NAMED = 4
@@ -98,7 +99,7 @@ def _cards(run: Run) -> Cards:
     assert head is not None  # a run without samples has no cards
     interval, tail = head.median_interval, head.quantile(0.99)
     needed = f"needs {text_from_count(tail.needed)} samples" if tail.needed else ""
-    launches = _plural(summary.launches, "launch", "launches")
+    launches = counted(summary.launches, "launch", "launches")
     return Cards(
         items=(
             Card(
@@ -162,8 +163,8 @@ def _times(head: ColumnSummary | None, unit: Unit, *, several: bool) -> tuple[Ce
 def _counts(runs: Sequence[Run]) -> str:
     samples = sum(len(run.times) for run in runs)
     models = len({model_name(run.record) for run in runs})
-    parts = [_plural(len(runs), "run"), f"of {_plural(models, 'model')}"] if models > 1 else []
-    parts = parts or [_plural(len(runs), "run")]
+    parts = [counted(len(runs), "run"), f"of {counted(models, 'model')}"] if models > 1 else []
+    parts = parts or [counted(len(runs), "run")]
     return f"{' '.join(parts)}, {text_from_count(samples)} samples."
 
 
@@ -194,13 +195,9 @@ def _trust(runs: Sequence[Run]) -> str:
     if found is None:
         return "Nothing was found that speaks against these numbers."
     counts = Counter(item.finding.severity for item in found.items)
-    words = [_plural(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind]]
+    words = [counted(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind]]
     grave = [short_title(item) for item in found.items if item.finding.severity != "note"]
     more = f"; {len(grave) - MOST_NAMED} more" if len(grave) > MOST_NAMED else ""
     named = "; ".join(grave[:MOST_NAMED]) + more
     told = f"The tool itself has {', '.join(words)} about these numbers"
     return f"{told}: {named}. All are listed below." if named else f"{told}, listed below."
-
-
-def _plural(count: int, noun: str, many: str | None = None) -> str:
-    return f"{text_from_count(count)} {noun if count == 1 else many or f'{noun}s'}"

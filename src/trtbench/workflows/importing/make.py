@@ -30,7 +30,7 @@ from trtbench.trtexec.log import LogRun, conditions_from_log, time_of_log
 from trtbench.trtexec.metadata import log_from_metadata
 from trtbench.trtexec.reported import tensors_from_log, warnings_from_log
 from trtbench.trtexec.times import TimesArray
-from trtbench.units import text_from_seconds
+from trtbench.units import counted, text_from_seconds
 from trtbench.workflows.importing.asked import batch_of, engine_path, spec_from_told
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import SHARED, Draft
@@ -336,7 +336,7 @@ def _counts_items(told: LogRun) -> bool:
 def _notes(draft: Draft, array: TimesArray | None, told: LogRun) -> Sequence[str]:
     notes = []
     if array is not None and array.warmup_rows:
-        rows = "1 row" if array.warmup_rows == 1 else f"{array.warmup_rows} rows"
+        rows = counted(array.warmup_rows, "row")
         notes.append(f"left out as warm-up: {rows} of the first {array.warmup_ms:g} ms")
     if array is not None and array.enqueue_resolution_s is not None:
         step = text_from_seconds(array.enqueue_resolution_s, digits=2)
@@ -371,7 +371,7 @@ def _log_notes(told: LogRun) -> Iterator[str]:
     summary = told.summary
     if summary is not None and summary.derived:
         groups = len(told.averages)
-        lines = "line" if groups == 1 else "lines"
-        yield f"trtexec printed {groups} {lines} of averages and no summary: means are over those"
+        lines = counted(groups, "line")
+        yield f"trtexec printed {lines} of averages and no summary: means are over those"
         if groups > 1 and any(metric.percentiles_ms for metric in summary.metrics.values()):
             yield "the percentile is the largest of those lines"
