@@ -135,7 +135,7 @@ def test_every_format_has_a_runtime_that_comes_first() -> None:
 
 NAMED = {
     "workflows/demo.py",  # shows ONNX Runtime on purpose
-    "workflows/importing/asked.py",  # says whose files these are
+    "workflows/importing/spec.py",  # says whose files these are
 }
 
 

@@ -38,7 +38,7 @@ from trtbench.host.telemetry_values import Counters
 from trtbench.models.identity import model_ref
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import SCORES
-from trtbench.store.judged import judged_folder
+from trtbench.store.known_scores import judged_folder
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import comparison_from_runs
 from trtbench.workflows.compare.findings import further_findings

@@ -108,7 +108,7 @@ def _carry_out(
     from trtbench.workflows.measure.remote import executor_for
     from trtbench.workflows.request.conduct import conduct_from_request
     from trtbench.workflows.request.kinds import words_from_text
-    from trtbench.workflows.sweep.elsewhere import ENGINES
+    from trtbench.workflows.sweep.remote import ENGINES
     from trtbench.workflows.sweep.result import results_from_sweep, write_results
     from trtbench.workflows.sweep.run import carry_out
 

@@ -45,8 +45,8 @@ from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.metadata import build_metadata_from_log, profile_metadata_from_log
 from trtbench.trtexec.profile import profile_from_json
 from trtbench.trtexec.reported import reported_from_log, tensors_from_log, warnings_from_log
+from trtbench.trtexec.target import target_from_options
 from trtbench.trtexec.times import read_times, times_from_file
-from trtbench.trtexec.written_for import target_from_options
 from trtbench.units import text_from_shape
 
 FORMATS = ("engine", "onnx")

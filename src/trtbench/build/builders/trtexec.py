@@ -44,7 +44,7 @@ from trtbench.trtexec.failure import failure, last_run
 from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.metadata import build_metadata_from_log
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
-from trtbench.trtexec.written_for import target_from_options
+from trtbench.trtexec.target import target_from_options
 
 CHOSEN = 1
 OPTIONS = {

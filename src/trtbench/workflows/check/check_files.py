@@ -17,7 +17,7 @@ from trtbench.host.files import write_whole
 from trtbench.report.document import Document
 from trtbench.report.documents.check import document_from_check
 from trtbench.report.renderers.md import markdown
-from trtbench.store.judged import judged_folder
+from trtbench.store.known_scores import judged_folder
 from trtbench.store.store import Store
 from trtbench.tasks._feed import open_feed_of_pass
 

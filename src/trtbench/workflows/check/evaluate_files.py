@@ -11,7 +11,7 @@ import msgspec
 from trtbench.errors import writing
 from trtbench.report.documents.evaluation import document_from_evaluation
 from trtbench.store.directory import read_record
-from trtbench.store.judged import judged_folder
+from trtbench.store.known_scores import judged_folder
 from trtbench.store.store import Store
 from trtbench.workflows.check.check_files import write_both
 from trtbench.workflows.check.evaluate import Evaluated, Evaluation, refuse_other_bytes, scores_of

@@ -16,7 +16,7 @@ from trtbench.analysis.turns import interference
 from trtbench.analysis.verdict import confirm_in_cycles, kind_in_cycles
 from trtbench.domain.comparison import Comparison, Verdict, VerdictKind
 from trtbench.domain.result import Run, RunRecord, Score
-from trtbench.store.judged import known_scores
+from trtbench.store.known_scores import known_scores
 from trtbench.store.store import Store
 
 

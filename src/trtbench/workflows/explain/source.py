@@ -27,7 +27,7 @@ from trtbench.workflows.importing.find import FoundFile, found_from_path, plain
 from trtbench.workflows.importing.look import TimesShelf, data_of, parts_from_file
 from trtbench.workflows.importing.make import run_from_draft
 from trtbench.workflows.importing.match import Draft, drafts_from_parts
-from trtbench.workflows.importing.stated import Stated
+from trtbench.workflows.importing.user_facts import Stated
 from trtbench.workflows.look.engine import read_artefact
 from trtbench.workflows.measure.profile import way_to_layers
 

@@ -31,18 +31,18 @@ from trtbench.trtexec.metadata import log_from_metadata
 from trtbench.trtexec.reported import tensors_from_log, warnings_from_log
 from trtbench.trtexec.times import TimesArray
 from trtbench.units import counted, text_from_seconds
-from trtbench.workflows.importing.asked import batch_of, engine_path, spec_from_told
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import SHARED, Draft
-from trtbench.workflows.importing.measured import edge_tensors, graph_of, layers_of, times_of
 from trtbench.workflows.importing.metadata import (
     gpu_from_device,
     gpu_from_log,
     joined,
     log_from_config,
 )
-from trtbench.workflows.importing.printed import numbers_of
-from trtbench.workflows.importing.stated import Stated
+from trtbench.workflows.importing.printed_numbers import numbers_of
+from trtbench.workflows.importing.samples import edge_tensors, graph_of, layers_of, times_of
+from trtbench.workflows.importing.spec import batch_of, engine_path, spec_from_told
+from trtbench.workflows.importing.user_facts import Stated
 
 _ENDLESS = "the log has no end: cut short, or trtexec did not end by itself"
 _FAILED = "trtexec ended with FAILED and named no error"

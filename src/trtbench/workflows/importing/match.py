@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trtbench.trtexec.log import LogRun
-from trtbench.workflows.importing.agree import agreement, layers_fit, same_layers
+from trtbench.workflows.importing.agreement import agreement, layers_fit, same_layers
 from trtbench.workflows.importing.look import FilePart, TimesShelf
 
 SHARED = ("plan", "onnx", "calibration", "timing_cache", "device", "graph", "build_log")

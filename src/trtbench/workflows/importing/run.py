@@ -16,7 +16,6 @@ from trtbench.domain.spec import ModelRef
 from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import model_ref
 from trtbench.store.store import Store
-from trtbench.workflows.importing.asked import recorded_batch
 from trtbench.workflows.importing.find import (
     FoundFile,
     Unused,
@@ -37,7 +36,8 @@ from trtbench.workflows.importing.make import failure_from_draft, run_from_draft
 from trtbench.workflows.importing.match import Draft, drafts_from_parts
 from trtbench.workflows.importing.metadata import gpu_from_log
 from trtbench.workflows.importing.reasons import KINDS, reason_of
-from trtbench.workflows.importing.stated import Stated, date_from_user, version_from_user
+from trtbench.workflows.importing.spec import recorded_batch
+from trtbench.workflows.importing.user_facts import Stated, date_from_user, version_from_user
 from trtbench.workflows.request.keeping import ImportRequest
 from trtbench.workflows.request.kinds import seconds
 from trtbench.workflows.request.progress import Event, Listener, silent

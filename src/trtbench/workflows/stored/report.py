@@ -22,7 +22,7 @@ from trtbench.report.attachments import samples_from_runs
 from trtbench.report.compose import RENDERERS, document_from_runs, write_document
 from trtbench.report.device_table import priced_name
 from trtbench.store.directory import read_run, run_directories, unreadable_run
-from trtbench.store.judged import known_folders, known_scores
+from trtbench.store.known_scores import known_folders, known_scores
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import comparison_from_runs
 from trtbench.workflows.compare.duet import paired

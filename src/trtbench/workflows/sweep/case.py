@@ -21,10 +21,10 @@ from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.sweep.cache import MADE as STEP_DONE
 from trtbench.workflows.sweep.cache import Cache
-from trtbench.workflows.sweep.elsewhere import MADE, RUN, CaseDone, StepDone
 from trtbench.workflows.sweep.journal import Journal
 from trtbench.workflows.sweep.matrix import Case, Matrix, check_matrix
 from trtbench.workflows.sweep.plan import SweepPlan, plan_sweep
+from trtbench.workflows.sweep.remote import MADE, RUN, CaseDone, StepDone
 from trtbench.workflows.sweep.run import SweepWork, start_sweep
 
 KEPT = "store"

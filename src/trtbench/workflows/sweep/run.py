@@ -25,7 +25,6 @@ from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.progress import Event
 from trtbench.workflows.sweep.adopt import adopt_runs
 from trtbench.workflows.sweep.cache import Cache, Made
-from trtbench.workflows.sweep.elsewhere import bench_elsewhere
 from trtbench.workflows.sweep.graph import BEFORE, SweepStep, reason_of
 from trtbench.workflows.sweep.journal import (
     Journal,
@@ -34,11 +33,11 @@ from trtbench.workflows.sweep.journal import (
     read_outline,
     write_outline,
 )
-from trtbench.workflows.sweep.judge import Judged
-from trtbench.workflows.sweep.jury import Jury
+from trtbench.workflows.sweep.judge import Judged, Jury
 from trtbench.workflows.sweep.matrix import Matrix
 from trtbench.workflows.sweep.plan import SweepPlan
 from trtbench.workflows.sweep.progress import Found, SweepProgress, Watch
+from trtbench.workflows.sweep.remote import bench_elsewhere
 from trtbench.workflows.sweep.request import check_plan
 from trtbench.workflows.sweep.specs import spec_of_case
 from trtbench.workflows.sweep.steps import Workshop, do_step

@@ -22,7 +22,7 @@ from trtbench.formats.toolkit_files import EngineMetadata
 from trtbench.models.identity import SUFFIXES, model_ref
 from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.metadata import number
-from trtbench.workflows.importing.agree import warmup_ms_of
+from trtbench.workflows.importing.agreement import warmup_ms_of
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import Draft
 

@@ -16,7 +16,7 @@ from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.profile import profiles_from_json
 from trtbench.trtexec.times import TimesArray, TimesFile, times_from_file, without_warmup
-from trtbench.workflows.importing.agree import warmup_ms_of
+from trtbench.workflows.importing.agreement import warmup_ms_of
 from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import data_of, series_of, text_of
 from trtbench.workflows.importing.match import Draft
