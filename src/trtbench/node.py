@@ -29,7 +29,7 @@ from trtbench.executors import ANSWER, Errand, Partner, Request, Told, with_mark
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.conduct import Conduct
-from trtbench.workflows.request.config import load_config
+from trtbench.workflows.request.config import Config, load_config
 from trtbench.workflows.request.fields import fields_of
 from trtbench.workflows.request.groups import StoreFields
 from trtbench.workflows.request.progress import Event, Listener
@@ -76,15 +76,7 @@ def _measure(request: Request, folder: Path, tell: Callable[[str], None]) -> Non
         _carry_out(request, request.errand, folder, listen)
         return
     assert request.spec is not None
-    conduct = Conduct(
-        python=request.python,
-        machine=load_config().machine,
-        timeout_s=request.timeout_s,
-        memory_bytes=request.memory_bytes,
-        command=request.command,
-        tags=request.tags,
-        listen=listen,
-    )
+    conduct = replace(_conduct(request, load_config(), listen), python=request.python)
     store = Store(folder / "store")
     if request.partner is not None:
         _compare(request, request.partner, folder / RUN, store, conduct)
@@ -115,20 +107,23 @@ def _case(request: Request, errand: Errand, folder: Path, listen: Listener) -> o
     from trtbench.workflows.sweep.case import carry_out_case
 
     config = load_config()
-    conduct = Conduct(
+    return carry_out_case(
+        errand.asked,
+        folder=folder,
+        output=folder / RUN / "output",
+        config=config,
+        conduct=_conduct(request, config, listen),
+    )
+
+
+def _conduct(request: Request, config: Config, listen: Listener) -> Conduct:
+    return Conduct(
         machine=config.machine,
         timeout_s=request.timeout_s,
         memory_bytes=request.memory_bytes,
         command=request.command,
         tags=request.tags,
         listen=listen,
-    )
-    return carry_out_case(
-        errand.asked,
-        folder=folder,
-        output=folder / RUN / "output",
-        config=config,
-        conduct=conduct,
     )
 
 

@@ -12,17 +12,17 @@ from trtbench.domain.result import Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import StoreError
 from trtbench.executors import Partner
-from trtbench.store.directory import new_id, read_record, read_run, write_record
+from trtbench.store.directory import new_id, read_record, write_record
 from trtbench.store.store import Store
 from trtbench.workflows.compare.sides import Sides
 from trtbench.workflows.measure.remote import (
     companions_of,
     needs_of,
     request_from_spec,
+    take_in,
     teller,
     with_spec,
 )
-from trtbench.workflows.request.cached import cached_from_run
 from trtbench.workflows.request.comparing import PairFields
 from trtbench.workflows.request.conduct import Conduct
 
@@ -69,8 +69,4 @@ def _keep_side(source: Path, spec: RunSpec, store: Store) -> Run:
     with store.new_run(record.id) as folder:
         shutil.copytree(source, folder, dirs_exist_ok=True)
         write_record(folder, with_spec(record, ours))
-    target = store.directory(record.id)
-    kept = read_run(target)
-    assert isinstance(kept, Run)
-    store.add(kept.record, path=target, cached=cached_from_run(kept))
-    return kept
+    return take_in(store, store.directory(record.id))

@@ -71,14 +71,7 @@ def run_localize(
             failure="the search did not finish",
         )  # fmt: skip
         made = _keep(spec, request, output) if found.kept else None
-    result = Localization(
-        reference=str(request.reference),
-        candidate=str(request.candidate),
-        inputs=inputs_in_words(request, found),
-        found=found,
-        repaired=None if made is None else str(made),
-        commands=commands_for(request, found),
-    )
+    result = _result(request, found, made)
     if made is not None and request.speed:
         last = conduct.part(SEARCH_PART, 1.0)
         result = _with_speeds(result, request, store=store, config=config, conduct=last)
@@ -91,14 +84,18 @@ def _of_engine(
     from trtbench.workflows.explain.localize_engine import localize_engine
 
     found = localize_engine(request, feed, store=store, config=config, conduct=conduct)
-    result = Localization(
+    return _write(_result(request, found), Path(request.output))
+
+
+def _result(request: LocalizeRequest, found: Localized, made: Path | None = None) -> Localization:
+    return Localization(
         reference=str(request.reference),
         candidate=str(request.candidate),
         inputs=inputs_in_words(request, found),
         found=found,
+        repaired=None if made is None else str(made),
         commands=commands_for(request, found),
     )
-    return _write(result, Path(request.output))
 
 
 def localize_spec(request: LocalizeRequest, config: Config, folder: Path) -> LocalizeSpec:

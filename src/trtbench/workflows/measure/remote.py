@@ -104,19 +104,29 @@ def run_elsewhere(spec: RunSpec, *, store: Store, conduct: Conduct, executor: Ex
     target = store.directory(run_id, output=conduct.output)
     with store.new_run(run_id, output=conduct.output) as folder:
         executor.run(request, folder=folder, tell=teller(conduct.listen))
-        record = read_record(folder)
-        if record.id != run_id:  # its entry in the index would take another run's place
-            (folder / RECORD).unlink()
-            raise StoreError(
-                "what came back is another run", facts={"asked for": run_id, "came": record.id}
-            )
-        write_record(folder, with_spec(record, spec))
+        write_record(folder, with_spec(record_of(run_id, folder), spec))
+    return take_in(store, target)
+
+
+def record_of(run_id: str, folder: Path) -> Record:
+    """Read the record of a run that came back; another's would take its place in the index."""
+    record = read_record(folder)
+    if record.id != run_id:
+        (folder / RECORD).unlink()
+        raise StoreError(
+            "what came back is another run", facts={"asked for": run_id, "came": record.id}
+        )
+    return record
+
+
+def take_in(store: Store, target: Path) -> Run:
+    """Put a run that came back into the index; one that failed there is raised."""
     kept = read_run(target)
     if isinstance(kept, FailedRun):
         store.add(kept, path=target)
         raise job_error(kept, target)
     store.add(kept.record, path=target, cached=cached_from_run(kept))
-    return replace(kept, path=target)
+    return kept
 
 
 def teller(listen: Listener) -> Tell:

@@ -16,16 +16,15 @@ import msgspec
 from trtbench.boundary import file_name_from_text
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.result import FailedRun, Run
+from trtbench.domain.result import Run
 from trtbench.domain.spec import RunSpec, Value
-from trtbench.errors import StoreError, writing
+from trtbench.errors import writing
 from trtbench.executors import AGAIN, Errand
-from trtbench.store.directory import read_record, read_run, write_record
+from trtbench.store.directory import write_record
 from trtbench.store.store import Store
 from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.workflows.measure.errand import Luggage, needs_gpu, send_errand, value_of_answer
-from trtbench.workflows.measure.failure import job_error
-from trtbench.workflows.request.cached import cached_from_run
+from trtbench.workflows.measure.remote import record_of, take_in
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.progress import Event
 from trtbench.workflows.sweep.matrix import MACHINE, Case, Matrix
@@ -148,19 +147,9 @@ def _put_engine(source: Path, folder: Path, case: Case, host: str) -> None:
 
 def _keep(source: Path, done: CaseDone, run_id: str, store: Store, conduct: Conduct) -> Run:
     """Store a run that came back, under the id that it was asked for with."""
-    record = read_record(source)
-    if record.id != run_id:
-        raise StoreError(
-            "what came back is another run", facts={"asked for": run_id, "came": record.id}
-        )
+    record = record_of(run_id, source)
     with store.new_run(run_id) as folder:
         shutil.copytree(source, folder, dirs_exist_ok=True)
         (folder / STEPS).write_bytes(json_from_value(done.steps))
         write_record(folder, msgspec.structs.replace(record, spec=done.spec, tags=conduct.tags))
-    target = store.directory(run_id)
-    kept = read_run(target)
-    if isinstance(kept, FailedRun):
-        store.add(kept, path=target)
-        raise job_error(kept, target)
-    store.add(kept.record, path=target, cached=cached_from_run(kept))
-    return kept
+    return take_in(store, store.directory(run_id))
