@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -59,29 +59,28 @@ expect_options = stack(
 )
 
 
-def top_of(flags: dict[str, Any]) -> int | None:
-    """Tell how many layers to show; ``None`` is all."""
-    return None if flags["show_all"] else flags["top"]
-
-
-def present(document: Document, rows: Sequence[Row], flags: dict[str, Any]) -> None:
+def present(
+    document: Document, rows: Sequence[Row], *, output: Path | None, as_csv: bool, as_json: bool
+) -> None:
     """Print a document as asked, and write its rows where asked."""
     from trtbench.cli._screen import say, show
     from trtbench.workflows.explain.layers import csv_of, write_rows
 
-    if flags["output"]:
-        say(f"written: {write_rows(rows, flags['output'])}")
-    if flags["as_json"]:
+    if output:
+        say(f"written: {write_rows(rows, output)}")
+    if as_json:
         from trtbench.cli._screen import print_json
 
         print_json(document.data)
-    elif flags["as_csv"]:
+    elif as_csv:
         click.echo(csv_of(rows), nl=False)
     else:
         show(document)
 
 
-def hold(results: Sequence[GateResult], flags: dict[str, Any], *, suite: str) -> None:
+def hold(
+    results: Sequence[GateResult], *, junit: Path | None, suite: str, err: bool = False
+) -> None:
     """Say what was expected and what is; leave with status 3 when anything is not met."""
     from trtbench.analysis.gate import passed
     from trtbench.analysis.gate_report import junit_from_results
@@ -91,9 +90,9 @@ def hold(results: Sequence[GateResult], flags: dict[str, Any], *, suite: str) ->
 
     if not results:
         return
-    if flags["junit"]:
-        with writing(flags["junit"]):
-            flags["junit"].write_text(junit_from_results(results, suite=suite), encoding="utf-8")
-    show_blocks([rule_table(results)], err=flags["as_json"] or flags["as_csv"])
+    if junit:
+        with writing(junit):
+            junit.write_text(junit_from_results(results, suite=suite), encoding="utf-8")
+    show_blocks([rule_table(results)], err=err)
     if not passed(results):
         click.get_current_context().exit(EXIT_BROKEN)

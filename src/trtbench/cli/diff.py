@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from trtbench.cli._flags import flags as request_flags
+from trtbench.cli._flags import flags
 from trtbench.cli._layers import (
     draw_option,
     present,
-    top_of,
     top_options,
     write_options,
 )
@@ -20,12 +18,15 @@ from trtbench.workflows.request.explaining import DiffRequest
 
 
 @click.command("diff", short_help="Two engines layer by layer: what got slower, what was fused.")
-@request_flags(DiffRequest)
+@flags(DiffRequest)
 @top_options
 @write_options
 @draw_option
 @json_option
-def command(request: DiffRequest, **flags: Any) -> None:
+def command(
+    request: DiffRequest, top: int, show_all: bool, as_csv: bool, output: Path | None,
+    draw: Path | None, as_json: bool,
+) -> None:  # fmt: skip
     """Align the layers of A and B: runs, or files of trtexec (several joined by commas).
 
     Layers meet by the ONNX nodes they came from, then by name, then by their place in the graph.
@@ -47,10 +48,10 @@ def command(request: DiffRequest, **flags: Any) -> None:
     engines = two_engines(a, b, store=store, onnx=onnx, gpu=request.gpu)
     diff = diff_of(*engines)
     labels = labels_of(a, b)
-    document = diff_document(*engines, diff, top=top_of(flags), labels=labels)
-    present(document, rows_from_diff(diff), flags)
-    if flags["draw"]:
+    document = diff_document(*engines, diff, top=None if show_all else top, labels=labels)
+    present(document, rows_from_diff(diff), output=output, as_csv=as_csv, as_json=as_json)
+    if draw:
         from trtbench.cli._screen import say
         from trtbench.workflows.explain.drawing import draw_diff
 
-        say(f"drawn: {draw_diff(diff, *engines, flags['draw'], labels=labels)}")
+        say(f"drawn: {draw_diff(diff, *engines, draw, labels=labels)}")

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trtbench.cli._flags import flags as request_flags
+from trtbench.cli._flags import flags
 from trtbench.cli._layers import (
     draw_option,
     expect_options,
     hold,
     present,
-    top_of,
     top_options,
     write_options,
 )
 from trtbench.cli._options import json_option
 from trtbench.workflows.request.explaining import LayersRequest
 
+if TYPE_CHECKING:
+    from trtbench.report.drawing.engine import Colour
+
 
 @click.command("layers", short_help="Where the time goes: the layers of a run or of files.")
-@request_flags(LayersRequest)
+@flags(LayersRequest)
 @top_options
 @expect_options
 @write_options
@@ -35,7 +37,11 @@ from trtbench.workflows.request.explaining import LayersRequest
     help="What colours say in the drawing.",
 )
 @json_option
-def command(request: LayersRequest, **flags: Any) -> None:
+def command(
+    request: LayersRequest, top: int, show_all: bool, expectations: tuple[str, ...],
+    junit: Path | None, as_csv: bool, output: Path | None, draw: Path | None, colour: Colour,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Show the layers of SOURCE: a run, or files of trtexec (profile, layer information, ONNX).
 
     \b
@@ -61,13 +67,16 @@ def command(request: LayersRequest, **flags: Any) -> None:
         onnx=Path(request.onnx) if request.onnx else None,
         gpu=request.gpu,
     )
-    results = judge_all(flags["expectations"], engine.table, engine.facts)
+    results = judge_all(expectations, engine.table, engine.facts)
     by, pattern, sort = request.by, request.filter, request.sort or "time"
-    document = layers_document(engine, by=by, pattern=pattern, sort=sort, top=top_of(flags))
-    present(document, layer_rows(engine, by=by, pattern=pattern, sort=sort), flags)
-    if flags["draw"]:
+    most = None if show_all else top
+    document = layers_document(engine, by=by, pattern=pattern, sort=sort, top=most)
+    rows = layer_rows(engine, by=by, pattern=pattern, sort=sort)
+    present(document, rows, output=output, as_csv=as_csv, as_json=as_json)
+    if draw:
         from trtbench.cli._screen import say
         from trtbench.workflows.explain.drawing import draw_engine
 
-        say(f"drawn: {draw_engine(engine, flags['draw'], colour=flags['colour'])}")
-    hold(results, flags, suite=f"trtbench layers {engine.label}")
+        say(f"drawn: {draw_engine(engine, draw, colour=colour)}")
+    err = as_json or as_csv
+    hold(results, junit=junit, suite=f"trtbench layers {engine.label}", err=err)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from trtbench.cli._flags import flags as request_flags
+from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option
 from trtbench.workflows.request.explaining import WhyRequest
 
 
 @click.command("why", short_help="Why an engine is not faster: causes, evidence, what to try.")
-@request_flags(WhyRequest)
+@flags(WhyRequest)
 @click.option("--all", "show_all", is_flag=True, help="Show causes that explain little, too.")
 @json_option
-def command(request: WhyRequest, **flags: Any) -> None:
+def command(request: WhyRequest, show_all: bool, as_json: bool) -> None:
     """Explain why CANDIDATE is not faster than BASELINE: runs, or files of trtexec or folders.
 
     Both need layer times. Causes are ranked by what they explain of the time that is missing, and
@@ -28,7 +27,7 @@ def command(request: WhyRequest, **flags: Any) -> None:
       trtbench why fp16/ int8/
       trtbench why fp16.profile.json int8.profile.json --gpu 'NVIDIA H200'
     """
-    from trtbench.cli._screen import show
+    from trtbench.cli._screen import print_json, show
     from trtbench.cli._settings import open_store_of
     from trtbench.workflows.explain.engines import labels_of, two_engines, why_document, why_of
 
@@ -38,10 +37,8 @@ def command(request: WhyRequest, **flags: Any) -> None:
     engines = two_engines(baseline, candidate, store=store, onnx=onnx, gpu=request.gpu)
     found = why_of(*engines)
     labels = labels_of(baseline, candidate)
-    document = why_document(*engines, found, show_all=flags["show_all"], labels=labels)
-    if flags["as_json"]:
-        from trtbench.cli._screen import print_json
-
+    document = why_document(*engines, found, show_all=show_all, labels=labels)
+    if as_json:
         print_json(document.data)
         return
     show(document)
