@@ -170,7 +170,7 @@ def matrix_from_preset(name: str) -> Matrix:
     return matrix_from_table(_table(path), where=f"preset {name}")
 
 
-def matrix_from_table(table: Mapping[str, Any], *, where: str) -> Matrix:
+def matrix_from_table(table: Mapping[str, object], *, where: str) -> Matrix:
     """Read a matrix from decoded TOML or YAML; a single value is an axis of one."""
     axes = ("models", *AXES, "input_shape")
     plain = {key: _listed(value) if key in axes else value for key, value in table.items()}
@@ -295,7 +295,7 @@ def _matches(case: Case, pattern: Mapping[str, Scalar]) -> bool:
     return all(values[key] == value for key, value in pattern.items())
 
 
-def _table(path: Path) -> Mapping[str, Any]:
+def _table(path: Path) -> Mapping[str, object]:
     is_yaml = path.suffix in (".yaml", ".yml")
     try:
         table = yaml_from_text(read_text(path), where=str(path)) if is_yaml else read_toml(path)
@@ -312,9 +312,9 @@ def _table(path: Path) -> Mapping[str, Any]:
     return table
 
 
-def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(options: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Let ``[options.build]`` mean the same as ``build.NAME``."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for key, value in options.items():
         if isinstance(value, Mapping):
             flat |= _flat(value, f"{prefix}{key}.")
@@ -323,12 +323,12 @@ def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _word(value: Any) -> Any:
+def _word(value: object) -> object:
     """Write a switch as options of runtimes have it."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> object:
     return value if isinstance(value, list | tuple) else [value]
 
 
@@ -343,7 +343,7 @@ def _own_file(value: Scalar, folder: Path) -> Scalar:
     return str(folder / value) if isinstance(value, str) and (folder / value).exists() else value
 
 
-def _choices(hint: Any) -> list[str]:
+def _choices(hint: object) -> list[str]:
     """All words that a type allows, from within tuples and unions."""
     if isinstance(hint, str):
         return [hint]
