@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from trtbench.units import text_from_fraction, with_minus
 
@@ -32,6 +32,13 @@ class Bounds(Protocol):
 
     @property
     def high(self) -> float: ...
+
+
+class Ends(NamedTuple):
+    """The two ends of a range."""
+
+    low: float
+    high: float
 
 
 def common_unit(values_s: Iterable[float]) -> Unit:
@@ -112,14 +119,8 @@ def text_from_count(value: int | None) -> str:
     return MISSING if value is None else _grouped(value, 0)
 
 
-class _Scaled:
-    def __init__(self, low: float, high: float) -> None:
-        self.low = low
-        self.high = high
-
-
-def _scaled(bounds: Bounds | None, scale: float) -> _Scaled | None:
-    return None if bounds is None else _Scaled(bounds.low / scale, bounds.high / scale)
+def _scaled(bounds: Bounds | None, scale: float) -> Bounds | None:
+    return None if bounds is None else Ends(bounds.low / scale, bounds.high / scale)
 
 
 def _grouped(value: float, places: int) -> str:

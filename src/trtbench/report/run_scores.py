@@ -11,15 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trtbench.domain.result import Run
-from trtbench.report.numbers import text_from_number
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The two ends of a range."""
-
-    low: float
-    high: float
+from trtbench.report.numbers import Ends, text_from_number
 
 
 @dataclass(frozen=True)
