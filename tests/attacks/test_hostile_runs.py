@@ -29,7 +29,7 @@ from trtbench.formats.toolkit_files import layers_from_csv, metrics_from_csv, su
 from trtbench.report.document import Picture
 from trtbench.report.renderers.html import data_url
 from trtbench.store.directory import write_samples
-from trtbench.store.judged import known_folders, known_scores
+from trtbench.store.known_scores import known_folders, known_scores
 from trtbench.store.store import Store
 from trtbench.trtexec import _log_page, log_text
 from trtbench.trtexec.log import read_log
