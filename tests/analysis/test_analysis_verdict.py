@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis_values import GPU, duet, environment, launches_of, record, run, spec, stated
+from trtbench.analysis.column_summary import summarize_column
 from trtbench.analysis.comparability import blocking_reasons, differences, refuse_unknown_keys
 from trtbench.analysis.gate import slowdown_result, slowdown_rule
 from trtbench.analysis.robust import (
@@ -208,6 +209,29 @@ def test_shift_function_sees_a_slower_tail_only() -> None:
     assert not shift[0.3].differs
     assert tail_verdict(slow_tail, 0.95).kind == "slower"
     assert tail_verdict(pairs[:3], 0.99).kind == "unclear"
+
+
+def test_a_percentile_that_a_side_does_not_know_is_no_change() -> None:
+    """What the table of a run hides, its comparison does not show either."""
+    random = np.random.default_rng(5)
+    full = duet(random, launches=8, launch_sd=0.0)
+    pairs = [(a[:20], b[:20] * np.where(random.random(20) < 0.02, 3.0, 1.0)) for a, b in full]
+    shown = {each.q: each for each in summarize_column("host", [a for a, _ in pairs]).quantiles}
+    assert shown[0.99].value is None
+    comparison = duet_comparison(pairs, baseline="a", candidate="b")
+    tail = comparison.verdict("p99")
+    assert (tail.kind, tail.ratio, tail.interval) == ("unclear", None, None)
+    assert f"needs n={shown[0.99].needed}" in tail.reason
+    assert tail.launches_needed is not None
+    assert tail.launches_needed > len(pairs)
+    assert shown[0.9].value is not None
+    assert comparison.verdict("p90").ratio is not None
+    assert 0.9 in (known := {point.q for point in comparison.shift})
+    assert 0.99 not in known
+    many = duet_comparison(full, baseline="a", candidate="b")
+    assert many.verdict("p99").ratio is not None
+    one_sided = tail_verdict([(a, b[:20]) for a, b in full], 0.99, design="launches")
+    assert one_sided.ratio is None
 
 
 def test_a_comparison_holds_all_verdicts() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,10 @@ def test_ratios_across_protocols_are_marked() -> None:
     assert "serve against pipeline" in rows["host_median"]["note"]
     assert "host time against latency" in rows["host_median"]["note"]
     assert "serve against pipeline" in rows["throughput_qps"]["note"]
+    few = replace(pair[1], times=IterationTimes(gpu=pair[1].times.gpu[:60], latency=None))
+    rows = {row["metric"]: row for row in csv.DictReader(io.StringIO(compare_csv(pair[0], few)))}
+    assert rows["gpu_p90"]["note"] == ""
+    assert rows["gpu_p99"]["note"].startswith("p99 needs n=")
     same = dict(zip(("a", "b"), (pair[0], pair[0]), strict=True))
     assert "against" not in compare_csv(same["a"], same["b"])
 

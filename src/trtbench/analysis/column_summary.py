@@ -101,16 +101,12 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
 
 def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
     """Compute the statistics of one column, given launch by launch."""
-    parts = [_Part(column[np.isfinite(column)]) for column in launches]
-    ordered = parts[0].ordered
-    if len(parts) > 1:
-        ordered = np.sort(np.concatenate([part.ordered for part in parts]))
+    parts, ordered = _parts(launches)
     if not len(ordered):
         return _empty(name)
     mean = float(ordered.mean())
     std = float(ordered.std(ddof=1)) if len(ordered) > 1 else math.nan
     median = _middle(ordered)
-    quantiles = _supported([_quantile(q, ordered, parts) for q in QUANTILES])
     return ColumnSummary(
         column=name,
         count=len(ordered),
@@ -122,9 +118,27 @@ def summarize_column(name: str, launches: Sequence[Column]) -> ColumnSummary:
         std=std,
         mad=_middle(np.sort(np.abs(ordered - median))),
         cov=std / mean if mean else math.nan,
-        quantiles=quantiles,
+        quantiles=_supported([_quantile(q, ordered, parts) for q in QUANTILES]),
         median_interval=_interval(0.5, parts, effective=_effective_at(0.5, parts)),
     )
+
+
+def quantiles_of(launches: Sequence[Column], wanted: Sequence[float]) -> tuple[Quantile, ...]:
+    """Compute the percentiles asked for; one is known here where a table of the run shows it."""
+    parts, ordered = _parts(launches)
+    every = sorted({*QUANTILES, *wanted})
+    if not len(ordered):
+        return _unknown(wanted)
+    found = {each.q: each for each in _supported([_quantile(q, ordered, parts) for q in every])}
+    return tuple(found[q] for q in wanted)
+
+
+def _parts(launches: Sequence[Column]) -> tuple[list[_Part], Column]:
+    """Sort each launch, and all samples together."""
+    parts = [_Part(column[np.isfinite(column)]) for column in launches]
+    if len(parts) == 1:
+        return parts, parts[0].ordered
+    return parts, np.sort(np.concatenate([part.ordered for part in parts]))
 
 
 class _Part:
@@ -258,11 +272,12 @@ def _exp(value: float) -> float:
     return math.exp(min(value, 690.0))
 
 
+def _unknown(wanted: Sequence[float]) -> tuple[Quantile, ...]:
+    return tuple(Quantile(q=q, value=None, interval=None, needed=samples_needed(q)) for q in wanted)
+
+
 def _empty(name: str) -> ColumnSummary:
-    quantiles = tuple(
-        Quantile(q=q, value=None, interval=None, needed=samples_needed(q)) for q in QUANTILES
-    )
-    none = math.nan
+    quantiles, none = _unknown(QUANTILES), math.nan
     return ColumnSummary(
         column=name, count=0, effective=0.0, min=none, max=none, median=none, mean=none,
         std=none, mad=none, cov=none, quantiles=quantiles, median_interval=None,

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
+from trtbench.analysis.column_summary import QUANTILES, quantiles_of
 from trtbench.analysis.comparability import Difference, blocking_reasons, differences
 from trtbench.analysis.other_definitions import COMPARED_STATISTICS, torch_benchmark_metrics
 from trtbench.analysis.reported import reported_statistics
@@ -30,7 +31,7 @@ class CompareRow(Value, frozen=True, kw_only=True):
     engine_minus_pt: float | None = None
     engine_over_pt_ratio: float | None = None
     note: str = ""
-    """Why the ratio is not one of the same measurement on both sides."""
+    """Why the ratio is no evidence: not the same measurement on both sides, or too few samples."""
 
     def cells(self) -> tuple[str, ...]:
         """Write the row as its CSV does: six decimals, unknown is empty."""
@@ -78,9 +79,19 @@ def _host_note(pt: Run, engine: Run, found: Collection[Difference]) -> str | Non
 def _time_rows(pt: Run, engine: Run, notes: Mapping[str, str | None]) -> Iterator[CompareRow]:
     for column in COMPARISON_COLUMNS:
         before, after = _metrics(pt, column), _metrics(engine, column)
+        lacking = {**_lacking(pt, column), **_lacking(engine, column)}
         for statistic in COMPARED_STATISTICS:
             values = before.get(statistic), after.get(statistic)
-            yield _row(f"{column}_{statistic}", *values, note=notes[column])
+            note = "; ".join(filter(None, (notes[column], lacking.get(statistic))))
+            yield _row(f"{column}_{statistic}", *values, note=note)
+
+
+def _lacking(run: Run, column: str) -> dict[str, str]:
+    """Name the percentiles that a run has too few samples for."""
+    name = _column(run, column)
+    launches = run.times.by_launch(name) if getattr(run.times, name) is not None else []
+    known = quantiles_of(launches, [q for q in QUANTILES if q > 0.5]) if launches else ()
+    return {q.name: f"{q.name} needs n={q.needed}" for q in known if q.value is None}
 
 
 def _row(
@@ -97,11 +108,13 @@ def _row(
     )
 
 
+def _column(run: Run, column: str) -> str:
+    """Name the column of a row: trtexec has no host time, and the toolkit shows its latency."""
+    return "latency" if column == "host" and run.times.host is None else column
+
+
 def _metrics(run: Run, column: str) -> dict[str, float]:
-    values: Column | None = getattr(run.times, column)
-    if values is None and column == "host":
-        # trtexec has no host time; the toolkit shows its latency in these rows.
-        values = run.times.latency
+    values: Column | None = getattr(run.times, _column(run, column))
     if values is not None and len(values):
         return torch_benchmark_metrics(values)
     printed = reported_statistics(run.record, column)

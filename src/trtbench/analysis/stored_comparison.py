@@ -14,7 +14,6 @@ from collections.abc import Collection, Sequence
 import msgspec
 import numpy as np
 
-from trtbench.analysis.column_summary import nearest_rank
 from trtbench.analysis.comparability import (
     DEVICE_KEYS,
     Difference,
@@ -256,9 +255,6 @@ def _launch_values(run: Run, metric: str, statistic: str = "median") -> list[flo
         return _printed_values(run, metric, statistic)
     if metric == "throughput":
         return _launch_rates(run)
-    if metric.startswith("p") and metric[1:].replace(".", "").isdigit():
-        q = float(metric[1:]) / 100
-        return [nearest_rank(p, q) for p in run.times.by_launch(run.times.headline)]
     if metric not in run.times.durations():
         return []
     middle = np.mean if statistic == "mean" else np.median
@@ -269,9 +265,6 @@ def _printed_values(run: Run, metric: str, statistic: str) -> list[float]:
     """Tell what another tool printed; it is one launch whatever it was made of."""
     if metric == "throughput":
         value = reported_rate(run.record)
-    elif metric.startswith("p") and metric[1:].replace(".", "").isdigit():
-        columns = reported_columns(run.record)
-        value = reported_s(run.record, columns[0], metric) if columns else None
     else:
         value = reported_s(run.record, metric, statistic)
     return [] if value is None else [value]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trtbench.analysis.column_summary import rank
+from trtbench.analysis.column_summary import quantiles_of, rank
 from trtbench.analysis.distributions import normal_quantile, normal_two_sided_p
 from trtbench.analysis.robust import LEVEL, holm
 from trtbench.domain.comparison import ShiftPoint
@@ -52,8 +52,12 @@ def bootstrap_ratios(
 def shift_function(
     pairs: Sequence[Pair], *, quantiles: Sequence[float] = SHIFT_QUANTILES, level: float = LEVEL
 ) -> tuple[ShiftPoint, ...]:
-    """Compare all deciles; the intervals hold for all of them at once."""
-    found = bootstrap_ratios(pairs, quantiles)
+    """Compare all deciles that both sides know; the intervals hold for all of them at once."""
+    if len(pairs) < FEWEST_LAUNCHES:
+        return ()
+    lacking = samples_lacking(pairs, quantiles)
+    quantiles = [q for q in quantiles if q not in lacking]
+    found = bootstrap_ratios(pairs, quantiles) if quantiles else None
     if found is None:
         return ()
     estimate, drawn = found
@@ -75,6 +79,19 @@ def shift_function(
         )
         for i, q in enumerate(quantiles)
     )
+
+
+def samples_lacking(pairs: Sequence[Pair], quantiles: Sequence[float]) -> dict[float, int]:
+    """Tell the quantiles that a side has too few samples for, each with how many it needs.
+
+    What is not known of a side, its own table does not show, and no ratio may be made of.
+    """
+    lacking: dict[float, int] = {}
+    for side in zip(*pairs, strict=True):
+        for each in quantiles_of(side, quantiles):
+            if each.value is None and each.needed is not None:
+                lacking[each.q] = max(each.needed, lacking.get(each.q, 0))
+    return lacking
 
 
 def faster_share(pairs: Sequence[Pair]) -> float | None:

@@ -22,6 +22,7 @@ from trtbench.analysis.tails import (
     bootstrap_ratios,
     cliffs_delta,
     faster_share,
+    samples_lacking,
     shift_function,
 )
 from trtbench.domain.comparison import Comparison, Design, Verdict, VerdictKind
@@ -212,18 +213,27 @@ def tail_verdict(
     gate: float = GATE,
     margin: float = MARGIN,
 ) -> Verdict:
-    """Judge a high percentile by a cluster bootstrap over launches."""
+    """Judge a high percentile by a cluster bootstrap over launches.
+
+    One that a side has too few samples for gets no ratio: it would be one of two extremes.
+    """
     metric = f"p{100 * q:g}"
     found = bootstrap_ratios(pairs, [q])
-    if found is None:
+    needed = samples_lacking(pairs, [q]).get(q) if found is not None else None
+    if found is None or needed is not None:
+        launches, reason = FEWEST_LAUNCHES, f"tails need at least {FEWEST_LAUNCHES} launches"
+        if needed is not None:
+            samples = min(sum(map(len, side)) for side in zip(*pairs, strict=True))
+            launches = math.ceil(len(pairs) * needed / samples)
+            reason = f"needs n={needed} on each side, and {samples} were taken"
         return Verdict(
             metric=metric,
             kind="unclear",
             ratio=None,
             interval=None,
-            reason=f"tails need at least {FEWEST_LAUNCHES} launches",
+            reason=reason,
             launches=len(pairs),
-            launches_needed=FEWEST_LAUNCHES,
+            launches_needed=launches,
             design=design,
         )
     effect, drawn = float(found[0][0]), found[1][:, 0]

@@ -28,7 +28,7 @@ ORDER = 45
 
 MOST_PAIRS = 8
 MARK = "*"
-"""Beside a ratio of what was not measured alike."""
+"""Beside a ratio of what was not measured alike, or not often enough."""
 OPEN_PAIRS = 2
 
 Pair = tuple[str, Run, str, Run]
@@ -113,7 +113,7 @@ def _table(pair: Pair, *, id: str) -> Table:
     )
     known = [each for each in comparison_rows(baseline, candidate) if _known(each)]
     reasons = "; ".join(dict.fromkeys(each.note for each in known if each.note))
-    caption = f"{MARK} not the same measurement on both sides: {reasons}" if reasons else None
+    caption = f"{MARK} no evidence of a difference: {reasons}" if reasons else None
     return table_from_rows(id, headings=headings, rows=[_row(r) for r in known], caption=caption)
 
 
