@@ -266,7 +266,7 @@ def test_without_a_profile_there_is_no_why() -> None:
 
 def test_a_label_is_held_against_what_computes() -> None:
     """INT8 convolutions that give out FP16 are INT8; conversions are nobody's label."""
-    from trtbench.analysis.findings.rules_setup import layer_types
+    from trtbench.analysis.layers.computing import layer_types
 
     layers = [
         other("q", "Reformat", ("input", "fp32"), ("a", "int8"), origin="QDQ"),

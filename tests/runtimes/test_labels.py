@@ -13,12 +13,15 @@ from onnx import TensorProto, helper
 
 import models
 from trtbench.analysis.findings.rules_labels import contradictions
+from trtbench.analysis.layers.computing import precision_by_layers
 from trtbench.analysis.summary import summary_from_run
 from trtbench.cli.bench import requests_of
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value
+from trtbench.domain.conversion import Sidecar
 from trtbench.domain.labels import batch_that_ran, precision_that_ran
 from trtbench.domain.result import Fact, Run, precision_of
+from trtbench.domain.samples import EngineGraph, LayerInfo, TensorInfo
 from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.models.identity import model_ref, sha256_of
@@ -242,6 +245,10 @@ def test_inputs_that_leave_the_batch_open_have_no_items(tmp_path: Path, store: S
         ([(8, 128)], [], 8),
         ([(4, 3, 640, 640)], [(37, 7)], 4),  # boxes of all images
         ([(1, 128)], [(5, 5)], 1),
+        ([(3, 224, 224)], [(3, 448, 448)], None),  # a larger image of one
+        ([(3, 224, 224)], [], None),
+        ([(3, 128, 768)], [(3, 128, 768)], 3),  # sequences are longer than wide
+        ([(4, 128, 512)], [(4, 128, 512)], 4),
     ],
 )
 def test_outputs_tell_a_batch_from_channels(
@@ -253,6 +260,58 @@ def test_outputs_tell_a_batch_from_channels(
 
 def test_an_implicit_batch_is_not_the_channels() -> None:
     assert batch_that_ran([(3, 224, 224)], asked=None, told=1, outputs=[(1000, 1, 1)]) == 1
+
+
+def test_an_image_made_of_an_image_is_not_three_items(tmp_path: Path, store: Store) -> None:
+    colours = models.identity(tmp_path / "one.onnx", ("x", TensorProto.FLOAT, [3, 16, 24]))
+    run = bench(colours, store)
+    assert run.record.batch is None
+    assert summary_from_run(run).items_per_s is None
+    assert entry_from_record(run.record, path="").batch is None
+    assert bench(colours, store, batch=3).record.batch == 3, "somebody says so"
+    grey = models.identity(tmp_path / "many.onnx", ("x", TensorProto.FLOAT, ["n", 16, 24]))
+    assert bench(grey, store, shapes={"x": (3, 16, 24)}).record.batch == 3
+
+
+# Records that lie beside models, of their very bytes.
+
+
+def test_types_of_a_file_deny_the_record_beside_it(tmp_path: Path, store: Store) -> None:
+    path = models.conv_model(tmp_path / "net.onnx")
+    told = Sidecar(
+        made_by="somebody", step="quantize", file=path.name, sha256=sha256_of(path),
+        created="2026-01-01T00:00:00+00:00", source="net.onnx", source_sha256=None,
+        precision="int8",
+    )  # fmt: skip
+    path.with_suffix(".json").write_bytes(json_from_value(told))
+    run = bench(path, store, runtime="onnxruntime", profile=False)
+    assert precision_of(run.record) == "fp32"
+    assert entry_from_record(run.record, path="").precision == "fp32"
+    [finding] = [each for each in run.findings if each.code == "H26"]
+    assert finding.evidence == {"claimed": "int8", "ran": "fp32"}
+
+
+def test_layers_deny_the_record_beside_an_engine(trtexec: Any, store: Store) -> None:
+    engine = trtexec.engine()
+    record_beside(engine, precision="int8")
+    run = bench(engine, store, runtime="trtexec", profile=True)
+    assert run.graph is not None
+    assert precision_of(run.record) == "fp16", "the lowest type that its layers compute in"
+    assert "H26" in {each.code for each in run.findings}
+    record_beside(engine, precision="fp16")
+    run = bench(engine, store, runtime="trtexec", profile=True)
+    assert precision_of(run.record) == "fp16"
+    assert "claimed_precision" not in run.record.facts, "one of its layers does"
+
+
+def test_what_hides_its_layers_denies_nothing() -> None:
+    edge = (TensorInfo(name="x", dtype="fp32"),)
+    hidden = LayerInfo(name="{ForeignNode[a...b]}", type="Myelin", inputs=edge)
+    plain = LayerInfo(name="conv", type="Convolution", inputs=edge)
+    assert precision_by_layers("fp16", EngineGraph(layers=(hidden,))) is None
+    assert precision_by_layers("fp16", EngineGraph(layers=(hidden, plain))) == "fp32"
+    assert precision_by_layers("tf32", EngineGraph(layers=(plain,))) is None
+    assert precision_by_layers(None, EngineGraph(layers=(plain,))) is None
 
 
 # Types of ONNX files.

@@ -40,6 +40,7 @@ from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import load_runs, write_report
+from trtbench.workflows.sweep.content import files_named
 from trtbench.workflows.sweep.result import results_from_sweep
 from trtbench.workflows.sweep.run import carry_out, start_sweep
 
@@ -309,6 +310,29 @@ def test_arrays_of_numpy_are_no_model_of_pytorch(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     np.savez(path, x=np.zeros(3))
     assert model_ref(path).format == "unknown"
+
+
+def test_the_code_that_makes_a_module_is_part_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same weights in another network are another model."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.pt").write_bytes(b"PK\x03\x04 a state dict")
+    code = tmp_path / "nets" / "small.py"
+    code.parent.mkdir()
+
+    def seen(text: str) -> tuple[str | None, dict[str, str]]:
+        code.write_text(text)
+        request = BenchRequest(
+            model="net.pt", runtime="torch", device="cpu", options={"factory": "nets.small:make"}
+        )
+        spec = run_spec(request, Config(store=str(tmp_path)))
+        return spec.model.sha256, files_named(spec.options)
+
+    with_relu = seen("def make(): return relu")
+    assert seen("def make(): return gelu")[0] != with_relu[0]
+    assert seen("def make(): return gelu")[1] != with_relu[1], "a step of a sweep is done again"
+    assert seen("def make(): return relu") == with_relu
 
 
 def test_weights_that_an_option_names_are_part_of_the_model(tmp_path: Path) -> None:

@@ -41,6 +41,11 @@ def preparation_from_text(text: object) -> dict[str, Scalar]:
         return {}
 
 
+def words_from_preparation(facts: Mapping[str, object]) -> str:
+    """Write how images were prepared for people to read."""
+    return ", ".join(f"{key} {value}" for key, value in facts.items())
+
+
 def notes_from_metadata(metadata: Mapping[str, str]) -> tuple[str, ...]:
     """Say what whoever uses the model's numbers must know of how it was made."""
     stamp = stamp_from_metadata(metadata)

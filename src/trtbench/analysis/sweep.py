@@ -155,7 +155,10 @@ def quantities_of(row: SweepRow) -> dict[str, Content]:
         found |= {name: getattr(head, name) for name in ("median", "mean", "min", "max", "std")}
         found |= {each.name: each.value for each in head.quantiles}
         found |= {"cov": head.cov, "throughput": row.summary.queries_per_s}
-        found |= {"items": row.summary.items_per_s, "per_item": head.median / (row.batch or 1)}
+        found |= {
+            "items": row.summary.items_per_s,
+            "per_item": head.median / row.batch if row.batch else None,
+        }
     if gpu is not None:
         found |= {"gpu": gpu.median, "gpu_mean": gpu.mean, "gpu_max": gpu.max}
     return found

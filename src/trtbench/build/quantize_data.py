@@ -69,16 +69,23 @@ def batch_of(inputs: Sequence[TensorSpec], *, asked: int | None, default: int = 
     return fixed
 
 
-def settled_items(
+def given_items(
     inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[tuple[TensorSpec, ...], str | None]:
-    """Settle all but the batch: as given, or as names and ranks suggest, and a word on that."""
-    given = [
+) -> list[TensorSpec]:
+    """Settle what was given of items; the batch and the rest stay as they are."""
+    return [
         msgspec.structs.replace(each, shape=(each.shape[0], *shapes[each.name][1:]))
         if each.name in shapes and each.shape
         else each
         for each in inputs
     ]
+
+
+def settled_items(
+    inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[tuple[TensorSpec, ...], str | None]:
+    """Settle all but the batch: as given, or as names and ranks suggest, and a word on that."""
+    given = given_items(inputs, shapes)
     settled = with_assumed_shapes(given, batch=False)
     refuse_open(settled, batch=False)
     return settled, assumption(given, settled)

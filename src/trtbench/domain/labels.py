@@ -14,6 +14,8 @@ Shape = Sequence[int | str | None]
 LOWEST_FIRST = ("fp4", "int4", "fp8", "int8", "fp16", "half", "bf16", "tf32", "fp32", "fp64")
 """Order in which the types of a mixed precision are named; FP32 beside others goes unsaid."""
 
+LEAST_SIDE, MOST_ASPECT = 8, 4
+"""What images are rarely smaller or longer than; sequences are."""
 _FULL = frozenset({"fp32", "tf32"})
 _SPELLINGS = {
     "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float8": "fp8",
@@ -41,12 +43,24 @@ def batch_that_ran(
 def _counts_items(size: int, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> bool:
     """Tell a batch from channels or samples: outputs have as many items, next to their front.
 
-    Four dimensions are images with a batch in front; fewer may be a single one without.
+    Four dimensions are images with a batch in front; fewer may be a single one without, and colours
+    in front of an output that is an image again tell nothing.
     """
+    if all(map(may_be_colours, inputs)):
+        outputs = [shape for shape in outputs if not may_be_colours(shape)]
+        if not outputs:
+            return False
     fronts = [shape[:2] for shape in outputs]
     untold = any(not isinstance(dim, int) or dim < 0 for front in fronts for dim in front)
     bare = size > 1 and max(map(len, inputs)) < len("NCHW")
     return not bare or not fronts or untold or any(size in front for front in fronts)
+
+
+def may_be_colours(shape: Shape) -> bool:
+    """Tell whether a shape is one of a single image, colours first: 3 x height x width."""
+    sides = [dim for dim in shape[1:] if isinstance(dim, int)]
+    likely = len(shape) == len(sides) + 1 == len("CHW") and shape[0] == len("RGB")
+    return likely and min(sides) >= LEAST_SIDE and max(sides) <= MOST_ASPECT * min(sides)
 
 
 def precision_that_ran(told: object, *, asked: str | None) -> str | None:
@@ -74,6 +88,18 @@ def fits(asked: str, types: frozenset[str]) -> bool:
         return types <= _FULL and (asked == "tf32" or "tf32" not in types or "fp32" in types)
     below = LOWEST_FIRST[: LOWEST_FIRST.index(asked)] if asked in LOWEST_FIRST else ()
     return asked in types and not types.intersection(below)
+
+
+def may_be_alike(one: str | None, other: str | None) -> bool:
+    """Tell whether two precisions are one as far as anybody knows: by their lowest types."""
+    return len({lowest_type(one), lowest_type(other)} - {None}) < 2
+
+
+def lowest_type(precision: str | None) -> str | None:
+    """Name the lowest type of a precision, TF32 as FP32; ``None`` when nobody knows."""
+    types = types_of(precision)
+    lowest = name_of(types).split("+")[0] if types else None
+    return "fp32" if lowest == "tf32" else lowest
 
 
 def name_of(types: frozenset[str]) -> str:

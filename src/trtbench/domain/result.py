@@ -254,6 +254,13 @@ def known_value(fact: Fact | None) -> Scalar:
     return fact.value if fact is not None and fact.source != "unknown" else None
 
 
+def setting_of(record: Record, name: str) -> Scalar:
+    """Tell a setting as it ran; where nobody knows that, as it was asked for: a graph may be."""
+    ran = known_value(record.conditions.get(name)) if isinstance(record, RunRecord) else None
+    asked: Scalar = getattr(record.spec, name)
+    return {"on": True, "off": False, "auto": None}.get(str(asked), asked) if ran is None else ran
+
+
 def precision_of(record: Record) -> str | None:
     """Write the precision that ran, ``None`` when nobody knows; of what did not run, that asked."""
     if isinstance(record, FailedRun):
@@ -344,6 +351,8 @@ class Scores(Value, frozen=True, kw_only=True):
     """What they were taken on."""
     preparation: dict[str, Scalar] = {}
     """How items were prepared."""
+    precision: str | None = None
+    """In which the bytes were run: a file of weights can be run in several."""
     item_parts_s: dict[str, float] = {}
     """Median time per item of every part of that pass: load, preprocess, ..., postprocess."""
     timed: str | None = None

@@ -126,7 +126,7 @@ class RunView:
 
     def _what(self) -> str:
         spec = self.record.spec
-        return f"{spec.model.name} on {spec.runtime}, batch {self.record.items_per_query}"
+        return f"{spec.model.name} on {spec.runtime}, batch {self.record.known_items or 'unknown'}"
 
     def _counts(self) -> dict[str, int]:
         found = Counter(each.severity for each in self.findings)

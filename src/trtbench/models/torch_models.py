@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,14 @@ _FLAGS = {
     "--weights ": "--opt weights=",
 }
 """Flags of export as one writes them where they are options of a runtime."""
+
+
+def files_of_factory(factory: str) -> tuple[str, ...]:
+    """Name the file of code that makes a module, where the user has it: other code, other model."""
+    module = factory.partition(":")[0].replace(".", "/")
+    roots = [Path(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
+    found = (root / f"{module}{end}" for root in roots for end in (".py", "/__init__.py"))
+    return tuple(str(path) for path in found if module and path.is_file())[:1]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from trtbench.domain.result import Run, gpu_of
+from trtbench.domain.result import Run, gpu_of, setting_of
 from trtbench.report.labels import model_name, precision_name
 from trtbench.units import text_from_rate, text_from_seconds
 
@@ -57,8 +57,8 @@ def _key(run: Run, leave_out: Sequence[str], *, machines: bool) -> Key:
         "arrivals": "" if spec.arrivals == "poisson" else spec.arrivals,
         "gap": f"gap {text_from_seconds(spec.gap_s, digits=3)}" if spec.gap_s else "",
         "threads": f"{spec.threads} threads" if spec.threads else "",
-        "graph": "CUDA graph" if spec.cuda_graph == "on" else "",
-        "transfers": "" if spec.transfers else "no transfers",
+        "graph": "CUDA graph" if setting_of(record, "cuda_graph") else "",
+        "transfers": "" if setting_of(record, "transfers") else "no transfers",
         "gpu": gpu.name if (gpu := gpu_of(record)) else "",
         "machine": record.environment.label if machines else "",
     }

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from trtbench.domain.result import FailedRun, Run, RunRecord, gpu_of, precision_of
+from trtbench.domain.result import FailedRun, Run, RunRecord, gpu_of, precision_of, setting_of
 from trtbench.domain.spec import RunSpec
 from trtbench.units import text_from_rate, text_from_seconds
 
@@ -115,7 +115,7 @@ def file_stem(name: str, *, taken: set[str]) -> str:
 
 
 def precision_name(record: RunRecord | FailedRun) -> str | None:
-    """Write the precision as it is called: the one asked for or, failing that, the one known."""
+    """Write the precision that ran, by the name it was asked for where the two agree."""
     return precision_of(record)
 
 
@@ -174,8 +174,8 @@ def _facts(record: RunRecord) -> dict[str, str]:
         "protocol": spec.protocol,
         "threads": f"{spec.threads} threads" if spec.threads else "",
         "streams": f"{spec.streams} streams" if spec.streams > 1 else "",
-        "cuda_graph": "CUDA graph" if spec.cuda_graph == "on" else "no CUDA graph",
-        "transfers": "with transfers" if spec.transfers else "no transfers",
+        "cuda_graph": "CUDA graph" if setting_of(record, "cuda_graph") else "no CUDA graph",
+        "transfers": "with transfers" if setting_of(record, "transfers") else "no transfers",
         "asked_device": spec.device or "",
         "tags": " ".join(record.tags),
         "host": record.environment.label,

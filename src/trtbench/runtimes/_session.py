@@ -24,6 +24,7 @@ from trtbench.analysis.open_shapes import (
     refuse_open,
     with_assumed_shapes,
 )
+from trtbench.domain.labels import may_be_colours
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import Column, LayerProfile
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shapes
@@ -179,8 +180,16 @@ def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str,
 def items_counted(
     declared: tuple[TensorSpec, ...], settled: tuple[TensorSpec, ...]
 ) -> dict[str, Scalar]:
-    """Tell the items of a query where a dimension that is not the first is called a batch."""
+    """Tell the items of a query where a dimension that is not the first is called a batch.
+
+    Sizes alone do not tell a batch of three from three colours; what is open at its front does.
+    """
     items = items_by_name(declared, settled)
+    if items is None and settled and all(may_be_colours(each.shape) for each in settled):
+        opened = all(each.shape and is_open(each.shape[0]) for each in declared)
+        return (
+            {"items_per_query": batch_from_shapes(each.shape for each in settled)} if opened else {}
+        )
     return {} if items is None else {"items_per_query": items}
 
 

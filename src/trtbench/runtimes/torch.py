@@ -15,7 +15,13 @@ from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
 from trtbench.errors import InputError, UnavailableError, UsageError, meant, refuse_unknown_options
 from trtbench.host.cuda import index_of
-from trtbench.models.torch_models import INSTALL, LoadedModel, import_torch, load_model
+from trtbench.models.torch_models import (
+    INSTALL,
+    LoadedModel,
+    files_of_factory,
+    import_torch,
+    load_model,
+)
 from trtbench.runtimes._protocols import (
     SERIAL,
     bench_session,
@@ -74,9 +80,10 @@ def load_library() -> None:
 
 
 def model_files(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Name the weights that a model of a library, or a module, gets from a file."""
+    """Name the files that a model gets its weights from, and the code that makes its module."""
     weights = options.get("weights", "default")
-    return () if weights in ("default", "none") else (weights,)
+    code = files_of_factory(options.get("factory", ""))
+    return code if weights in ("default", "none") else (weights, *code)
 
 
 def bursts(spec: RunSpec) -> bool:

@@ -19,7 +19,7 @@ from trtbench.analysis.findings import (
 from trtbench.analysis.findings.evidence import BatchPoint, Evidence, evidence_from_run
 from trtbench.analysis.findings.rule import Rule
 from trtbench.analysis.summary import Summary
-from trtbench.domain.result import Finding, Run
+from trtbench.domain.result import Finding, Run, precision_of
 
 __all__ = [
     "RULES",
@@ -58,7 +58,7 @@ def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]
     groups: dict[object, list[Run]] = {}
     for run in runs:
         spec = run.record.spec
-        key = (spec.model.name, spec.runtime, spec.precision, spec.protocol, spec.device)
+        key = (spec.model.name, spec.runtime, precision_of(run.record), spec.protocol, spec.device)
         groups.setdefault((key, run.record.environment.host), []).append(run)
     return {
         members[-1].id: found

@@ -96,7 +96,9 @@ def prepared_alike(e: Evidence, at: Limits) -> Iterator[Hit]:
         return
     keys = dict.fromkeys((*told.calibrated, *told.judged))
     other = [key for key in keys if told.calibrated.get(key) != told.judged.get(key)]
-    if not other:
+    # What one side does not tell may be the same, and another task may prepare alike.
+    known = {*told.calibrated} & {*told.judged} - {"task"}
+    if not known.intersection(other):
         return
     before, now = (
         ", ".join(f"{key} {side.get(key, 'none')}" for key in other)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
 from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
-from trtbench.analysis.layers.computing import computing_type, role_of
+from trtbench.analysis.layers.computing import layer_types
 from trtbench.analysis.modes import quantum
 from trtbench.domain.labels import types_of
 from trtbench.domain.result import precision_of
-from trtbench.domain.samples import EngineGraph
 
 SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
 """Precisions that other executed types fulfil too; the rest stand for themselves."""
@@ -22,12 +20,21 @@ SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
     "H26",
     "precision not what the label says",
     severity="warning",
-    when="fewer than {share:.0%} of the layers run in the precision of the label",
+    when="fewer than {share:.0%} of the layers run in the precision of the label, or the record "
+    "beside a model names one that nothing of it computes in",
     source="TensorRT 11 is strongly typed",
     share=0.5,
 )
 def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
-    """Fire when an engine runs in another precision than its name says."""
+    """Fire when a model runs in another precision than its name or its record says."""
+    if (claimed := e.text("claimed_precision")) is not None and e.record is not None:
+        ran = precision_of(e.record)
+        yield Hit(
+            message=f"{claimed} by what is on record, but nothing of it computes in that: {ran}",
+            evidence={"claimed": claimed, "ran": ran},
+            remedy="build or convert it again, or remove the record beside it",
+            concerns="gpu",
+        )
     label = (precision_of(e.record) or e.record.spec.precision) if e.record else None
     if label is None:
         return
@@ -44,16 +51,6 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy="build from a typed ONNX, or rename it; trtbench inspect ENGINE shows layers",
             concerns="gpu",
         )
-
-
-def layer_types(graph: EngineGraph) -> Counter[str]:
-    """Count layers by the type that computes; what only makes tensors fit does not count."""
-    found: Counter[str] = Counter()
-    for layer in graph.layers:
-        precision, _ = computing_type(layer, role_of(layer.name, layer))
-        if precision and re.match(r"fp|bf|int8|tf", precision):
-            found[precision] += 1
-    return found
 
 
 @rule(

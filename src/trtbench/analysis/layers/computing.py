@@ -7,11 +7,13 @@ Then the type of the weights, then the tensors at its edges.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 
 from trtbench.analysis.layers.layer import QUANTIZED, Basis, Role
 from trtbench.analysis.layers.naming import is_reformat
-from trtbench.domain.samples import LayerInfo, TensorInfo
+from trtbench.domain.labels import name_of, types_of
+from trtbench.domain.samples import EngineGraph, LayerInfo, TensorInfo
 
 _OPERANDS = {
     "f16": "fp16", "bf16": "bf16", "f32": "fp32", "tf32": "tf32", "f64": "fp64",
@@ -45,6 +47,9 @@ _ROLES: dict[str, Role] = {
 }  # fmt: skip
 _REFORMATS = ("reformat", "myelinreformat", "cast", "quantize", "dequantize")
 _NVM = re.compile(r"(?:^| )(?:to|from) nvm$")
+_HIDES = re.compile(r"ForeignNode|myelin$|plugin", re.IGNORECASE)
+"""Layers that are many, or a program of their own."""
+_COMPUTED = re.compile(r"fp|bf|int8|tf")
 _GENERATED = re.compile(r"^(?:__myl_|_gemm_|__mye)")
 
 
@@ -113,6 +118,31 @@ def computing_type(info: LayerInfo | None, role: Role) -> tuple[str | None, Basi
         return taken, "inputs"
     given = _floating(info.outputs)
     return (given, "outputs") if given is not None else (None, None)
+
+
+def layer_types(graph: EngineGraph, *, seen_inside: bool = False) -> Counter[str]:
+    """Count layers by the type that computes; what only makes tensors fit does not count.
+
+    ``seen_inside`` leaves out what hides other layers: its edges tell nothing of these.
+    """
+    found: Counter[str] = Counter()
+    for layer in graph.layers:
+        precision, basis = computing_type(layer, role_of(layer.name, layer))
+        hidden = seen_inside and basis in ("inputs", "outputs") and _HIDES.search(layer.type or layer.name)
+        if precision and _COMPUTED.match(precision) and not hidden:
+            found[precision] += 1
+    return found
+
+
+def precision_by_layers(label: str | None, graph: EngineGraph | None) -> str | None:
+    """Name what computes, where none of it is of the label; ``None`` where nobody contradicts."""
+    wanted = types_of(label)
+    if graph is None or not wanted or "best" in wanted:
+        return None
+    full = {"fp32", "tf32"}
+    ran = frozenset(layer_types(graph, seen_inside=True))
+    agreed = (wanted | full if wanted & full else wanted) & ran
+    return name_of(ran) if ran and not agreed else None
 
 
 @lru_cache(maxsize=4096)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from trtbench.analysis.numeric import is_unusual
+from trtbench.analysis.onnx_stamp import words_from_preparation
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.conversion import Sidecar, TensorDiff
 from trtbench.report.document import (
@@ -66,7 +67,8 @@ def _precision(artefact: Artefact) -> str:
     """Name what was built, with the word ``weak`` where the builder chose by itself."""
     facts = artefact.conditions
     built = facts["precision"].value if "precision" in facts else None
-    shown = str(built or artefact.spec.precision or "fp32")
+    asked = artefact.spec.precision
+    shown = str(built or (f"unknown, {asked} was asked for" if asked else "unknown"))
     weak = "typing" in facts and facts["typing"].value == "weak"
     return f"{shown} (weak: the builder chooses)" if weak else shown
 
@@ -95,7 +97,7 @@ def _conversion(sidecar: Sidecar, size_bytes: int) -> Iterator[tuple[str, str]]:
         batches = f"{data.batches} batches of {data.batch}"
         yield "calibration", f"{data.items} items in {batches} from {data.source}, seed {data.seed}"
         if data.preprocessing:
-            yield "images", ", ".join(f"{key} {value}" for key, value in data.preprocessing.items())
+            yield "images", words_from_preparation(data.preprocessing)
 
 
 def _warnings(sidecar: Sidecar) -> Iterator[str]:

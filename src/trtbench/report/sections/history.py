@@ -18,6 +18,7 @@ from trtbench.report.numbers import (
     unit_for_seconds,
 )
 from trtbench.report.run_facts import headline_summary, headline_title
+from trtbench.units import text_from_shape
 
 ORDER = 88
 
@@ -66,12 +67,13 @@ def _series(runs: Sequence[Run]) -> dict[Key, list[Run]]:
 
 def _key(run: Run) -> Key:
     spec = run.record.spec
+    shapes = (f"{each.name}:{text_from_shape(each.shape)}" for each in run.record.inputs)
     return (
         model_name(run.record),
         spec.runtime,
         precision_name(run.record) or "",
-        f"batch {spec.batch}" if spec.batch else "",
-        " ".join(f"{name}:{shape}" for name, shape in sorted(spec.shapes.items())),
+        f"batch {items}" if (items := run.record.known_items) else "",
+        " ".join(sorted(shapes)),
         spec.protocol,
         run.record.environment.host,
         gpu.name if (gpu := gpu_of(run.record)) else "",

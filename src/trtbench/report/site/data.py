@@ -70,7 +70,7 @@ def row_from_record(
         "model": model_name(record),
         "runtime": record.spec.runtime,
         "precision": precision_name(record),
-        "batch": (record.batch if isinstance(record, RunRecord) else record.spec.batch) or 1,
+        "batch": record.known_items if isinstance(record, RunRecord) else record.spec.batch,
         "protocol": record.spec.protocol,
         "machine": record.environment.host,
         "device": gpu.name if gpu else record.environment.cpu,

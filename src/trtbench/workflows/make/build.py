@@ -33,6 +33,7 @@ from trtbench.errors import (
 from trtbench.executors import check_interpreter
 from trtbench.host.files import write_whole
 from trtbench.host.locks import hold
+from trtbench.host.tensorrt_calibrate import preparation_of_scales
 from trtbench.models.identity import demand_unchanged, model_ref, sha256_of
 from trtbench.store.directory import now
 from trtbench.store.unfinished import remove_abandoned, scratch_directory
@@ -47,7 +48,7 @@ from trtbench.workflows.make.build_shapes import (
     profiles_from_shapes,
     spans_of_batches,
 )
-from trtbench.workflows.make.calibration_images import are_images, refuse_without_task, task_items
+from trtbench.workflows.make.calibration_images import refuse_without_task, task_items
 from trtbench.workflows.make.conversion import refuse_folder
 from trtbench.workflows.make.modelopt import modelopt_option, quantize_ahead
 from trtbench.workflows.measure.errand import run_errand
@@ -115,6 +116,8 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
     assumed, note = assumed_spans(Path(reference.path), {**spans, **first}, batch=request.batch)
     refuse_without_task(_anywhere(request.calibration), request.task)
     given = {**config.options_for(name), **request.options}
+    cache = _anywhere(request.calibration_cache)
+    alone = Path(cache) if cache is not None and request.calibration is None else None
     known = modelopt_option(module, config=config, precision=request.precision, options=given)
     spec = BuildSpec(
         model=reference,
@@ -126,7 +129,8 @@ def build_spec(request: BuildRequest, config: Config) -> BuildSpec:
         workspace_bytes=size_bytes(request.workspace) if request.workspace is not None else None,
         timing_cache=_timing_cache(request, engine, keeps=module.TIMING_CACHE),
         calibration=_anywhere(request.calibration),
-        calibration_cache=_anywhere(request.calibration_cache),
+        calibration_cache=cache,
+        prepared=preparation_of_scales(alone, reference) if alone else {},
         plugins=tuple(str(Path(path).absolute()) for path in request.plugins),
         targets=words_from_text(request.target or ()),
         task_settings=dict(request.settings),
@@ -235,11 +239,10 @@ def _carry_out(
 
 
 def with_arrays(spec: BuildSpec, folder: Path) -> BuildSpec:
-    """Have the task make arrays of the images to calibrate with, and keep how it did so."""
+    """Have the task make arrays of the data to calibrate with, and keep how it did so."""
     source = spec.calibration
-    if not are_images(source):
+    if spec.task is None:  # arrays as they are: images without a task were refused
         return spec
-    assert spec.task is not None  # refused before
     inputs = [
         msgspec.structs.replace(each, shape=spec.shapes[each.name].opt)
         if each.name in spec.shapes

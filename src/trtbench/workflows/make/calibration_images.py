@@ -25,7 +25,9 @@ def are_images(calibration: str | None) -> bool:
 
 
 def refuse_without_task(calibration: str | None, task: str | None) -> None:
-    """Refuse images that nobody says how to prepare: the network is judged by a task's own way."""
+    """Refuse images that nobody says how to prepare, and a task that has nothing to prepare."""
+    if task is not None and calibration in (None, RANDOM):
+        raise UsageError("--task says how images are prepared", fix="--calibration FOLDER")
     if task is None and are_images(calibration):
         raise UsageError(
             "images are prepared by a task, the same way for calibrating and for judging",

@@ -21,6 +21,7 @@ from trtbench.build.quantize_data import (
     array_items,
     batch_of,
     feeds_sha256,
+    given_items,
     random_items,
     save_feeds,
     settled_items,
@@ -119,8 +120,6 @@ def quant_spec(request: QuantizeRequest) -> QuantSpec:
 
 def data_from_request(request: QuantizeRequest) -> Data:
     """Say where arrays come from, and which task prepares images."""
-    if request.task is not None and request.calibration in (None, RANDOM):
-        raise UsageError("--task says how images are prepared", fix="--calibration FOLDER")
     return Data(
         calibration=str(request.calibration) if request.calibration is not None else None,
         inputs=str(request.inputs) if request.inputs is not None else None,
@@ -229,8 +228,8 @@ def _items(
     limit = data.items + HELD_OUT
     if data.task is not None:
         return task_items(
-            data.calibration, inputs, task=data.task, settings=data.settings, limit=limit,
-            seed=data.seed,
+            data.calibration, given_items(inputs, shapes), task=data.task,
+            settings=data.settings, limit=limit, seed=data.seed,
         )  # fmt: skip
     return array_items(source, inputs).part(0, limit), {}
 

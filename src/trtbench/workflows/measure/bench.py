@@ -45,6 +45,7 @@ from trtbench.workflows.measure.launches import (
     hold_device,
     record_from_launches,
 )
+from trtbench.workflows.measure.model_notes import held_to_layers
 from trtbench.workflows.measure.remote import run_elsewhere
 from trtbench.workflows.measure.run_files import write_run_files
 from trtbench.workflows.measure.watch import Watch, watching
@@ -138,6 +139,7 @@ def _carry_out(
     layers, graph = read_layers(folder)
     target = store.directory(run_id, output=conduct.output)
     record = watch.noted(_with_final_names(record, folder / "launch-0", target))
+    record = held_to_layers(record, graph)
     draft = Run(
         record=record, times=times, path=target, layers=layers, graph=graph, telemetry=telemetry
     )

@@ -20,6 +20,7 @@ from trtbench.store.directory import now
 from trtbench.store.entries import Cached
 from trtbench.store.store import Store
 from trtbench.workflows.measure.model_notes import (
+    claims_of_model,
     conditions_of_model,
     joined_conditions,
     stamps_of_engine,
@@ -95,6 +96,7 @@ def record_from_launches(
         facts={
             **evidence_of_launches([each.outcome.evidence for each in launches]),
             **_facts_of_runtime(spec, first.inputs),
+            **claims_of_model(spec.model),
         },
     )
 

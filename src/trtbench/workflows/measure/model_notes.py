@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from trtbench.analysis.flops import cost_from_model
+from trtbench.analysis.layers.computing import precision_by_layers
 from trtbench.analysis.onnx_stamp import (
     PREPARATION,
     RANDOM_DATA,
@@ -18,8 +19,9 @@ from trtbench.analysis.onnx_stamp import (
 from trtbench.analysis.open_shapes import assumption
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import read_onnx
-from trtbench.domain.labels import name_of
-from trtbench.domain.result import Fact, Scalar
+from trtbench.domain.labels import fits, name_of, precision_that_ran
+from trtbench.domain.result import Fact, RunRecord, Scalar, known_value, precision_of
+from trtbench.domain.samples import EngineGraph
 from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError, UnavailableError
 from trtbench.models.onnx_outline import outline_of
@@ -66,14 +68,48 @@ def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
 def _conditions_of_onnx(model: ModelRef) -> dict[str, Fact]:
     """Take the precision a conversion wrote down for these bytes, else that of their types."""
     path = Path(model.path)
-    sidecar = read_sidecar(path)
-    if sidecar is not None and sidecar.precision and sidecar.sha256 == model.sha256:
-        return {"precision": Fact(value=sidecar.precision)}
+    recorded = _recorded_precision(model)
     try:
-        held = outline_of(path).held
+        held = outline_of(path).held or frozenset({"fp32"})
     except InputError:
-        return {}
-    return {"precision": Fact(value=name_of(held or frozenset({"fp32"})), source="implied")}
+        return {"precision": Fact(value=recorded)} if recorded else {}
+    if recorded is not None and fits(recorded, held):
+        return {"precision": Fact(value=recorded)}
+    return {"precision": Fact(value=name_of(held), source="implied")}
+
+
+def _recorded_precision(model: ModelRef) -> str | None:
+    """Find the precision that a conversion wrote down for these bytes."""
+    sidecar = read_sidecar(Path(model.path))
+    known = sidecar is not None and sidecar.sha256 == model.sha256
+    return sidecar.precision if sidecar is not None and known else None
+
+
+def claims_of_model(model: ModelRef) -> dict[str, Scalar]:
+    """Tell a precision that is on record for a file and that its own types deny."""
+    recorded = _recorded_precision(model) if model.format == "onnx" else None
+    known = conditions_of_model(model).get("precision") if recorded else None
+    denied = known is not None and known.value != recorded
+    return {"claimed_precision": recorded} if denied else {}
+
+
+def held_to_layers(record: RunRecord, graph: EngineGraph | None) -> RunRecord:
+    """Name the precision that layers compute in, where they deny the one on record."""
+    label = precision_of(record)
+    ran = precision_by_layers(label, graph)
+    if ran is None:
+        return record
+    return msgspec.structs.replace(
+        record,
+        conditions={**record.conditions, "precision": Fact(value=ran, source="implied")},
+        facts={**record.facts, "claimed_precision": label},
+    )
+
+
+def precision_of_pass(spec: RunSpec, told: dict[str, Fact]) -> str | None:
+    """Name the precision in which a model was run over data; ``None`` when nobody knows."""
+    known = joined_conditions(conditions_of_model(spec.model), told).get("precision")
+    return precision_that_ran(known_value(known), asked=spec.precision)
 
 
 def joined_conditions(known: dict[str, Fact], told: dict[str, Fact]) -> dict[str, Fact]:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from trtbench.analysis.summary import summary_from_run
-from trtbench.domain.result import FailedRun, Run, gpu_of
+from trtbench.domain.result import FailedRun, Run, Scalar, gpu_of, setting_of
 from trtbench.domain.samples import DURATIONS
 from trtbench.domain.short_view import ShortView
 from trtbench.errors import InputError, StoreError, UsageError, write_error
@@ -34,6 +34,7 @@ ID_TAG = "trtbench.id"
 COLUMNS = ("start", *DURATIONS)
 
 Row = dict[str, Any]
+_GRAPH: dict[Scalar, str] = {True: "on", False: "off", None: "auto"}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -83,10 +84,10 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
         "batch": entry.batch,
         "protocol": spec.protocol,
         "launches": spec.launches,
-        "streams": spec.streams,
-        "cuda_graph": spec.cuda_graph,
-        "transfers": spec.transfers,
-        "threads": spec.threads,
+        "streams": setting_of(record, "streams"),
+        "cuda_graph": _GRAPH.get(setting_of(record, "cuda_graph")),
+        "transfers": setting_of(record, "transfers"),
+        "threads": setting_of(record, "threads"),
         "device": spec.device,
         "host": environment.host,
         "os": environment.os,

@@ -10,6 +10,7 @@ import msgspec
 
 from trtbench.boundary import clean_line
 from trtbench.build.builders import BUILDERS
+from trtbench.build.quantize_data import RANDOM
 from trtbench.domain.result import Scalar
 from trtbench.errors import UsageError
 from trtbench.host.environment import read_environment
@@ -17,10 +18,13 @@ from trtbench.host.gpu_names import gpu_uuid
 from trtbench.host.versions import library_versions
 from trtbench.models.folder_hashes import hashes_of_folder
 from trtbench.models.identity import sha256_of
+from trtbench.models.torch_models import files_of_factory
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import completed
 from trtbench.workflows.make.calibration_images import are_images
 from trtbench.workflows.sweep.matrix import Matrix
+
+ARRAYS = {".npz", ".npy"}
 
 
 def digest(value: object) -> str:
@@ -42,17 +46,26 @@ def judging_of(matrix: Matrix) -> dict[str, object]:
 
 
 def files_named(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    """Hash the files that settings name."""
+    """Hash the files that settings name, that of a factory's code too."""
+    code = files_of_factory(str(settings.get("factory") or ""))
+    named = {**settings, **({"factory": code[0]} if code else {})}
     return {
         key: data_digest(value)
-        for key, value in settings.items()
+        for key, value in named.items()
         if isinstance(value, str) and Path(value).exists()
     }
 
 
 def prepares(matrix: Matrix) -> bool:
-    """Whether data to calibrate with are images, which the task of the sweep prepares."""
-    return are_images(matrix.calibration)
+    """Whether the task of the sweep prepares the data to calibrate with, as those it judges on.
+
+    It does so to images, and to arrays where it is judged on arrays: bytes become parts of one.
+    """
+    source = matrix.calibration
+    if source is None or source == RANDOM or are_images(source):
+        return are_images(source)
+    both = {Path(each).suffix.lower() for each in (source, matrix.data or source)}
+    return matrix.data is not None and both <= ARRAYS
 
 
 def preparing_of(matrix: Matrix) -> dict[str, Scalar]:

@@ -237,7 +237,7 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None) -> SweepRow:
         model=case.network,
         runtime=case.runtime,
         precision=precision_that_ran(case, run),
-        batch=run.record.batch or case.batch,
+        batch=run.record.known_items,
         engine=case.engine,
         options=case.options,
         runs=tuple(ids),

@@ -96,7 +96,7 @@ function dayText(text) { return text.slice(0, 10); }
 function minuteText(text) { return text.slice(0, 16).replace("T", " "); }
 
 function runName(run) {
-  return [run.model, run.runtime, run.precision, `batch ${run.batch}`].filter(Boolean).join(" · ");
+  return [run.model, run.runtime, run.precision, `batch ${run.batch ?? "unknown"}`].filter(Boolean).join(" · ");
 }
 
 // ---- state in the address

@@ -22,7 +22,7 @@ function modelCard(name) {
   return el("article", { class: "card" },
     el("h2", {}, networkLink(name)),
     el("p", {}, `${runs.length} runs, ${series.length} series, newest ${dayText(newest.at)}`),
-    best ? el("p", {}, "Most items/s: ", runLink(best.id, numberText(best.items)), el("span", { class: "dim" }, ` ${best.runtime} ${best.precision || ""} batch ${best.batch}`)) : null,
+    best ? el("p", {}, "Most items/s: ", runLink(best.id, numberText(best.items)), el("span", { class: "dim" }, ` ${best.runtime} ${best.precision || ""} batch ${best.batch ?? "unknown"}`)) : null,
     el("p", {}, last ? [`Last change `, changeWords(last), el("span", { class: "dim" }, ` ${dayText(last.at)}`)] : el("span", { class: "dim" }, "No change of level")));
 }
 

@@ -12,7 +12,7 @@ const COLUMNS = [
   { key: "model", title: "Model", cell: (run) => el("span", { class: "name" }, run.model) },
   { key: "runtime", title: "Runtime", cell: (run) => run.runtime },
   { key: "precision", title: "Precision", cell: (run) => run.precision || "–" },
-  { key: "batch", title: "Batch", right: true, cell: (run) => String(run.batch) },
+  { key: "batch", title: "Batch", right: true, cell: (run) => String(run.batch ?? "unknown") },
   { key: "median", title: "Median", right: true, cell: (run) => run.failed
     ? el("span", { class: "bad", title: run.failed }, "failed")
     : run.reported ? el("span", { title: REPORTED }, `${timeText(run.median)}*`) : timeText(run.median) },
@@ -31,7 +31,7 @@ function valueOf(run, key) {
 
 function haystack(run) {
   if (!run.words) {
-    const parts = [run.id, run.model, run.runtime, run.precision, `batch ${run.batch}`, run.protocol, run.machine, run.device, run.at, run.failed, ...run.tags];
+    const parts = [run.id, run.model, run.runtime, run.precision, `batch ${run.batch ?? "unknown"}`, run.protocol, run.machine, run.device, run.at, run.failed, ...run.tags];
     run.words = parts.filter(Boolean).join(" ").toLowerCase();
   }
   return run.words;
