@@ -17,8 +17,9 @@ import numpy as np
 
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.spec import Value
-from trtbench.errors import InputError
+from trtbench.domain.result import Scalar
+from trtbench.domain.spec import ModelRef, Value
+from trtbench.errors import InputError, UsageError
 from trtbench.host.tensorrt_device import DeviceArray
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class CacheKey(Value, frozen=True, kw_only=True):
     batch: int
     algorithm: str
     tensorrt: str
+    prepared: dict[str, Scalar] = {}
+    """How a task prepared the images that the arrays were made of."""
 
 
 class CalibrationData:
@@ -117,6 +120,22 @@ class ScaleCache:
             partial.write_bytes(content)
             partial.replace(path)
         self.written = True
+
+
+def preparation_of_scales(path: Path, model: ModelRef) -> dict[str, Scalar]:
+    """Tell how the images were prepared that a cache comes from; another model's is refused.
+
+    A cache that nobody wrote down the origin of is taken as it is, and tells nothing.
+    """
+    made = ScaleCache(path, key=None).made_from()
+    if made is not None and model.sha256 is not None and made.model != model.sha256:
+        raise UsageError(
+            f"the scales in {path.name} were made for another model",
+            facts={"made for": f"sha256 {made.model[:12]}",
+                   model.name: f"sha256 {model.sha256[:12]}"},
+            fix="--calibration DATA.npz makes new ones",
+        )  # fmt: skip
+    return made.prepared if made is not None else {}
 
 
 def make_calibrator(

@@ -1,6 +1,7 @@
-"""What is known of an artefact's bytes beside its runs: scores and checks, by hash, in the store.
+"""What is known of an artefact beside its runs: scores and checks, in the store.
 
-Runs of the same bytes that are measured after an evaluation find it here.
+It is kept by the hash of the bytes and by the precision they were run in: weights can be run in
+several. Runs that are measured after an evaluation find it here.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeGuard
 
+from trtbench.analysis.scores import judged_otherwise
 from trtbench.boundary import check_id
-from trtbench.domain.result import Run, Scores
+from trtbench.domain.labels import lowest_type
+from trtbench.domain.result import Run, Scores, precision_of
 from trtbench.errors import InputError, writing
 from trtbench.models.sidecar import kept_value
 from trtbench.store.directory import SCORES
@@ -19,9 +22,10 @@ from trtbench.store.store import Store
 FOLDER = "judged"
 
 
-def judged_folder(store: Store, sha256: str) -> Path:
+def judged_folder(store: Store, sha256: str, *, precision: str | None = None) -> Path:
     """Where the store keeps what was found out about these bytes; made when it is not there."""
-    folder = store.root / FOLDER / check_id(sha256, what="hash of a model")
+    lowest, name = lowest_type(precision), check_id(sha256, what="hash of a model")
+    folder = store.root / FOLDER / (f"{name}-{lowest}" if lowest else name)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -29,18 +33,30 @@ def judged_folder(store: Store, sha256: str) -> Path:
 
 def known_folders(run: Run, store: Store) -> Sequence[Path]:
     """Where to look for what is known of a run's bytes: beside it, then by their hash."""
-    sha256 = run.record.spec.model.sha256
-    by_hash = store.root / FOLDER / sha256 if _is_hash(sha256) else None
-    return [each for each in (run.path, by_hash) if each is not None and each.is_dir()]
+    beside = [run.path] if run.path is not None and run.path.is_dir() else []
+    return [*beside, *_by_hash(run, store)]
+
+
+def _by_hash(run: Run, store: Store) -> list[Path]:
+    """Find what was run as this run was; where nobody knows how, what there is one of."""
+    sha256, lowest = run.record.spec.model.sha256, lowest_type(precision_of(run.record))
+    if not _is_hash(sha256):
+        return []
+    root = store.root / FOLDER
+    if lowest is None:
+        found = [each for each in (root / sha256, *root.glob(f"{sha256}-*")) if each.is_dir()]
+        return found if len(found) == 1 else []
+    return [each for each in (root / f"{sha256}-{lowest}", root / sha256) if each.is_dir()]
 
 
 def known_scores(run: Run, store: Store) -> Scores | None:
-    """Scores that were taken of a run's bytes before it was measured; none of other bytes."""
-    sha256 = run.record.spec.model.sha256
-    if not _is_hash(sha256):
-        return None
-    kept = kept_value(store.root / FOLDER / sha256 / SCORES, Scores)
-    return kept if kept is not None and kept.sha256 == sha256 else None
+    """Find scores that were taken of a run's bytes before it was measured, run in the same way."""
+    for folder in _by_hash(run, store):
+        kept = kept_value(folder / SCORES, Scores)
+        same = kept is not None and kept.sha256 == run.record.spec.model.sha256
+        if kept is not None and same and judged_otherwise(run.record, kept) is None:
+            return kept
+    return None
 
 
 def _is_hash(sha256: str | None) -> TypeGuard[str]:

@@ -17,10 +17,10 @@ from trtbench.tasks._drawing import grid, save, show
 from trtbench.tasks._images import (
     ImageFiles,
     Loaded,
-    image_input,
     names_below,
     normalized,
     noted,
+    sized_input,
 )
 from trtbench.tasks.contract import Arrays, DataSource, Predicted, Settings, TaskPicture, Tensors
 from trtbench.units import text_from_seconds
@@ -41,20 +41,16 @@ class DepthImages(ImageFiles):
         path = Path(str(settings["data"]))
         if not path.exists():
             raise InputError(f"there is no image or folder at {path}")
-        size = settings.get("size")
-        fixed = image_input(tensors)
-        self._takes = fixed if fixed.size else image_input(tensors, size=int(size or SIZE))
+        takes = sized_input(tensors, asked=settings.get("size"), default=SIZE)
         self.settings = settings
-        assert self._takes.size is not None
+        assert takes.size is not None
         self._how: Any = settings.get("interpolation") or "bicubic"
-        self._normalize = settings.get("normalize") or "imagenet"
-        self.preparation = {
-            "fit": "stretch", "size": "x".join(map(str, self._takes.size)),
-            "interpolation": self._how, "normalize": self._normalize,
-        }  # fmt: skip
+        self.settle(
+            takes, str(settings.get("normalize") or "imagenet"), fit="stretch",
+            size="x".join(map(str, takes.size)), interpolation=self._how,
+        )  # fmt: skip
         self.paths = find_images(path) if path.is_dir() else [path]
         self.names = names_below(path, self.paths)
-        self.notes: tuple[str, ...] = ()
         truth = settings.get("gt")
         matched = self._match(Path(str(truth))) if truth else {}
         self.truths = {self.paths[index]: file for index, file in matched.items()}

@@ -23,12 +23,14 @@ from trtbench.tasks._box_truth import (
     read_yolo_data,
 )
 from trtbench.tasks._images import (
+    SAMPLED,
     ImageFiles,
     Loaded,
     image_input,
     letterboxed,
     names_below,
     normalized,
+    sized_input,
 )
 from trtbench.tasks.contract import Arrays, Settings, Tensors
 
@@ -87,29 +89,27 @@ class DetectionImages(ImageFiles):
 
     def __init__(self, settings: Settings, tensors: Tensors) -> None:
         images = [tensor for tensor in tensors if len(tensor.shape) == 4]
-        fixed = image_input(images or tensors)
-        size = int(settings.get("size") or SIZE)
-        self._takes = fixed if fixed.size else image_input(images, size=size)
+        takes = sized_input(images or tensors, asked=settings.get("size"), default=SIZE)
         self._sizes = [tensor for tensor in tensors if _takes_size(tensor)]
         if len(self._sizes) + 1 != len(tensors):
             image_input(tensors)  # refuses what else the network takes
-        assert self._takes.size is not None
+        assert takes.size is not None
         self._fit = str(settings.get("fit") or "letterbox")
         self._stride = int(settings.get("stride") or STRIDE)
-        if self._fit == "rect" and fixed.size:
+        fixed = image_input(images or tensors).size
+        if self._fit == "rect" and fixed:
             raise UsageError(
                 f"--fit rect is for networks that take any size, this one takes "
-                f"{fixed.size[0]}x{fixed.size[1]}",
+                f"{fixed[0]}x{fixed[1]}",
                 fix="--fit letterbox",
             )
-        self._normalize = settings.get("normalize") or "none"
-        self._colour = settings.get("colour") or "rgb"
-        self.preparation = {
-            "fit": self._fit, "size": "x".join(map(str, self._takes.size)),
-            "normalize": self._normalize, "colour": self._colour,
+        self._colour = str(settings.get("colour") or "rgb")
+        self.settle(
+            takes, str(settings.get("normalize") or "none"), fit=self._fit,
+            size="x".join(map(str, takes.size)), colour=self._colour,
+            interpolation="bilinear" if self._fit == "stretch" else SAMPLED,
             **({"stride": self._stride} if self._fit == "rect" else {}),
-        }  # fmt: skip
-        self.notes: tuple[str, ...] = ()
+        )  # fmt: skip
         self.truth = self._open(settings)
 
     def _open(self, settings: Settings) -> Truth | None:
@@ -120,7 +120,8 @@ class DetectionImages(ImageFiles):
             return None
         if told and Path(str(told)).suffix.lower() == ".json":
             coco = CocoBoxes(Path(str(told)))
-            self.paths, self.notes = coco.annotated(root, self.paths)
+            self.paths, notes = coco.annotated(root, self.paths)
+            self.notes = (*self.notes, *notes)
             self.names = names_below(root, self.paths)
             return coco
         folder = Path(str(told)) if told else None

@@ -35,8 +35,8 @@ class ImageFolder(ImageFiles):
 
     def __init__(self, root: Path, settings: Settings, tensors: Tensors) -> None:
         crop, resize = _whole(settings.get("crop")), _whole(settings.get("resize"))
-        self._takes = image_input(tensors, size=crop)
-        self._crop = self._takes.size or (SIZE, SIZE)
+        takes = image_input(tensors, size=crop)
+        self._crop = takes.size or (SIZE, SIZE)
         self._resize = resize or round(min(self._crop) * MARGIN)
         if self._resize < min(self._crop):
             raise UsageError(
@@ -45,14 +45,12 @@ class ImageFolder(ImageFiles):
             )
         self._settings = settings
         self._how: Any = settings.get("interpolation") or "bilinear"
-        self._normalize = settings.get("normalize") or "imagenet"
-        self.preparation = {
-            "fit": "crop", "resize": self._resize, "crop": "x".join(map(str, self._crop)),
-            "interpolation": self._how, "normalize": self._normalize,
-        }  # fmt: skip
+        self.settle(
+            takes, str(settings.get("normalize") or "imagenet"), fit="crop", resize=self._resize,
+            crop="x".join(map(str, self._crop)), interpolation=self._how,
+        )  # fmt: skip
         self.paths = find_images(root) if root.is_dir() else [root]
         self.names = names_below(root, self.paths)
-        self.notes: tuple[str, ...] = ()
         self.folders: tuple[str, ...] = ()
         self.class_names: dict[int, str] = {}
         self.labels = None if settings.get("unlabelled") else self._labels(root)

@@ -19,6 +19,10 @@ from trtbench.host.images import GREY, IMAGENET, Pixels, read_image, sampled, sc
 from trtbench.tasks.contract import DataSource, Flag, Tensors
 from trtbench.units import text_from_shape
 
+WHOLE = ("uint8", "int16", "uint16", "int32", "int64")
+"""Types of inputs that take pixels from 0 to 255."""
+SAMPLED = "linear, not antialiased"
+"""How images are scaled for letterboxing."""
 NORMALIZE = (
     "imagenet, none (0 to 1), pixels (0 to 255), or MEAN/STD such as 0.5/0.5 or 104,117,123/1,1,1"
 )
@@ -47,7 +51,7 @@ class ImageInput:
     """Height and width; ``None`` when the network takes any."""
     channels_last: bool
     is_bytes: bool
-    """Takes pixels from 0 to 255, as they are."""
+    """Takes pixels from 0 to 255, as they are: in bytes, or in longer whole numbers."""
 
     def laid_out(self, image: AnyArray) -> AnyArray:
         """[height, width, channels] in the order of the input."""
@@ -59,6 +63,17 @@ class ImageFiles(DataSource):
 
     paths: list[Path]
     _takes: ImageInput
+    _normalize: str
+
+    def settle(self, takes: ImageInput, normalize: str, **own: Scalar) -> None:
+        """Keep how images are prepared, as it is done: bytes are not normalised."""
+        self._takes, self._normalize = takes, normalize
+        done = (
+            "pixels" if takes.is_bytes else normalization_name(normalize, channels=takes.channels)
+        )
+        ignored = takes.is_bytes and normalize not in ("none", "pixels")
+        self.notes = (f"the network takes bytes: --normalize {normalize} is not done",) * ignored
+        self.preparation = {**own, "colour": own.get("colour", "rgb"), "normalize": done}
 
     def load(self, index: int) -> Loaded:
         pixels = read_image(self.paths[index], channels=self._takes.channels)
@@ -92,6 +107,11 @@ def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:
             f"images have 1 or 3 channels, the input {tensor.name!r} {channels}",
             fix="give an .npz with an array for every input",
         )
+    if tensor.dtype not in WHOLE and "float" not in tensor.dtype:
+        raise UsageError(
+            f"images cannot be made {tensor.dtype}, as the input {tensor.name!r} takes them",
+            fix="give an .npz with an array for every input",
+        )
     known = isinstance(height, int) and isinstance(width, int) and height > 0 and width > 0
     own = (int(height), int(width)) if known else None  # type: ignore[arg-type]
     if own and size and own != (size, size):
@@ -103,8 +123,14 @@ def image_input(tensors: Tensors, *, size: int | None = None) -> ImageInput:
         channels=int(channels),
         size=own or ((size, size) if size else None),
         channels_last=last,
-        is_bytes=tensor.dtype == "uint8",
+        is_bytes=tensor.dtype in WHOLE,
     )
+
+
+def sized_input(tensors: Tensors, *, asked: Scalar, default: int) -> ImageInput:
+    """Find out how a network takes images; one that leaves their size open gets what is asked."""
+    takes = image_input(tensors, size=int(asked) if asked else None)
+    return takes if takes.size else image_input(tensors, size=default)
 
 
 def names_below(root: Path, paths: Sequence[Path]) -> tuple[str, ...]:
@@ -177,11 +203,11 @@ def letterboxed(
     return canvas, geometry
 
 
-def normalized(pixels: Pixels, how: Scalar, takes: ImageInput) -> AnyArray:
+def normalized(pixels: Pixels, how: str, takes: ImageInput) -> AnyArray:
     """0 to 1, less the mean, over the deviation; a network that takes bytes gets bytes."""
     if takes.is_bytes:
         return takes.laid_out(pixels)
-    mean, deviation = normalization(str(how), channels=pixels.shape[2])
+    mean, deviation = normalization(how, channels=pixels.shape[2])
     values = pixels.astype(np.float32) / np.float32(255)
     return takes.laid_out(((values - mean) / deviation).astype(np.float32))
 
@@ -205,6 +231,17 @@ def normalization(text: str, *, channels: int) -> tuple[NDArray[np.float32], NDA
     if max(float(np.abs(part).max()) for part in parts) > 2:  # said of pixels from 0 to 255
         return mean_ / np.float32(255), deviation_ / np.float32(255)
     return mean_, deviation_
+
+
+def normalization_name(text: str, *, channels: int) -> str:
+    """Write a normalisation in one way, whichever way it was asked for."""
+    asked = normalization(text, channels=channels)
+    for name in ("none", "pixels", "imagenet"):
+        known = normalization(name, channels=channels)
+        if all(np.allclose(a, b, rtol=1e-6) for a, b in zip(asked, known, strict=True)):
+            return name
+    parts = (part[:1] if np.ptp(part) == 0 else part for part in asked)
+    return "/".join(",".join(f"{value:g}" for value in part.tolist()) for part in parts)
 
 
 def normalize_flag(default: str) -> Flag:

@@ -26,13 +26,14 @@ from trtbench.errors import InputError, UsageError
 from trtbench.host.images import find_images
 from trtbench.tasks._coco import Annotations
 from trtbench.tasks._images import (
+    SAMPLED,
     ImageFiles,
     Loaded,
-    image_input,
     letterboxed,
     names_below,
     normalize_flag,
     normalized,
+    sized_input,
 )
 from trtbench.tasks._pose_pictures import SHOWN, draw_people
 from trtbench.tasks._yolo import people_from_outputs, people_from_row
@@ -72,21 +73,18 @@ class PoseImages(ImageFiles):
         path = Path(str(settings["data"]))
         if not path.exists():
             raise InputError(f"there is no image or folder at {path}")
-        fixed = image_input(tensors)
-        size = int(settings.get("size") or SIZE)
-        self._takes = fixed if fixed.size else image_input(tensors, size=size)
-        assert self._takes.size is not None
-        self._normalize = settings.get("normalize") or "none"
-        self.preparation = {
-            "fit": "letterbox", "size": "x".join(map(str, self._takes.size)),
-            "normalize": self._normalize,
-        }  # fmt: skip
+        takes = sized_input(tensors, asked=settings.get("size"), default=SIZE)
+        assert takes.size is not None
+        self.settle(
+            takes, str(settings.get("normalize") or "none"), fit="letterbox",
+            size="x".join(map(str, takes.size)), interpolation=SAMPLED,
+        )  # fmt: skip
         paths = find_images(path) if path.is_dir() else [path]
-        self.notes: tuple[str, ...] = ()
         told = settings.get("annotations")
         self.annotations = Annotations(Path(str(told))) if told else None
         if self.annotations is not None:
-            paths, self.notes = self.annotations.annotated(path, paths)
+            paths, notes = self.annotations.annotated(path, paths)
+            self.notes = (*self.notes, *notes)
         self.paths = paths
         self.names = names_below(path, self.paths)
 

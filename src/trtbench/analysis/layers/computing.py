@@ -128,7 +128,8 @@ def layer_types(graph: EngineGraph, *, seen_inside: bool = False) -> Counter[str
     found: Counter[str] = Counter()
     for layer in graph.layers:
         precision, basis = computing_type(layer, role_of(layer.name, layer))
-        hidden = seen_inside and basis in ("inputs", "outputs") and _HIDES.search(layer.type or layer.name)
+        edges = seen_inside and basis in ("inputs", "outputs")
+        hidden = edges and _HIDES.search(layer.type or layer.name)
         if precision and _COMPUTED.match(precision) and not hidden:
             found[precision] += 1
     return found

@@ -44,7 +44,8 @@ class Calibration:
             raise InputError("calibration failed", facts={"reason": problem}) from problem
         work, used = self._work, self._cache.used
         work.facts["calibration"] = work.spec.calibration_method
-        work.facts["calibration_items"] = self._items
+        if self._items:  # nobody knows how many the scales of a file come from
+            work.facts["calibration_items"] = self._items
         work.facts["calibration_cache"] = "hit" if used else "new"
         source = f"scales of {self._cache.path}" if used else f"{self._items} items"
         work.notes.append(f"calibrated INT8 ({work.spec.calibration_method}) with {source}")
@@ -113,6 +114,7 @@ def _cache(work: BuildWork, data: CalibrationData | None) -> ScaleCache:
         batch=data.batch,
         algorithm=spec.calibration_method,
         tensorrt=work.abilities.version,
+        prepared=spec.prepared,
     )
     return ScaleCache(Path(given) if given else _default_path(key), key=key)
 

@@ -103,6 +103,8 @@ def reproduce_line(spec: BuildSpec) -> str:
         "--calibration": spec.calibration,
         "--calibration-method": spec.calibration_method if spec.calibration else None,
         "--calibration-cache": spec.calibration_cache,
+        "--task": spec.task,
+        **{f"--{key.replace('_', '-')}": value for key, value in spec.task_settings.items()},
         "--dla-core": spec.dla_core,
         "--target": ",".join(spec.targets) or None,
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trtbench.analysis.check import OutputCheck
 from trtbench.analysis.check_classes import ClassCheck
 from trtbench.analysis.check_worst import WorstItem
+from trtbench.analysis.onnx_stamp import words_from_preparation
 from trtbench.domain.feed import LayerDrift, LayersChecked
 from trtbench.domain.result import Scalar
 from trtbench.report.cells import fraction_cell
@@ -87,6 +88,11 @@ def document_from_check(checked: Checked, layers: Sequence[LayersChecked] = ()) 
     rows = [_row(each, check) for each in checked.candidates for check in each.checks]
     blocks: list[Block] = [
         Text(text=f"{checked.reference.runtime}, on {checked.inputs}."),
+        *(
+            [Text(text=f"Images: {words_from_preparation(checked.preparation)}.")]
+            if checked.preparation
+            else []
+        ),
         *_floor(checked),
         *_failed(checked),
         table_from_rows("check", headings=HEADINGS, rows=rows, caption=_closeness(checked)),

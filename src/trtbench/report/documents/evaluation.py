@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtbench.analysis.onnx_stamp import words_from_preparation
 from trtbench.domain.result import Scalar, Score
 from trtbench.report.cells import bytes_cell, count_cell, rate_cell, seconds_cell
 from trtbench.report.document import (
@@ -42,6 +43,7 @@ def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) 
         Text(text=f"{capitalized(evaluation.method)}."),
         _main(evaluation),
         _split(evaluation),
+        *_preparations(evaluation),
         *(Text(text=f"note: {note}") for note in evaluation.all_notes),
     ]
     sections = [Section(id="scores", title="", blocks=tuple(blocks))]
@@ -52,6 +54,17 @@ def document_from_evaluation(evaluation: Evaluation, *, rows: int = SHOWN_ROWS) 
         sections.append(Section(id="pictures", title="Worst cases", blocks=pictures))
     title = f"{evaluation.task.capitalize()} on {Path(evaluation.data).name}"
     return Document(title=title, created="", sections=tuple(sections))
+
+
+def _preparations(evaluation: Evaluation) -> Iterator[Text]:
+    """Say how images were prepared: for all models alike, then where one differs."""
+    shared = evaluation.preparation
+    if words := words_from_preparation(shared):
+        yield Text(text=f"Images: {words}.")
+    for model in evaluation.models:
+        own = {key: value for key, value in model.preparation.items() if key not in shared}
+        if own:
+            yield Text(text=f"Images for {model.label}: {words_from_preparation(own)}.")
 
 
 def _main(evaluation: Evaluation) -> Table:

@@ -28,6 +28,7 @@ from trtbench.workflows.check.values import Candidate, Checked, Ran, Side
 from trtbench.workflows.measure.errand import run_errand, sides_on_gpu
 from trtbench.workflows.measure.failure import Failures
 from trtbench.workflows.measure.infer import stream
+from trtbench.workflows.measure.model_notes import precision_of_pass
 from trtbench.workflows.request.choice import default_runtime
 from trtbench.workflows.request.conduct import Conduct, Steps
 from trtbench.workflows.request.config import Config
@@ -197,6 +198,7 @@ def _run(side: SettledSide, feed: Feed, folder: Path, store: Store, steps: Steps
     told = Side(
         model=spec.model,
         runtime=spec.runtime,
+        precision=precision_of_pass(spec, outcome.conditions),
         python=outcome.python,
         versions=outcome.versions,
         seconds=time.monotonic() - began,
@@ -222,7 +224,7 @@ def _floor(
 
 
 def _compare(first: Ran, other: Ran, request: CheckRequest) -> Candidate:
-    found = preparation_findings([(other.side.model.name, other.side.model)], prepared_by(first))
+    found = preparation_findings(other.side.model.name, other.side.model, prepared_by(other))
     found += unreadable_findings([
         (ran.side.model.name, ran.outcome) for ran in (first, other)
     ])[1:]  # fmt: skip

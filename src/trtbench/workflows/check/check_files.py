@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trtbench.domain.codec import json_from_value
+from trtbench.domain.labels import may_be_alike
 from trtbench.domain.result import Scalar
 from trtbench.errors import writing
 from trtbench.host.files import write_whole
@@ -79,17 +80,20 @@ def write_both(paths: Sequence[Path], value: object, document: Document) -> None
 def join_checks(checked: Checked, store: Store) -> list[str]:
     """Put each candidate's numbers beside every stored run of the same bytes; gives their ids.
 
-    They are kept by hash too, for runs that are measured later.
+    They are kept by hash too, for runs that are measured later. Runs of the same bytes in another
+    precision are left alone.
     """
     joined = []
     for candidate in checked.candidates:
         sha256, rows = candidate.side.model.sha256, rows_of(checked, candidate)
         if sha256 is None:
             continue
+        folder = judged_folder(store, sha256, precision=candidate.side.precision)
         with contextlib.suppress(OSError):
-            write_whole(judged_folder(store, sha256) / BESIDE, json_from_value(rows))
+            write_whole(folder / BESIDE, json_from_value(rows))
         for entry in store.index.find(kind="run"):
-            if entry.sha256 != sha256:
+            alike = may_be_alike(entry.precision, candidate.side.precision)
+            if entry.sha256 != sha256 or not alike:
                 continue
             with contextlib.suppress(OSError):  # a run on a disk that is gone is no reason to fail
                 write_whole(store.path(entry) / BESIDE, json_from_value(rows))

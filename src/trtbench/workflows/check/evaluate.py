@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -28,7 +28,7 @@ from trtbench.workflows.check.preparation import preparation_findings, unreadabl
 from trtbench.workflows.measure.errand import run_errand, sides_on_gpu
 from trtbench.workflows.measure.failure import Failed, Failures
 from trtbench.workflows.measure.infer import stream
-from trtbench.workflows.measure.model_notes import stamps_of_engine
+from trtbench.workflows.measure.model_notes import precision_of_pass, stamps_of_engine
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.judging import EvalRequest
@@ -55,6 +55,10 @@ class Evaluated(Value, frozen=True, kw_only=True):
     parameters: int | None = None
     versions: dict[str, str] = {}
     notes: tuple[str, ...] = ()
+    preparation: dict[str, Scalar] = {}
+    """How the task prepared every item before this network saw it."""
+    precision: str | None = None
+    """In which it was run; ``None`` when nobody knows."""
 
     def score(self, metric: str) -> Score | None:
         return next((each for each in self.scores if each.metric == metric), None)
@@ -93,7 +97,7 @@ class Evaluation(ShortView, Value, frozen=True, kw_only=True):
     """Runs of the same bytes that now carry the scores, by model."""
     failed: tuple[Failed, ...] = ()
     preparation: dict[str, Scalar] = {}
-    """How the task prepared every item before a network saw it."""
+    """What of that is the same for all models."""
     findings: tuple[Finding, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     """Items that could not be read; no score is about them."""
@@ -132,6 +136,7 @@ class Passed:
     outcome: InferOutcome
     chunks: Chunks
     split: Split
+    preparation: dict[str, Scalar] = field(default_factory=dict)
 
 
 def run_evaluation(
@@ -201,17 +206,20 @@ def run_evaluation(
             for each in passes
         ]
         judgement: Judgement = task.judge(source, models, settings, folder=Path(request.output))
-        prepared = preparation_from_source(request.task, source)
+        passes = [_prepared(each, feed, request.task) for each in passes]
     evaluation = _evaluation(passes, judgement, request)
-    return msgspec.structs.replace(
-        evaluation,
-        failed=tuple(failed.told),
-        preparation=prepared,
-        findings=(
-            *lost,
-            *preparation_findings([(p.label, p.spec.model) for p in passes], prepared),
-        ),
-    )
+    found = [
+        finding
+        for each in passes
+        for finding in preparation_findings(each.label, each.spec.model, each.preparation)
+    ]
+    return msgspec.structs.replace(evaluation, failed=tuple(failed.told), findings=(*lost, *found))
+
+
+def _prepared(passed: Passed, feed: Feed, task: str) -> Passed:
+    """Have a pass say how its own items were prepared: networks differ in what they take."""
+    source = open_feed_of_pass(feed, passed.outcome, spec=passed.spec)
+    return replace(passed, preparation=preparation_from_source(task, source))
 
 
 def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
@@ -222,7 +230,8 @@ def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
         sha256=model.model.sha256,
         scores=model.scores,
         data=count,
-        preparation=evaluation.preparation,
+        preparation=model.preparation,
+        precision=model.precision,
         findings=findings,
         item_parts_s=model.split.item_parts_s,
         timed=model.timed,
@@ -315,6 +324,11 @@ def _evaluation(passes: Sequence[Passed], judgement: Judgement, request: EvalReq
             _evaluated(each, scores) for each, scores in zip(passes, judgement.scores, strict=True)
         ),
         inputs_sha256=passes[0].outcome.inputs_sha256,
+        preparation={
+            key: value
+            for key, value in passes[0].preparation.items()
+            if all(each.preparation.get(key) == value for each in passes)
+        },
         unreadable=passes[0].outcome.unreadable,
         tables=tuple(
             TableValue(
@@ -351,6 +365,8 @@ def _evaluated(each: Passed, scores: tuple[Score, ...]) -> Evaluated:
         parameters=parameters,
         versions=each.outcome.versions,
         notes=(*each.outcome.notes, *stamps_of_engine(each.spec.model)),
+        preparation=each.preparation,
+        precision=precision_of_pass(each.spec, each.outcome.conditions),
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from trtbench.analysis.scores import judged_otherwise
+from trtbench.domain.result import RunRecord
 from trtbench.errors import writing
 from trtbench.report.documents.evaluation import document_from_evaluation
 from trtbench.store.directory import read_record
@@ -23,8 +25,9 @@ EVAL_JSON, EVAL_MD = "eval.json", "eval.md"
 def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> Evaluation:
     """Keep every model's scores beside all stored runs of the same bytes, and those named.
 
-    They are kept by hash too, for runs that are measured later.
-    Runs that are named must be of the same bytes as one of the models; others are refused.
+    They are kept by hash too, for runs that are measured later. Runs that are named must be of the
+    same bytes as one of the models; others are refused. What ran these bytes in another precision,
+    or on images of another size, is left alone.
     """
     models = {model.model.sha256: model for model in evaluation.models if model.model.sha256}
     refuse_other_bytes(runs, [model.model for model in evaluation.models], store=store)
@@ -32,20 +35,34 @@ def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> E
     folders = [store.path(entry) for entry in entries]
     folders += [store.resolve(name) for name in runs]
     joined: dict[str, list[str]] = {}
+    others: dict[str, list[str]] = {}
     for folder in dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()):
         record = read_record(folder)
         model = models[record.spec.model.sha256 or ""]
-        write_scores(folder, scores_of(evaluation, model))
+        scores = scores_of(evaluation, model)
+        reason = judged_otherwise(record, scores) if isinstance(record, RunRecord) else None
+        if reason is not None:
+            others.setdefault(reason, []).append(record.id)
+            continue
+        write_scores(folder, scores)
         _copy_pictures(evaluation, model, folder)
         store.publish(folder)
         joined.setdefault(model.label, []).append(record.id)
     for sha256, model in models.items():
-        folder = judged_folder(store, sha256)
+        folder = judged_folder(store, sha256, precision=model.precision)
         write_scores(folder, scores_of(evaluation, model))
         _copy_pictures(evaluation, model, folder)
     return msgspec.structs.replace(
-        evaluation, joined={label: tuple(ids) for label, ids in joined.items()}
+        evaluation,
+        joined={label: tuple(ids) for label, ids in joined.items()},
+        notes=(*evaluation.notes, *_not_joined(others)),
     )
+
+
+def _not_joined(others: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for reason, ids in others.items():
+        runs = f"the run {ids[0]}" if len(ids) == 1 else f"{len(ids)} runs"
+        yield f"{runs} of the same bytes get no scores: {reason}"
 
 
 def _copy_pictures(evaluation: Evaluation, model: Evaluated, folder: Path) -> None:

@@ -14,16 +14,12 @@ from trtbench.workflows.measure.model_notes import preparation_of_model
 
 
 def preparation_findings(
-    models: Sequence[tuple[str, ModelRef]], judged: Mapping[str, Scalar]
+    label: str, model: ModelRef, judged: Mapping[str, Scalar]
 ) -> tuple[Finding, ...]:
-    """Find models whose images were prepared otherwise for calibrating than they are here."""
-    found: list[Finding] = []
-    for label, model in models:
-        facts = PreparationFacts(
-            model=label, calibrated=preparation_of_model(model), judged=dict(judged)
-        )
-        found += findings_from_evidence(Evidence(preparation=facts))
-    return tuple(found)
+    """Find out whether a model's images were prepared otherwise for calibrating than here."""
+    calibrated = preparation_of_model(model)
+    facts = PreparationFacts(model=label, calibrated=calibrated, judged=dict(judged))
+    return tuple(findings_from_evidence(Evidence(preparation=facts)))
 
 
 def unreadable_findings(passes: Sequence[tuple[str, InferOutcome]]) -> tuple[Finding, ...]:

@@ -18,6 +18,8 @@ class Side(Value, frozen=True, kw_only=True):
 
     model: ModelRef
     runtime: str
+    precision: str | None = None
+    """In which it was run; ``None`` when nobody knows."""
     python: str | None
     versions: dict[str, str]
     seconds: float

@@ -38,6 +38,7 @@ from trtbench.workflows.sweep.shapes import (
     Shapes,
     ends_of_axis,
     exported_shapes,
+    judged_items,
     shapes_for_torch,
     shapes_of_case,
     shapes_with,
@@ -85,6 +86,7 @@ class StepGraph:
         self.shapes: list[Shapes] = []
         self.refused: dict[int, str] = {}
         self._contents: dict[str, str] = {}
+        self._sides: dict[str, Shapes] = {}
         self._data = data_digest(matrix.data) if matrix.data else None
         self._judging = judging_of(matrix) if matrix.data else {}
         self._inputs = data_digest(matrix.inputs) if matrix.inputs else None
@@ -126,13 +128,22 @@ class StepGraph:
 
     def _shapes(self, case: Case) -> Shapes:
         file = _onnx(case)
-        found = shapes_of_case(self._matrix, case, onnx=file)
+        found = self._with_sides(case, shapes_of_case(self._matrix, case, onnx=file))
         if file is not None and self._matrix.inputs is None:
             inputs = outline_of(file).inputs
             if not any(map(batch_place, inputs)):  # else bench finds the batch by its name
                 settled_items(inputs, found)  # refused before anything is measured
         as_it_is = not found and "torch" in RUNTIMES.load(case.runtime).FORMATS
         return shapes_for_torch(self._matrix, case) if as_it_is else found
+
+    def _with_sides(self, case: Case, shapes: Shapes, *, batch: int | None = None) -> Shapes:
+        """Fill in sides of images that a network leaves open, as the task of the sweep does."""
+        if case.model not in self._sides:
+            self._sides[case.model] = judged_items(self._matrix, _onnx(case))
+        front = batch or case.batch or 1
+        known = self._sides[case.model].items()
+        judged = {name: (shape[0] or front, *shape[1:]) for name, shape in known}
+        return {**judged, **shapes}
 
     def _export(self, case: Case) -> str:
         loading = {k: v for k, v in case.own("opt.").items() if k in (*SOURCE, "seed")}
@@ -148,7 +159,9 @@ class StepGraph:
         settings = {
             "precision": case.precision,
             "keep_io": keep_io,
-            "shapes": self._shapes(case),
+            "shapes": self._with_sides(
+                case, shapes_of_case(self._matrix, case, onnx=_onnx(case)), batch=1
+            ),
             **self._calibrated(case.precision in ("int8", "fp8")),
             "tools": tools("onnx", "onnxruntime"),
         }
@@ -206,11 +219,14 @@ class StepGraph:
             for name in dims
         }
         low, best, high = (
-            shapes_with(
-                self._matrix,
-                {name: span[end] if (span := spans[name]) else dims[name] for name in dims},
-                batch=case.batch,
-                onnx=_onnx(case),
+            self._with_sides(
+                case,
+                shapes_with(
+                    self._matrix,
+                    {name: span[end] if (span := spans[name]) else dims[name] for name in dims},
+                    batch=case.batch,
+                    onnx=_onnx(case),
+                ),
             )
             for end in range(3)
         )

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from trtbench.analysis.open_shapes import is_open
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import input_specs
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import UsageError
+from trtbench.errors import TrtbenchError, UsageError
+from trtbench.tasks import TASKS
+from trtbench.tasks.contract import completed
 from trtbench.workflows.make.export import input_shapes
 from trtbench.workflows.sweep.matrix import Case, Matrix
 
@@ -34,6 +37,32 @@ def shapes_with(matrix: Matrix, dims: Dims, *, batch: int | None, onnx: Path | N
             first = shape[0] if isinstance(shape[0], int) else batch or 1
             found[tensor.name] = _filled(tensor.name, (first, *shape[1:]), dims)
     return found
+
+
+def judged_items(matrix: Matrix, onnx: Path | None) -> Shapes:
+    """Tell the shape of an item as the task prepares it, where a network leaves its sides open.
+
+    So what is measured is what is judged. In front stands the batch, 0 where it is open. Data that
+    cannot be opened tell nothing here.
+    """
+    if matrix.data is None or matrix.inputs is not None or onnx is None:
+        return {}
+    inputs = input_specs(load_onnx(onnx, weights=False))
+    opened = [each for each in inputs if any(map(is_open, each.shape[1:]))]
+    if not opened:
+        return {}
+    task = TASKS.load(matrix.task)
+    told = {**matrix.task_settings, "data": matrix.data, "unlabelled": True}
+    try:
+        source = task.open_source(completed(task.FLAGS, told), inputs)
+        item = source.prepare(source.load(0)) if source.preparation else {}
+    except TrtbenchError:
+        return {}
+    return {
+        each.name: (front if isinstance(front := each.shape[0], int) else 0, *item[each.name].shape)
+        for each in opened
+        if each.name in item
+    }
 
 
 def shapes_for_torch(matrix: Matrix, case: Case) -> Shapes:

@@ -1,0 +1,324 @@
+"""What is on record of how images are prepared is what was done to them, by every task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+from sweeps import matrix
+
+from trtbench.build.builders._plan import reproduce_line
+from trtbench.domain.result import Run
+from trtbench.domain.spec import TensorSpec
+from trtbench.errors import UsageError
+from trtbench.host.tensorrt_calibrate import CacheKey, ScaleCache
+from trtbench.models.identity import model_ref
+from trtbench.models.sidecar import read_sidecar
+from trtbench.report.documents.evaluation import document_from_evaluation
+from trtbench.report.renderers.md import markdown
+from trtbench.store.directory import read_run
+from trtbench.store.known_scores import known_scores
+from trtbench.store.store import Store
+from trtbench.tasks import TASKS
+from trtbench.tasks._images import normalization_name
+from trtbench.tasks.contract import DataSource, completed
+from trtbench.workflows.check.evaluate import Evaluation, run_evaluation
+from trtbench.workflows.check.evaluate_files import join
+from trtbench.workflows.make.build import build_spec, with_arrays
+from trtbench.workflows.make.calibration_images import task_items
+from trtbench.workflows.make.quantize import Data, quant_spec, run_quantize
+from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.request.conduct import Conduct
+from trtbench.workflows.request.config import Config
+from trtbench.workflows.request.judging import EvalRequest
+from trtbench.workflows.request.making import BuildRequest, QuantizeRequest
+from trtbench.workflows.request.measuring import BenchRequest
+from trtbench.workflows.request.spec import run_spec
+from trtbench.workflows.sweep.result import results_from_sweep
+from trtbench.workflows.sweep.run import carry_out, start_sweep
+
+SHORT: dict[str, Any] = {
+    "duration": 0.02, "warmup": 0.005, "until_steady": False, "profile": False,
+}  # fmt: skip
+EVERY = {"task", "fit", "normalize", "colour", "interpolation"}
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for index in range(12):
+        folder = tmp_path / "val" / f"{index % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        level = 60 if index % 2 == 0 else 190
+        pixels = np.clip(level + rng.normal(0, 8, (20, 30, 3)), 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+    return tmp_path / "val"
+
+
+def network(path: Path, *, size: int | str = 16, dtype: int = TensorProto.FLOAT) -> Path:
+    """Write a network that tells light images from dark ones; names leave its sides open."""
+    weight = np.array([[-1.0, 1.0]] * 3, np.float32)
+    nodes = [
+        helper.make_node("Cast", ["images"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Conv", ["numbers", "kernel"], ["same"]),
+        helper.make_node("GlobalAveragePool", ["same"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weight"], ["output"]),
+    ]
+    sides = [size, size] if isinstance(size, int) else ["height", "width"]
+    graph = helper.make_graph(
+        nodes,
+        "made",
+        [helper.make_tensor_value_info("images", dtype, ["batch", 3, *sides])],
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["batch", 2])],
+        initializer=[
+            numpy_helper.from_array(weight, "weight"),
+            numpy_helper.from_array(np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1), "kernel"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+    return path
+
+
+def quantized(path: Path, photos: Path, *, shapes: Any = None, **settings: Any) -> Path:
+    target = path.with_name(f"{path.stem}-int8.onnx")
+    spec = quant_spec(QuantizeRequest(model=path, precision="int8", output=target, method="minmax"))
+    data = Data(
+        calibration=str(photos), task="classification", settings=settings, shapes=shapes or {}
+    )
+    run_quantize(spec, data=data)
+    return target
+
+
+def evaluate(
+    *paths: Path, photos: Path, store: Store, config: Config, shapes: Any = None, **settings: Any
+) -> Evaluation:
+    request = EvalRequest(
+        models=paths, task="classification", data=photos, settings=settings, threads=1, batch=4,
+        shapes=shapes or {}, output=paths[0].parent / "out",
+    )  # fmt: skip
+    return run_evaluation(request, store=store, config=config)
+
+
+def opened(task: str, photos: Path, *, dtype: str = "float32", side: Any = 16, **told: Any) -> Any:
+    module = TASKS.load(task)
+    settings = completed(module.FLAGS, {**told, "data": str(photos), "unlabelled": True})
+    tensor = TensorSpec(name="images", dtype=dtype, shape=(4, 3, side, side))
+    return module.open_source(settings, [tensor])
+
+
+def first(source: DataSource) -> Any:
+    return source.prepare(source.load(0))["images"]
+
+
+@pytest.mark.parametrize("task", TASKS.names())
+def test_every_task_calibrates_and_judges_alike_and_tells_all_of_it(
+    task: str, photos: Path
+) -> None:
+    """One source prepares for both, and what it tells is complete."""
+    tensor = TensorSpec(name="images", dtype="float32", shape=(4, 3, 16, 16))
+    items, told = task_items(str(photos), [tensor], task=task, settings={}, limit=40, seed=0)
+    judged = opened(task, photos)
+    assert told == {"task": task, **judged.preparation}
+    assert set(told) >= EVERY
+    assert "16x16" in (told.get("size"), told.get("crop"))
+    rows = items.rows["images"]
+    assert any(np.array_equal(row, first(judged)) for row in rows)
+
+
+@pytest.mark.parametrize("task", TASKS.names())
+@pytest.mark.parametrize("dtype", ["uint8", "int32"])
+def test_bytes_are_not_said_to_be_normalised(task: str, dtype: str, photos: Path) -> None:
+    source = opened(task, photos, dtype=dtype, normalize="imagenet")
+    assert source.preparation["normalize"] == "pixels"
+    assert any("--normalize imagenet is not done" in note for note in source.notes)
+    pixels = first(source).astype(dtype)
+    assert pixels.max() > 40
+    assert pixels.min() >= 0
+    with pytest.raises(UsageError, match="cannot be made int8"):
+        opened(task, photos, dtype="int8")
+
+
+@pytest.mark.parametrize("task", TASKS.names())
+def test_a_size_that_a_network_does_not_take_is_refused(task: str, photos: Path) -> None:
+    flag = "crop" if task == "classification" else "size"
+    with pytest.raises(UsageError, match="takes images of 16x16"):
+        opened(task, photos, **{flag: 24})
+    assert first(opened(task, photos, side="open", **{flag: 24})).shape == (3, 24, 24)
+
+
+def test_a_normalisation_has_one_name() -> None:
+    spelled = "0.485,0.456,0.406/0.229,0.224,0.225"
+    assert normalization_name(spelled, channels=3) == "imagenet"
+    assert normalization_name("0,0,0/1,1,1", channels=3) == "none"
+    assert normalization_name("0.5,0.5,0.5/0.5", channels=3) == "0.5/0.5"
+    assert normalization_name("0.1,0.2,0.3/0.5", channels=3) == "0.1,0.2,0.3/0.5"
+
+
+def test_the_same_preparation_in_other_words_is_no_finding(
+    tmp_path: Path, photos: Path, store: Store, config: Config
+) -> None:
+    made = quantized(
+        network(tmp_path / "net.onnx"), photos, normalize="0.485,0.456,0.406/0.229,0.224,0.225",
+        resize=18,
+    )  # fmt: skip
+    assert not evaluate(made, photos=photos, store=store, config=config).findings
+
+
+def test_models_of_several_sizes_have_a_preparation_each(
+    tmp_path: Path, photos: Path, store: Store, config: Config
+) -> None:
+    """A network that was calibrated rightly is not blamed for the size of the one before it."""
+    small, large = network(tmp_path / "small.onnx"), network(tmp_path / "large.onnx", size=24)
+    made = quantized(large, photos)
+    found = evaluate(small, made, photos=photos, store=store, config=config)
+    assert not found.findings
+    assert [each.preparation["crop"] for each in found.models] == ["16x16", "24x24"]
+    assert "crop" not in found.preparation
+    assert found.preparation["normalize"] == "imagenet"
+    text = markdown(document_from_evaluation(found))
+    assert "Images: task classification" in text
+    assert "Images for large-int8.onnx: resize 27, crop 24x24." in text
+
+
+def test_images_are_calibrated_with_in_the_size_that_is_asked_for(
+    tmp_path: Path, photos: Path, store: Store, config: Config
+) -> None:
+    shapes = {"images": (1, 3, 24, 24)}
+    made = quantized(network(tmp_path / "net.onnx", size="open"), photos, shapes=shapes)
+    sidecar = read_sidecar(made)
+    assert sidecar is not None
+    assert sidecar.calibration is not None
+    assert sidecar.calibration.preprocessing["crop"] == "24x24"
+    shapes = {"images": (4, 3, 24, 24)}
+    found = evaluate(made, photos=photos, store=store, config=config, shapes=shapes)
+    assert not found.findings
+    assert found.preparation["crop"] == "24x24"
+
+
+def test_a_sweep_measures_the_size_that_it_judges(
+    tmp_path: Path, photos: Path, store: Store, config: Config
+) -> None:
+    path = network(tmp_path / "net.onnx", size="open")
+    asked = matrix(
+        path, batch=[2], precision=["fp32", "int8"], data=str(photos), calibration=str(photos),
+        task_settings={"crop": 20},
+    )  # fmt: skip
+    start_sweep(asked, tmp_path / "sweep", store=store)
+    found = carry_out(tmp_path / "sweep", store=store, config=config, conduct=Conduct())
+    rows = results_from_sweep(found, store=store).rows
+    for row in rows:
+        run = store.load(row.runs[0])
+        assert isinstance(run, Run)
+        assert run.record.inputs[0].shape == (2, 3, 20, 20)
+        assert row.scores["top1"].value == 1.0
+        assert "H48" not in (row.remark or "")
+    assert len(rows) == 2
+
+
+def test_bytes_in_arrays_are_calibrated_with_as_they_are_judged(
+    tmp_path: Path, photos: Path, store: Store, config: Config
+) -> None:
+    levels = np.repeat([60, 190], 12).astype(np.uint8)
+    arrays = np.broadcast_to(levels[:, None, None, None], (24, 3, 16, 16))
+    data = tmp_path / "val.npz"
+    np.savez(data, images=arrays, labels=levels > 100)
+    path = network(tmp_path / "net.onnx")
+    asked = matrix(path, batch=[4], precision=["int8"], data=str(data), calibration=str(data))
+    start_sweep(asked, tmp_path / "sweep", store=store)
+    found = carry_out(tmp_path / "sweep", store=store, config=config, conduct=Conduct())
+    [row] = results_from_sweep(found, store=store).rows
+    assert row.reason is None, "bytes are no input of the network as they are"
+    assert row.scores["top1"].count == 24
+    shape = {"images": (4, 3, 16, 16)}
+    request = BuildRequest(
+        model=path, runtime="tensorrt", precision="int8", calibration=data, task="classification",
+        shapes_min=shape, shapes_opt=shape, shapes_max=shape,
+    )  # fmt: skip
+    ready = with_arrays(build_spec(request, config), tmp_path)
+    assert ready.calibration_arrays is not None
+    with np.load(ready.calibration_arrays) as made:
+        assert made["images"].max() == pytest.approx(190 / 255)
+    for calibration in (None, "random"):
+        asked_for = BuildRequest(
+            model=path, runtime="tensorrt", calibration=calibration, task="classification"
+        )
+        with pytest.raises(UsageError, match="--task says how images are prepared"):
+            build_spec(asked_for, config)
+
+
+def bench(path: Path, store: Store, config: Config, **flags: Any) -> Run:
+    spec = run_spec(BenchRequest(model=path, **{**SHORT, **flags}), config)
+    return run_bench(spec, store=store, conduct=Conduct())
+
+
+def test_scores_are_not_joined_to_runs_of_another_size(
+    tmp_path: Path, photos: Path, store: Store, config: Config
+) -> None:
+    path = network(tmp_path / "net.onnx", size="open")
+    flags = {"runtime": "onnxruntime", "threads": 1}
+    same = bench(path, store, config, shapes={"images": (1, 3, 20, 20)}, **flags)
+    other = bench(path, store, config, shapes={"images": (1, 3, 32, 32)}, **flags)
+    found = evaluate(path, photos=photos, store=store, config=config, crop=20)
+    joined = join(found, store)
+    assert joined.joined == {"net.onnx": (same.id,)}
+    [note] = [each for each in joined.all_notes if "get no scores" in each]
+    assert "images of 20x20 were judged, and 1x3x32x32 was measured" in note
+    assert "scores" not in read_run(store.resolve(other.id)).extra  # type: ignore[union-attr]
+    assert known_scores(same, store) is not None
+    assert known_scores(other, store) is None
+
+
+def test_scores_are_not_joined_to_runs_in_another_precision(
+    tmp_path: Path, photos: Path, trtexec: Any, store: Store, config: Config
+) -> None:
+    """trtexec may build INT8 of the very file whose accuracy was taken in FP32."""
+    path = network(tmp_path / "net.onnx")
+    full, low = (
+        bench(path, store, config, runtime="trtexec", precision=each, batch=1)
+        for each in ("fp32", "int8")
+    )
+    joined = join(evaluate(path, photos=photos, store=store, config=config), store)
+    assert joined.models[0].precision == "fp32"
+    assert joined.joined == {"net.onnx": (full.id,)}
+    assert any("fp32 was judged, and int8 was measured" in note for note in joined.all_notes)
+    assert known_scores(full, store) is not None
+    assert known_scores(low, store) is None
+
+
+def test_scales_of_another_model_are_refused(tmp_path: Path, config: Config) -> None:
+    path = network(tmp_path / "net.onnx")
+    cache = tmp_path / "scales.cache"
+    key = CacheKey(
+        model=model_ref(path).sha256 or "", data="d", batch=4, algorithm="entropy2",
+        tensorrt="10.9", prepared={"fit": "crop", "crop": "16x16"},
+    )  # fmt: skip
+    ScaleCache(cache, key=key).write(b"TRT-100900-EntropyCalibration2\nimages: 3c010a14\n")
+    asked: dict[str, Any] = {
+        "runtime": "tensorrt", "precision": "int8", "calibration_cache": cache,
+        "shapes_opt": {"images": (4, 3, 16, 16)},
+    }  # fmt: skip
+    spec = build_spec(BuildRequest(model=path, **asked), config)
+    assert spec.prepared == {"fit": "crop", "crop": "16x16"}, "scales know what they come from"
+    network(path, dtype=TensorProto.FLOAT16)
+    with pytest.raises(UsageError, match="made for another model"):
+        build_spec(BuildRequest(model=path, **asked), config)
+    cache.with_name("scales.cache.json").unlink()
+    assert build_spec(BuildRequest(model=path, **asked), config).prepared == {}
+
+
+def test_the_command_that_repeats_a_build_prepares_alike(
+    tmp_path: Path, photos: Path, config: Config
+) -> None:
+    request = BuildRequest(
+        model=network(tmp_path / "net.onnx"), runtime="tensorrt", precision="int8",
+        calibration=photos, task="classification", settings={"normalize": "none", "resize": 18},
+    )  # fmt: skip
+    line = reproduce_line(build_spec(request, config))
+    assert "--task classification --normalize none --resize 18" in line
