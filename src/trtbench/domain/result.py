@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from msgspec import structs
 
 from trtbench import boundary
-from trtbench.domain.labels import batch_that_ran, precision_that_ran
+from trtbench.domain.labels import batch_that_ran, may_be_alike, precision_that_ran
 from trtbench.domain.run_view import RunView
 from trtbench.domain.samples import (
     EngineGraph,
@@ -19,6 +19,7 @@ from trtbench.domain.samples import (
 )
 from trtbench.domain.spec import RunSpec, TensorSpec, Value
 from trtbench.domain.words import Scalar as Scalar
+from trtbench.units import text_from_shape
 
 SCHEMA = 1
 """Version of run.json; a reader refuses a newer one and migrates older ones."""
@@ -362,6 +363,22 @@ class Scores(Value, frozen=True, kw_only=True):
     def by_metric(self) -> dict[str, Score]:
         """Find scores by what they are of."""
         return {score.metric: score for score in self.scores}
+
+    def not_of(self, record: RunRecord) -> str | None:
+        """Say why they are not of what a run measured: the same bytes may be run in several ways.
+
+        ``None`` where nothing is known against it.
+        """
+        ran = precision_of(record)
+        if not may_be_alike(ran, self.precision):
+            return f"{self.precision} was judged, and {ran} was measured"
+        size = self.preparation.get("size") or self.preparation.get("crop")
+        images = [each.shape for each in record.inputs if len(each.shape) == 4]
+        sizes = [text_from_shape(part) for shape in images for part in (shape[2:], shape[1:3])]
+        varies = self.preparation.get("fit") == "rect"  # every image has its own
+        if size and images and size not in sizes and not varies:
+            return f"images of {size} were judged, and {text_from_shape(images[0])} was measured"
+        return None
 
     def as_extra(self) -> dict[str, object]:
         """What a run of the same bytes carries of them."""

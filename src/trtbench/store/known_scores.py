@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeGuard
 
-from trtbench.analysis.scores import judged_otherwise
 from trtbench.boundary import check_id
 from trtbench.domain.labels import lowest_type
 from trtbench.domain.result import Run, Scores, precision_of
@@ -54,7 +53,7 @@ def known_scores(run: Run, store: Store) -> Scores | None:
     for folder in _by_hash(run, store):
         kept = kept_value(folder / SCORES, Scores)
         same = kept is not None and kept.sha256 == run.record.spec.model.sha256
-        if kept is not None and same and judged_otherwise(run.record, kept) is None:
+        if kept is not None and same and kept.not_of(run.record) is None:
             return kept
     return None
 

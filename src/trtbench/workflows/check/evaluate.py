@@ -208,12 +208,14 @@ def run_evaluation(
         judgement: Judgement = task.judge(source, models, settings, folder=Path(request.output))
         passes = [_prepared(each, feed, request.task) for each in passes]
     evaluation = _evaluation(passes, judgement, request)
-    found = [
+    prepared = [
         finding
         for each in passes
         for finding in preparation_findings(each.label, each.spec.model, each.preparation)
     ]
-    return msgspec.structs.replace(evaluation, failed=tuple(failed.told), findings=(*lost, *found))
+    return msgspec.structs.replace(
+        evaluation, failed=tuple(failed.told), findings=(*lost, *prepared)
+    )
 
 
 def _prepared(passed: Passed, feed: Feed, task: str) -> Passed:

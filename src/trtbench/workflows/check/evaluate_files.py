@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.analysis.scores import judged_otherwise
 from trtbench.domain.result import RunRecord
 from trtbench.errors import writing
 from trtbench.report.documents.evaluation import document_from_evaluation
@@ -40,7 +39,7 @@ def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> E
         record = read_record(folder)
         model = models[record.spec.model.sha256 or ""]
         scores = scores_of(evaluation, model)
-        reason = judged_otherwise(record, scores) if isinstance(record, RunRecord) else None
+        reason = scores.not_of(record) if isinstance(record, RunRecord) else None
         if reason is not None:
             others.setdefault(reason, []).append(record.id)
             continue

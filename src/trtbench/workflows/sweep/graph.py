@@ -140,10 +140,8 @@ class StepGraph:
         """Fill in sides of images that a network leaves open, as the task of the sweep does."""
         if case.model not in self._sides:
             self._sides[case.model] = judged_items(self._matrix, _onnx(case))
-        front = batch or case.batch or 1
-        known = self._sides[case.model].items()
-        judged = {name: (shape[0] or front, *shape[1:]) for name, shape in known}
-        return {**judged, **shapes}
+        known, front = self._sides[case.model], batch or case.batch or 1
+        return {**{name: (each[0] or front, *each[1:]) for name, each in known.items()}, **shapes}
 
     def _export(self, case: Case) -> str:
         loading = {k: v for k, v in case.own("opt.").items() if k in (*SOURCE, "seed")}

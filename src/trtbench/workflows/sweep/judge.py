@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from trtbench.analysis.scores import judged_otherwise
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Run
@@ -97,7 +96,7 @@ class Jury:
             for finding in scores.findings:
                 self._remark(places, f"{finding.severity} {finding.code}: {finding.message}")
             for run in own:
-                if (reason := judged_otherwise(run.record, scores)) is not None:
+                if (reason := scores.not_of(run.record)) is not None:
                     self._remark(places, f"no accuracy: {reason}")
                     continue
                 path = self._shop.store.resolve(run.id)
