@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 
@@ -120,6 +121,33 @@ def test_a_machine_that_leaves_while_one_waits_is_said(monkeypatch: pytest.Monke
         slots.taken(Needs(), tell=leave),
     ):
         pass
+
+
+@pytest.mark.parametrize("begins_with", [[], [CPU]])
+def test_a_machine_that_is_not_there_yet_or_has_left_is_asked_for_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch, begins_with: list[Slot]
+) -> None:
+    monkeypatch.setattr("trtbench.executors._slots.LOOK_S", 0.01)
+    places, told, asked = list(begins_with), [], []
+    other = Slot(machine="new", title="new")
+
+    def come(needs: Needs) -> None:
+        asked.append(needs)
+        places.append(other)
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if text == "waiting for a machine":
+            places.clear()  # the one that is busy leaves
+
+    slots = Slots(lambda: places, ask=come, patience_s=60.0)
+    with contextlib.ExitStack() as held:
+        if begins_with:
+            held.enter_context(slots.taken(Needs(), tell=quiet))
+        with slots.taken(Needs(), tell=tell) as slot:
+            assert slot is other
+    assert asked == [Needs()]
+    assert told[-2:] == ["waiting for a machine to come that has a processor", "a machine has come"]
 
 
 def test_the_devices_of_a_host(tmp_path: Path) -> None:

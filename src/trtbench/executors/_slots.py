@@ -105,19 +105,20 @@ class Slots:
                 self._taken.discard(slot.key)
                 self._changed.notify_all()
 
-    def _wait_for_machine(self, needs: Needs, tell: Tell, deadline: float) -> None:
-        """Wait until there is a machine at all that has what is needed, as long as is allowed."""
+    def _come(self, needs: Needs, tell: Tell) -> list[Slot]:
+        """List the places that have what is needed, waiting for one as long as is allowed."""
         asked = False
+        deadline = time.monotonic() + self._patience_s
         while True:
             try:
-                self.fitting(needs)
+                found = self.fitting(needs)
             except UnavailableError:
                 if time.monotonic() >= deadline:
                     raise
             else:
                 if asked:
                     tell("a machine has come")
-                return
+                return found
             if not asked:
                 tell(f"{WAITING} to come that has {needs}")
                 asked = True
@@ -127,11 +128,10 @@ class Slots:
 
     def _take(self, needs: Needs, tell: Tell) -> Slot:
         waited = False
-        deadline = time.monotonic() + self._patience_s
-        self._wait_for_machine(needs, tell, deadline)
-        with self._changed:
-            while True:
-                free = [slot for slot in self.fitting(needs) if slot.key not in self._taken]
+        while True:
+            fitting = self._come(needs, tell)  # also when the one that was waited for has left
+            with self._changed:
+                free = [slot for slot in fitting if slot.key not in self._taken]
                 if free:
                     # The least used first: idle machines are cool machines.
                     slot = min(free, key=lambda each: self._used.get(each.key, 0))
