@@ -148,7 +148,12 @@ def refuse_unknown_options(
             raise UsageError(
                 f"the {who} has no option {name!r}",
                 facts={key: about for key, about in words.items() if about},
-                fix=meant(name, words, write=lambda word: f"--opt {word}={value}"),  # noqa: B023
+                fix=meant(
+                    name,
+                    words,
+                    # The value of a name that means nothing here may be a secret.
+                    write=lambda word: f"--opt {word}={'VALUE' if word == 'NAME' else value}",  # noqa: B023
+                ),
             )
 
 

@@ -144,6 +144,17 @@ def test_a_program_that_repeats_its_command_keeps_no_secret(
     for command in (
         ("bench", "m.onnx", "-r", "trtexec", *QUICK, *place, "--", *words),
         ("build", "m.onnx", "-r", "trtexec", "-o", "m.engine", "--", *words),
+        (
+            "build",
+            "m.onnx",
+            "-r",
+            "trtexec",
+            "-o",
+            "made.engine",
+            "--json",
+            "--",
+            f"--plugins=https://u:{SECRETS[0]}@h/x.so",
+        ),
         ("runs", "show", "last", *place),
         ("runs", "show", "last", *place, "--json"),
         ("report", "last", *place, "-o", world / "report", "--format", "html,md,json,csv,tex"),
@@ -153,6 +164,7 @@ def test_a_program_that_repeats_its_command_keeps_no_secret(
         said.append(done.stdout + done.stderr)
     assert "--password ***" in "".join(said)
     assert not [secret for secret in SECRETS for text in said if secret in text]
+    assert "u:***@h/x.so" in (world / "made.engine.json").read_text()
     logs = [*world.rglob("*.log")]
     assert [each for each in logs if "--password ***" in each.read_text()]
     assert leaks(world) == []
@@ -171,6 +183,7 @@ def test_places_that_are_shown_or_kept_take_no_secret(
         (("bench", "m.onnx", *QUICK, *place, "--executor", "ssh", "--hosts", "hosts.toml"),
          "no password"),
         (("sweep", "s.toml", *place, "-o", "swept"), "looks like a secret"),
+        (("bench", "m.onnx", *QUICK, *place, "--opt", f"api_key={SECRETS[2]}"), "no option"),
         (("bench", "m.onnx", *QUICK, *place, "--tag", f"token={SECRETS[1]}"), "like a secret"),
         (("export-runs", "--to", "mlflow", "-o", f"http://me:{SECRETS[0]}@127.0.0.1:1", *place),
          "error"),

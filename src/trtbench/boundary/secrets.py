@@ -19,7 +19,9 @@ _WORD = (
     r"|private[_-]?key|credentials?|signature)|(?:[\w-]*[_-])?(?:pwd|sig|auth))"
 )
 _VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s&;,'\"]+)"
-_FLAG = re.compile(rf"(?P<name>(?<!\S)-{{1,2}}{_WORD})(?P<gap>=|\s+)(?!-){_VALUE}", re.I)
+_FLAG = re.compile(
+    rf"(?P<name>(?<!\S)-{{1,2}}{_WORD})(?P<gap>=|[ \t]+(?:\\\r?\n\s*)?)(?!-){_VALUE}", re.I
+)
 _ASSIGNED = re.compile(
     rf"(?P<name>(?<![\w-]){_WORD})(?P<gap>\s*[=:]\s*)(?!\d+(?:x\d+)+\b){_VALUE}", re.I
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_STAMPED = re.compile(r"\[(\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\] (\[TRT\] )?\[([IWEVF])\] ?")
+_STAMPED = re.compile(
+    r"\[(\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\][ \t](\[TRT\][ \t])?\[([IWEVF])\][ \t]?"
+)
 _BARE = re.compile(r"(?:\[INFO\] ?)?\[([IWEVF])\](?: |$)")
 _ANCHOR = re.compile(
     r"(?:\[[IWEVF]\] )?(?:&&&& (?:RUNNING|PASSED|FAILED|WAIVED) |=== [A-Z][\w() /-]{2,60} ===\s*$"

@@ -11,10 +11,14 @@ from trtbench.trtexec._log_lanes import SPOKEN
 
 NARROWEST = 30
 FEWEST_BROKEN = 3
-LONGEST = 1 << 18
+LONGEST = 1 << 20
 """Characters of a line that is put together again."""
 _MOST_FORWARD = 8
 """Blanks that stand for a movement: more tell no more, and a few bytes can ask for thousands."""
+_BEGINS = re.compile(
+    rf"{SPOKEN.pattern}|(?:End-to-End Host |H2D |D2H )?Latency: |(?:GPU Compute|Enqueue) Time: "
+    r"|Total (?:Host Walltime|GPU Compute Time): "
+)
 _MOVED = re.compile(
     r"\x1b\[(?P<forward>\d{0,4})C|(?P<line>\x1b\[\d{0,4}(?:;1?)?[HE]|\x1b\[\d{0,4}d\r?)"
     r"|\\\n[ \t]*\\(?= )"  # YAML, too, breaks quoted texts at a width
@@ -42,29 +46,28 @@ def _characters(move: re.Match[str]) -> str:
 def width_of(lines: Sequence[str]) -> int | None:
     """Tell the width at which a terminal broke lines; ``None`` where none did.
 
-    Several lines are as long as the longest, and what does not begin as trtexec's lines do
-    follows those: who breaks at blanks fills few lines to the end.
+    Several lines are as long as the longest, and where something else follows a line of trtexec's
+    it is mostly one of those: who breaks at blanks fills few lines to the end.
     """
     lengths = Counter(map(len, lines))
     width = max(lengths, default=0)
     if width < NARROWEST or lengths[width] < FEWEST_BROKEN:
         return None
-    begun = rests = going_on = 0
-    inside = False
-    for line, after in pairwise(lines):
-        begun += not inside and len(line) == width and SPOKEN.match(line) is not None
-        rest = bool(after.strip()) and SPOKEN.match(after) is None
-        inside = rest and len(line) == width
-        rests += rest
-        going_on += inside
-    return width if begun >= FEWEST_BROKEN and going_on > 0.8 * rests else None
+    if sum(line[-2:] == "  " for line in lines if len(line) == width) > lengths[width] / 2:
+        return None  # filled up with blanks
+    broken = [
+        len(line) == width
+        for line, after in pairwise(lines)
+        if SPOKEN.match(line) and after.strip() and not SPOKEN.match(after)
+    ]
+    return width if sum(broken) >= max(FEWEST_BROKEN, 0.8 * len(broken)) else None
 
 
 def unbroken(lines: Iterable[str], width: int) -> Iterator[str]:
     """Put lines together again that a terminal of this width broke."""
     parts: list[str] = []
     for line in lines:
-        whole = len(parts) * width > LONGEST or SPOKEN.match(line)
+        whole = len(parts) * width > LONGEST or _BEGINS.match(line)
         if parts and (whole or len(parts[-1]) != width):
             yield "".join(parts)
             parts = []

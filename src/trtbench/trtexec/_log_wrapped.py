@@ -71,7 +71,7 @@ def joined(before: LogLine, line: LogLine) -> str | None:
     Whether a blank stood where it was broken is told by which reading holds more numbers: mails
     break at blanks, terminals anywhere.
     """
-    text, rest = before.text, line.text.strip()
+    text, rest = before.text, line.text.strip().rstrip("\"'")
     if line.level or line.stamped or not rest or len(text) + len(rest) > LONGEST:
         return None
     best = max((f"{text.rstrip()} {rest}", text + rest), key=lambda each: _sense(each, text))

@@ -20,8 +20,8 @@ from trtbench.trtexec._log_packed import is_mail, texts_of_mail, unpacked
 from trtbench.trtexec._log_page import page_texts
 from trtbench.trtexec._log_screen import drawn, is_drawn, unbroken, width_of
 
-LONGEST_LINE = 1 << 18
-"""Characters of a line that are looked at; a padded profile row has a few thousand."""
+LONGEST_LINE = 1 << 22
+"""Characters of a line that are looked at; a log that was printed as code is one."""
 
 LARGEST_DOCUMENT = 128 << 20
 """Bytes of a notebook, a web page or a JSON document, which are read as a whole."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from trtbench.analysis.inspection import parameters_of
 from trtbench.analysis.onnx_stamp import PREPARATION, text_from_preparation
+from trtbench.boundary import mask, mask_values, mask_words
 from trtbench.build.builders import BUILDERS
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import count_parameters, input_specs
@@ -296,10 +297,15 @@ def _artefact(
         size_bytes=made.stat().st_size,
         sha256=sha256_of(made),
         created=now(),
-        spec=msgspec.structs.replace(spec, calibration_arrays=None),
+        spec=msgspec.structs.replace(
+            spec,
+            calibration_arrays=None,
+            options=mask_values(spec.options),
+            extra_args=tuple(mask_words(spec.extra_args)),
+        ),
         tensorrt=outcome.version,
         plan=_plan_version(made),
-        command=_with_final_names(outcome.command, spec, folder),
+        command=mask(_with_final_names(outcome.command, spec, folder) or "") or None,
         build_s=outcome.build_s,
         wall_s=end.seconds,
         gpus=environment.gpus,
