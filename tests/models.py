@@ -23,7 +23,7 @@ def conv_model(
     path: Path,
     *,
     channels: int = 8,
-    size: int = 16,
+    size: Dimension = 16,
     layers: int = 2,
     batch: Dimension = "batch",
 ) -> Path:

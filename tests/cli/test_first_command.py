@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto
 
-from models import identity, tiny_model
+from models import conv_model, identity, tiny_model
 from trtbench.cli import run
 from trtbench.store.store import Store
 
@@ -114,6 +114,17 @@ def test_every_verb_says_what_open_dimensions_became(
     flag = "--shape-opt" if words[0] in BUILDS else "--shape"
     said = f"H 224, W 224 (say otherwise with {flag} x:1x3x224x224)"
     assert (told.err if "--dry-run" in words else told.out + told.err).count(said) == 1
+
+
+def test_localize_says_what_open_dimensions_became(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = conv_model(tmp_path / "m.onnx", size="H")
+    assert run(["quantize", str(model), "--precision", "fp16", "-o", "q.onnx"]) == 0
+    capsys.readouterr()
+    words = ["localize", str(model), "q.onnx", "--random", "2", "--no-speed"]
+    assert run([*words, "--store", str(store)]) == 0
+    assert capsys.readouterr().out.count("say otherwise with --shape") == 1
 
 
 def test_a_build_of_an_open_model_has_a_profile(

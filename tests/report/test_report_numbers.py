@@ -7,6 +7,7 @@ import pytest
 
 from trtbench import units
 from trtbench.analysis.findings.rule import spaced
+from trtbench.report.document import Cell
 from trtbench.report.numbers import (
     common_unit,
     text_from_change,
@@ -76,6 +77,8 @@ def test_whatever_is_below_zero_has_a_minus_and_no_hyphen() -> None:
     assert text_from_difference(-0.0012) == "−1.20 ms"
     assert text_from_difference(0.0012) == "+1.20 ms"
     assert text_from_difference(None) == "–"
+    assert Cell(value=-0.25).shown == "−0.25"
+    assert Cell(value="a-1").shown == "a-1"
     assert spaced("by -4% and +2.5%") == "by −4 % and +2.5 %"
     assert spaced("top1>=baseline-0.5%") == "top1>=baseline-0.5 %", "this is a difference"
 

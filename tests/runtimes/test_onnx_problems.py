@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import models
@@ -83,6 +84,17 @@ def test_an_unsupported_operator_is_named(tmp_path):
     assert "operator that ONNX Runtime does not have" in problem.message
     assert "Unheard" in problem.facts["operator"]
     assert problem.fix
+
+
+def test_an_operator_that_the_standard_never_had_is_named(tmp_path):
+    node = onnx.helper.make_node("Unheard", ["x"], ["y"])
+    value = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1]) for n in "xy"]
+    graph = onnx.helper.make_graph([node], "g", value[:1], value[1:])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "m.onnx")
+    problem = refuse(tmp_path / "m.onnx")
+    assert "operator that ONNX Runtime does not have" in problem.message
+    assert "Unheard" in problem.facts["operator"]
 
 
 def test_an_option_that_is_none_and_a_value_that_is_none(tmp_path):

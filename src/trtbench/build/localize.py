@@ -45,7 +45,7 @@ def localize(
     stage("load")
     pair = divided(*load_graphs(Path(spec.reference), Path(spec.candidate)))
     tensors = input_specs(pair.reference.model)
-    source, notes = readable(open_source(tensors))
+    source, lost = readable(open_source(tensors))
     batches = Batches(source, tensors, size=spec.run.batch, memory_bytes=spec.memory_bytes)
     known = read_onnx(Path(spec.reference), batch=batches.size)
     sizes = {t.name: t.size_bytes for node in known.nodes for t in node.outputs}
@@ -78,7 +78,7 @@ def localize(
         stand_in=rounds,
         file_sqnr_db=_of_file(pair, looks) if rounds else None,
         unmatched=_unmatched(pair),
-        notes=notes,
+        notes=(*source.notes, *lost),
     )
     trials.ends = began + spec.max_time_s
     if aim.condition is not None:

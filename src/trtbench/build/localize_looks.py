@@ -33,6 +33,7 @@ LOOKED_AT = 32
 
 class Source(Protocol):
     names: tuple[str, ...]
+    notes: tuple[str, ...]
 
     def load(self, index: int) -> LoadedItem: ...
 

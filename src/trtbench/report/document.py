@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from trtbench.domain.result import Finding, Scalar
 from trtbench.domain.spec import Value
 from trtbench.report.charts import Chart
+from trtbench.units import with_minus
 
 Align = Literal["left", "right"]
 Fit = Literal["whole", "shorten", "wrap"]
@@ -44,6 +45,8 @@ class Cell(Value, frozen=True, kw_only=True):
     def shown(self) -> str:
         if self.text is not None:
             return self.text
+        if isinstance(self.value, int | float):
+            return with_minus(str(self.value))
         return "–" if self.value is None else str(self.value)
 
 

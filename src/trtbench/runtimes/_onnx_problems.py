@@ -35,7 +35,7 @@ def explain_load_failure(path: str, reason: str) -> TrtbenchError:
     external = external_data_problem(path)
     if external is not None:
         return external
-    if re.search(r"is not a registered function/op|Could not find an implementation", reason):
+    if _UNSUPPORTED.search(reason) and "under development" not in reason:
         return InputError(
             "the model uses an operator that ONNX Runtime does not have",
             facts={"file": path, "operator": _operator(reason)},

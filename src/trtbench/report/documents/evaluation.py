@@ -83,7 +83,7 @@ def _main(evaluation: Evaluation) -> Table:
     first = evaluation.models[0]
     caption = (
         f"Latencies are per batch of {first.batch}, taken in the same pass as the accuracy, after "
-        f"{first.split.warmup_batches} batches of warm-up; trtbench bench measures it alone. "
+        f"{_batches(first.split.warmup_batches)} of warm-up; trtbench bench measures it alone. "
         "All counts from handing over the inputs to having the outputs, model the network alone, "
         "synchronised. In brackets, 95 % intervals."
     )
@@ -107,6 +107,10 @@ def _latency(model: Evaluated, name: str) -> Cell:
     part = model.split.parts[name]
     text = f"{text_from_seconds(part.mean_s)} / {text_from_seconds(part.max_s)}"
     return Cell(value=part.mean_s, text=text)
+
+
+def _batches(count: int) -> str:
+    return f"{count} batch" if count == 1 else f"{count} batches"
 
 
 def _score(model: Evaluated, metric: str) -> Cell:
