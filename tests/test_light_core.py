@@ -83,6 +83,8 @@ def test_import_runs_compare_gate_and_report_need_no_extra(light: Path) -> None:
     [
         (("report", "last", "--format", "html", "-o", "out"), "html"),
         (("inspect", "model.onnx"), "onnx"),
+        (("bench", "model.onnx"), "onnx"),
+        (("check", "model.onnx", "model.onnx"), "onnx"),
     ],
 )
 def test_what_needs_an_extra_names_the_command_that_installs_it(

@@ -183,7 +183,7 @@ def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
     except ImportError as problem:
         raise UnavailableError(
             "ONNX Runtime cannot be imported", facts={"reason": problem},
-            fix="pip install onnxruntime",
+            fix="pip install 'trtbench[onnx]'",
         ) from None  # fmt: skip
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()

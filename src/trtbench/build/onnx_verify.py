@@ -104,7 +104,7 @@ def _open(path: Path) -> InferenceSession:
         raise UnavailableError(
             "ONNX Runtime cannot be imported",
             facts={"reason": problem},
-            fix="pip install onnxruntime",
+            fix="pip install 'trtbench[onnx]'",
         ) from None
     onnxruntime.set_default_logger_severity(3)
     options = onnxruntime.SessionOptions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -86,7 +87,7 @@ def available() -> str | None:
 
 
 def fix() -> str | None:
-    return "pip install onnxruntime"
+    return "pip install 'trtbench[onnx]'"
 
 
 def device(spec: RunSpec) -> str:
@@ -142,7 +143,9 @@ def open_session(spec: RunSpec) -> OrtSession:
         import onnxruntime
     except ImportError as problem:
         raise UnavailableError(
-            "ONNX Runtime cannot be imported", facts={"reason": problem}, fix=fix()
+            "ONNX Runtime cannot be imported",
+            facts={"reason": problem},
+            fix=f"{sys.executable} -m pip install onnxruntime",
         ) from None
     onnxruntime.set_default_logger_severity(3)
     options = _session_options(onnxruntime, spec)

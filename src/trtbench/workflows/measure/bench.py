@@ -44,6 +44,7 @@ from trtbench.workflows.measure.launches import (
     add_to_index,
     hold_device,
     record_from_launches,
+    refuse_without_library,
 )
 from trtbench.workflows.measure.model_notes import held_to_layers
 from trtbench.workflows.measure.remote import run_elsewhere
@@ -73,6 +74,7 @@ def run_bench(spec: RunSpec, *, store: Store, conduct: Conduct | None = None) ->
         return run_elsewhere(spec, store=store, conduct=conduct, executor=conduct.executor)
     if conduct.python is not None:
         check_interpreter(conduct.python)
+    refuse_without_library(spec, conduct)
     run_id = conduct.run_id or new_id()
     target = store.directory(run_id, output=conduct.output)
     with hold_device(spec, conduct):

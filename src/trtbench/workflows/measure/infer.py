@@ -20,7 +20,7 @@ from trtbench.store.directory import SCORES
 from trtbench.store.store import Store
 from trtbench.workflows.measure.failure import end_with_same_bytes, fail_job
 from trtbench.workflows.measure.job import carry_out_job, environment_of, read_outcome
-from trtbench.workflows.measure.launches import hold_device
+from trtbench.workflows.measure.launches import hold_device, refuse_without_library
 from trtbench.workflows.request.conduct import PATIENCE_S, Conduct
 
 STREAM_PATIENCE_S = 24 * 3600.0
@@ -84,6 +84,7 @@ def _carry_out(
 ) -> None:
     """Run a model on its device; an end that is no good is recorded and raised."""
     spec = job.spec
+    refuse_without_library(spec, conduct)
     demand_unchanged(spec.model)
     with hold_device(spec, conduct):
         end = carry_out_job(

@@ -13,7 +13,7 @@ from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import Environment, Record, RunRecord, Scalar
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec, TensorSpec
-from trtbench.errors import StoreError
+from trtbench.errors import StoreError, UnavailableError
 from trtbench.host.locks import hold
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import now
@@ -50,6 +50,23 @@ class Launch:
 
     outcome: BenchOutcome
     times: IterationTimes
+
+
+def refuse_without_library(spec: RunSpec, conduct: Conduct) -> None:
+    """Refuse what this interpreter cannot execute before a processor is waited for.
+
+    Of runtimes on other devices, and in other interpreters, the worker knows better.
+    """
+    module = RUNTIMES.load(spec.runtime)
+    if conduct.python is not None or module.open_session is None or module.device(spec) != "cpu":
+        return
+    reason = module.available()
+    if reason is not None:
+        raise UnavailableError(
+            f"the runtime {spec.runtime} does not work here",
+            facts={"reason": reason},
+            fix=module.fix(),
+        )
 
 
 @contextmanager
