@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from trtbench.analysis.gate import slowdown_result, slowdown_rule
-from trtbench.analysis.turn_plan import FEWEST_PAIRS, order_of_turns, plan_from_pace, stretches
+from trtbench.analysis.turn_plan import (
+    FEWEST_PAIRS,
+    order_of_turns,
+    pairs_for_noise,
+    plan_from_pace,
+    stretches,
+)
 from trtbench.analysis.turns import alone_effects, denial, hold_to_alone
 from trtbench.analysis.verdict import duet_comparison, verdict_from_effects
 from trtbench.domain.comparison import Comparison
@@ -123,3 +129,24 @@ def test_two_launches_together_give_both_sides_the_same_places(count: int) -> No
         assert np.array_equal(one, 1 - other)
     firsts = [order_of_turns(6, seed=0, launch=launch).tobytes() for launch in range(0, 12, 2)]
     assert len(set(firsts)) > 3, "and the order is drawn anew after that"
+
+
+@pytest.mark.parametrize(
+    ("query_s", "noise", "pairs", "least", "most"),
+    [
+        (25e-3, 0.01, 12, 12, 12),
+        (25e-3, 0.10, 12, 31, 32),
+        (2e-3, 0.03, 100, 100, 160),
+        (2e-3, 0.05, 100, 120, 200),
+        (1e-4, 0.02, 200, 200, 200),
+    ],
+    ids=["quiet", "slow and disturbed", "sure enough", "as many as it takes", "quick"],
+)
+def test_pairs_that_lie_apart_are_made_more(
+    query_s: float, noise: float, pairs: int, least: int, most: int
+) -> None:
+    random = np.random.default_rng(3)
+    first = query_s * np.exp(random.normal(0, noise / np.sqrt(2), pairs))
+    second = query_s * np.exp(random.normal(0, noise / np.sqrt(2), pairs))
+    assert least <= pairs_for_noise(first, second) <= most
+    assert pairs_for_noise(first, first) == pairs

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from trtbench.domain.samples import Column
 from trtbench.domain.spec import Value
 
 TURNS_S = 0.4
 """Seconds of pairs in one launch: more iterations in one launch hardly help, more launches do."""
 FEWEST_PAIRS, MOST_PAIRS = 12, 200
+NOISE, NOISY_S = 0.005, 1.6
+"""What pairs of one launch may leave unsure, and the seconds that may be spent on it."""
 ALONE_S = 0.1
 """Seconds of queries alone in one launch, of both sides together."""
 BLOCK_S = 0.004
@@ -31,6 +34,9 @@ BURSTS_S = 1.0
 """Seconds of bursts in a launch, of both sides: slow models have fewer."""
 SETTLE = 2
 """Pairs of bursts before those that count: clocks rise, and each finds the caches as they are."""
+
+_TO_SD, _OF_MEDIAN = 1.4826, 1.2533
+"""From the median deviation to a standard deviation; from that of samples to that of a median."""
 
 Stretch = tuple[int, int]
 """A side, and how many queries it runs before the other's turn."""
@@ -62,6 +68,19 @@ def plan_from_pace(pace_s: Sequence[float], *, pairs: int | None = None) -> Turn
         blocks=_within(ALONE_S / (in_block * both), FEWEST_BLOCKS, MOST_BLOCKS),
         in_block=in_block,
     )
+
+
+def pairs_for_noise(first_s: Column, second_s: Column) -> int:
+    """Settle how many pairs further launches have, by how far those of the first lie apart.
+
+    On a machine that others disturb, slow queries need more than the fewest; else more launches
+    would be needed, each with a process to start and a model to load.
+    """
+    apart = np.log(second_s / first_s)
+    spread = _TO_SD * float(np.median(np.abs(apart - np.median(apart))))
+    wanted = (_OF_MEDIAN * spread / NOISE) ** 2
+    most = NOISY_S / max(float(np.median(first_s) + np.median(second_s)), 1e-9)
+    return max(len(apart), int(min(wanted, most)))
 
 
 def order_of_turns(count: int, *, seed: int, launch: int) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from trtbench.analysis.shared_metrics import metric_of_both
+from trtbench.analysis.turn_plan import pairs_for_noise
 from trtbench.analysis.turns import alone_effects
 from trtbench.analysis.verdict import sentence
 from trtbench.domain.codec import value_from_json
@@ -197,8 +198,11 @@ class Duet:
                 found = self._lock_step(number, folder)
         for side in SIDES:
             self._launches[side].append(found[side])
-        if self.design == "duet":
-            self._pairs = len(found[0].times)  # what the first launch had time for
+        if self.design == "duet" and self._pairs is None:
+            first, second = (found[side].times.host for side in SIDES)
+            assert first is not None
+            assert second is not None
+            self._pairs = pairs_for_noise(first, second)
 
     def _alone(self, side: int, number: int, folder: Path) -> Launch:
         job = BenchJob(spec=self.sides.both[side], launch=number)
