@@ -26,9 +26,8 @@ from trtbench.runtimes._gpu_query import Lane, burst_of_queries
 from trtbench.runtimes._partner import Neighbours, TurnPartner
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
-from trtbench.workflows.compare.duet import Duet
-from trtbench.workflows.compare.sides import Sides
-from trtbench.workflows.compare.until_clear import settle
+from trtbench.workflows.compare.sides import BURSTS_LIMIT_S, LIMIT_S, Sides
+from trtbench.workflows.compare.until_clear import make_duet, settle
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
 
@@ -271,28 +270,28 @@ def test_bursts_on_two_devices_are_refused() -> None:
         settle(Sides(baseline=one, candidate=other), request)
 
 
-def test_only_bursts_end_because_nobody_would_wait_longer(tmp_path: Path) -> None:
-    def duet(runtime: str, device: str | None) -> Duet:
-        spec = RunSpec(model=ModelRef(path="a", format="engine"), runtime=runtime, device=device)
-        made = Duet(
-            Sides(baseline=spec, candidate=spec),
-            store=Store(tmp_path / "store"),
-            conduct=Conduct(),
-            limit_s=25.0,
-        )
-        made._launches = ([None] * 12, [None] * 12)  # type: ignore[list-item]
-        return made
-
-    on_gpu, on_cpu = duet("tensorrt", None), duet("onnxruntime", "cpu")
-    assert (on_gpu.mode, on_cpu.mode) == ("bursts", "one-process")
-    on_gpu._began = on_cpu._began = time.monotonic() - 12
-    assert not on_gpu.out_of_time
-    assert (on_gpu.more, on_cpu.more) == (6, 12)
-    on_gpu._began = time.monotonic() - 21.5  # 1.8 s a launch: one or two are left
-    assert on_gpu.more == 1
-    on_gpu._began = on_cpu._began = time.monotonic() - 24
-    assert on_gpu.out_of_time
-    assert not on_cpu.out_of_time
+@pytest.mark.parametrize("runtime", ["tensorrt", "onnxruntime"])
+def test_nobody_waits_for_ever_for_an_answer(tmp_path: Path, runtime: str) -> None:
+    device = "cpu" if runtime == "onnxruntime" else None
+    spec = RunSpec(model=ModelRef(path="a", format="engine"), runtime=runtime, device=device)
+    sides = Sides(baseline=spec, candidate=spec)
+    request = CompareRequest(baseline="a", candidates=["a"])
+    duet = make_duet(sides, store=Store(tmp_path / "store"), request=request, conduct=Conduct())
+    bursts = runtime == "tensorrt"
+    assert duet.mode == ("bursts" if bursts else "one-process")
+    duet._launches = ([None] * 12, [None] * 12)  # type: ignore[list-item]
+    limit_s = BURSTS_LIMIT_S if bursts else LIMIT_S
+    duet.seconds = limit_s / 4
+    assert not duet.out_of_time
+    assert duet.more == (6 if bursts else 12)
+    duet.seconds = limit_s * 0.9  # one launch of 12 takes 0.075 of it
+    assert duet.more == 1
+    duet.seconds = limit_s * 0.95
+    assert duet.out_of_time
+    asked = CompareRequest(baseline="a", candidates=["a"], max_launches=100)
+    patient = make_duet(sides, store=Store(tmp_path / "store"), request=asked, conduct=Conduct())
+    patient._launches, patient.seconds = duet._launches, 10 * limit_s
+    assert not patient.out_of_time
 
 
 AHEAD = """

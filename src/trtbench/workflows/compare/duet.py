@@ -76,7 +76,8 @@ class Duet:
         self._together: bool | None = None
         """Whether launches with bursts load at once; ``None`` until the GPU was asked for room."""
         self._limit_s = limit_s
-        self._began = time.monotonic()
+        self.seconds = 0.0
+        """How long it has been measured, without waiting for a device that others held."""
         self.bursts = self.mode == "bursts"
         """Whether further launches have bursts; those whose verdict is known need none."""
         self._environment: Environment | None = None
@@ -106,19 +107,13 @@ class Duet:
 
     @property
     def more(self) -> int:
-        """Launches before the next look: twice as many, or half as many more with bursts."""
-        if self.mode != "bursts":
-            return self.launches
-        return int(min(max(1, self.launches // 2), max(1, self._left())))
-
-    @property
-    def seconds(self) -> float:
-        """How long it has been measured."""
-        return time.monotonic() - self._began
+        """Launches before the next look: as many again, or half as many with bursts."""
+        usual = self.launches // 2 if self.mode == "bursts" else self.launches
+        return int(min(max(1, usual), max(1, self._left())))
 
     @property
     def out_of_time(self) -> bool:
-        """Whether another launch with bursts would last longer than anybody waits unasked."""
+        """Whether another launch would last longer than anybody waits unasked."""
         return self._left() < 1
 
     def columns(self, name: str = "host") -> list[tuple[Column, Column]]:
@@ -161,11 +156,12 @@ class Duet:
                     self._play_once()
                 if self.launches - done >= least and time.monotonic() - began > LAUNCHES_S:
                     break
+            self.seconds += time.monotonic() - began
             self._contention = counters_between(before, read_counters())
 
     def _left(self) -> float:
         """Launches that there is time for."""
-        if self.mode != "bursts" or self._limit_s is None or not self.launches:
+        if self._limit_s is None or not self.launches:
             return math.inf
         return (self._limit_s - self.seconds) / (self.seconds / self.launches)
 

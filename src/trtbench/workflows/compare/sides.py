@@ -27,8 +27,8 @@ FIRST_LOOK = 4
 """Launches with bursts before anybody looks: with fewer, only great differences would show."""
 WAVE = 4
 """Most launches with bursts that start at once, where the GPU has room for them."""
-LIMIT_S = 25.0
-"""Once launches with bursts took so long, what is unclear stays so, unless more are asked for."""
+LIMIT_S, BURSTS_LIMIT_S = 90.0, 25.0
+"""Once launches took so long, what is unclear stays so, unless more are asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,13 @@ from trtbench.domain.comparison import Verdict
 from trtbench.domain.words import Mode
 from trtbench.store.store import Store
 from trtbench.workflows.compare.duet import Duet
-from trtbench.workflows.compare.sides import FEWEST_LAUNCHES, LIMIT_S, Sides, settled_mode
+from trtbench.workflows.compare.sides import (
+    BURSTS_LIMIT_S,
+    FEWEST_LAUNCHES,
+    LIMIT_S,
+    Sides,
+    settled_mode,
+)
 from trtbench.workflows.request.comparing import LAUNCHES, PairFields, TurnFields
 from trtbench.workflows.request.conduct import Conduct
 
@@ -30,6 +36,7 @@ def make_duet(sides: Sides, *, store: Store, request: PairFields, conduct: Condu
     """Prepare the launches of two sides, as asked."""
     mode, sides = settle(sides, request)
     free = request.launches is None and request.max_launches is None
+    limit_s = BURSTS_LIMIT_S if settled_mode(mode, sides) == "bursts" else LIMIT_S
     return Duet(
         sides,
         store=store,
@@ -37,7 +44,7 @@ def make_duet(sides: Sides, *, store: Store, request: PairFields, conduct: Condu
         mode=mode,
         pairs=request.pairs,
         seed=request.seed,
-        limit_s=LIMIT_S if free else None,
+        limit_s=limit_s if free else None,
     )
 
 

@@ -58,7 +58,7 @@ class TurnFields(VerbRequest):
     max_launches: Annotated[
         int | None,
         Option(
-            "Go on to so many while the answer is unclear (default 40; for 25 s in bursts).",
+            "Go on to so many while the answer is unclear (default 40, for 90 s; on a GPU 25 s).",
             metavar="N",
         ),
     ] = None
