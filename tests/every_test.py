@@ -83,6 +83,7 @@ LONG = {
     "test_ranks_of_all_candidates_stand_in_one_table",
     "test_many_candidates_are_corrected_for",
     "test_a_decoder_of_ones_own",
+    "test_launches_that_do_not_fit_at_once_load_one_after_the_other",
 }
 """Tests that take longest, by seconds on two quiet cores: they wait for ``make test-all``."""
 

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -174,8 +173,6 @@ def test_a_small_file_that_unpacks_to_lists_or_marks_of_nothing_ends() -> None:
     forward = heading + "\x1b[9999C" * 200_000
     for text in (lists, marks, forward):
         packed = gzip.compress(text.encode(), 1)
-        began = time.process_time()
-        found = read_log(io.BytesIO(packed), where="x.gz")
+        found = read_log(io.BytesIO(packed), where="x.gz")  # the square would take hours
         assert not [run for run in found.runs if run.summary]
-        assert time.process_time() - began < 10
     assert log_text._from_json(lists) is None

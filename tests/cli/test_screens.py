@@ -18,6 +18,7 @@ from trtbench.domain.result import Run, Score, Scores
 from trtbench.report.document import Document
 from trtbench.report.documents.check import document_from_check
 from trtbench.report.documents.demo import document_from_demo
+from trtbench.report.documents.diagnosis import document_from_diagnosis
 from trtbench.report.documents.localize import document_from_localized
 from trtbench.report.labels import precision_name
 from trtbench.report.renderers.json import json_bytes
@@ -25,6 +26,7 @@ from trtbench.store.store import Store
 from trtbench.workflows.check.values import Checked
 from trtbench.workflows.compare.compare import Compared, comparison_from_runs
 from trtbench.workflows.demo import Demo
+from trtbench.workflows.look.doctor import diagnose
 
 pytestmark = pytest.mark.xdist_group("screens")
 
@@ -51,7 +53,7 @@ VERBS = {
     "compare": ["compare", "last", "last", "--store", "runs"],
     "inspect": ["inspect", LONG, "--layers"],
     "inspect run": ["inspect", "last", "--store", "runs"],
-    "doctor": ["doctor"],
+    "doctor": ["DRAW", "doctor.document.json"],
     "sweep": ["sweep", "--resume", "swept", "--format", "none", "--where", "median<10s", "--store",
               "runs"],
     "sweep plan": ["sweep", LONG, "--batch", "1,2", "--precision", "fp32,int8", "--dry-run"],
@@ -109,6 +111,7 @@ def drawn(measured: Path) -> dict[str, dict[int, list[str]]]:
     make_demo(measured)
     assert run_command(["sweep", str(measured / LONG), *words, *place]) == 0
     make_check(measured)
+    write(document_from_diagnosis(diagnose()), measured / "doctor.document.json")
     leftovers.run_set(measured / "set")
     for name in ("fp16", "int8"):
         write_engine(measured, name)

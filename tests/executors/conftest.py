@@ -111,7 +111,7 @@ def sshd() -> Iterator[dict[str, object]]:
 
 
 def _wait_for(port: int, server: subprocess.Popen, log: Path) -> None:
-    for _ in range(100):
+    for _ in range(1200):
         if server.poll() is not None:
             pytest.skip(f"sshd does not start here: {log.read_text()[-300:]}")
         with socket.socket() as probe:

@@ -123,7 +123,7 @@ def test_who_waits_leaves_the_processor_alone(monkeypatch: pytest.MonkeyPatch) -
     ends = socket.socketpair()
     turns = [0, 1, 1, 0, 0, 1]
     order: list[int] = []
-    used: dict[int, float] = {}
+    used: dict[int, float] = {}  # of the processor, as a share of the time it took
 
     def side(mine: int) -> None:
         def work() -> tuple[float, float]:
@@ -132,17 +132,17 @@ def test_who_waits_leaves_the_processor_alone(monkeypatch: pytest.MonkeyPatch) -
             return 0.05, 0.0
 
         with TurnPartner(ends[mine].detach()) as partner:
-            before = time.thread_time()
+            before, began = time.thread_time(), time.monotonic()
             assert len(in_turn(turns, mine, work, partner)) == 3
-            used[mine] = time.thread_time() - before
+            used[mine] = (time.thread_time() - before) / (time.monotonic() - began)
 
     threads = [threading.Thread(target=side, args=(mine,)) for mine in (0, 1)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert order == turns
-    assert max(used.values()) < 0.15, "of 0.3 s; a spinning wait would take half of it"
+    assert max(used.values()) < 0.4, "a spinning wait would take half of it"
 
 
 def tell_free_memory(tmp_path: Path, count: int) -> None:
@@ -158,7 +158,7 @@ def tell_free_memory(tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("room", [True, False])
+@pytest.mark.parametrize("room", [True, pytest.param(False, marks=pytest.mark.real("minutes"))])
 def test_launches_start_at_once_and_measure_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: bool
 ) -> None:
@@ -217,7 +217,7 @@ def test_nobody_measures_while_another_launch_loads() -> None:
     heard.join(0.1)
     assert heard.is_alive(), "another still loads"
     os.close(beside)
-    heard.join(30)
+    heard.join()
     assert passed == ["its turn", "quiet"]
     os.close(quiet)
     os.close(over)
@@ -324,7 +324,7 @@ def test_a_launch_imports_nothing_that_could_have_been_there_before(tmp_path: Pa
         env={**os.environ, "PYTHONPATH": str(STANDIN)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     late, known = (set(line.split()) for line in done.stdout.split("\n")[:2])

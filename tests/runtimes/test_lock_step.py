@@ -34,7 +34,7 @@ def test_who_is_done_first_leaves_the_machine_to_the_last_query(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     queries = [f"query {mine}" for mine, length in plan for _ in range(length)]
     assert happened[:-2] == queries
     assert sorted(happened[-2:]) == ["gone 0", "gone 1"]
@@ -48,11 +48,11 @@ def test_a_pools_threads_leave_the_measuring_core_alone() -> None:
     def pool() -> None:
         found["thread"] = {threading.get_native_id()}
         started.set()
-        end.wait(60)
+        end.wait()
 
     thread = threading.Thread(target=pool)
     thread.start()
-    started.wait(60)
+    started.wait()
     [number] = found["thread"]
     try:
         with on_one_core() as core:

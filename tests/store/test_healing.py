@@ -140,17 +140,17 @@ def test_ten_thousand_runs_are_indexed_run_by_run_in_a_few_hundred_microseconds(
     """Compared with reading the runs' own files, so that no absolute time is asserted."""
     count = 300
     store = many_runs.fill_store(tmp_path, count=count)
-    began = time.perf_counter()
+    began = time.process_time()
     for folder in store.runs.iterdir():
         for name in ("run.json", "samples.npz"):
             if (folder / name).is_file():
                 (folder / name).read_bytes()
                 np.load(folder / name, allow_pickle=False) if name.endswith("z") else None
-    reading = time.perf_counter() - began
-    began = time.perf_counter()
+    reading = time.process_time() - began
+    began = time.process_time()
     found = store.reindex(cached_from_run)
     assert found.runs == count
-    assert time.perf_counter() - began < 20 * reading
+    assert time.process_time() - began < 20 * reading
 
 
 @pytest.fixture
