@@ -63,7 +63,8 @@ def test_a_protocol_with_a_loop_of_its_own_does_not_take_turns(
 
 
 @pytest.mark.parametrize(
-    "mode", ["one-process", "lock-step", pytest.param("launches", marks=pytest.mark.real("minutes"))]
+    "mode",
+    ["one-process", "lock-step", pytest.param("launches", marks=pytest.mark.real("minutes"))],
 )
 def test_a_slower_model_is_called_slower_in_every_design(
     mode: str, models: tuple[str, str], store: Store, config: Config
