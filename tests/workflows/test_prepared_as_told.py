@@ -268,7 +268,7 @@ def test_scores_are_not_joined_to_runs_of_another_size(
     found = evaluate(path, photos=photos, store=store, config=config, crop=20)
     joined = join(found, store)
     assert joined.joined == {"net.onnx": (same.id,)}
-    [note] = [each for each in joined.all_notes if "get no scores" in each]
+    [note] = [each for each in joined.all_notes if "no scores for the run" in each]
     assert "images of 20x20 were judged, and 1x3x32x32 was measured" in note
     assert "scores" not in read_run(store.resolve(other.id)).extra  # type: ignore[union-attr]
     assert known_scores(same, store) is not None

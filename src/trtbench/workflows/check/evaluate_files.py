@@ -61,7 +61,7 @@ def join(evaluation: Evaluation, store: Store, *, runs: Sequence[str] = ()) -> E
 def _not_joined(others: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for reason, ids in others.items():
         runs = f"the run {ids[0]}" if len(ids) == 1 else f"{len(ids)} runs"
-        yield f"{runs} of the same bytes get no scores: {reason}"
+        yield f"no scores for {runs} of the same bytes: {reason}"
 
 
 def _copy_pictures(evaluation: Evaluation, model: Evaluated, folder: Path) -> None:
