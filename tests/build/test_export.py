@@ -12,19 +12,25 @@ import os
 import subprocess
 import sys
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.error import URLError
 
+import msgspec
 import onnx
 import pytest
 
 from real_parts import find_torch
+from trtbench.build.export import _exporter
+from trtbench.build.export_write import Example, write_legacy
 from trtbench.cli import run as run_command
 from trtbench.cli._commands import joined_dims
 from trtbench.domain.conversion import InputShape, Sidecar
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.models.sidecar import read_sidecar
 from trtbench.models.torch_pickle import archive_kind, modules_named
-from trtbench.models.torch_sources import _library
+from trtbench.models.torch_sources import TorchSource, _library, load_source
 from trtbench.workflows.make.export import export_spec, input_shapes, run_export
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.making import ExportRequest
@@ -194,6 +200,60 @@ def test_the_exporter_follows_the_opset_and_the_target() -> None:
         export_spec(ExportRequest(source="torchvision:resnet18", opset=16, exporter="dynamo"))
     with pytest.raises(UsageError, match=r"tensorrt-8\.6"):
         export_spec(ExportRequest(source="torchvision:resnet18", target="tensorrt-8"))
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_pytorch_without_the_newer_exporter(tmp_path: Path, by_name: bool) -> None:
+    """Those for Jetsons are older than 2.5: their exporter takes neither kwargs nor dynamo."""
+    told: dict[str, object] = {}
+
+    def exported(
+        model: object, args: object, f: str, *, input_names: list[str], output_names: list[str],
+        opset_version: int, dynamic_axes: object = None,
+    ) -> None:  # fmt: skip
+        told.update(args=args, opset=opset_version, axes=dynamic_axes)
+
+    torch = SimpleNamespace(
+        __version__="2.1.0", onnx=SimpleNamespace(export=exported), no_grad=nullcontext
+    )
+    value = SimpleNamespace(shape=(2, 3), dim=lambda: 2)
+    example = Example(inputs={"x": value}, open_axes={"x": {0: "batch"}}, by_name=by_name)
+    model = SimpleNamespace(parameters=list, buffers=list)
+    write_legacy(model, example, {"y": value}, tmp_path / "a.onnx", None, torch)
+    assert told["args"] == (({"x": value},) if by_name else (value,))
+    assert told["opset"] == 17
+    assert told["axes"] == {"x": {0: "batch"}, "y": {0: "batch"}}
+    source = TorchSource(kind="torchvision", model=model)
+    spec = export_spec(ExportRequest(source="torchvision:net", output=tmp_path / "a.onnx"))
+    exporter, notes = _exporter(spec, source, torch)
+    assert exporter == "legacy"
+    assert "2.1.0" in notes[0]
+    newer = export_spec(
+        ExportRequest(source="torchvision:net", output=tmp_path / "a.onnx", opset=20)
+    )
+    with pytest.raises(UsageError, match="17 and below"):
+        _exporter(newer, source, torch)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_repository_that_cannot_be_fetched(tmp_path: Path, kept: bool) -> None:
+    """With the repository here already, it is the weights that cannot be had."""
+
+    def load(*words: object, **how: object) -> None:
+        raise URLError("no way out")
+
+    if kept:
+        (tmp_path / "owner_repo_main").mkdir()
+    hub = SimpleNamespace(load=load, get_dir=lambda: str(tmp_path))
+    spec = export_spec(ExportRequest(source="torch.hub:owner/repo/net", output=tmp_path / "a.onnx"))
+    spec = msgspec.structs.replace(spec, trust=True)
+    with pytest.raises(InputError) as caught:
+        load_source(spec, torch=SimpleNamespace(hub=hub))
+    if kept:
+        assert "weights cannot be downloaded" in caught.value.message
+    else:
+        assert "cannot be fetched" in caught.value.message
+        assert "torch.hub:FOLDER/net" in str(caught.value.fix)
 
 
 def test_a_dry_run_prints_the_job(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,9 @@ import models
 from bindings.rtx import Rtx
 from trtbench.store.store import Store
 from trtbench.workflows.builds.draws import run_lottery
+from trtbench.workflows.builds.networks import UNPAIRED, compare_networks
 from trtbench.workflows.builds.upgrade import run_upgrade
+from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.rebuilding import LotteryRequest, UpgradeRequest
@@ -40,3 +42,19 @@ def test_real_builds_are_compared_where_nothing_can_run_them(rtx: Rtx, tmp_path:
     if found.spread is None:
         assert both.verdict.kind == "incomparable"
         assert "not measured" in both.verdict.reason
+
+
+def test_networks_are_built_in_pairs_without_a_timing_cache(rtx: Rtx, tmp_path: Path) -> None:
+    """A builder that times no kernels has none to share, and is not told of any."""
+    store = Store(tmp_path / "store")
+    model = models.conv_model(tmp_path / "net.onnx", batch=1)
+    request = CompareRequest(
+        baseline=model, candidates=[model], builds=2, runtime=("tensorrt-rtx",),
+        python=(rtx.python or sys.executable,), output_dir=tmp_path / "out",
+        build={"target": "sm_86"},
+    )  # fmt: skip
+    (found,) = compare_networks(
+        request, store=store, config=Config(store=str(store.root)), conduct=Conduct()
+    )
+    assert [len(each.draws) for each in (found.baseline, found.candidate)] == [2, 2]
+    assert found.mode == UNPAIRED

@@ -18,7 +18,7 @@ from trtbench.store.store import Store
 from trtbench.workflows.builds import draws
 from trtbench.workflows.builds.draws import run_lottery
 from trtbench.workflows.builds.networks import compare_networks
-from trtbench.workflows.builds.upgrade import run_upgrade
+from trtbench.workflows.builds.upgrade import _in_process, run_upgrade
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
@@ -164,3 +164,16 @@ def test_an_upgrade_needs_two_interpreters(tmp_path: Path, store: Store, config:
     request = UpgradeRequest(old="8.6=", new=f"10={sys.executable}", model=model)
     with pytest.raises(UsageError, match="names no interpreter"):
         run_upgrade(request, store=store, config=config, conduct=Conduct())
+
+
+def test_an_upgrade_builds_with_what_both_interpreters_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tensorrt.py").write_text("raise ImportError('not here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    pythons = [sys.executable, sys.executable]
+    assert _in_process(pythons) == "tensorrt", "which says what is missing"
+    (tmp_path / "tensorrt_rtx.py").write_text("")
+    assert _in_process(pythons) == "tensorrt-rtx"
+    (tmp_path / "tensorrt.py").write_text("")
+    assert _in_process(pythons) == "tensorrt"

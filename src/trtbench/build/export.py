@@ -16,9 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import has_meaning
-from trtbench.build.export_write import Example, write_dynamo, write_legacy, write_program
+from trtbench.build.export_write import (
+    LEGACY_OPSET,
+    Example,
+    has_dynamo,
+    write_dynamo,
+    write_legacy,
+    write_program,
+)
 from trtbench.build.quantize_data import save_feeds
-from trtbench.domain.conversion import ExportOutcome, ExportSpec, InputShape
+from trtbench.domain.conversion import Exporter, ExportOutcome, ExportSpec, InputShape
 from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UsageError
 from trtbench.host.versions import library_versions
@@ -55,7 +62,7 @@ def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
     example = _example(spec, source, torch)
     reference = _run(model, example, torch)
     stage("export")
-    exporter = "legacy" if source.kind == "TorchScript" else spec.exporter
+    exporter, note = _exporter(spec, source, torch)
     if source.program is not None:
         _refuse_for_program(spec)
         write_program(source.program, example, reference, Path(spec.output), spec.opset, torch)
@@ -72,7 +79,7 @@ def export(spec: ExportSpec, *, folder: Path, stage: Stage) -> ExportOutcome:
         versions=library_versions(LIBRARIES),
         source_sha256=source.sha256,
         parameters=source.parameters,
-        notes=(*source.notes, *_notes(spec, exporter), *_told_by(reference)),
+        notes=(*source.notes, *note, *_notes(spec), *_told_by(reference)),
     )
 
 
@@ -83,10 +90,27 @@ def _trace_attention(torch: ModuleType) -> None:
         fused.set_fastpath_enabled(False)
 
 
-def _notes(spec: ExportSpec, exporter: str) -> tuple[str, ...]:
+def _exporter(
+    spec: ExportSpec, source: TorchSource, torch: ModuleType
+) -> tuple[Exporter, tuple[str, ...]]:
+    """Settle what exports: the one that was asked for, where there is one for this model."""
+    if spec.exporter == "legacy":
+        return "legacy", ()
+    if source.kind == "TorchScript":
+        return "legacy", ("TorchScript is exported with the legacy exporter",)
+    if source.program is not None or has_dynamo(torch):
+        return "dynamo", ()
+    if spec.opset is not None:
+        raise UsageError(
+            f"PyTorch {torch.__version__} has the legacy exporter alone, for opset "
+            f"{LEGACY_OPSET} and below",
+            fix=f"--opset {LEGACY_OPSET}, or PyTorch 2.5 and later",
+        )
+    return "legacy", (f"PyTorch {torch.__version__} has the legacy exporter alone",)
+
+
+def _notes(spec: ExportSpec) -> tuple[str, ...]:
     notes = []
-    if exporter != spec.exporter:
-        notes.append("TorchScript is exported with the legacy exporter")
     if spec.weights == "none":
         notes.append("the weights are random: speed is meaningful, outputs are not")
     return tuple(notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,11 @@ class Example:
     @property
     def keywords(self) -> dict[str, Tensor]:
         return dict(self.inputs) if self.by_name else {}
+
+
+def has_dynamo(torch: ModuleType) -> bool:
+    """Whether this PyTorch has the newer exporter, from 2.5 on; those for Jetsons are older."""
+    return "dynamo" in inspect.signature(torch.onnx.export).parameters
 
 
 def write_dynamo(
@@ -127,6 +133,10 @@ def _export(
     arguments = (
         {} if _is_program(model) else {"args": example.arguments, "kwargs": example.keywords}
     )
+    if not has_dynamo(torch):  # names of inputs go behind the others, as a dictionary
+        named = (example.keywords,) if example.by_name else ()
+        arguments = {"args": (*example.arguments, *named)}
+        rest = {name: value for name, value in rest.items() if name != "dynamo"}
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
@@ -155,13 +165,13 @@ def _refusal(problem: Exception, rest: dict[str, object]) -> InputError:
     return InputError(
         "PyTorch could not export the model",
         facts={
-            "exporter": "dynamo" if rest["dynamo"] else "legacy",
+            "exporter": "dynamo" if rest.get("dynamo") else "legacy",
             "reason": (told or lines or [type(problem).__name__])[0],
         },
         fix="--exporter legacy may work; a dimension of --input-shape that cannot be -1 needs a "
         "number"
-        if rest["dynamo"]
-        else "--exporter dynamo may work",
+        if rest.get("dynamo")
+        else "--exporter dynamo may work, with PyTorch 2.5 or later",
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from trtbench.executors._errand import FILE_MARK, with_marks, with_own_names
 from trtbench.executors._folders import cache_folder
 from trtbench.executors._hosts import HostsFile
-from trtbench.executors._interpreter import WORKER_NEEDS, check_interpreter
+from trtbench.executors._interpreter import WORKER_NEEDS, can_import, check_interpreter
 from trtbench.executors._node import ANSWER
 from trtbench.executors._request import (
     AGAIN,
@@ -43,6 +43,7 @@ __all__ = [
     "Tell",
     "Told",
     "cache_folder",
+    "can_import",
     "check_interpreter",
     "with_marks",
     "with_own_names",

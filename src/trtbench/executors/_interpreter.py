@@ -84,9 +84,17 @@ def check_interpreter(python: str) -> None:
         )
 
 
-def _probe(python: str) -> tuple[tuple[int, ...], list[str]]:
+def can_import(python: str, module: str) -> bool:
+    """Whether an interpreter has a module, and nothing keeps it from being imported."""
+    try:
+        return not _probe(python, (module,))[1]
+    except UnavailableError:
+        return False
+
+
+def _probe(python: str, needs: tuple[str, ...] = WORKER_NEEDS) -> tuple[tuple[int, ...], list[str]]:
     """Ask an interpreter, new or very old, for its version and for what it lacks."""
-    code = _PROBE.format(needs=WORKER_NEEDS, word=_WORD)
+    code = _PROBE.format(needs=needs, word=_WORD)
     with tempfile.TemporaryDirectory(prefix="trtbench-python-") as folder:
         log = Path(folder) / "log.txt"
         try:

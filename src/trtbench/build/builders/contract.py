@@ -20,6 +20,8 @@ class Builder(Protocol):
     """What ``--opt key=value`` may set, with a line of help each."""
     TIMING_CACHE: bool = True
     """Whether it keeps the times of kernels for the next build."""
+    LIBRARY: str = ""
+    """What it imports where it builds; a program imports nothing."""
     CHOSEN: int = 0
     """Where it stands when nobody names a builder: the usable one of the lowest number."""
     needs_types: Callable[[Mapping[str, str]], bool] | None = None

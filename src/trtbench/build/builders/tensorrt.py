@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trtbench.build.builders._precision import PrecisionStep
 
 
+LIBRARY = "tensorrt"
 CHOSEN = 2
 
 

@@ -14,6 +14,7 @@ from trtbench.host.versions import library_versions
 if TYPE_CHECKING:
     from trtbench.build.builders._precision import PrecisionStep
 
+LIBRARY = "tensorrt_rtx"
 CHOSEN = 3
 TIMING_CACHE = False
 """Kernels are chosen when the engine runs; there is nothing to time."""

@@ -182,7 +182,8 @@ def _accuracy(found: Upgrade) -> Iterator[tuple[str, str]]:
 
 
 def _version(side: UpgradeSide) -> str:
-    return f"{side.name}: TensorRT {side.version or 'of an unknown version'}, {side.python}"
+    unknown = "" if side.version else " of an unknown version"
+    return f"{side.name}: {side.builds.builder}{unknown}, {side.python}"
 
 
 def _cautions(notes: Sequence[str]) -> list[Text]:

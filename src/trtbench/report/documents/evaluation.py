@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtbench.analysis.onnx_stamp import words_from_preparation
+from trtbench.analysis.scores import is_share
 from trtbench.domain.result import Scalar, Score
 from trtbench.report.cells import bytes_cell, count_cell, rate_cell, seconds_cell
 from trtbench.report.document import (
@@ -24,7 +25,6 @@ from trtbench.report.headings import (
     MODEL_HEADING,
     PART_HEADINGS,
     PARTS_MEANING,
-    SCORE_TITLES,
     capitalized,
     score_heading,
 )
@@ -123,7 +123,7 @@ def _score(model: Evaluated, metric: str) -> Cell:
 
 def text_from_score(score: Score) -> str:
     """Write a score with its interval, shares in per cent."""
-    scale, unit = (100.0, " %") if score.metric in SCORE_TITLES else (1.0, "")
+    scale, unit = (100.0, " %") if is_share(score.metric) else (1.0, "")
     if score.interval is None:
         return text_from_number(scale * score.value) + unit
     low, high = scale * score.interval.low, scale * score.interval.high

@@ -19,6 +19,7 @@ from trtbench.models.identity import model_ref
 from trtbench.store.store import Store
 from trtbench.workflows.builds.draws import Built, build_one, building, judged, measure
 from trtbench.workflows.compare.compare import csv_name_of
+from trtbench.workflows.make.build import build_spec
 from trtbench.workflows.request.comparing import CompareRequest
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
@@ -126,8 +127,10 @@ def _build_pairs(
                 model=names[side],
                 output=folder / f"{'ab'[side]}-{pair + 1}.engine",
                 runtime=pick(request.runtime, place, sides, what="-r"),
-                **{"precision": request.precision, "timing_cache": cache, **settings},
+                **{"precision": request.precision, **settings},
             )
+            if BUILDERS.load(build_spec(recipe, config).runtime).TIMING_CACHE:
+                recipe = replace(recipe, timing_cache=recipe.timing_cache or cache)
             heard = replace(
                 building(conduct, 2 * pair + turn + 1, of=2 * count),
                 python=pick(request.python, place, sides, what="--python"),

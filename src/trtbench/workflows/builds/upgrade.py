@@ -15,7 +15,7 @@ from trtbench.domain.result import Score
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError, UsageError
-from trtbench.executors import check_interpreter
+from trtbench.executors import can_import, check_interpreter
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.store import Store
 from trtbench.workflows.builds.draws import (
@@ -128,13 +128,14 @@ def _build_all(
     conduct: Conduct,
 ) -> tuple[list[Built], list[Built]]:
     built: tuple[list[Built], list[Built]] = ([], [])
+    builder = request.runtime or _in_process([python for _, python in names])
     for number in range(request.builds):
         for turn, side in enumerate((0, 1) if number % 2 == 0 else (1, 0)):
             recipe = converted(
                 request,
                 BuildRequest,
                 model=request.model,
-                runtime=request.runtime or _in_process(),
+                runtime=builder,
                 output=folder / f"{('old', 'new')[side]}-{number + 1}.engine",
                 no_timing_cache=True,
                 timing_cache=None,
@@ -149,10 +150,14 @@ def _build_all(
     return built
 
 
-def _in_process() -> str:
-    """Choose the builder that works inside an interpreter: a program has one version only."""
+def _in_process(pythons: Sequence[str]) -> str:
+    """Choose a builder that both interpreters have: a program has one version only."""
     ranked = sorted(BUILDERS.loaded(), key=lambda each: (each[1].CHOSEN, each[0]))
-    return next(name for name, _ in ranked if _runs_inside(name))
+    inside = [(name, builder) for name, builder in ranked if _runs_inside(name)]
+    for name, builder in inside:
+        if builder.LIBRARY and all(can_import(each, builder.LIBRARY) for each in pythons):
+            return name
+    return inside[0][0]  # which says what is missing
 
 
 def _runs_inside(name: str) -> bool:
