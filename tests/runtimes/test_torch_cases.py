@@ -80,6 +80,9 @@ def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) ->
         ("no_module", "InputError", "holds no module", None),
         ("damaged", "InputError", "damaged", None),
         ("session_words", "InputError", "gives no tensors", "wrap it"),
+        ("session_without_a_gpu", "UnavailableError", "device", "--device"),
+        ("session_switch_unclear", "UsageError", "half is on or off", "--opt half=on"),
+        ("no_change", "UsageError", "is the one that was measured", "--switch-shape"),
         ("export_words", "InputError", "not tensors", "wrap it"),
         ("export_without_a_shape", "UsageError", "shape of the input", "--input-shape"),
         ("export_wrong_shape", "InputError", "does not run on inputs", "--input-shape"),
@@ -110,6 +113,14 @@ def test_a_session_on_the_processor(found: dict[str, Any]) -> None:
     assert told["conditions"]["threads"] == 1
     assert told["conditions"]["precision"] == "fp32"
     assert told["conditions"]["loaded_as"] == "state dict"
+
+
+def test_a_change_of_shape_is_timed_in_both_directions(found: dict[str, Any]) -> None:
+    told = found["change"]["ok"]
+    assert told["switch_to"] == "4x3x16x16"
+    assert told["switch_stay_s"] > 0
+    assert told["switch_back_stay_s"] > 0
+    assert told["switch_cost_low_s"] <= told["switch_cost_s"] <= told["switch_cost_high_s"]
 
 
 def test_types_and_layouts_change_numbers_only_a_little(found: dict[str, Any]) -> None:

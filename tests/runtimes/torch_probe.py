@@ -209,6 +209,21 @@ def drawn_ids(path: str) -> dict[str, Any]:
     return {"highest": int(arrays["ids"].max())}
 
 
+def change_shapes(*shape: int) -> dict[str, Any]:
+    """Change between two shapes, as --switch-shape does after a run."""
+    from trtbench.domain.spec import ModelRef, RunSpec
+    from trtbench.runtimes._switch import switch_facts
+    from trtbench.runtimes.torch import open_session
+
+    spec = RunSpec(
+        model=ModelRef(path="weights.pt", format="torch"), runtime="torch", device="cpu",
+        shapes={"x": (2, 3, 16, 16)}, switch_shapes={"x": shape},
+        options={"factory": "nets:make"}, threads=1,
+    )  # fmt: skip
+    session = open_session(spec)
+    return switch_facts(session, spec, session.inputs)
+
+
 SESSIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "session": ("make", {"threads": 1}),
     "session_autocast": ("make", {"precision": "bf16"}),
@@ -216,6 +231,8 @@ SESSIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "session_half": ("make", {"options": {"half": "on"}}),
     "session_nested": ("make_nested", {}),
     "session_words": ("make_words", {}),
+    "session_without_a_gpu": ("make", {"device": "cuda:99"}),
+    "session_switch_unclear": ("make", {"options": {"half": "yes"}}),
 }
 
 
@@ -305,6 +322,8 @@ def main(source: str, folder: str) -> None:
         found[name] = outcome(lambda what=what, options=options: load(what, **options))
     for name, (factory, changes) in SESSIONS.items():
         found[name] = outcome(lambda f=factory, c=changes: run_session(f, **c))
+    found["change"] = outcome(lambda: change_shapes(4, 3, 16, 16))
+    found["no_change"] = outcome(lambda: change_shapes(2, 3, 16, 16))
     for path in ("talk.pt", "talk.ts"):
         found[path] = outcome(lambda p=path: drawn_ids(p))
     for name, (what, inputs, more) in EXPORTS.items():
