@@ -74,12 +74,15 @@ def test_images_are_cropped_scaled_and_normalised(tmp_path: Path) -> None:
     np.testing.assert_allclose(items[0, :, 8, 8], [1.0, -1.0, (0.2 - 0.5) / 0.25], atol=1e-6)
     assert told == {
         "task": "classification", "fit": "crop", "resize": 18, "crop": "16x16",
-        "interpolation": "bilinear", "normalize": "0.5/0.5,0.5,0.25",
+        "interpolation": "bilinear", "normalize": "0.5/0.5,0.5,0.25", "colour": "rgb",
     }  # fmt: skip
     boxed, told = read(tmp_path, tensor, "pose", {})
     np.testing.assert_allclose(boxed[0, :, 0, 8], 114 / 255)
     np.testing.assert_allclose(boxed[0, :, 8, 8], [1.0, 0.0, 0.2], atol=1e-6)
-    assert told == {"task": "pose", "fit": "letterbox", "size": "16x16", "normalize": "none"}
+    assert told == {
+        "task": "pose", "fit": "letterbox", "size": "16x16", "normalize": "none",
+        "interpolation": "linear, not antialiased", "colour": "rgb",
+    }  # fmt: skip
 
 
 def read(

@@ -299,8 +299,8 @@ def test_gate_reads_the_ranges_kept_beside_a_model(
 ) -> None:
     Path(models[0]).with_suffix(".gate.toml").write_text('median = ["1ns", "2ns"]\n')
     status, out, _ = run_cli(
-        "gate", models[0], "--batch", "1", "--duration", "100ms", "--launches", "2",
-        "-o", str(tmp_path / "gate"), store=store,
+        "gate", models[0], "--batch", "1", "--iterations", "20", "--warmup", "10ms",
+        "--no-until-steady", "--launches", "2", "-o", str(tmp_path / "gate"), store=store,
     )  # fmt: skip
     assert status == 3
     assert "median" in out
