@@ -29,6 +29,7 @@ from trtbench.cli._commands import joined_dims
 from trtbench.domain.conversion import InputShape, Sidecar
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.models.sidecar import read_sidecar
+from trtbench.models.torch_models import import_torch
 from trtbench.models.torch_pickle import archive_kind, modules_named
 from trtbench.models.torch_sources import TorchSource, _library, load_source
 from trtbench.workflows.make.export import export_spec, input_shapes, run_export
@@ -233,6 +234,19 @@ def test_a_pytorch_without_the_newer_exporter(tmp_path: Path, by_name: bool) -> 
     )
     with pytest.raises(UsageError, match="17 and below"):
         _exporter(newer, source, torch)
+
+
+def test_a_pytorch_for_another_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch.py").write_text(
+        "class zeros:\n    def __init__(self, n): pass\n"
+        "    def numpy(self): raise RuntimeError('Numpy is not available')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with pytest.raises(UnavailableError, match="NumPy beside it") as caught:
+        import_torch()
+    monkeypatch.delitem(sys.modules, "torch")
+    assert "numpy<2" in str(caught.value.fix)
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def is_named(source: str) -> bool:
 def import_torch() -> ModuleType:
     """Import PyTorch, or say how to get it."""
     try:
-        return importlib.import_module("torch")
+        torch = importlib.import_module("torch")
     except ModuleNotFoundError as problem:
         facts = {"interpreter": sys.executable, "reason": problem}
         raise UnavailableError("PyTorch is not installed here", facts=facts, fix=INSTALL) from None
@@ -91,6 +92,15 @@ def import_torch() -> ModuleType:
         raise UnavailableError(
             "PyTorch is installed and cannot be imported", facts={"reason": problem}, fix=INSTALL
         ) from None
+    try:
+        torch.zeros(1).numpy()
+    except RuntimeError as problem:  # one built for NumPy 1 imports with NumPy 2, and no more
+        raise UnavailableError(
+            "this PyTorch does not work with the NumPy beside it",
+            facts={"interpreter": sys.executable, "reason": problem},
+            fix=f"{shlex.quote(sys.executable)} -m pip install 'numpy<2'",
+        ) from None
+    return torch
 
 
 def load_model(
