@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import re
 import shlex
 import sys
@@ -201,3 +202,22 @@ def _helps() -> list[tuple[str, str]]:
     context = click.Context(group)
     found = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
     return [(name, (command.help or "") if command else "") for name, command in found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_on_a_page_calls_what_there_is_with_words_it_takes(page: Path) -> None:
+    text = page.read_text()
+    known = {}
+    for home, names in re.findall(r"^\s*from (trtbench[\w.]*) import ([\w, ]+)$", text, re.M):
+        module = importlib.import_module(home)
+        known |= {name.strip(): getattr(module, name.strip()) for name in names.split(",")}
+    package = importlib.import_module("trtbench")
+    verbs = re.findall(r"\btrtbench\.(\w+)\(", text)
+    known |= {f"trtbench.{name}": getattr(package, name) for name in verbs}
+    for name, found in known.items():
+        for call in re.findall(rf"(?<![\w.]){re.escape(name)}\(([^()\n]*)\)", text):
+            taken = inspect.signature(found).parameters
+            anything = any(each.kind is each.VAR_KEYWORD for each in taken.values())
+            plain = re.sub(r"\"[^\"]*\"|'[^']*'", "", call)
+            wrong = set(re.findall(r"(\w+)=", plain)) - set(taken)
+            assert anything or not wrong, f"{name} takes no {wrong}"
