@@ -44,17 +44,19 @@ _NO_HEADING = frozenset(
 )
 """Of these, what stands on no line of its own in any version."""
 _OPTIONS = re.compile(r"--?[A-Za-z]\w|\[TensorRT|\[b\d|# ")
+_FIRST = frozenset("=A" + "".join(each[0] for each in _BEGUN))
+"""How such lines begin: the cheap test."""
 _OPEN = re.compile(r"\[[^\]]{0,30}$")
 
 
 def may_go_on(line: LogLine) -> bool:
     """Say whether a line is one of the long ones, or ends too early, and may have been broken."""
     text = line.text
-    if line.library or line.level not in ("", "I"):
+    if text[:1] not in _FIRST or line.library or line.level not in ("", "I"):
         return False
-    if text[:1] in "LEHGDATmp" and _LONG.match(text):
+    if _LONG.match(text) or (len(text) < 80 and _is_begun(line)):
         return True
-    return _is_begun(line) or bool(_TOTAL.match(text) and not values_told(text))
+    return bool(_TOTAL.match(text) and not values_told(text))
 
 
 def _is_begun(line: LogLine) -> bool:
