@@ -215,7 +215,7 @@ def _gpu(index: int, gpu: Gpu) -> Iterable[Check]:
 
 
 def _mps() -> Iterable[Check]:
-    """Say that programs which are started from here share their GPU's time slices by MPS."""
+    """Say whether programs that are started from here go through MPS, and with what share."""
     pipes = Path(os.environ.get(_MPS_PIPES) or "/tmp/nvidia-mps")
     share = os.environ.get(_MPS_SHARE)
     said = [f"its daemon's pipes are in {pipes}"] if (pipes / "control").exists() else []
