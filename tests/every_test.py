@@ -33,6 +33,10 @@ PARTS = {
 """Fixtures that give a real part, which a plain machine need not have."""
 
 LONG = {
+    "test_a_sweep_measures_the_size_that_it_judges",
+    "test_bytes_in_arrays_are_calibrated_with_as_they_are_judged",
+    "test_models_of_several_sizes_have_a_preparation_each",
+    "test_the_same_preparation_in_other_words_is_no_finding",
     "test_networks_of_other_kinds",
     "test_no_secret_reaches_the_store_a_document_or_a_screen",
     "test_a_run_goes_there_and_comes_back",
