@@ -91,6 +91,8 @@ LONG = {
     "test_many_candidates_are_corrected_for",
     "test_a_decoder_of_ones_own",
     "test_launches_that_do_not_fit_at_once_load_one_after_the_other",
+    "test_more_launches_are_added_while_unclear",
+    "test_the_order_within_pairs_is_random_and_repeatable",
 }
 """Tests that take longest, by seconds on two quiet cores: they wait for ``make test-all``."""
 

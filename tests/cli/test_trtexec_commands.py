@@ -149,7 +149,14 @@ def test_a_timeout_ends_trtexec(words: tuple[str, ...], trtexec: Any, tmp_path: 
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.real("minutes")),
+        signal.SIGKILL,
+    ],
+)
 @pytest.mark.parametrize("verb", ["bench", "build"])
 def test_an_interrupt_leaves_no_orphan(
     verb: str, number: int, trtexec: Any, tmp_path: Path

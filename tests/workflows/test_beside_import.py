@@ -16,6 +16,8 @@ from trtbench.trtexec.statistics import text_from_number
 from trtbench.workflows.importing.run import ImportResult, import_artefacts
 from trtbench.workflows.request.keeping import ImportRequest
 
+pytestmark = pytest.mark.xdist_group("beside_import")  # everything is imported once
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:

@@ -101,7 +101,9 @@ def test_no_timing_cache_when_none_is_wanted(trtexec: Any) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["no-build", "silent", "garbage", "late"])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version", [pytest.param(VERSIONS[0], marks=pytest.mark.real("minutes")), *VERSIONS[1:]]
+)
 def test_a_build_that_fails_leaves_no_engine(behaviour: str, version: str, trtexec: Any) -> None:
     trtexec.version(version)
     trtexec.behave(behaviour)

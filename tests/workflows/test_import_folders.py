@@ -15,6 +15,8 @@ from trtbench.store.store import Store
 from trtbench.workflows.importing.run import ImportResult, import_artefacts
 from trtbench.workflows.request.keeping import ImportRequest
 
+pytestmark = pytest.mark.xdist_group("import_folders")  # everything is imported once
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory, artefacts: Path) -> Store:
