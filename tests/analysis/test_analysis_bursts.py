@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trtbench.analysis.bursts import GATE, burst_effects, burst_verdict
-from trtbench.analysis.turn_plan import bursts_from_pace
+from trtbench.analysis.turn_plan import MOST_BURSTS, bursts_from_pace
 from trtbench.analysis.verdict import LEVELS
 from trtbench.domain.result import LaunchFacts
 
@@ -88,7 +88,7 @@ def test_looking_at_every_launch_finds_no_difference_where_there_is_none() -> No
 def test_bursts_are_as_long_as_a_slow_model_allows() -> None:
     quick = bursts_from_pace([160e-6, 158e-6])
     assert quick.size == pytest.approx(75, abs=1)
-    assert quick.turns == 16
+    assert quick.turns == MOST_BURSTS
     tiny = bursts_from_pace([5e-6, 4e-6])
     assert tiny.size == 100
     slow = bursts_from_pace([50e-3, 20e-3])
