@@ -41,7 +41,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for _ in range(2):
         status = run_command(
             ["bench", str(folder / LONG), "--batch", "2", "--iterations", "40", "--warmup", "20ms",
-             "--launches", "2", "--store", str(folder / "runs")]
+             "--no-until-steady", "--launches", "2", "--store", str(folder / "runs")]
         )  # fmt: skip
         assert status == 0
     return folder
@@ -107,6 +107,7 @@ def make_demo(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def drawn(measured: Path) -> dict[str, dict[int, list[str]]]:
     words = ["--batch", "1,2", "--duration", "20ms", "--launches", "2", "--format", "none"]
+    words += ["--axis", "warmup=5ms", "--axis", "until_steady=false"]
     place = ["-o", str(measured / "swept"), "--store", str(measured / "runs")]
     make_demo(measured)
     assert run_command(["sweep", str(measured / LONG), *words, *place]) == 0

@@ -22,12 +22,15 @@ from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import run_spec
 
 pytestmark = pytest.mark.process
+QUICK = ("--duration", "50ms", "--warmup", "20ms", "--no-until-steady")
 
 
 def profiled(folder: Path, **options: str) -> Run:
     model = conv_model(folder / "net.onnx", layers=3, batch=1)
     store = Store(folder / "store")
-    request = BenchRequest(model=model, warmup=0.02, duration=0.05, options=options)
+    request = BenchRequest(
+        model=model, warmup=0.02, until_steady=False, duration=0.05, options=options
+    )
     return profile_model(run_spec(request, Config(store=str(store.root))), store=store)
 
 
@@ -48,7 +51,7 @@ def test_the_screen_and_the_files_are_those_of_engines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = conv_model(tmp_path / "net.onnx", batch=1)
-    words = ["profile", str(model), "--duration", "50ms", "--store", str(tmp_path / "store")]
+    words = ["profile", str(model), *QUICK, "--store", str(tmp_path / "store")]
     assert command([*words, "-o", str(tmp_path / "run")]) == 0
     assert "Conv" in capsys.readouterr().out
     told = json.loads((tmp_path / "run" / "profile.json").read_text())
@@ -61,7 +64,7 @@ def test_nodes_that_were_fused_and_renamed_are_known_by_the_model(
 ) -> None:
     model = tmp_path / name
     model.write_bytes(demo_file(name).read_bytes())
-    words = ["profile", str(model), "--batch", "4", "--duration", "50ms"]
+    words = ["profile", str(model), "--batch", "4", *QUICK]
     assert command([*words, "--store", str(tmp_path / "store")]) == 0
     shown = capsys.readouterr().out
     assert "of another network" not in shown
