@@ -84,6 +84,7 @@ def test_import_runs_compare_gate_and_report_need_no_extra(light: Path) -> None:
         (("report", "last", "--format", "html", "-o", "out"), "html"),
         (("inspect", "model.onnx"), "onnx"),
         (("bench", "model.onnx"), "onnx"),
+        (("compare", "model.onnx", "model.onnx"), "onnx"),
         (("check", "model.onnx", "model.onnx"), "onnx"),
     ],
 )

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -43,7 +44,7 @@ from trtbench.workflows.compare.sides import (
 )
 from trtbench.workflows.compare.wave import Wave, fit_together
 from trtbench.workflows.measure.failure import NO_MEMORY, end_with_same_bytes, fail_job
-from trtbench.workflows.measure.launches import Launch, hold_device
+from trtbench.workflows.measure.launches import Launch, hold_device, refuse_without_library
 from trtbench.workflows.measure.rounds import keep_run
 from trtbench.workflows.request.comparing import LAUNCHES
 from trtbench.workflows.request.conduct import PATIENCE_S, TICK_S, Conduct, expected_s
@@ -64,9 +65,10 @@ class Duet:
         seed: int = 0,
         limit_s: float | None = None,
     ) -> None:
-        for python in sides.pythons:
+        for spec, python in zip(sides.both, sides.pythons, strict=True):
             if python is not None:
                 check_interpreter(python)
+            refuse_without_library(spec, replace(conduct, python=python))
         self.sides = sides
         self.mode = settled_mode(mode, sides)
         self._store, self._conduct = store, conduct
