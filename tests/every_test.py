@@ -137,6 +137,8 @@ def mark_parts(items: Iterable[pytest.Item]) -> None:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in PARTS:
                 item.add_marker(pytest.mark.real(PARTS[fixture]))
+        if item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.real(PARTS["browser"]))
         if getattr(item, "originalname", None) in LONG:
             item.add_marker(pytest.mark.real("minutes"))
         marker = item.get_closest_marker("real")

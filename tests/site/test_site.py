@@ -114,6 +114,7 @@ def test_only_what_is_new_is_written_again(tmp_path: Path) -> None:
     assert next(row for row in rows if row["id"] == ids[0])["tags"] == ["release"]
 
 
+@pytest.mark.browser
 def test_a_number_that_another_tool_printed_is_marked_in_the_list(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
