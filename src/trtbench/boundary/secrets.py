@@ -32,17 +32,21 @@ _KNOWN = re.compile(
 )
 
 
-_SUSPECT = re.compile(
-    r"://|passw|passphrase|secret|token|key|credential|signature|pwd|sig|auth|bearer|basic"
-    r"|AKIA|ASIA|gh[pousr]_|github_pat_|hf_|glpat-|sk-|xox|eyJ",
-    re.IGNORECASE,
+_SUSPECT = (
+    *("://", "passw", "passphrase", "secret", "token", "key", "credential", "pwd", "sig", "auth"),
+    *("bearer", "basic", "akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    *("hf_", "glpat-", "sk-", "xox", "eyj"),
 )
-"""What every secret that is found here has; most lines have none of it."""
+"""What every secret that is found here has, in small letters; most lines have none of it."""
 
 
 def mask(text: str) -> str:
     """Hide passwords, tokens and credentials of URLs in a command or any other text."""
-    if _SUSPECT.search(text) is None:
+    small = text.casefold()
+    for word in _SUSPECT:  # ten times as fast as one pattern of all
+        if word in small:
+            break
+    else:
         return text
     # Of a user with a password the name is no secret.
     text = _URL.sub(lambda found: f"{found['scheme']}{found['user']}:{SECRET}@", text)
