@@ -28,10 +28,11 @@ from trtbench.cli import run as run_command
 from trtbench.cli._commands import joined_dims
 from trtbench.domain.conversion import InputShape, Sidecar
 from trtbench.errors import InputError, UnavailableError, UsageError
+from trtbench.models import torch_libraries
 from trtbench.models.sidecar import read_sidecar
 from trtbench.models.torch_models import import_torch
 from trtbench.models.torch_pickle import archive_kind, modules_named
-from trtbench.models.torch_sources import TorchSource, _library, load_source
+from trtbench.models.torch_sources import TorchSource, load_source
 from trtbench.workflows.make.export import export_spec, input_shapes, run_export
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.making import ExportRequest
@@ -301,7 +302,7 @@ def test_a_torchvision_of_another_release_is_not_called_missing(
     for name in ("torchvision", "timm"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(UnavailableError, match="built for another PyTorch") as caught:
-        _library(library, library)
+        torch_libraries.library(library, library)
     assert caught.value.facts["reason"] == "operator torchvision::nms does not exist"
     assert "torch torchvision" in (caught.value.fix or "")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from trtbench.boundary import mask
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import PROGRESS_MARK, Job, JobEnd, WorkerError
-from trtbench.errors import TrtbenchError, UnavailableError, write_error
+from trtbench.errors import TrtbenchError, UnavailableError, writing
 from trtbench.executors._errand import with_own_files
 from trtbench.executors._interpreter import worker_command, worker_environment
 from trtbench.executors._node import run_node
@@ -115,12 +115,10 @@ def _start(
     assignment: Assignment, *, memory_bytes: int | None, on_line: Callable[[str], None]
 ) -> Child:
     folder, log = assignment.folder, assignment.folder / "log.txt"
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "job.json").write_bytes(json_from_value(assignment.job))
         log.touch()
-    except OSError as problem:
-        raise write_error(folder, problem) from None
     numbers = assignment.descriptors
     arguments = [str(folder / "job.json"), str(folder), "{events}", *map(str, numbers)]
     try:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import shlex
-import sys
 import urllib.error
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,24 +12,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from trtbench.domain.conversion import ExportSpec, InputShape
-from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError, near_miss
-from trtbench.host.versions import library_versions
+from trtbench.errors import InputError, UsageError, near_miss
 from trtbench.models.identity import sha256_of
+from trtbench.models.torch_libraries import downloaded, library, unknown_model
 from trtbench.models.torch_pickle import archive_kind, file_operators, modules_named
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.export import ExportedProgram
     from torch.nn import Module
-
-DOWNLOAD_WORDS = (
-    "urlopen",
-    "HTTP Error",
-    "Name or service",
-    "resolve",
-    "Connection",
-    "huggingface",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,22 +48,22 @@ def load_source(spec: ExportSpec, *, torch: ModuleType) -> TorchSource:
     if colon and zoo in ZOOS:
         return ZOOS[zoo](name, spec, torch)
     if colon and not Path(spec.source).exists() and "/" not in zoo and len(zoo) > 1:
-        guess = near_miss(zoo, ZOOS) or next(iter(ZOOS))
+        guess = near_miss(zoo, ZOOS)
         raise UsageError(
             f"there is no source of models called {zoo!r}",
             facts={"known": ", ".join(ZOOS)},
-            fix=f"did you mean {guess}:{name}?",
+            fix=f"did you mean {guess}:{name}?" if guess else f"{next(iter(ZOOS))}:{name}",
         )
     return _checkpoint(Path(spec.source), spec, torch)
 
 
 def _torchvision(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
-    models = _library("torchvision.models", "torchvision")
+    models = library("torchvision.models", "torchvision")
     weights = "DEFAULT" if spec.weights == "default" else None
     try:
-        model = _downloaded(spec, lambda: models.get_model(name, weights=weights))
+        model = downloaded(spec, lambda: models.get_model(name, weights=weights))
     except (ValueError, KeyError):
-        raise _unknown_model(name, models.list_models()) from None
+        raise unknown_model(name, models.list_models()) from None
     size = _crop(models, name)
     shape = InputShape(name=None, shape=(-1, 3, size, size))
     return TorchSource(kind="torchvision", model=_with_weights(model, spec, torch), inputs=(shape,))
@@ -91,10 +80,10 @@ def _crop(models: ModuleType, name: str) -> int:
 
 
 def _timm(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
-    timm = _library("timm", "timm")
+    timm = library("timm", "timm")
     if not timm.is_model(name.partition(".")[0]):
-        raise _unknown_model(name, timm.list_models())
-    model = _downloaded(spec, lambda: timm.create_model(name, pretrained=spec.weights == "default"))
+        raise unknown_model(name, timm.list_models())
+    model = downloaded(spec, lambda: timm.create_model(name, pretrained=spec.weights == "default"))
     size = tuple(getattr(model, "pretrained_cfg", {}).get("input_size") or (3, 224, 224))
     shape = InputShape(name=None, shape=(-1, *size))
     return TorchSource(kind="timm", model=_with_weights(model, spec, torch), inputs=(shape,))
@@ -111,9 +100,9 @@ def _ultralytics(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
 
 
 def _yolo(path: str, spec: ExportSpec) -> TorchSource:
-    ultralytics = _library("ultralytics", "ultralytics")
+    ultralytics = library("ultralytics", "ultralytics")
     try:
-        model = _downloaded(spec, lambda: ultralytics.YOLO(path).model)
+        model = downloaded(spec, lambda: ultralytics.YOLO(path).model)
     except FileNotFoundError as problem:
         raise InputError(f"Ultralytics has no model {path}", facts={"reason": problem}) from None
     model = model.float().eval()
@@ -175,7 +164,7 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     ways: tuple[dict[str, object], ...] = (
         {"weights": "DEFAULT" if trained else None}, {"pretrained": trained}, {},
     )  # fmt: skip
-    model = _downloaded(spec, lambda: _first_that_fits(load, ways))
+    model = downloaded(spec, lambda: _first_that_fits(load, ways))
     note = f"{repository} ran its own code and was trusted"
     return TorchSource(kind="torch.hub", model=_with_weights(model, spec, torch), notes=(note,))
 
@@ -349,58 +338,3 @@ def _loaded(model: Module, weights: dict[str, Tensor], path: Path) -> Module:
             facts={"reason": lines[1] if len(lines) > 1 else lines[0]},
         ) from None
     return model
-
-
-def _downloaded(spec: ExportSpec, make: Callable[[], Module]) -> Module:
-    """Make a model, and say so when its weights cannot be had."""
-    try:
-        return make()
-    except (TrtbenchError, ValueError, KeyError, FileNotFoundError):
-        raise
-    except (urllib.error.URLError, OSError, RuntimeError, ConnectionError) as problem:
-        if spec.weights == "none" or not _is_download(problem):
-            raise
-        raise InputError(
-            "the weights cannot be downloaded",
-            facts={"source": spec.source, "reason": str(problem).strip().splitlines()[0]},
-            fix="--weights none exports with random weights; --weights FILE takes your own",
-        ) from None
-
-
-def _is_download(problem: BaseException) -> bool:
-    text = f"{type(problem).__name__} {problem}".lower()
-    return isinstance(problem, urllib.error.URLError) or any(
-        word.lower() in text for word in DOWNLOAD_WORDS
-    )
-
-
-def _library(module: str, package: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except (ImportError, RuntimeError, OSError) as problem:
-        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-        if "torchvision::" in reason:  # its operators did not load: built for another PyTorch
-            raise _mismatch(reason) from None
-        raise UnavailableError(
-            f"{package} cannot be imported in this interpreter",
-            facts={"interpreter": sys.executable, "reason": reason},
-            fix=f"{shlex.quote(sys.executable)} -m pip install {package}",
-        ) from None
-
-
-def _mismatch(reason: str) -> UnavailableError:
-    """Two packages that must be of one release are not: neither is missing."""
-    found = library_versions(("torch", "torchvision"))
-    return UnavailableError(
-        "torchvision was built for another PyTorch than the one that is installed",
-        facts={"interpreter": sys.executable, **found, "reason": reason},
-        fix=f"{shlex.quote(sys.executable)} -m pip install --force-reinstall torch torchvision, "
-        "both from one index",
-    )
-
-
-def _unknown_model(name: str, known: list[str]) -> UsageError:
-    guess = near_miss(name, known)
-    return UsageError(
-        f"there is no model called {name!r}", fix=f"did you mean {guess}?" if guess else None
-    )
