@@ -476,7 +476,7 @@ def compare(
     batch: Items per query: every dynamic leading dimension.
     launches: Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a
         gate: 5).
-    max_launches: Go on to so many while the answer is unclear (default 40, for 90 s; on a GPU
+    max_launches: Go on to so many while the answer is unclear (default 80, for 90 s; on a GPU
         25 s).
     pairs: Iterations of each side per launch, in turn (default: what fits in 0.4 s, 12 to 200).
     mode: How the sides take turns; --duration and --iterations are for launches.
@@ -646,7 +646,7 @@ def gate(
     batch: Items per query: every dynamic leading dimension.
     launches: Fresh launches of both sides (default 10, of slow models 5; of a model alone, in a
         gate: 5).
-    max_launches: Go on to so many while the answer is unclear (default 40, for 90 s; on a GPU
+    max_launches: Go on to so many while the answer is unclear (default 80, for 90 s; on a GPU
         25 s).
     pairs: Iterations of each side per launch, in turn (default: what fits in 0.4 s, 12 to 200).
     mode: How the sides take turns; --duration and --iterations are for launches.

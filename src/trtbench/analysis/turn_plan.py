@@ -15,7 +15,7 @@ from trtbench.domain.spec import Value
 
 TURNS_S = 0.4
 """Seconds of pairs in one launch: more iterations in one launch hardly help, more launches do."""
-FEWEST_PAIRS, MOST_PAIRS = 12, 200
+FEWEST_PAIRS, MOST_PAIRS = 8, 200
 NOISE, NOISY_S = 0.005, 1.6
 """What pairs of one launch may leave unsure, and the seconds that may be spent on it."""
 ALONE_S = 0.1

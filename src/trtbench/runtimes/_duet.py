@@ -26,7 +26,7 @@ from trtbench.analysis.turn_plan import Stretch, TurnPlan, order_of_turns, plan_
 from trtbench.domain.job import BenchOutcome, DuetJob, Stage
 from trtbench.domain.result import Fact, LaunchFacts
 from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import Length, RunSpec
+from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.host.machine import fastest_core
 from trtbench.runtimes import RUNTIMES, session_opener
 from trtbench.runtimes._bench import (
@@ -40,8 +40,8 @@ from trtbench.runtimes._bench import (
 from trtbench.runtimes._partner import Neighbours, TurnPartner
 from trtbench.runtimes._session import TurnSpec
 
-PACE, FEWEST_PACE, PACE_S = 5, 2, 0.03
-"""Queries that tell how long one takes, before a launch is planned; fewer where they are slow."""
+PACE, FEWEST_PACE = 5, 2
+"""Queries that tell how long one takes, before a launch is planned; of slow models, fewer do."""
 MOST_STRETCHED = 3.0
 
 _NS = 1e-9
@@ -95,9 +95,8 @@ def _play_both(job: DuetJob, stage: Stage) -> dict[int, Result]:
     prepared = {side: _opened(both[side].spec) for side in creation}
     stage("warm-up")
     steps = {side: prepared[side].step for side in (0, 1)}
-    for side in (0, 1):
-        warm_up(steps[side], job.sides[side].warmup)
-    plan = plan_from_pace([_pace_s(steps[side]) for side in (0, 1)], pairs=job.pairs)
+    pace_s = [_warm_pace_s(steps[side], job.sides[side].warmup) for side in (0, 1)]
+    plan = plan_from_pace(pace_s, pairs=job.pairs)
     if alike:
         alone = _alone_in_blocks(steps, plan, job, None)
     stage("measure")
@@ -126,8 +125,7 @@ def _play_side(job: DuetJob, stage: Stage, partner: TurnPartner) -> Result:
             del prepared
             prepared = _opened(own.spec)
         with on_one_core():
-            warm_up(prepared.step, job.sides[mine].warmup)
-            pace_s = _pace_s(prepared.step)
+            pace_s = _warm_pace_s(prepared.step, job.sides[mine].warmup)
     plan = plan_from_pace([pace_s, partner.swap(pace_s)], pairs=job.pairs)
     with on_one_core() as core:
         blocks = _alone_in_blocks({mine: prepared.step}, plan, job, partner)[mine]
@@ -160,8 +158,7 @@ def _alone_apart(prepared: PreparedSession, job: DuetJob) -> Spans:
     """
     step = prepared.step
     try:
-        warm_up(step, job.sides[0].warmup)
-        plan = plan_from_pace([_pace_s(step)] * 2)
+        plan = plan_from_pace([_warm_pace_s(step, job.sides[0].warmup)] * 2)
         starts, ends = timed_loop(step, Length(iterations=plan.blocks * plan.in_block))
     finally:
         close_session(prepared.session)
@@ -200,11 +197,15 @@ def run_stretches(
     return {side: np.frombuffer(kept, np.int64).reshape(-1, 2) for side, kept in stamps.items()}
 
 
-def _pace_s(step: Step) -> float:
-    """Time a few queries; a busy machine may lengthen a launch, but not empty it."""
-    starts, ends = timed_loop(step, Length(iterations=FEWEST_PACE))
-    if (ends[-1] - starts[0]) * _NS < PACE_S:
-        starts, ends = timed_loop(step, Length(iterations=PACE))
+def _warm_pace_s(step: Step, warmup: Warmup) -> float:
+    """Warm up and tell how long a query takes; a slow model's warm-up tells it already.
+
+    A busy machine may lengthen a launch, but not empty it.
+    """
+    warm = warm_up(step, warmup)
+    if FEWEST_PACE <= warm.iterations < PACE:
+        return warm.seconds / warm.iterations
+    starts, ends = timed_loop(step, Length(iterations=PACE))
     lengths = ends - starts
     return float(min(np.median(lengths), MOST_STRETCHED * lengths.min())) * _NS
 

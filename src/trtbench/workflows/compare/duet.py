@@ -17,7 +17,6 @@ from trtbench.analysis.shared_metrics import metric_of_both
 from trtbench.analysis.turn_plan import pairs_for_noise
 from trtbench.analysis.turns import alone_effects
 from trtbench.analysis.verdict import sentence
-from trtbench.domain.codec import value_from_json
 from trtbench.domain.comparison import Verdict
 from trtbench.domain.job import BenchJob, BenchOutcome, DuetJob, Job, JobEnd
 from trtbench.domain.result import DuetRef, Environment, LaunchFacts, Run, Scalar
@@ -27,7 +26,6 @@ from trtbench.domain.words import Mode
 from trtbench.executors import check_interpreter
 from trtbench.executors.local import Assignment, run_jobs
 from trtbench.host.contention import counters_between, read_counters
-from trtbench.host.environment import read_environment
 from trtbench.models.identity import demand_unchanged
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import read_samples
@@ -44,6 +42,7 @@ from trtbench.workflows.compare.sides import (
 )
 from trtbench.workflows.compare.wave import Wave, fit_together
 from trtbench.workflows.measure.failure import NO_MEMORY, end_with_same_bytes, fail_job
+from trtbench.workflows.measure.job import environment_of, read_outcome
 from trtbench.workflows.measure.launches import Launch, hold_device, refuse_without_library
 from trtbench.workflows.measure.rounds import keep_run
 from trtbench.workflows.request.comparing import LAUNCHES
@@ -140,11 +139,7 @@ class Duet:
             if self.mode != "bursts":
                 self._store.open()  # one that cannot be used is said before anything is measured
             if self._environment is None:
-                self._environment = read_environment(
-                    command=self._conduct.command,
-                    folder=Path.cwd(),
-                    label=self._conduct.machine,
-                )
+                self._environment = environment_of(self._conduct)
             for spec in specs:
                 demand_unchanged(spec.model)
             before, began = read_counters(), time.monotonic()
@@ -321,11 +316,7 @@ class Duet:
 
 
 def _collect(folder: Path) -> Launch:
-    path = folder / "outcome.json"
-    launch = Launch(
-        outcome=value_from_json(path.read_bytes(), BenchOutcome, where=str(path)),
-        times=read_samples(folder),
-    )
+    launch = Launch(outcome=read_outcome(folder, BenchOutcome), times=read_samples(folder))
     shutil.rmtree(folder)
     return launch
 

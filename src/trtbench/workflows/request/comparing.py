@@ -40,7 +40,7 @@ from trtbench.workflows.request.kinds import (
 LAUNCHES = 10
 """Fresh launches of both sides: what finds 2 % in 95 % of cases on a noisy machine."""
 
-MOST_LAUNCHES = 40
+MOST_LAUNCHES = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class TurnFields(VerbRequest):
     max_launches: Annotated[
         int | None,
         Option(
-            "Go on to so many while the answer is unclear (default 40, for 90 s; on a GPU 25 s).",
+            "Go on to so many while the answer is unclear (default 80, for 90 s; on a GPU 25 s).",
             metavar="N",
         ),
     ] = None
