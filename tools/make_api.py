@@ -18,7 +18,14 @@ from request_fields import default_text, functions, is_filled, requests_by_verb,
 from trtbench import verbs, verbs_of_runs
 from trtbench.domain import words
 from trtbench.workflows.request import groups, judging, kinds, sweeping
-from trtbench.workflows.request.fields import Argument, Option, RequestField, VerbRequest, fields_of
+from trtbench.workflows.request.fields import (
+    Argument,
+    Option,
+    RequestField,
+    VerbRequest,
+    fields_of,
+    request_from_arguments,
+)
 
 TARGET = Path(__file__).resolve().parents[1] / "src" / "trtbench" / "api.py"
 
@@ -77,9 +84,18 @@ def _function(verb: str, request: type[VerbRequest]) -> str:
     lines += [f"    {each}," for each in parameters]
     lines += [f") -> {_returned(verb)}:"]
     lines += [textwrap.indent(_docstring(verb, shown), "    ")]
-    handed = [f"{f.name}={_handed(verb, f)}" for f in shown]
+    lines += [
+        f"    {f.name} = () if {one} is None else ({one},)"
+        for f in shown
+        if (one := ONE.get((verb, f.name)))
+    ]
     home = functions()[verb].__module__.removeprefix("trtbench.")
-    lines += [f"    return {home}.{verb}({request.__name__}({', '.join(handed)}))"]
+    made = (
+        f"request_from_arguments({request.__name__}, locals())"
+        if shown
+        else f"{request.__name__}()"
+    )
+    lines += [f"    return {home}.{verb}({made})"]
     return "\n".join(lines) + "\n"
 
 
@@ -96,13 +112,6 @@ def _parameter(verb: str, request: type[VerbRequest], field: RequestField) -> st
         written = f"{written} | None"
     default = "" if field.is_required else f" = {default_text(field.default)}"
     return f"{name}: {written}{default}"
-
-
-def _handed(verb: str, field: RequestField) -> str:
-    if (verb, field.name) in ONE:
-        one = ONE[verb, field.name]
-        return f"() if {one} is None else ({one},)"
-    return f"{field.name} or {{}}" if is_filled(field.default) else field.name
 
 
 def _item(written: str) -> str:
@@ -160,6 +169,7 @@ def _imports(body: str) -> str:
         typed.setdefault(returned[name], set()).add(name)
     typed["trtbench.analysis.summary"] = {"Summary"}
     typed.setdefault("trtbench.domain.result", set()).update({"FailedRun", "Run"})
+    homes["trtbench.workflows.request.fields"] = {request_from_arguments.__name__}
     lines = ["from typing import TYPE_CHECKING", "", "from trtbench import verbs, verbs_of_runs"]
     lines += [f"from {home} import {', '.join(sorted(homes[home]))}" for home in sorted(homes)]
     lines += ["", "if TYPE_CHECKING:"]

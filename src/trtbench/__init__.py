@@ -49,49 +49,6 @@ if TYPE_CHECKING:
     from trtbench.domain.spec import ModelRef, RunSpec
     from trtbench.errors import TrtbenchError
 
-_HOMES = {
-    "bench": "trtbench.api",
-    "build": "trtbench.api",
-    "check": "trtbench.api",
-    "compare": "trtbench.api",
-    "diff": "trtbench.api",
-    "doctor": "trtbench.api",
-    "evaluate": "trtbench.api",
-    "explain": "trtbench.api",
-    "export": "trtbench.api",
-    "export_runs": "trtbench.api",
-    "gate": "trtbench.api",
-    "history": "trtbench.api",
-    "import_runs": "trtbench.api",
-    "inspect": "trtbench.api",
-    "layers": "trtbench.api",
-    "localize": "trtbench.api",
-    "lottery": "trtbench.api",
-    "load": "trtbench.api",
-    "profile": "trtbench.api",
-    "quantize": "trtbench.api",
-    "report": "trtbench.api",
-    "runs": "trtbench.api",
-    "site": "trtbench.api",
-    "summary": "trtbench.api",
-    "sweep": "trtbench.api",
-    "upgrade": "trtbench.api",
-    "why": "trtbench.api",
-    "Comparison": "trtbench.domain.comparison",
-    "Environment": "trtbench.domain.result",
-    "FailedRun": "trtbench.domain.result",
-    "Finding": "trtbench.domain.result",
-    "GateResult": "trtbench.domain.comparison",
-    "IterationTimes": "trtbench.domain.samples",
-    "ModelRef": "trtbench.domain.spec",
-    "Run": "trtbench.domain.result",
-    "RunSpec": "trtbench.domain.spec",
-    "Summary": "trtbench.analysis.summary",
-    "TrtbenchError": "trtbench.errors",
-    "Verdict": "trtbench.domain.comparison",
-    "summarize": "trtbench.analysis.summary",
-}
-
 __all__ = [
     "Comparison",
     "Environment",
@@ -134,6 +91,23 @@ __all__ = [
     "upgrade",
     "why",
 ]
+
+_HOMES = {
+    **dict.fromkeys(__all__, "trtbench.api"),
+    "Comparison": "trtbench.domain.comparison",
+    "Environment": "trtbench.domain.result",
+    "FailedRun": "trtbench.domain.result",
+    "Finding": "trtbench.domain.result",
+    "GateResult": "trtbench.domain.comparison",
+    "IterationTimes": "trtbench.domain.samples",
+    "ModelRef": "trtbench.domain.spec",
+    "Run": "trtbench.domain.result",
+    "RunSpec": "trtbench.domain.spec",
+    "Summary": "trtbench.analysis.summary",
+    "TrtbenchError": "trtbench.errors",
+    "Verdict": "trtbench.domain.comparison",
+    "summarize": "trtbench.analysis.summary",
+}
 
 
 class _Package(ModuleType):

@@ -15,6 +15,7 @@ from trtbench.workflows.request.explaining import (
     LayersRequest,
     WhyRequest,
 )
+from trtbench.workflows.request.fields import request_from_arguments
 from trtbench.workflows.request.judging import CheckRequest, EvalRequest, LocalizeRequest
 from trtbench.workflows.request.keeping import (
     DoctorRequest,
@@ -195,59 +196,7 @@ def bench(
     >>> run.times.host                  # seconds, one row per iteration
     >>> print(run)
     """
-    return verbs.bench(
-        BenchRequest(
-            model=model,
-            extra_args=extra_args,
-            slo=slo,
-            keep_model=keep_model,
-            runtime=runtime,
-            shapes=shapes or {},
-            batch=batch,
-            warmup=warmup,
-            warmup_iterations=warmup_iterations,
-            until_steady=until_steady,
-            duration=duration,
-            iterations=iterations,
-            launches=launches,
-            inputs=inputs,
-            seed=seed,
-            task=task,
-            settings=settings or {},
-            device=device,
-            threads=threads,
-            protocol=protocol,
-            rate=rate,
-            arrivals=arrivals,
-            cuda_graph=cuda_graph,
-            transfers=transfers,
-            spin_wait=spin_wait,
-            streams=streams,
-            gap=gap,
-            profile_index=profile_index,
-            telemetry=telemetry,
-            lock_clocks=lock_clocks,
-            precision=precision,
-            profile=profile,
-            separate_profile_run=separate_profile_run,
-            switch_shapes=switch_shapes or {},
-            switch_profile=switch_profile,
-            options=options or {},
-            python=python,
-            memory_limit=memory_limit,
-            timeout=timeout,
-            wait=wait,
-            output=output,
-            tags=tags,
-            executor=executor,
-            address=address,
-            hosts=hosts,
-            needs=needs,
-            wait_node=wait_node,
-            beside=beside,
-            store=store,
-        )
-    )
+    return verbs.bench(request_from_arguments(BenchRequest, locals()))
 
 
 def profile(
@@ -358,57 +307,7 @@ def profile(
 
     >>> trtbench.profile("model.engine").layers.layers[0].average_s
     """
-    return verbs.profile(
-        ProfileRequest(
-            model=model,
-            extra_args=extra_args,
-            runtime=runtime,
-            shapes=shapes or {},
-            batch=batch,
-            warmup=warmup,
-            warmup_iterations=warmup_iterations,
-            until_steady=until_steady,
-            duration=duration,
-            iterations=iterations,
-            launches=launches,
-            inputs=inputs,
-            seed=seed,
-            task=task,
-            settings=settings or {},
-            device=device,
-            threads=threads,
-            protocol=protocol,
-            rate=rate,
-            arrivals=arrivals,
-            cuda_graph=cuda_graph,
-            transfers=transfers,
-            spin_wait=spin_wait,
-            streams=streams,
-            gap=gap,
-            profile_index=profile_index,
-            telemetry=telemetry,
-            lock_clocks=lock_clocks,
-            precision=precision,
-            profile=profile,
-            separate_profile_run=separate_profile_run,
-            switch_shapes=switch_shapes or {},
-            switch_profile=switch_profile,
-            options=options or {},
-            python=python,
-            memory_limit=memory_limit,
-            timeout=timeout,
-            wait=wait,
-            output=output,
-            tags=tags,
-            executor=executor,
-            address=address,
-            hosts=hosts,
-            needs=needs,
-            wait_node=wait_node,
-            beside=beside,
-            store=store,
-        )
-    )
+    return verbs.profile(request_from_arguments(ProfileRequest, locals()))
 
 
 def compare(
@@ -518,56 +417,8 @@ def compare(
 
     >>> trtbench.compare("model.onnx", "model.int8.onnx", batch=8).verdicts[0].kind
     """
-    return verbs.compare(
-        CompareRequest(
-            baseline=baseline,
-            candidates=() if candidate is None else (candidate,),
-            selftest=selftest,
-            builds=builds,
-            build=build or {},
-            device=device,
-            args=args,
-            runtime=runtime,
-            python=python,
-            shapes=shapes or {},
-            batch=batch,
-            launches=launches,
-            max_launches=max_launches,
-            pairs=pairs,
-            mode=mode,
-            margin=margin,
-            accept=accept,
-            warmup=warmup,
-            warmup_iterations=warmup_iterations,
-            until_steady=until_steady,
-            duration=duration,
-            iterations=iterations,
-            inputs=inputs,
-            seed=seed,
-            threads=threads,
-            options=options or {},
-            protocol=protocol,
-            rate=rate,
-            arrivals=arrivals,
-            cuda_graph=cuda_graph,
-            transfers=transfers,
-            spin_wait=spin_wait,
-            streams=streams,
-            gap=gap,
-            profile_index=profile_index,
-            precision=precision,
-            timeout=timeout,
-            wait=wait,
-            tags=tags,
-            executor=executor,
-            address=address,
-            hosts=hosts,
-            needs=needs,
-            wait_node=wait_node,
-            beside=beside,
-            store=store,
-        )
-    )
+    candidates = () if candidate is None else (candidate,)
+    return verbs.compare(request_from_arguments(CompareRequest, locals()))
 
 
 def gate(
@@ -688,61 +539,7 @@ def gate(
 
     >>> trtbench.gate("new.onnx", against="old.onnx", max_slowdown="3%").open
     """
-    return verbs.gate(
-        GateRequest(
-            candidate=candidate,
-            against=against,
-            baseline=baseline,
-            max_slowdown=max_slowdown,
-            metrics=metrics,
-            rules=rules,
-            on_unclear=on_unclear,
-            time_limit=time_limit,
-            measure_same=measure_same,
-            keep_model=keep_model,
-            device=device,
-            args=args,
-            runtime=runtime,
-            python=python,
-            shapes=shapes or {},
-            batch=batch,
-            launches=launches,
-            max_launches=max_launches,
-            pairs=pairs,
-            mode=mode,
-            margin=margin,
-            accept=accept,
-            warmup=warmup,
-            warmup_iterations=warmup_iterations,
-            until_steady=until_steady,
-            duration=duration,
-            iterations=iterations,
-            inputs=inputs,
-            seed=seed,
-            threads=threads,
-            options=options or {},
-            protocol=protocol,
-            rate=rate,
-            arrivals=arrivals,
-            cuda_graph=cuda_graph,
-            transfers=transfers,
-            spin_wait=spin_wait,
-            streams=streams,
-            gap=gap,
-            profile_index=profile_index,
-            precision=precision,
-            timeout=timeout,
-            wait=wait,
-            tags=tags,
-            executor=executor,
-            address=address,
-            hosts=hosts,
-            needs=needs,
-            wait_node=wait_node,
-            beside=beside,
-            store=store,
-        )
-    )
+    return verbs.gate(request_from_arguments(GateRequest, locals()))
 
 
 def check(
@@ -823,43 +620,7 @@ def check(
     >>> checked = trtbench.check("model.onnx", "model.int8.onnx", random=500)
     >>> checked.candidates[0].checks[0].sqnr_db
     """
-    return verbs.check(
-        CheckRequest(
-            reference=reference,
-            candidates=candidates,
-            output=output,
-            random=random,
-            distribution=distribution,
-            range=range,
-            seed=seed,
-            inputs=inputs,
-            images=images,
-            task=task,
-            limit=limit,
-            rtol=rtol,
-            atol=atol,
-            classes=classes,
-            floor=floor,
-            expect=expect,
-            runtime=runtime,
-            python=python,
-            shapes=shapes or {},
-            batch=batch,
-            device=device,
-            threads=threads,
-            options=options or {},
-            timeout=timeout,
-            wait=wait,
-            settings=settings or {},
-            executor=executor,
-            address=address,
-            hosts=hosts,
-            needs=needs,
-            wait_node=wait_node,
-            beside=beside,
-            store=store,
-        )
-    )
+    return verbs.check(request_from_arguments(CheckRequest, locals()))
 
 
 def localize(
@@ -927,37 +688,7 @@ def localize(
     >>> found = trtbench.localize("model.onnx", "model.int8.onnx", repair=True, where="sqnr>=30dB")
     >>> found.found.groups[0].node, found.repaired
     """
-    return verbs.localize(
-        LocalizeRequest(
-            reference=reference,
-            candidate=candidate,
-            data=data,
-            random=random,
-            limit=limit,
-            repair=repair,
-            where=where,
-            max_time=max_time,
-            speed=speed,
-            output=output,
-            distribution=distribution,
-            range=range,
-            seed=seed,
-            inputs=inputs,
-            images=images,
-            task=task,
-            runtime=runtime,
-            python=python,
-            shapes=shapes or {},
-            batch=batch,
-            device=device,
-            threads=threads,
-            options=options or {},
-            timeout=timeout,
-            wait=wait,
-            settings=settings or {},
-            store=store,
-        )
-    )
+    return verbs.localize(request_from_arguments(LocalizeRequest, locals()))
 
 
 def evaluate(
@@ -1021,35 +752,7 @@ def evaluate(
     >>> found = trtbench.evaluate("model.onnx", task="classification", data="val", batch=8)
     >>> found.models[0].score("top1").value
     """
-    return verbs.evaluate(
-        EvalRequest(
-            models=models,
-            join=join,
-            output=output,
-            task=task,
-            data=data,
-            limit=limit,
-            warmup=warmup,
-            runtime=runtime,
-            python=python,
-            shapes=shapes or {},
-            batch=batch,
-            device=device,
-            threads=threads,
-            options=options or {},
-            timeout=timeout,
-            wait=wait,
-            precision=precision,
-            settings=settings or {},
-            executor=executor,
-            address=address,
-            hosts=hosts,
-            needs=needs,
-            wait_node=wait_node,
-            beside=beside,
-            store=store,
-        )
-    )
+    return verbs.evaluate(request_from_arguments(EvalRequest, locals()))
 
 
 def build(
@@ -1140,48 +843,7 @@ def build(
 
     >>> trtbench.build("model.onnx", precision="fp16", workspace="4GiB").path
     """
-    return verbs.build(
-        BuildRequest(
-            model=model,
-            extra_args=extra_args,
-            output=output,
-            runtime=runtime,
-            precision=precision,
-            shapes=shapes or {},
-            batch=batch,
-            shapes_min=shapes_min,
-            shapes_opt=shapes_opt,
-            shapes_max=shapes_max,
-            input_shapes=input_shapes,
-            workspace=workspace,
-            optimization_level=optimization_level,
-            timing_cache=timing_cache,
-            no_timing_cache=no_timing_cache,
-            target=target,
-            version_compatible=version_compatible,
-            hardware_compatible=hardware_compatible,
-            strip_weights=strip_weights,
-            refit=refit,
-            plugins=plugins,
-            dla_core=dla_core,
-            verbose=verbose,
-            calibration=calibration,
-            calibration_method=calibration_method,
-            calibration_cache=calibration_cache,
-            task=task,
-            settings=settings or {},
-            options=options or {},
-            python=python,
-            timeout=timeout,
-            wait=wait,
-            executor=executor,
-            address=address,
-            hosts=hosts,
-            needs=needs,
-            wait_node=wait_node,
-            beside=beside,
-        )
-    )
+    return verbs.build(request_from_arguments(BuildRequest, locals()))
 
 
 def lottery(
@@ -1294,58 +956,7 @@ def lottery(
 
     >>> trtbench.lottery("model.onnx", precision="fp16", builds=5).spread.between
     """
-    return verbs.lottery(
-        LotteryRequest(
-            model=model,
-            extra_args=extra_args,
-            output=output,
-            builds=builds,
-            launches=launches,
-            duration=duration,
-            random=random,
-            resume=resume,
-            runtime=runtime,
-            precision=precision,
-            shapes=shapes or {},
-            batch=batch,
-            shapes_min=shapes_min,
-            shapes_opt=shapes_opt,
-            shapes_max=shapes_max,
-            input_shapes=input_shapes,
-            workspace=workspace,
-            optimization_level=optimization_level,
-            timing_cache=timing_cache,
-            no_timing_cache=no_timing_cache,
-            target=target,
-            version_compatible=version_compatible,
-            hardware_compatible=hardware_compatible,
-            strip_weights=strip_weights,
-            refit=refit,
-            plugins=plugins,
-            dla_core=dla_core,
-            verbose=verbose,
-            calibration=calibration,
-            calibration_method=calibration_method,
-            calibration_cache=calibration_cache,
-            task=task,
-            settings=settings or {},
-            options=options or {},
-            protocol=protocol,
-            rate=rate,
-            arrivals=arrivals,
-            cuda_graph=cuda_graph,
-            transfers=transfers,
-            spin_wait=spin_wait,
-            streams=streams,
-            gap=gap,
-            profile_index=profile_index,
-            python=python,
-            timeout=timeout,
-            wait=wait,
-            tags=tags,
-            store=store,
-        )
-    )
+    return verbs.lottery(request_from_arguments(LotteryRequest, locals()))
 
 
 def upgrade(
@@ -1462,60 +1073,7 @@ def upgrade(
 
     >>> trtbench.upgrade("8.6=/opt/trt86/bin/python", "10=/opt/trt10/bin/python", "model.onnx")
     """
-    return verbs.upgrade(
-        UpgradeRequest(
-            old=old,
-            new=new,
-            model=model,
-            extra_args=extra_args,
-            data=data,
-            output=output,
-            builds=builds,
-            launches=launches,
-            duration=duration,
-            random=random,
-            resume=resume,
-            runtime=runtime,
-            precision=precision,
-            shapes=shapes or {},
-            batch=batch,
-            shapes_min=shapes_min,
-            shapes_opt=shapes_opt,
-            shapes_max=shapes_max,
-            input_shapes=input_shapes,
-            workspace=workspace,
-            optimization_level=optimization_level,
-            timing_cache=timing_cache,
-            no_timing_cache=no_timing_cache,
-            target=target,
-            version_compatible=version_compatible,
-            hardware_compatible=hardware_compatible,
-            strip_weights=strip_weights,
-            refit=refit,
-            plugins=plugins,
-            dla_core=dla_core,
-            verbose=verbose,
-            calibration=calibration,
-            calibration_method=calibration_method,
-            calibration_cache=calibration_cache,
-            task=task,
-            settings=settings or {},
-            options=options or {},
-            protocol=protocol,
-            rate=rate,
-            arrivals=arrivals,
-            cuda_graph=cuda_graph,
-            transfers=transfers,
-            spin_wait=spin_wait,
-            streams=streams,
-            gap=gap,
-            profile_index=profile_index,
-            timeout=timeout,
-            wait=wait,
-            tags=tags,
-            store=store,
-        )
-    )
+    return verbs.upgrade(request_from_arguments(UpgradeRequest, locals()))
 
 
 def export(
@@ -1553,23 +1111,7 @@ def export(
 
     >>> trtbench.export("torchvision:resnet18", output="resnet18.onnx").difference
     """
-    return verbs.export(
-        ExportRequest(
-            source=source,
-            output=output,
-            input_shapes=input_shapes,
-            opset=opset,
-            target=target,
-            exporter=exporter,
-            half=half,
-            seed=seed,
-            weights=weights,
-            trust=trust,
-            factory=factory,
-            python=python,
-            timeout=timeout,
-        )
-    )
+    return verbs.export(request_from_arguments(ExportRequest, locals()))
 
 
 def quantize(
@@ -1625,32 +1167,7 @@ def quantize(
 
     >>> trtbench.quantize("model.onnx", precision="int8", calibration="data.npz").difference
     """
-    return verbs.quantize(
-        QuantizeRequest(
-            model=model,
-            precision=precision,
-            output=output,
-            keep_io=keep_io,
-            inputs=inputs,
-            shapes=shapes or {},
-            calibration=calibration,
-            method=method,
-            percentile=percentile,
-            items=items,
-            batch=batch,
-            seed=seed,
-            per_channel=per_channel,
-            exclude=exclude,
-            keep=keep,
-            operators=operators,
-            via=via,
-            rest=rest,
-            task=task,
-            settings=settings or {},
-            python=python,
-            timeout=timeout,
-        )
-    )
+    return verbs.quantize(request_from_arguments(QuantizeRequest, locals()))
 
 
 def sweep(
@@ -1743,49 +1260,7 @@ def sweep(
 
     >>> trtbench.sweep("model.onnx", batch=[1, 8], output="sweep").rows
     """
-    return verbs.sweep(
-        SweepRequest(
-            models=models,
-            preset=preset,
-            precision=precision,
-            batch=batch,
-            runtime=runtime,
-            engine=engine,
-            axis=axis or {},
-            exclude=exclude,
-            rounds=rounds,
-            seed=seed,
-            launches=launches,
-            duration=duration,
-            data=data,
-            task=task,
-            task_opt=task_opt or {},
-            check=check,
-            inputs=inputs,
-            calibration=calibration,
-            shapes=shapes or {},
-            input_shape=input_shape,
-            settings=settings or {},
-            weights=weights,
-            trust=trust,
-            factory=factory,
-            resume=resume,
-            retry_failed=retry_failed,
-            output=output,
-            fetch_engines=fetch_engines,
-            names=names,
-            timeout=timeout,
-            memory_limit=memory_limit,
-            tags=tags,
-            executor=executor,
-            address=address,
-            hosts=hosts,
-            needs=needs,
-            wait_node=wait_node,
-            beside=beside,
-            store=store,
-        )
-    )
+    return verbs.sweep(request_from_arguments(SweepRequest, locals()))
 
 
 def import_runs(
@@ -1823,24 +1298,7 @@ def import_runs(
 
     >>> trtbench.import_runs("results/", gpu="Tesla T4").runs
     """
-    return verbs_of_runs.import_runs(
-        ImportRequest(
-            paths=paths,
-            output=output,
-            again=again,
-            pictures=pictures,
-            dry_run=dry_run,
-            batch=batch,
-            engine=engine,
-            warmup=warmup,
-            gpu=gpu,
-            tensorrt=tensorrt,
-            date=date,
-            precision=precision,
-            tags=tags,
-            store=store,
-        )
-    )
+    return verbs_of_runs.import_runs(request_from_arguments(ImportRequest, locals()))
 
 
 def runs(
@@ -1867,18 +1325,7 @@ def runs(
 
     >>> trtbench.runs(model="resnet", since="7d")
     """
-    return verbs_of_runs.runs(
-        RunsRequest(
-            model=model,
-            failed=failed,
-            limit=limit,
-            runtime=runtime,
-            tag=tag,
-            since=since,
-            until=until,
-            store=store,
-        )
-    )
+    return verbs_of_runs.runs(request_from_arguments(RunsRequest, locals()))
 
 
 def export_runs(
@@ -1908,20 +1355,7 @@ def export_runs(
 
     >>> trtbench.export_runs(to="parquet", output="runs-parquet", since="30d")
     """
-    return verbs_of_runs.export_runs(
-        ExportRunsRequest(
-            names=names,
-            to=to,
-            output=output,
-            experiment=experiment,
-            model=model,
-            runtime=runtime,
-            tag=tag,
-            since=since,
-            until=until,
-            store=store,
-        )
-    )
+    return verbs_of_runs.export_runs(request_from_arguments(ExportRunsRequest, locals()))
 
 
 def report(
@@ -1948,18 +1382,7 @@ def report(
 
     >>> trtbench.report("last", output="report", format="html,md")
     """
-    return verbs_of_runs.report(
-        ReportRequest(
-            names=names,
-            output=output,
-            format=format,
-            brief=brief,
-            title=title,
-            prices=prices,
-            under=under,
-            store=store,
-        )
-    )
+    return verbs_of_runs.report(request_from_arguments(ReportRequest, locals()))
 
 
 def history(
@@ -1992,21 +1415,7 @@ def history(
 
     >>> trtbench.history("resnet18", since="30d").series
     """
-    return verbs_of_runs.history(
-        HistoryRequest(
-            model=model,
-            reference=reference,
-            least=least,
-            changes=changes,
-            output=output,
-            format=format,
-            runtime=runtime,
-            tag=tag,
-            since=since,
-            until=until,
-            store=store,
-        )
-    )
+    return verbs_of_runs.history(request_from_arguments(HistoryRequest, locals()))
 
 
 def site(
@@ -2023,7 +1432,7 @@ def site(
 
     >>> trtbench.site(output="public").index
     """
-    return verbs_of_runs.site(SiteRequest(output=output, title=title, store=store))
+    return verbs_of_runs.site(request_from_arguments(SiteRequest, locals()))
 
 
 def inspect(
@@ -2044,9 +1453,7 @@ def inspect(
 
     >>> trtbench.inspect("model.onnx", batch=8).facts["flops"]
     """
-    return verbs_of_runs.inspect(
-        InspectRequest(file=file, batch=batch, shapes=shapes or {}, onnx=onnx, store=store)
-    )
+    return verbs_of_runs.inspect(request_from_arguments(InspectRequest, locals()))
 
 
 def layers(
@@ -2071,11 +1478,7 @@ def layers(
 
     >>> trtbench.layers("last", by="precision")
     """
-    return verbs_of_runs.layers(
-        LayersRequest(
-            source=source, by=by, filter=filter, sort=sort, onnx=onnx, gpu=gpu, store=store
-        )
-    )
+    return verbs_of_runs.layers(request_from_arguments(LayersRequest, locals()))
 
 
 def diff(
@@ -2096,7 +1499,7 @@ def diff(
 
     >>> trtbench.diff("tag:fp16", "tag:int8")
     """
-    return verbs_of_runs.diff(DiffRequest(a=a, b=b, onnx=onnx, gpu=gpu, store=store))
+    return verbs_of_runs.diff(request_from_arguments(DiffRequest, locals()))
 
 
 def why(
@@ -2117,9 +1520,7 @@ def why(
 
     >>> trtbench.why("tag:fp16", "tag:int8").causes
     """
-    return verbs_of_runs.why(
-        WhyRequest(baseline=baseline, candidate=candidate, onnx=onnx, gpu=gpu, store=store)
-    )
+    return verbs_of_runs.why(request_from_arguments(WhyRequest, locals()))
 
 
 def explain(
@@ -2140,9 +1541,7 @@ def explain(
 
     >>> trtbench.explain("last", against="tag:trtexec").ladder
     """
-    return verbs_of_runs.explain(
-        ExplainRequest(run=run, against=against, measure=measure, launches=launches, store=store)
-    )
+    return verbs_of_runs.explain(request_from_arguments(ExplainRequest, locals()))
 
 
 def doctor() -> Diagnosis:

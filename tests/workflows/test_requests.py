@@ -29,8 +29,15 @@ from trtbench.workflows.request import (
     sweeping,
 )
 from trtbench.workflows.request.comparing import CompareRequest
-from trtbench.workflows.request.fields import Argument, Option, VerbRequest, converted, fields_of
-from trtbench.workflows.request.judging import CheckRequest, EvalRequest
+from trtbench.workflows.request.fields import (
+    Argument,
+    Option,
+    VerbRequest,
+    converted,
+    fields_of,
+    request_from_arguments,
+)
+from trtbench.workflows.request.judging import CheckRequest, EvalRequest, LocalizeRequest
 from trtbench.workflows.request.kinds import TIME, Duration
 from trtbench.workflows.request.measuring import BenchRequest
 from trtbench.workflows.request.spec import pick
@@ -220,3 +227,13 @@ def test_users_editors_know_the_arguments(tmp_path: Path) -> None:
     lines = [line for line in done.stdout.splitlines() if "mine.py" in line and "error" in line]
     assert [line.split(":")[1] for line in lines] == ["4", "5"], done.stdout + done.stderr
     assert '"bacth"' in lines[0]
+
+
+def test_arguments_that_say_nothing_leave_a_field_as_it_is() -> None:
+    said = {"reference": "a.onnx", "candidate": "b.onnx", "shapes": None, "limit": None, "seed": 3}
+    made = request_from_arguments(LocalizeRequest, said)
+    assert made.shapes == {}  # cannot be None
+    assert made.limit is None  # can, and means all
+    assert (made.seed, made.batch) == (3, LocalizeRequest(reference="a", candidate="b").batch)
+    with pytest.raises(TypeError, match="candidate"):
+        request_from_arguments(LocalizeRequest, {"reference": "a.onnx"})

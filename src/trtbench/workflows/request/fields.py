@@ -165,6 +165,18 @@ def settled(request: R, given: Mapping[str, object]) -> R:
     return dataclasses.replace(request, **found) if found else request  # type: ignore[type-var]
 
 
+def request_from_arguments(request: type[R], said: Mapping[str, object]) -> R:
+    """Make a request of a function's arguments; ``None`` is the default of what cannot hold it."""
+    return request(
+        **{
+            field.name: said[field.name]
+            for field in fields_of(request)
+            if field.name in said
+            and (said[field.name] is not None or field.optional or field.is_required)
+        }
+    )
+
+
 def converted(request: VerbRequest, target: type[R], **changes: object) -> R:
     """Ask another verb for the same: the fields that both have, meaning the same, are kept."""
     known = {field.name: field.about for field in fields_of(type(request))}
