@@ -131,7 +131,7 @@ def _floats(array: Array) -> Floats:
 
 
 def _nothing(name: str, rtol: float, atol: float, *, elements: int, note: str) -> TensorDiff:
-    absent: dict[str, Any] = dict.fromkeys(
+    absent: dict[str, None] = dict.fromkeys(
         ("close", "max_abs", "max_at", "p99_abs", "mean_abs", "rel_l2", "sqnr_db", "cosine", "bias")
     )
     return TensorDiff(

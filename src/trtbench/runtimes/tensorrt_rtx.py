@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
-from trtbench.domain.job import BenchOutcome, Stage
-from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import RunSpec
+from trtbench.host.tensorrt import Flavour
 from trtbench.runtimes import _trt_bench
-from trtbench.runtimes._trt_session import TrtSession
 
 FORMATS = ("engine",)
 CHOSEN_FOR = {"engine": 1}
-FLAVOUR = "tensorrt_rtx"
+FLAVOUR: Flavour = "tensorrt_rtx"
 EXECUTES_ENGINES = True
 OPTIONS = {**_trt_bench.OPTIONS, **_trt_bench.RTX_OPTIONS}
 """What ``--opt key=value`` may set."""
 
-
-def available() -> str | None:
-    return _trt_bench.available("tensorrt_rtx")
-
-
-def fix() -> str | None:
-    return _trt_bench.fix("tensorrt_rtx")
-
-
-def device(spec: RunSpec) -> str:
-    return _trt_bench.device(spec)
-
-
-def bench(spec: RunSpec, *, folder: Path, stage: Stage) -> tuple[BenchOutcome, IterationTimes]:
-    """Measure one launch."""
-    return _trt_bench.bench(spec, folder=folder, stage=stage, flavour="tensorrt_rtx")
-
-
-def open_session(spec: RunSpec) -> TrtSession:
-    """Load an engine with the options of a run."""
-    return _trt_bench.open_session(spec, flavour="tensorrt_rtx")
-
-
-def load_library() -> None:
-    """Import TensorRT and the bindings of CUDA."""
-    _trt_bench.load_library("tensorrt_rtx")
-
-
-def bursts(spec: RunSpec) -> bool:
-    """Tell that a session times bursts of queries, whatever is asked of it."""
-    return True
+available = partial(_trt_bench.available, FLAVOUR)
+fix = partial(_trt_bench.fix, FLAVOUR)
+device = _trt_bench.device
+bench = partial(_trt_bench.bench, flavour=FLAVOUR)
+open_session = partial(_trt_bench.open_session, flavour=FLAVOUR)
+load_library = partial(_trt_bench.load_library, FLAVOUR)
+bursts = _trt_bench.bursts

@@ -33,15 +33,16 @@ __all__ = [
 
 SEVERITIES = ("error", "warning", "note")
 
+_RULE_MODULES = (
+    rules_compare, rules_labels, rules_machine, rules_sampling, rules_setup, rules_timing,
+)  # fmt: skip
 RULES: tuple[Rule, ...] = tuple(
     sorted(
         (
-            *rules_timing.RULES,
-            *rules_machine.RULES,
-            *rules_sampling.RULES,
-            *rules_setup.RULES,
-            *rules_labels.RULES,
-            *rules_compare.RULES,
+            each
+            for module in _RULE_MODULES
+            for each in vars(module).values()
+            if isinstance(each, Rule)
         ),
         key=lambda rule: rule.code,
     )

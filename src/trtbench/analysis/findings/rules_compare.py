@@ -247,17 +247,3 @@ def aged(e: Evidence, at: Limits) -> Iterator[Hit]:
             evidence={"days": rounded(days)},
             remedy="measure both now: trtbench compare A B",
         )
-
-
-RULES = (
-    clocks_differ,
-    graph_on_one_side,
-    shapes_differ,
-    tf32_on_one_side,
-    machines_differ,
-    interference,
-    order_effect,
-    many_comparisons,
-    less_accurate,
-    aged,
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trtbench.analysis.findings.evidence import Evidence
-from trtbench.analysis.findings.rule import Hit, Limits, Rule, rule
+from trtbench.analysis.findings.rule import Hit, Limits, rule
 from trtbench.domain.result import RunRecord, Scalar, known_value, precision_of
 from trtbench.domain.spec import RunSpec, Value
 
@@ -150,6 +150,3 @@ def items_left_out(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy="repair them, or take them out of the folder",
             concerns=told.model,
         )
-
-
-RULES: tuple[Rule, ...] = (asked_and_ran, prepared_alike, crashed_builder, items_left_out)

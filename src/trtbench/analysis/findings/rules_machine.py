@@ -322,15 +322,3 @@ def _spins(side: RunRecord) -> bool:
     """Whether idle threads of a side look for work instead of sleeping; one thread has no pool."""
     fact = side.conditions.get("spinning")
     return fact is not None and fact.value == "on" and side.spec.threads != 1
-
-
-RULES = (
-    limited,
-    clock_drift,
-    clocks_unlocked,
-    gpu_shared,
-    cpu_contended,
-    cpu_frequency,
-    virtual_machine,
-    threads,
-)

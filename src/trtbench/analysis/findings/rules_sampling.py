@@ -288,15 +288,3 @@ def _slow_starts(e: Evidence, at: Limits) -> list[float]:
         if len(part) >= 10 * first and np.median(part) > 0
     ]
     return [ratio for ratio in ratios if ratio > at["times"]]
-
-
-RULES = (
-    too_few,
-    one_launch,
-    not_stationary,
-    no_steady_state,
-    bimodal,
-    heavy_tail,
-    autocorrelated,
-    still_loading,
-)

@@ -332,17 +332,3 @@ def _duration(e: Evidence) -> float | None:
         return None
     stamps = [*e.times.stamps.values(), *([] if e.times.start is None else [e.times.start])]
     return max((float(column.max()) for column in stamps), default=None)
-
-
-RULES = (
-    precision_label,
-    fallback,
-    input_data,
-    not_under_load,
-    overloaded,
-    energy_window,
-    memory_meaning,
-    warm_caches,
-    imported,
-    tool_warned,
-)

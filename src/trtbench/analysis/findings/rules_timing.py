@@ -322,15 +322,3 @@ def profiler_effect(e: Evidence, at: Limits) -> Iterator[Hit]:
             remedy="keep profile and latency runs apart (the default)",
             concerns="layers",
         )
-
-
-RULES = (
-    faster_than_light,
-    missing_sync,
-    outputs_wrong,
-    timer_floor,
-    host_bound,
-    transfer_bound,
-    layer_sum,
-    profiler_effect,
-)

@@ -8,18 +8,14 @@ What is not known makes an expectation unclear, never met.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from trtbench.analysis.condition_text import condition_from_text
 from trtbench.analysis.conditions import (
     Condition,
-    Join,
     Kind,
-    Name,
-    Relation,
-    Sum,
-    Term,
     holds,
+    names_of,
     unknown_names,
 )
 from trtbench.analysis.layers.facts import EngineFacts
@@ -185,7 +181,7 @@ def _fits(layer: Layer, condition: str) -> bool:
 def _said(expectation: Expectation, row: Mapping[str, float | None]) -> str:
     """Write what was found, in the unit it was asked in."""
     said = []
-    for name in dict.fromkeys(_names(expectation.condition)):
+    for name in names_of(expectation.condition):
         function, arguments = expectation.calls.get(name, (name, ""))
         value = row.get(name)
         label = f"{function}({arguments})" if name in expectation.calls else name
@@ -209,21 +205,3 @@ def _unknown(missing: Sequence[str], expectation: Expectation) -> str:
         for name in missing
     ]
     return f"{', '.join(words)} is not known: it takes a profile and detailed layer information"
-
-
-def _names(condition: Condition) -> Iterator[str]:
-    if isinstance(condition, Join):
-        for part in condition.parts:
-            yield from _names(part)
-        return
-    assert isinstance(condition, Relation)
-    for term in (condition.left, condition.right):
-        yield from _names_in(term)
-
-
-def _names_in(term: Term) -> Iterator[str]:
-    if isinstance(term, Sum):
-        yield from _names_in(term.left)
-        yield from _names_in(term.right)
-    elif isinstance(term, Name):
-        yield term.name
