@@ -68,14 +68,10 @@ def present(
 
     if output:
         say(f"written: {write_rows(rows, output)}")
-    if as_json:
-        from trtbench.cli._screen import print_json
-
-        print_json(document.data)
-    elif as_csv:
+    if as_csv and not as_json:
         click.echo(csv_of(rows), nl=False)
     else:
-        show(document)
+        show(document, as_json=as_json)
 
 
 def hold(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -294,11 +293,11 @@ def schema_of(name: str) -> dict[str, object]:
     kinds = printed if isinstance(printed, tuple) else (printed,)
     schemas, shared = msgspec.json.schema_components(kinds)
     made = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
-    made = _with_unknown_numbers({**made, "$defs": shared})
+    title = f"trtbench {name} --json" if name in OUTPUTS else name
     return {
         "$schema": DIALECT,
-        "title": f"trtbench {name} --json" if name in OUTPUTS else name,
-        **made,
+        "title": title,
+        **{key: _with_unknown_numbers(each) for key, each in {**made, "$defs": shared}.items()},
     }
 
 
@@ -312,7 +311,7 @@ def write_schemas(folder: Path) -> list[Path]:
     return list(paths.values())
 
 
-def _with_unknown_numbers(part: Any) -> Any:
+def _with_unknown_numbers(part: object) -> object:
     """Let every fraction be null: JSON has no word for what is not a number or not finite."""
     if isinstance(part, list):
         return [_with_unknown_numbers(each) for each in part]

@@ -11,7 +11,7 @@ from trtbench.boundary import clean_line, clean_text
 from trtbench.units import text_from_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from rich.live import Live
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trtbench.workflows.request.progress import Event
 
 D = TypeVar("D", bound="LiveDrawing")
+T = TypeVar("T")
 
 PLAIN_S = 2.0
 """Seconds between lines of progress where there is no terminal."""
@@ -99,13 +100,24 @@ def say(text: str) -> None:
     sys.stderr.write(clean_text(text) + "\n")
 
 
-def show(document: Document, *, err: bool = False) -> None:
-    """Draw a document on stdout, or on stderr, as wide as the terminal is."""
+def show(document: Document, *, err: bool = False, as_json: bool = False) -> None:
+    """Draw a document on stdout, or on stderr, as wide as the terminal is; or print its data."""
+    if as_json:
+        print_json(document.data)
+        return
     from rich.console import Console
 
     from trtbench.report.renderers.terminal import draw
 
     draw(document, Console(highlight=False, stderr=err))
+
+
+def show_value(value: T, document: Callable[[T], Document], *, as_json: bool) -> None:
+    """Print a value for programs, or draw the document that is made of it."""
+    if as_json:
+        print_json(value)
+    else:
+        show(document(value))
 
 
 def print_json(value: object) -> None:

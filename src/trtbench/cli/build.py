@@ -68,13 +68,10 @@ def command(request: BuildRequest, as_json: bool, dry_run: bool) -> None:
 
 
 def _told(artefact: Artefact, *, as_json: bool) -> None:
-    from trtbench.cli._screen import print_json, say, show
+    from trtbench.cli._screen import say, show_value
     from trtbench.report.documents.artefact import document_from_artefact
 
-    if as_json:
-        print_json(artefact)
-    else:
-        show(document_from_artefact(artefact))
+    show_value(artefact, document_from_artefact, as_json=as_json)
     for note in artefact.notes:
         say(f"note: {note}")
 

@@ -23,15 +23,12 @@ def command(context: click.Context, *, as_json: bool) -> None:
     """
     from rich.console import Console
 
-    from trtbench.cli._screen import print_json, show
+    from trtbench.cli._screen import show_value
     from trtbench.report.documents.diagnosis import document_from_diagnosis
     from trtbench.workflows.look.doctor import diagnose
 
     with Console(stderr=True).status("looking around"):
         diagnosis = diagnose()
-    if as_json:
-        print_json(diagnosis)
-    else:
-        show(document_from_diagnosis(diagnosis))
+    show_value(diagnosis, document_from_diagnosis, as_json=as_json)
     if not diagnosis.working_runtimes:
         context.exit(EXIT_UNAVAILABLE)

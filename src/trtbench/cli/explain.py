@@ -48,9 +48,4 @@ def command(request: ExplainRequest, as_json: bool) -> None:
         hint = f"to measure every step: trtbench explain {run} --against {against} --measure"
     labels = labels_of(run, against)
     document = document_from_ladder(found.ladder, labels, measured=found.measured, hint=hint)
-    if as_json:
-        from trtbench.cli._screen import print_json
-
-        print_json(document.data)
-        return
-    show(document)
+    show(document, as_json=as_json)

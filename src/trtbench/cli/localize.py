@@ -43,7 +43,7 @@ def command(request: LocalizeRequest, as_json: bool) -> None:
       trtbench localize model.onnx model.int8.engine -r onnxruntime \\
           -r tensorrt --batch 8
     """
-    from trtbench.cli._screen import print_json, say, show
+    from trtbench.cli._screen import say, show_value
     from trtbench.cli._settings import conducting, open_store_of
     from trtbench.report.documents.localize import document_from_localized
     from trtbench.workflows.explain.localize import run_localize
@@ -52,10 +52,7 @@ def command(request: LocalizeRequest, as_json: bool) -> None:
     refuse_unwritable(Path(request.output))
     with conducting(request, config, "localize") as conduct:
         result = run_localize(request, store=store, config=config, conduct=conduct)
-    if as_json:
-        print_json(result)
-    else:
-        show(document_from_localized(result))
+    show_value(result, document_from_localized, as_json=as_json)
     made = (result.repaired,) if result.repaired else ()
     say(f"written {', '.join((*made, *result.files))}")
     if result.found.met is False:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from trtbench.cli._commands import BuildCommand
 from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option
 from trtbench.workflows.request.rebuilding import LotteryRequest
-
-if TYPE_CHECKING:
-    from trtbench.analysis.builds import Lottery
 
 
 @click.command(
@@ -38,7 +33,7 @@ def command(request: LotteryRequest, as_json: bool) -> None:
 
 def play(request: LotteryRequest, *, as_json: bool) -> None:
     """Build, measure and show; ``build --times`` does the same."""
-    from trtbench.cli._screen import print_json, show
+    from trtbench.cli._screen import show_value
     from trtbench.cli._settings import conducting, load_config, open_store
     from trtbench.report.documents.builds import document_from_lottery
     from trtbench.workflows.builds.draws import run_lottery
@@ -49,8 +44,5 @@ def play(request: LotteryRequest, *, as_json: bool) -> None:
         refuse_without_builder(config, request.options)
     store = open_store(config)
     with conducting(request, config, "lottery") as conduct:
-        found: Lottery = run_lottery(request, store=store, config=config, conduct=conduct)
-    if as_json:
-        print_json(found)
-        return
-    show(document_from_lottery(found))
+        found = run_lottery(request, store=store, config=config, conduct=conduct)
+    show_value(found, document_from_lottery, as_json=as_json)

@@ -76,7 +76,7 @@ own_store_option = click.option("--store", expose_value=False, callback=_keep_st
 @click.pass_context
 def show(context: click.Context, name: str, as_json: bool) -> None:
     """Show one run with its statistics and findings."""
-    from trtbench.cli._screen import print_json, say
+    from trtbench.cli._screen import print_json, say, show_value
     from trtbench.cli._screen import show as show_document
     from trtbench.domain.result import Run
     from trtbench.report.documents.run import document_from_failure, document_from_run
@@ -84,7 +84,7 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     store = _store(context.obj)
     run = store.load(name)
     if not isinstance(run, Run):
-        print_json(run) if as_json else show_document(document_from_failure(run))
+        show_value(run, document_from_failure, as_json=as_json)
         return
     if as_json:
         from trtbench.cli._outputs import run_output

@@ -25,7 +25,7 @@ def command(request: UpgradeRequest, as_json: bool) -> None:
       trtbench upgrade old=/usr/bin/python3 new=~/new/bin/python model.onnx \\
           --precision fp16 --builds 3 --task classification --data val
     """
-    from trtbench.cli._screen import print_json, show
+    from trtbench.cli._screen import show_value
     from trtbench.cli._settings import conducting, open_store_of
     from trtbench.report.documents.builds import document_from_upgrade
     from trtbench.workflows.builds.upgrade import run_upgrade
@@ -33,7 +33,4 @@ def command(request: UpgradeRequest, as_json: bool) -> None:
     store, config = open_store_of(request)
     with conducting(request, config, "upgrade") as conduct:
         found = run_upgrade(request, store=store, config=config, conduct=conduct)
-    if as_json:
-        print_json(found)
-        return
-    show(document_from_upgrade(found))
+    show_value(found, document_from_upgrade, as_json=as_json)

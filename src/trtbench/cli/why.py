@@ -27,7 +27,7 @@ def command(request: WhyRequest, show_all: bool, as_json: bool) -> None:
       trtbench why fp16/ int8/
       trtbench why fp16.profile.json int8.profile.json --gpu 'NVIDIA H200'
     """
-    from trtbench.cli._screen import print_json, show
+    from trtbench.cli._screen import show
     from trtbench.cli._settings import open_store_of
     from trtbench.workflows.explain.engines import labels_of, two_engines, why_document, why_of
 
@@ -38,7 +38,4 @@ def command(request: WhyRequest, show_all: bool, as_json: bool) -> None:
     found = why_of(*engines)
     labels = labels_of(baseline, candidate)
     document = why_document(*engines, found, show_all=show_all, labels=labels)
-    if as_json:
-        print_json(document.data)
-        return
-    show(document)
+    show(document, as_json=as_json)
