@@ -53,7 +53,7 @@ def test_inputs_without_a_batch_are_fed_as_they_are(tmp_path: Path) -> None:
         TensorSpec(name="ids", dtype="int64", shape=("batch", 4)),
         TensorSpec(name="flag", dtype="bool", shape=(1,)),
     ]
-    items = random_items(tensors, count=6, seed=0, shapes={})
+    items = random_items(tensors, count=6, seed=0, shapes={}, model="net.onnx")
     feeds = items.feeds(batch=4, fixed=False)
     assert [feed["ids"].shape for feed in feeds] == [(4, 4), (2, 4)]
     assert [feed["flag"].shape for feed in feeds] == [(1,), (1,)]

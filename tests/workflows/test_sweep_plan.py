@@ -10,7 +10,10 @@ from sweeps import matrix
 
 from models import conv_model, tiny_model
 from trtbench.errors import UnavailableError, UsageError
+from trtbench.extras import missing_package
+from trtbench.runtimes import RUNTIMES
 from trtbench.workflows.request.config import Config
+from trtbench.workflows.sweep.graph import reason_of, unusable
 from trtbench.workflows.sweep.matrix import (
     matrix_from_file,
     matrix_from_preset,
@@ -120,6 +123,18 @@ def test_an_unknown_runtime_is_an_error_and_in_a_preset_a_row(
     plan = plan_sweep(asked, config=config, lenient=True)
     assert list(plan.refused) == [0]
     assert "onnxruntim" in plan.refused[0]
+
+
+def test_what_is_not_installed_is_a_row_with_the_command_that_installs_it(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, module in RUNTIMES.loaded():
+        monkeypatch.setattr(module, "available", lambda: "it is not installed")
+        told = unusable(name, config, lenient=False)
+        assert told == f"{name} is not usable here: it is not installed ({module.fix()})"
+    lacking = missing_package(ModuleNotFoundError(name="onnx"))
+    assert lacking is not None
+    assert reason_of(lacking) == "the package onnx is not installed (pip install 'trtbench[onnx]')"
 
 
 def test_orders_differ_by_round_and_repeat_by_seed() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.domain.spec import TensorSpec
+from trtbench.domain.spec import NO_TENSORS, TensorSpec
+from trtbench.errors import InputError
 
 TOKEN_LIMIT = 1000
 """Token ids stay below this: every vocabulary in use is larger."""
@@ -31,6 +32,17 @@ def random_inputs(
     return {
         tensor.name: _below(_draw(tensor, seed=seed), known.get(tensor.name)) for tensor in tensors
     }
+
+
+def refuse_other_than_tensors(tensors: Sequence[TensorSpec]) -> None:
+    """Refuse inputs that are sequences, maps and the like: nothing here feeds them."""
+    found = {each.name: each.dtype for each in tensors if each.dtype in NO_TENSORS}
+    if found:
+        raise InputError(
+            "the model takes inputs that are no tensors",
+            facts=found,
+            fix="export it with a tensor for each of them",
+        )
 
 
 def has_meaning(name: str) -> bool:
@@ -66,7 +78,10 @@ def _draw(tensor: TensorSpec, *, seed: int) -> NDArray[np.generic]:
         return bits.astype(np.uint16)
     if tensor.dtype.startswith("float8_e4m3"):
         return generator.integers(0, FP8_ONE, size=shape).astype(np.uint8)
-    dtype = np.dtype(tensor.dtype)
+    try:
+        dtype = np.dtype(tensor.dtype)
+    except TypeError:
+        raise ValueError(f"no random values for inputs of type {tensor.dtype}") from None
     if dtype.kind == "b":
         return np.ones(shape, dtype)
     if dtype.kind in "iu":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -17,10 +17,18 @@ from trtbench.units import text_from_shape
 
 BATCH, SEQUENCE, IMAGE = 1, 128, 224
 
+Sides = tuple[int, int]
+"""Height and width of an image."""
+
 _BATCH = re.compile(r"batch|^bs$", re.IGNORECASE)
 _SEQUENCE = re.compile(r"seq|token|length|\blen\b|_len\b|time|step|frame", re.IGNORECASE)
+_FRONT = re.compile(r"seq|token|frames|_len|length", re.IGNORECASE)
+"""In front, where others count items: steps and times may be those of a batch."""
 _SIDE = re.compile(r"height|width|^[hw]$|rows|cols|size", re.IGNORECASE)
+_WIDTH = re.compile(r"^w$|width|cols", re.IGNORECASE)
 _CHANNELS = (1, 3, 4)
+_SUM = re.compile(r"\s*[\w.]+\s*(\+\s*[\w.]+\s*)+")
+"""As exporters write a length that others make up: ``past_sequence_length + 1``."""
 
 
 def is_open(dim: int | str | None) -> bool:
@@ -34,6 +42,12 @@ def batch_place(tensor: TensorSpec) -> int:
     return next((place for place, named in enumerate(called) if named), 0)
 
 
+def is_one_sequence(tensor: TensorSpec) -> bool:
+    """Tell by the name of its front that an input holds one sequence, and no batch of them."""
+    front = tensor.shape[0] if tensor.shape else None
+    return batch_place(tensor) == 0 and isinstance(front, str) and bool(_FRONT.search(front))
+
+
 def items_by_name(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> int | None:
     """Count the items of settled inputs, where a dimension that is not the first counts them."""
     places = {tensor.name: batch_place(tensor) for tensor in before}
@@ -43,19 +57,55 @@ def items_by_name(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> 
 
 
 def with_assumed_shapes(
-    tensors: Sequence[TensorSpec], *, batch: bool = True
+    tensors: Sequence[TensorSpec], *, batch: bool = True, sides: Sides | None = None
 ) -> tuple[TensorSpec, ...]:
     """Settle open dimensions as far as rank, type and names suggest a value.
 
     With ``batch`` an open first dimension becomes one item. A name means the same everywhere.
+    ``sides`` are those of the images that a model was exported for, where it tells.
     """
+    shown = sides or (IMAGE, IMAGE)
+    guesses = [
+        [_guess(tensor, place, batch=batch, sides=shown) for place in range(len(tensor.shape))]
+        for tensor in tensors
+    ]
+    pairs = [
+        pair
+        for t, row in zip(tensors, guesses, strict=True)
+        for pair in zip(t.shape, row, strict=True)
+    ]
     named: dict[str, int] = {}
-    for tensor in tensors:
-        for place, dim in enumerate(tensor.shape):
-            guess = _guess(tensor, place, batch=batch) if is_open(dim) else None
-            if guess is not None and isinstance(dim, str):
-                named.setdefault(dim, guess)
-    return tuple(_settled(tensor, named, batch=batch) for tensor in tensors)
+    for summed in (False, True):  # a sum comes after its parts
+        for dim, guess in pairs:
+            if isinstance(dim, str) and bool(_SUM.fullmatch(dim)) == summed:
+                size = _value(dim, named) or guess
+                named |= {} if size is None else {dim: size}
+    return tuple(
+        msgspec.structs.replace(
+            tensor,
+            shape=tuple(
+                (_value(dim, named) if isinstance(dim, str) else guess) or dim
+                for dim, guess in zip(tensor.shape, row, strict=True)
+            ),
+        )
+        for tensor, row in zip(tensors, guesses, strict=True)
+    )
+
+
+def with_same_dims(
+    declared: Sequence[TensorSpec], given: Sequence[TensorSpec]
+) -> tuple[TensorSpec, ...]:
+    """Let dimensions nobody gave follow one of the same name that somebody gave."""
+    known = {
+        dim: size
+        for was, now in zip(declared, given, strict=True)
+        for dim, size in zip(was.shape, now.shape, strict=False)
+        if isinstance(dim, str) and isinstance(size, int)
+    }
+    return tuple(
+        msgspec.structs.replace(each, shape=tuple(_filled(dim, known) for dim in each.shape))
+        for each in given
+    )
 
 
 def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str | None:
@@ -82,8 +132,10 @@ def assumption(before: Sequence[TensorSpec], after: Sequence[TensorSpec]) -> str
 
 
 def fitted(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
-    """Refuse a shape that an input cannot have."""
+    """Refuse a shape that an input cannot have; a file that tells no rank leaves it to the run."""
     problem = None
+    if not tensor.shape:
+        return tuple(given)
     if len(given) != len(tensor.shape):
         problem = "has the wrong rank"
     else:
@@ -132,47 +184,60 @@ def refuse_open(
 
 
 def with_ones(tensor: TensorSpec) -> str:
-    """Write an input as --shape takes it, with one for what is open."""
-    dims = ("1" if is_open(dim) else str(dim) for dim in tensor.shape)
+    """Write an input as --shape takes it, with one for what is open, or for all there is."""
+    dims = ("1" if is_open(dim) else str(dim) for dim in tensor.shape or (None,))
     return f"{tensor.name}:{'x'.join(dims)}"
+
+
+def _value(dim: int | str | None, known: Mapping[str, int]) -> int | None:
+    """Look a name up; a sum of names and numbers has a value when all of them do."""
+    if not isinstance(dim, str):
+        return dim
+    parts = [int(part) if part.isdecimal() else known.get(part) for part in _parts(dim)]
+    found = [part for part in parts if part is not None]
+    return known.get(dim, sum(found) if len(found) == len(parts) else None)
+
+
+def _filled(dim: int | str | None, known: Mapping[str, int]) -> int | str | None:
+    """Put known values into a dimension; a sum of which only some are known stays a sum."""
+    if not isinstance(dim, str):
+        return dim
+    return _value(dim, known) or " + ".join(str(known.get(part, part)) for part in _parts(dim))
+
+
+def _parts(dim: str) -> list[str]:
+    return [part.strip() for part in dim.split("+")] if _SUM.fullmatch(dim) else [dim]
 
 
 def _written(dim: int | str | None, place: int) -> str:
     return repr(dim) if isinstance(dim, str) else f"dimension {place}"
 
 
-def _settled(tensor: TensorSpec, named: dict[str, int], *, batch: bool) -> TensorSpec:
-    shape = tuple(
-        dim
-        if not is_open(dim)
-        else named.get(dim, dim)
-        if isinstance(dim, str)
-        else _guess(tensor, place, batch=batch) or dim
-        for place, dim in enumerate(tensor.shape)
-    )
-    return msgspec.structs.replace(tensor, shape=shape)
-
-
-def _guess(tensor: TensorSpec, place: int, *, batch: bool) -> int | None:
+def _guess(tensor: TensorSpec, place: int, *, batch: bool, sides: Sides) -> int | None:
     dim = tensor.shape[place]
+    if not is_open(dim):
+        return None
     name = dim if isinstance(dim, str) else ""
     if place == (batch_place(tensor) if batch else 0):  # rows of data are always in front
-        return BATCH if batch else None
+        return (SEQUENCE if is_one_sequence(tensor) else BATCH) if batch else None
     if name and _SEQUENCE.search(name):
         return SEQUENCE
-    if _is_side(tensor, place) or (name and _SIDE.search(name) and len(tensor.shape) == 4):
-        return IMAGE
+    first = _first_side(tensor)
+    if first is not None and place - first in (0, 1):
+        return sides[place - first]
+    if name and _SIDE.search(name) and len(tensor.shape) == 4:
+        return sides[bool(_WIDTH.search(name))]
     tokens = len(tensor.shape) == 2 and tensor.dtype.startswith(("int", "uint"))
     return SEQUENCE if tokens else None
 
 
-def _is_side(tensor: TensorSpec, place: int) -> bool:
-    """Tell height and width of an image by its channels: in front of them, or behind."""
+def _first_side(tensor: TensorSpec) -> int | None:
+    """Find the height of an image by its channels: in front of it, or behind the width."""
     if len(tensor.shape) != 4:
-        return False
-    return (tensor.shape[1] in _CHANNELS and place in (2, 3)) or (
-        tensor.shape[3] in _CHANNELS and place in (1, 2)
-    )
+        return None
+    if tensor.shape[1] in _CHANNELS:
+        return 2
+    return 1 if tensor.shape[3] in _CHANNELS else None
 
 
 def _called(tensor: TensorSpec, place: int, dim: int | str | None) -> str:

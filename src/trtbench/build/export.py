@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
-OPEN_SIZE = 2
-"""What an open dimension is while exporting: 0 and 1 would be taken for constants."""
+OPEN_SIZE, OPEN_SIDE = 2, 64
+"""What an open dimension is while exporting, or the side of an image where the model suggests none:
+0 and 1 would be taken for constants, and images of a few pixels are lost on the way."""
 
 IDS = 100
 """Ids stay below this, and below the rows that a model has for them."""
@@ -148,15 +149,21 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
             fix="--input-shape -1 3 224 224 (-1 is a dimension that may change)",
         )
     shapes, by_name = _ordered(given, source.model)
+    usual = source.inputs if len(source.inputs) == len(shapes) else (None,) * len(shapes)
     names = _names(shapes)
     generator = torch.Generator().manual_seed(spec.seed)
     whole = [n for n, s in zip(names, shapes, strict=True) if (s.dtype or "").startswith("int")]
     rows = rows_of_tables(source.model, [name for name in whole if not has_meaning(name)])
     inputs = {
         name: _draw(
-            shape, generator, half=spec.half, torch=torch, rows=min(IDS, rows.get(name, IDS))
+            shape,
+            _sizes(shape.shape, own.shape if own else ()),
+            generator,
+            half=spec.half,
+            torch=torch,
+            rows=min(IDS, rows.get(name, IDS)),
         )
-        for name, shape in zip(names, shapes, strict=True)
+        for name, shape, own in zip(names, shapes, usual, strict=True)
     }
     open_axes = {
         name: {axis: _axis_name(name, axis) for axis, dim in enumerate(shape.shape) if dim < 0}
@@ -209,11 +216,27 @@ def _ordered(shapes: Sequence[InputShape], model: Module) -> tuple[list[InputSha
     return ordered, not leading
 
 
+def _sizes(dims: Sequence[int], usual: Sequence[int]) -> list[int]:
+    """Settle open dimensions: as the model suggests, else the sides of images and the rest."""
+    images = len(dims) == len("NCHW")
+    known = usual if len(usual) == len(dims) else (-1,) * len(dims)
+    sizes = [OPEN_SIDE if images and axis > 1 else OPEN_SIZE for axis in range(len(dims))]
+    return [
+        dim if dim > 0 else own if own > 0 else size
+        for dim, own, size in zip(dims, known, sizes, strict=True)
+    ]
+
+
 def _draw(
-    shape: InputShape, generator: Generator, *, half: bool, torch: ModuleType, rows: int
+    shape: InputShape,
+    dims: Sequence[int],
+    generator: Generator,
+    *,
+    half: bool,
+    torch: ModuleType,
+    rows: int,
 ) -> Tensor:
     """Uniform values for floats, small ids for integers, ones for truth values."""
-    dims = [OPEN_SIZE if dim < 0 else dim for dim in shape.shape]
     if shape.dtype is None:
         values = torch.rand(dims, generator=generator)
         return values.half() if half else values

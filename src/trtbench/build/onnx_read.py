@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, OnnxTensor
 from trtbench.build.onnx_file import external_files, load_onnx, stored_tensors
 from trtbench.build.onnx_shapes import infer_values
-from trtbench.domain.spec import TensorSpec
+from trtbench.domain.spec import NO_TENSORS, TensorSpec
 from trtbench.errors import UsageError, meant
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ def input_specs(model: ModelProto) -> tuple[TensorSpec, ...]:
 
 def _spec(value: ValueInfoProto) -> TensorSpec:
     tensor = value.type.tensor_type
+    kind = (value.type.WhichOneof("value") or "").removesuffix("_type").replace("_", " ")
+    if kind in NO_TENSORS:
+        return TensorSpec(name=value.name, dtype=kind, shape=())
     return TensorSpec(
         name=value.name, dtype=dtype_name(tensor.elem_type), shape=_shape(value) or ()
     )

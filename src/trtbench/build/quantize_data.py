@@ -14,12 +14,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.inputs import fixed_batch, has_rows, random_inputs
-from trtbench.analysis.open_shapes import assumption, refuse_open, with_assumed_shapes
+from trtbench.analysis.inputs import (
+    fixed_batch,
+    has_rows,
+    random_inputs,
+    refuse_other_than_tensors,
+)
+from trtbench.analysis.open_shapes import (
+    assumption,
+    refuse_open,
+    with_assumed_shapes,
+    with_same_dims,
+)
 from trtbench.domain.spec import BuildSpec, TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.host.arrays import read_arrays
 from trtbench.models.index_limits import index_limits
+from trtbench.models.onnx_outline import sides_of
 
 Array = NDArray[np.generic]
 Feed = dict[str, Array]
@@ -73,20 +84,25 @@ def given_items(
     inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]]
 ) -> list[TensorSpec]:
     """Settle what was given of items; the batch and the rest stay as they are."""
-    return [
+    given = [
         msgspec.structs.replace(each, shape=(each.shape[0], *shapes[each.name][1:]))
         if each.name in shapes and each.shape
         else each
         for each in inputs
     ]
+    return list(with_same_dims(inputs, given))
 
 
 def settled_items(
-    inputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]]
+    inputs: Sequence[TensorSpec],
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    model: Path | str,
 ) -> tuple[tuple[TensorSpec, ...], str | None]:
     """Settle all but the batch: as given, or as names and ranks suggest, and a word on that."""
+    refuse_other_than_tensors(inputs)
     given = given_items(inputs, shapes)
-    settled = with_assumed_shapes(given, batch=False)
+    settled = with_assumed_shapes(given, batch=False, sides=sides_of(model, given))
     refuse_open(settled, batch=False)
     return settled, assumption(given, settled)
 
@@ -97,13 +113,15 @@ def random_items(
     count: int,
     seed: int,
     shapes: dict[str, tuple[int, ...]],
+    model: Path | str,
     limits: Mapping[str, int] | None = None,
 ) -> Items:
     """Draw items at random, seeded; open dimensions nobody gave are as names and ranks suggest."""
     rows = [each for each in inputs if has_rows(each, inputs)]
+    settled, _ = settled_items(inputs, shapes, model=model)
     settled = tuple(
         msgspec.structs.replace(each, shape=(count, *each.shape[1:])) if was in rows else each
-        for was, each in zip(inputs, settled_items(inputs, shapes)[0], strict=True)
+        for was, each in zip(inputs, settled, strict=True)
     )
     try:
         arrays = dict(random_inputs(settled, seed=seed, limits=limits))
@@ -158,7 +176,14 @@ def calibration_items(
     source, count = spec.calibration_arrays or str(spec.calibration), item_limit(spec)
     if source == RANDOM:
         limits = index_limits(spec.model, inputs)
-        return random_items(inputs, count=count, seed=0, shapes=dict(shapes), limits=limits)
+        return random_items(
+            inputs,
+            count=count,
+            seed=0,
+            shapes=dict(shapes),
+            model=spec.model.path,
+            limits=limits,
+        )
     return array_items(Path(source), inputs).part(0, count)
 
 

@@ -15,6 +15,7 @@ import select
 import shlex
 import signal
 import sys
+from pathlib import Path
 
 import click
 
@@ -64,16 +65,21 @@ class Verbs(click.Group):
             from trtbench.errors import UsageError, near_miss
 
             if is_model(args[0]):
-                raise UsageError(
-                    f"what shall be done with {args[0]}?",
-                    facts={"verbs": "bench, build, profile, check, compare, inspect, ..."},
-                    fix=f"trtbench bench {shlex.join(args)}",
-                ) from problem
+                raise _no_verb(args[0], args) from problem
             guess = near_miss(args[0], self.list_commands(ctx))
-            raise UsageError(
-                f"there is no command {args[0]!r}",
-                fix=f"trtbench {guess}" if guess else "trtbench --help",
-            ) from problem
+            fix = f"trtbench {guess}" if guess else "trtbench --help"
+            if not guess and Path(args[0]).exists():
+                word = shlex.quote(args[0])
+                fix = f"trtbench inspect {word}, or trtbench import {word}"
+            raise UsageError(f"there is no command {args[0]!r}", fix=fix) from problem
+
+
+def _no_verb(model: str, args: list[str]) -> UsageError:
+    return UsageError(
+        f"what shall be done with {model}?",
+        facts={"verbs": "bench, build, profile, check, compare, inspect, ..."},
+        fix=f"trtbench bench {shlex.join(args)}",
+    )
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -183,7 +189,9 @@ def run(arguments: list[str]) -> int:
         show_error(told)
         return told.exit_status
     except click.NoSuchOption as problem:
-        show_error(_no_flag(problem))
+        model = next(filter(is_model, arguments), None)
+        of_no_verb = problem.ctx is not None and problem.ctx.parent is None
+        show_error(_no_verb(model, arguments) if model and of_no_verb else _no_flag(problem))
         return EXIT_USAGE
     except click.ClickException as problem:
         _say_error(problem.format_message(), usage=isinstance(problem, click.UsageError))

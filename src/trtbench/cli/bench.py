@@ -50,7 +50,10 @@ def command(request: BenchRequest, explain: bool, as_json: bool, dry_run: bool) 
       trtbench bench model.engine -r trtexec --cuda-graph on -- --useManagedMemory
       trtbench bench model.onnx --executor ssh --hosts hosts.toml --need gpu=Orin
     """
-    for one in requests_of(request, single=as_json or request.output is not None):
+    asked = requests_of(request, single=as_json or request.output is not None)
+    for one in asked[1:]:
+        _refuse_missing(str(one.model))
+    for one in asked:
         _measure(one, explain=explain, as_json=as_json, dry_run=dry_run)
 
 
@@ -69,6 +72,16 @@ def requests_of(request: BenchRequest, *, single: bool) -> list[BenchRequest]:
             fix="leave --json and -o out; trtbench runs --json lists them",
         )
     return [replace(request, model=model, extra_args=()) for model in (request.model, *more)]
+
+
+def _refuse_missing(model: str) -> None:
+    """Refuse a further model that is not there before the first is measured."""
+    from pathlib import Path
+
+    from trtbench.models.identity import model_ref
+
+    if ":" not in model and not Path(model).exists():
+        model_ref(Path(model))
 
 
 def _measure(request: BenchRequest, *, explain: bool, as_json: bool, dry_run: bool) -> None:

@@ -22,12 +22,17 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all values: immutable, keyword-only, equal by content."""
 
 
+SEQUENCE, MAP, SPARSE, OPTIONAL = NO_TENSORS = ("sequence", "map", "sparse tensor", "optional")
+"""What ONNX models may take and give beside tensors."""
+
+
 class TensorSpec(Value, frozen=True, kw_only=True):
     """One input or output of a model."""
 
     name: str
     dtype: str
-    """numpy's name (``float32``, ``bool``); ``bfloat16`` and ``float8_*`` as ONNX says."""
+    """numpy's name (``float32``, ``bool``); ``bfloat16`` and ``float8_*`` as ONNX says. What is
+    no tensor is one of ``NO_TENSORS``."""
     shape: tuple[int | str | None, ...]
     """An integer is fixed; a text is a named dynamic dimension; ``None`` is unknown."""
 

@@ -7,10 +7,11 @@ opset, types and operators a file has; so the fields are walked over and the res
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trtbench.domain.spec import TensorSpec, Value
+from trtbench.domain.spec import MAP, OPTIONAL, SEQUENCE, SPARSE, TensorSpec, Value
 from trtbench.errors import InputError
 from trtbench.models.onnx_bytes import fields, varints
 
@@ -18,8 +19,9 @@ TYPES = {1: "fp32", 3: "int8", 10: "fp16", 16: "bf16", 17: "fp8", 19: "fp8"}
 """ONNX numbers of the types that a precision is made of."""
 
 DTYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
-    11: "float64", 16: "bfloat16",
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
+    8: "str", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
+    14: "complex64", 15: "complex128", 16: "bfloat16",
 }  # fmt: skip
 """numpy's names of the types that inputs have."""
 UNTOLD = "unknown"
@@ -46,6 +48,10 @@ _LOOKUPS = {
 }
 """Operators that pick rows: which of their inputs are tables, and which pick from them."""
 _DOUBLE = 11
+_NO_TENSORS = {4: SEQUENCE, 5: MAP, 8: SPARSE, 9: OPTIONAL}
+"""Fields of a type that are no tensors."""
+_SIDES = "imgsz"
+"""Where Ultralytics keeps the size of images that a dynamic export was made with."""
 
 
 class Node(Value, frozen=True, kw_only=True):
@@ -73,6 +79,8 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     """Files beside the model that hold its weights."""
     inputs: tuple[TensorSpec, ...] = ()
     """What a caller feeds; stored tensors that are listed as inputs are none."""
+    sides: tuple[int, int] | None = None
+    """Height and width of the images it was exported for, where the exporter wrote them down."""
     index_limits: Mapping[str, int] = {}
     """For inputs that pick rows of a stored table, such as the ids of words: how many it has."""
 
@@ -102,10 +110,21 @@ def outline_of(path: Path) -> ModelOutline:
     return outline
 
 
+def sides_of(path: Path | str, tensors: Sequence[TensorSpec]) -> tuple[int, int] | None:
+    """Tell the height and width an ONNX file was exported for, if one of its images is open."""
+    opened = any(len(each.shape) == len("NCHW") and not each.is_static for each in tensors)
+    if not opened or not str(path).endswith(".onnx"):
+        return None
+    try:
+        return outline_of(Path(path)).sides
+    except (InputError, OSError):  # whoever loads the file says what is wrong with it
+        return None
+
+
 def _model(data: memoryview) -> ModelOutline:
     numbers: dict[int, int] = {}
     texts: dict[int, str] = {}
-    opset, graph = None, None
+    opset, graph, sides = None, None, None
     for field, value in fields(data):
         if isinstance(value, int):
             numbers[field] = value
@@ -115,6 +134,8 @@ def _model(data: memoryview) -> ModelOutline:
             graph = _Graph(value)
         elif field == 8:
             opset = _standard_opset(value) or opset
+        elif field == 14:
+            sides = _sides(value) or sides
     if graph is None or 1 not in numbers:
         raise ValueError("there is no graph in it")
     return ModelOutline(
@@ -126,6 +147,7 @@ def _model(data: memoryview) -> ModelOutline:
         held=graph.held(),
         external=tuple(dict.fromkeys(graph.external)),
         inputs=graph.fed(),
+        sides=sides,
         index_limits=graph.index_limits(),
     )
 
@@ -250,6 +272,9 @@ class _Graph:
     def _input(self, data: memoryview) -> None:
         """Look into ValueInfo, its TypeProto and that one's tensor type for type and shape."""
         name = "".join(str(part, "utf-8") for part in _parts(data, 1))
+        for field, _ in (pair for each in _parts(data, 2) for pair in fields(each)):
+            if field in _NO_TENSORS:
+                self.inputs.append(TensorSpec(name=name, dtype=_NO_TENSORS[field], shape=()))
         for kind in (tensor for each in _parts(data, 2) for tensor in _parts(each, 1)):
             numbers = [v for f, v in fields(kind) if f == 1 and isinstance(v, int)]
             self.seen.update(numbers)
@@ -270,6 +295,15 @@ def _dim(data: memoryview) -> int | str | None:
         if field == 2 and not isinstance(value, int):
             return str(value, "utf-8") or None
     return None
+
+
+def _sides(data: memoryview) -> tuple[int, int] | None:
+    """Read height and width from an entry of the metadata: ``[640, 480]``."""
+    entry = {f: str(v, "utf-8", "replace") for f, v in fields(data) if not isinstance(v, int)}
+    found = [int(word) for word in re.findall(r"\d{1,5}", entry.get(2, ""))]
+    if entry.get(1) != _SIDES or len(found) not in (1, 2) or not all(found):
+        return None
+    return found[0], found[-1]
 
 
 def _standard_opset(data: memoryview) -> int | None:

@@ -28,10 +28,10 @@ from trtbench.runtimes._session import (
     Arrays,
     Session,
     Spans,
+    given_shapes,
     items_counted,
     refuse_if_out_of_memory,
     resolve_inputs,
-    with_batch,
 )
 from trtbench.runtimes._unfit_inputs import unfit_inputs
 
@@ -105,7 +105,7 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> PreparedSe
         evidence={
             **session.evidence,
             **_of_inputs(arrays),
-            **items_counted(session.inputs, settled),
+            **items_counted(session.inputs, settled, batch=spec.batch),
         },
     )
     return PreparedSession(
@@ -124,9 +124,7 @@ def _assumed(
     """Say which dimensions nobody gave a value."""
     if spec.inputs.source is not None:
         return ()
-    told = [with_batch(tensor, spec.batch) for tensor in before]
-    given = [now if now.name in spec.shapes else was for was, now in zip(told, after, strict=True)]
-    note = assumption(given, after)
+    note = assumption(given_shapes(before, spec), after)
     return (note,) if note else ()
 
 

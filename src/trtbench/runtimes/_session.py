@@ -15,14 +15,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trtbench.analysis.inputs import random_inputs
+from trtbench.analysis.inputs import random_inputs, refuse_other_than_tensors
 from trtbench.analysis.open_shapes import (
+    assumption,
     batch_place,
     fitted,
+    is_one_sequence,
     is_open,
     items_by_name,
     refuse_open,
     with_assumed_shapes,
+    with_same_dims,
 )
 from trtbench.domain.labels import may_be_colours
 from trtbench.domain.result import Fact, Scalar
@@ -31,6 +34,7 @@ from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shap
 from trtbench.errors import InputError, UsageError, meant
 from trtbench.host.arrays import read_arrays
 from trtbench.models.index_limits import index_limits
+from trtbench.models.onnx_outline import sides_of
 from trtbench.units import text_from_shape
 
 Arrays = Mapping[str, NDArray[np.generic]]
@@ -149,9 +153,8 @@ def resolve_inputs(
 
     ``limits`` are numbers that random integers stay below, where the session knows them.
     """
-    _check_names(tensors, spec)
-    _demand_room_for_batch(tensors, spec)
-    settled = tuple(with_given_shape(tensor, spec) for tensor in tensors)
+    _check_inputs(tensors, spec)
+    settled = given_shapes(tensors, spec)
     if spec.inputs.source is not None:
         arrays = _items_from_file(settled, spec)
         filled = tuple(
@@ -166,8 +169,7 @@ def resolve_inputs(
 
 def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str, tuple[int, ...]]:
     """Settle the shapes of open inputs for a batch, and refuse one that none can take."""
-    _check_names(tensors, spec)
-    _demand_room_for_batch(tensors, spec)
+    _check_inputs(tensors, spec)
     settled = _assumed(tensors, spec)
     refuse_open(settled)
     return {
@@ -177,20 +179,56 @@ def shapes_of_batch(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> dict[str,
     }
 
 
+def assumed_of(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> str | None:
+    """Say which dimensions nobody gave a value, and what they become."""
+    shapes = shapes_of_batch(tensors, spec)
+    given = given_shapes(tensors, spec)
+    settled = [
+        msgspec.structs.replace(each, shape=shapes.get(each.name, each.shape)) for each in given
+    ]
+    return assumption(given, settled)
+
+
 def items_counted(
-    declared: tuple[TensorSpec, ...], settled: tuple[TensorSpec, ...]
+    declared: tuple[TensorSpec, ...], settled: tuple[TensorSpec, ...], *, batch: int | None
 ) -> dict[str, Scalar]:
     """Tell the items of a query where a dimension that is not the first is called a batch.
 
-    Sizes alone do not tell a batch of three from three colours; what is open at its front does.
+    Inputs that are one sequence each are one item, unless somebody asked for a batch. Sizes alone
+    do not tell a batch of three from three colours; what is open at its front does.
     """
     items = items_by_name(declared, settled)
+    if items is None and batch_from_shapes(each.shape for each in settled) is None:
+        items = _items_assumed(declared, settled, batch or 1)
+    if batch is None and declared and all(map(is_one_sequence, declared)):
+        items = 1
     if items is None and settled and all(may_be_colours(each.shape) for each in settled):
         opened = all(each.shape and is_open(each.shape[0]) for each in declared)
         return (
             {"items_per_query": batch_from_shapes(each.shape for each in settled)} if opened else {}
         )
     return {} if items is None else {"items_per_query": items}
+
+
+def _items_assumed(
+    declared: Sequence[TensorSpec], settled: Sequence[TensorSpec], batch: int
+) -> int | None:
+    """Take the batch that open fronts were given, where sizes alone would not tell it."""
+    fronts = {now.shape[0] for was, now in zip(declared, settled, strict=True)
+              if was.shape and is_open(was.shape[0])}  # fmt: skip
+    return batch if fronts == {batch} else None
+
+
+def refuse_undrawn(tensors: Sequence[TensorSpec], spec: RunSpec) -> None:
+    """Refuse what a run would refuse to draw, without drawing it."""
+    none = tuple(msgspec.structs.replace(t, shape=(0,) * len(t.shape)) for t in tensors)
+    _random(none, spec.inputs, {})
+
+
+def _check_inputs(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
+    refuse_other_than_tensors(tensors)
+    _check_names(tensors, spec)
+    _demand_room_for_batch(tensors, spec)
 
 
 def _check_names(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
@@ -206,6 +244,11 @@ def _check_names(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> None:
             if len(known) == 1
             else meant(name, known, write=lambda word: f"--shape {word}:{shape}"),  # noqa: B023
         )
+
+
+def given_shapes(tensors: Sequence[TensorSpec], spec: RunSpec) -> tuple[TensorSpec, ...]:
+    """Fill in what was asked for, also where only a dimension of the same name was."""
+    return with_same_dims(tensors, [with_given_shape(tensor, spec) for tensor in tensors])
 
 
 def with_given_shape(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
@@ -231,7 +274,8 @@ def _assumed(tensors: tuple[TensorSpec, ...], spec: RunSpec) -> tuple[TensorSpec
     Where the batch is not in front, the front is settled first: by its name it is no batch.
     """
     fronts = [_with_front(t) if t.name not in spec.shapes else t for t in tensors]
-    return with_assumed_shapes([with_given_shape(tensor, spec) for tensor in fronts])
+    given = with_same_dims(tensors, [with_given_shape(tensor, spec) for tensor in fronts])
+    return with_assumed_shapes(given, sides=sides_of(spec.model.path, given))
 
 
 def _with_front(tensor: TensorSpec) -> TensorSpec:

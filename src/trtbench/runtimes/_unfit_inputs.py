@@ -27,7 +27,7 @@ def unfit_inputs(
     reason = (str(problem).strip().splitlines() or [repr(problem)])[0]
     shown = ", ".join(f"{each.name} {text_from_shape(each.shape)} {each.dtype}" for each in inputs)
     facts = {"reason": reason, "inputs": f"{shown}{', drawn at random' if drawn else ''}"}
-    flags = " ".join(f"--shape {shlex.quote(with_ones(each))}" for each in inputs if each.shape)
+    flags = " ".join(f"--shape {shlex.quote(with_ones(each))}" for each in inputs)
     if not drawn:
         fix = f"data that the model takes, or other shapes: {flags}"
     elif _NO_SUCH_ROW.search(reason) and any(_counts(each) for each in inputs):

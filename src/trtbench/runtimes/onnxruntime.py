@@ -20,7 +20,15 @@ from trtbench.analysis.onnx_stamp import notes_from_metadata
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import IterationTimes, LayerProfile
-from trtbench.domain.spec import RunSpec, TensorSpec
+from trtbench.domain.spec import (
+    MAP,
+    NO_TENSORS,
+    OPTIONAL,
+    SEQUENCE,
+    SPARSE,
+    RunSpec,
+    TensorSpec,
+)
 from trtbench.errors import InputError, UnavailableError, UsageError, meant, refuse_unknown_options
 from trtbench.host.cuda import index_of
 from trtbench.runtimes._onnx_problems import explain_load_failure
@@ -67,6 +75,7 @@ _TYPES = {
     "tensor(bool)": "bool",
     "tensor(string)": "str",
 }
+_KINDS = {"seq": SEQUENCE, "map": MAP, "sparse_tensor": SPARSE, "optional": OPTIONAL}
 _LEVELS = {
     "disable": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
@@ -198,8 +207,10 @@ class OrtSession(Session):
         self._profiling = profiling
         self._feed: dict[str, NDArray[np.generic]] = {}
         self.inputs = tuple(_tensor(each) for each in session.get_inputs())
-        self.outputs = tuple(_tensor(each) for each in session.get_outputs())
+        found = [_tensor(each) for each in session.get_outputs()]
+        self.outputs = tuple(each for each in found if each.dtype not in NO_TENSORS)
         self.notes = notes_from_metadata(session.get_modelmeta().custom_metadata_map)
+        self._names = [each.name for each in found]
         if spec.options.get("spinning") == "run":
             self.notes += ("its pool of threads stopped whenever a query ended",)
         threads = int(session.get_session_options().intra_op_num_threads) or None
@@ -218,12 +229,12 @@ class OrtSession(Session):
 
     def step(self) -> Callable[[], object]:
         """One call of ``run`` on bound inputs, as a caller would write it."""
-        return partial(self._session.run, [tensor.name for tensor in self.outputs], self._feed)
+        return partial(self._session.run, self._names, self._feed)
 
     def query(self, arrays: Arrays, *, profile: int = 0) -> Callable[[], object]:
         """Do as ``step``, on inputs of its own."""
         feed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        return partial(self._session.run, [tensor.name for tensor in self.outputs], feed)
+        return partial(self._session.run, self._names, feed)
 
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         names = [tensor.name for tensor in self.outputs]
@@ -234,8 +245,7 @@ class OrtSession(Session):
         if self._profiling is None:
             return super().profile_layers()
         session = self._profiling()
-        names = [tensor.name for tensor in self.outputs]
-        return profile_nodes(session, partial(session.run, names, self._feed)), None
+        return profile_nodes(session, partial(session.run, self._names, self._feed)), None
 
 
 class BoundSession(OrtSession):
@@ -358,6 +368,9 @@ def _number(key: str, value: str) -> int:
 
 
 def _tensor(value: Any) -> TensorSpec:
+    kind = _KINDS.get(value.type.partition("(")[0])
+    if kind is not None:
+        return TensorSpec(name=value.name, dtype=kind, shape=())
     dtype = _TYPES.get(value.type)
     if dtype is None:
         raise InputError(

@@ -31,7 +31,7 @@ from trtbench.host.programs import (
 )
 from trtbench.models.onnx_outline import UNTOLD, outline_of
 from trtbench.models.sidecar import record_of_engine
-from trtbench.runtimes._session import items_counted, shapes_of_batch
+from trtbench.runtimes._session import assumed_of, items_counted, shapes_of_batch
 from trtbench.trtexec.command import (
     TrtexecAbilities,
     abilities_from_help,
@@ -173,11 +173,12 @@ def _passed_on(spec: RunSpec) -> RunSpec:
 
 
 def _shapes(spec: RunSpec) -> dict[str, tuple[int, ...]]:
-    """Settle the shapes of a run whose batch was asked for, as far as the model tells its inputs.
+    """Settle the shapes of an ONNX file, or of a batch that was asked for, as far as inputs tell.
 
     trtexec would run every dynamic dimension with 1.
     """
-    tensors = inputs_of(spec.model, spec.profile_index) if spec.batch is not None else ()
+    asked = spec.batch is not None or spec.model.format == "onnx"
+    tensors = inputs_of(spec.model, spec.profile_index) if asked else ()
     settled = shapes_of_batch(tensors, spec) if tensors else {}
     spans = spans_of(spec.model, spec.profile_index)
     if spec.batch is not None:  # a batch that is fixed leaves the other dimensions open
@@ -320,7 +321,10 @@ def _outcome(
         versions={"tensorrt": version} if version else {},
         notes=_notes(spec, run, folder),
         reported={**reported_from_log(run), **reported},
-        evidence={**warnings_from_log(run), **items_counted(inputs_of(spec.model), inputs)},
+        evidence={
+            **warnings_from_log(run),
+            **items_counted(inputs_of(spec.model), inputs, batch=spec.batch),
+        },
     )
 
 
@@ -339,6 +343,8 @@ def _notes(spec: RunSpec, run: LogRun | None, folder: Path) -> tuple[str, ...]:
     notes = []
     if spec.model.format == "onnx":
         notes.append("trtexec built an engine from the ONNX file for this run and did not keep it")
+        assumed = assumed_of(inputs_of(spec.model), spec)
+        notes += [assumed] if assumed else []
     if spec.batch is not None and not inputs_of(spec.model):
         notes.append(f"batch {spec.batch} was not passed on: the shapes of the engine decide")
     if spec.profile and not _has_content(folder / "graph.json"):

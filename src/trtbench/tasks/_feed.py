@@ -11,12 +11,24 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from trtbench.analysis.inputs import has_meaning, has_rows, random_inputs
-from trtbench.analysis.open_shapes import assumption, fitted, refuse_open, with_assumed_shapes
+from trtbench.analysis.inputs import (
+    has_meaning,
+    has_rows,
+    random_inputs,
+    refuse_other_than_tensors,
+)
+from trtbench.analysis.open_shapes import (
+    assumption,
+    fitted,
+    refuse_open,
+    with_assumed_shapes,
+    with_same_dims,
+)
 from trtbench.domain.feed import Feed, InferOutcome, LoadedItem
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, InputTypeError, UsageError
 from trtbench.host.arrays import read_arrays
+from trtbench.models.onnx_outline import sides_of
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import Array, Arrays, DataSource, Tensors
 
@@ -26,14 +38,15 @@ _ITEM_SEEDS = 2**32
 
 def open_feed(feed: Feed, tensors: Tensors, *, spec: RunSpec) -> DataSource:
     """Open the items for a model with these inputs."""
-    settled = [_settled(tensor, spec) for tensor in tensors]
+    refuse_other_than_tensors(tensors)
+    settled = with_same_dims(tensors, [_settled(tensor, spec) for tensor in tensors])
     if feed.kind == "task":
         assert feed.task is not None
         source: DataSource = TASKS.load(feed.task).open_source(feed.settings, settled)
         return source.part(range(min(feed.count, len(source.names)))) if feed.count else source
     known = _names(feed, settled)
     if feed.kind == "random":
-        return RandomItems(feed, settled, known)
+        return RandomItems(feed, settled, known, sides=sides_of(spec.model.path, settled))
     assert spec.inputs.source is not None
     return ArrayItems(Path(spec.inputs.source), settled, known, limit=feed.count)
 
@@ -73,9 +86,16 @@ class RandomItems(DataSource):
 
     drawn = True
 
-    def __init__(self, feed: Feed, tensors: Sequence[TensorSpec], known: dict[str, str]) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        tensors: Sequence[TensorSpec],
+        known: dict[str, str],
+        *,
+        sides: tuple[int, int] | None = None,
+    ) -> None:
         self._feed, self._known = feed, known
-        whole = with_assumed_shapes(tensors, batch=False)
+        whole = with_assumed_shapes(tensors, batch=False, sides=sides)
         refuse_open(whole, batch=False)
         self._items = [_without_batch(tensor, whole) for tensor in whole]
         self.names = tuple(f"random {i}" for i in range(feed.count or 1))
@@ -183,7 +203,7 @@ def _names(feed: Feed, tensors: Sequence[TensorSpec]) -> dict[str, str]:
 def _settled(tensor: TensorSpec, spec: RunSpec) -> TensorSpec:
     """Fill open dimensions with the values the user gave; the batch stays as it is."""
     given = spec.shapes.get(tensor.name)
-    if given is None:
+    if given is None or not tensor.shape:
         return tensor
     opened = msgspec.structs.replace(tensor, shape=(None, *tensor.shape[1:]))
     return msgspec.structs.replace(tensor, shape=(tensor.shape[0], *fitted(opened, given)[1:]))

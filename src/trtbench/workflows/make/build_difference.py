@@ -47,7 +47,9 @@ def _measured(spec: BuildSpec, folder: Path, conduct: Conduct) -> str:
     shapes = {name: ends.opt for name, ends in spec.shapes.items()}
     count = fixed_batch(inputs) or COMPARED
     limits = index_limits(spec.model, inputs)
-    items = random_items(inputs, count=count, seed=HELD_OUT_SEED, shapes=shapes, limits=limits)
+    items = random_items(
+        inputs, count=count, seed=HELD_OUT_SEED, shapes=shapes, model=source, limits=limits
+    )
     batch = batch_of(inputs, asked=None, default=count)
     work = folder / "difference"
     work.mkdir()

@@ -7,9 +7,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trtbench.analysis.open_shapes import assumption, refuse_open, with_assumed_shapes
+import msgspec
+
+from trtbench.analysis.open_shapes import (
+    assumption,
+    refuse_open,
+    with_assumed_shapes,
+    with_same_dims,
+)
 from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import TrtbenchError, UsageError
+from trtbench.models.onnx_outline import sides_of
 from trtbench.runtimes._session import demand_room_for_batch, with_batch
 
 Shapes = Mapping[str, Sequence[int]]
@@ -110,23 +118,43 @@ def assumed_spans(
     from trtbench.build.onnx_read import input_specs
 
     try:
-        inputs = [
-            each for each in input_specs(load_onnx(model, weights=False)) if each.name not in given
-        ]
+        inputs = input_specs(load_onnx(model, weights=False))
     except TrtbenchError:  # what is wrong with the model is said by whoever builds from it
         return {}, None
-    demand_room_for_batch(inputs, batch=batch)
-    told = [with_batch(each, batch) for each in inputs]
-    settled = with_assumed_shapes(told)
-    refuse_open(settled, flag="--shape-opt")
-    whole = [
-        (before, after)
-        for declared, before, after in zip(inputs, told, settled, strict=True)
-        if not declared.is_static
-    ]
-    note = assumption([before for before, _ in whole], [after for _, after in whole])
-    spans = {after.name: _fixed(after) for _, after in whole}
+    demand_room_for_batch([each for each in inputs if each.name not in given], batch=batch)
+    ends = []
+    for end in ("min", "opt", "max"):
+        told = _at_end(inputs, given, end, batch=batch)
+        settled = with_assumed_shapes(told, sides=sides_of(model, told))
+        refuse_open(settled, flag="--shape-opt")
+        ends.append({each.name: _dims(each) for each in settled})
+        if end == "opt":
+            note = assumption(told, settled)
+    spans = {
+        each.name: ShapeProfile(min=low[each.name], opt=best[each.name], max=high[each.name])
+        for each in inputs
+        for low, best, high in (ends,)
+        if each.name not in given and not each.is_static
+    }
     return spans, note and note.replace("--shape ", "--shape-opt ")
+
+
+def _at_end(
+    inputs: Sequence[TensorSpec],
+    given: Mapping[str, ShapeProfile],
+    end: str,
+    *,
+    batch: int | None,
+) -> tuple[TensorSpec, ...]:
+    """Fill in one end of the ranges; a dimension of the same name goes along with it."""
+    shapes = {name: getattr(span, end) for name, span in given.items()}
+    told = [
+        msgspec.structs.replace(each, shape=shapes[each.name])
+        if each.name in given
+        else with_batch(each, batch)
+        for each in inputs
+    ]
+    return with_same_dims(inputs, told)
 
 
 def fixed_spans(shapes: Shapes) -> dict[str, ShapeProfile]:
@@ -137,6 +165,5 @@ def fixed_spans(shapes: Shapes) -> dict[str, ShapeProfile]:
     }
 
 
-def _fixed(tensor: TensorSpec) -> ShapeProfile:
-    dims = tuple(dim for dim in tensor.shape if isinstance(dim, int))
-    return fixed_spans({tensor.name: dims})[tensor.name]
+def _dims(tensor: TensorSpec) -> tuple[int, ...]:
+    return tuple(dim for dim in tensor.shape if isinstance(dim, int))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -188,7 +189,7 @@ def settle_data(spec: QuantSpec, data: Data) -> str | None:
         fitted(known[name], given)
     if data.calibration != RANDOM and (data.inputs is not None or data.calibration is not None):
         return None
-    return settled_items(inputs, data.shapes)[1]
+    return settled_items(inputs, data.shapes, model=spec.model.path)[1]
 
 
 def _prepare(
@@ -196,17 +197,17 @@ def _prepare(
 ) -> tuple[Items | None, Items, str, dict[str, Scalar]]:
     """Calibration items, items held out of them, what those are in words, and how prepared."""
     batch = batch_of(inputs, asked=data.batch)
-    shapes = dict(data.shapes)
-    random = random_items(
-        inputs, count=max(COMPARED, batch), seed=data.seed + HELD_OUT_SEED, shapes=shapes,
-        limits=limits,
-    ) if data.inputs is None and data.calibration in (None, RANDOM) else None  # fmt: skip
+    draw = partial(
+        random_items, inputs, shapes=dict(data.shapes), model=spec.model.path, limits=limits
+    )
+    drawn = data.inputs is None and data.calibration in (None, RANDOM)
+    random = draw(count=max(COMPARED, batch), seed=data.seed + HELD_OUT_SEED) if drawn else None
     given = array_items(Path(data.inputs), inputs) if data.inputs is not None else None
     other = (given, f"items of {data.inputs}") if given else (random, "random inputs")
     if spec.via == "cast":
         assert other[0] is not None
         return None, other[0], other[1], {}
-    items, prepared = _items(data, inputs, shapes, limits)
+    items, prepared = _items(data, inputs, draw)
     if other[0] is not None:
         return items, other[0], other[1], prepared
     # Only a fixed batch must be filled; else a fifth is a fifth, however few items there are.
@@ -214,21 +215,16 @@ def _prepare(
 
 
 def _items(
-    data: Data,
-    inputs: Sequence[TensorSpec],
-    shapes: dict[str, tuple[int, ...]],
-    limits: Mapping[str, int],
+    data: Data, inputs: Sequence[TensorSpec], draw: Callable[..., Items]
 ) -> tuple[Items, dict[str, Scalar]]:
     assert data.calibration is not None
     if data.calibration == RANDOM:
-        count = data.items
-        drawn = random_items(inputs, count=count, seed=data.seed, shapes=shapes, limits=limits)
-        return drawn, {}
+        return draw(count=data.items, seed=data.seed), {}
     source = Path(data.calibration)
     limit = data.items + HELD_OUT
     if data.task is not None:
         return task_items(
-            data.calibration, given_items(inputs, shapes), task=data.task,
+            data.calibration, given_items(inputs, data.shapes), task=data.task,
             settings=data.settings, limit=limit, seed=data.seed,
         )  # fmt: skip
     return array_items(source, inputs).part(0, limit), {}

@@ -16,7 +16,6 @@ from trtbench.analysis.onnx_stamp import (
     preparation_from_text,
     stamp_from_metadata,
 )
-from trtbench.analysis.open_shapes import assumption
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.labels import fits, name_of, precision_that_ran
@@ -26,7 +25,7 @@ from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError, UnavailableError
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.sidecar import read_sidecar, record_of_engine
-from trtbench.runtimes._session import shapes_of_batch, with_given_shape
+from trtbench.runtimes._session import assumed_of, refuse_undrawn
 
 LARGEST_COUNTED_BYTES = 1 << 30
 """A larger file is not read only to count its operations."""
@@ -43,12 +42,9 @@ def assumed_of_model(spec: RunSpec) -> str | None:
     if spec.model.format != "onnx" or spec.inputs.source is not None:
         return None
     tensors = outline_of(Path(spec.model.path)).inputs
-    given = [with_given_shape(tensor, spec) for tensor in tensors]
-    shapes = shapes_of_batch(tensors, spec)
-    settled = [
-        msgspec.structs.replace(each, shape=shapes.get(each.name, each.shape)) for each in given
-    ]
-    return assumption(given, settled)
+    assumed = assumed_of(tensors, spec)
+    refuse_undrawn(tensors, spec)
+    return assumed
 
 
 def conditions_of_model(model: ModelRef) -> dict[str, Fact]:

@@ -15,7 +15,7 @@ from trtbench.build.builders import BUILDERS
 from trtbench.build.quantize_data import settled_items
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ModelFormat, Value
-from trtbench.errors import TrtbenchError, UsageError
+from trtbench.errors import TrtbenchError, UnavailableError, UsageError
 from trtbench.models.identity import model_ref
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.sidecar import precision_of_engine
@@ -132,7 +132,7 @@ class StepGraph:
         if file is not None and self._matrix.inputs is None:
             inputs = outline_of(file).inputs
             if not any(map(batch_place, inputs)):  # else bench finds the batch by its name
-                settled_items(inputs, found)  # refused before anything is measured
+                settled_items(inputs, found, model=file)  # refused before measuring
         as_it_is = not found and "torch" in RUNTIMES.load(case.runtime).FORMATS
         return shapes_for_torch(self._matrix, case) if as_it_is else found
 
@@ -359,7 +359,10 @@ def unusable(runtime: str, config: Config, *, lenient: bool) -> str | None:
     if config.python_for(runtime):
         return None
     reason = module.available()
-    return f"{runtime} is not usable here: {reason}" if reason else None
+    if reason is None:
+        return None
+    way = module.fix()
+    return f"{runtime} is not usable here: {reason}" + (f" ({way})" if way else "")
 
 
 def reason_of(problem: TrtbenchError) -> str:
@@ -367,7 +370,7 @@ def reason_of(problem: TrtbenchError) -> str:
     first = problem.message.splitlines()[0]
     told = problem.facts.get("reason")
     said = f"{first}: {told.splitlines()[0]}" if told and told not in first else first
-    if not isinstance(problem, UsageError) or not problem.fix:
+    if not isinstance(problem, UsageError | UnavailableError) or not problem.fix:
         return said
     return f"{said} ({problem.fix.replace('--opt ', '--axis opt.')})"
 

@@ -138,7 +138,7 @@ def engine_shapes(
     ``given`` has shapes for the least, the best and the largest end; batches stand in front.
     """
     inputs = input_specs(load_onnx(model, weights=False))
-    ends = [settled_items(inputs, shapes)[0] for shapes in given]
+    ends = [settled_items(inputs, shapes, model=model)[0] for shapes in given]
     found = {}
     for place, tensor in enumerate(inputs):
         if tensor.is_static:
