@@ -13,6 +13,7 @@ import pytest
 import every_test
 from bindings.rtx import NoRtx, Rtx, find_rtx
 from made_artefacts import make_artefacts
+from ready_processes import ready_processes
 from real_parts import find_torch
 from waiting import wait_for
 
@@ -34,6 +35,16 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep this test process's locks to itself: other measurements on the machine may go on."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRTBENCH_LOCKS", str(tmp_path_factory.mktemp("locks")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_starts() -> Iterator[None]:
+    """Under ``make test``, commands and workers begin as copies of a process that is ready."""
+    if os.environ.get("TRTBENCH_TEST_REAL") != "0" or sys.platform != "linux":
+        yield
+        return
+    with ready_processes():
         yield
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from models import tiny_model
 from trtbench.extras import EXTRAS, missing_package
+from trtbench.store.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -51,11 +52,21 @@ def light(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def trtbench(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+COMMANDS = """
+import json, sys
+from trtbench.cli import run
+statuses = [run(words) for words in json.loads(sys.argv[1])]
+assert not any(statuses[:-1]), statuses
+sys.exit(statuses[-1])
+"""
+
+
+def trtbench(folder: Path, *commands: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """Run commands in one new process; its status is that of the last, if none failed before."""
     environment = {**os.environ, "PYTHONPATH": str(folder / "light"), "COLUMNS": "100",
-                   "XDG_DATA_HOME": str(folder / "data")}  # fmt: skip
+                   "TRTBENCH_STORE": str(folder / "store")}  # fmt: skip
     return subprocess.run(
-        [sys.executable, "-m", "trtbench", *words],
+        [sys.executable, "-c", COMMANDS, json.dumps(commands)],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
@@ -63,18 +74,17 @@ def trtbench(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_import_runs_compare_gate_and_report_need_no_extra(light: Path) -> None:
     for name, mean in (("a", 1.5), ("b", 1.6)):
         (light / f"{name}.log").write_text(SUMMARY.format(mean=mean, rate=1000 / mean))
-    for words in (
-        ("import", "a.log", "b.log"),
+    assert trtbench(light, ("import", "a.log", "b.log")).returncode == 0
+    first, second = (entry.id for entry in Store(light / "store").index.find())
+    done = trtbench(
+        light,
         ("runs",),
         ("runs", "show", "last"),
         ("report", "last", "--format", "md,json,csv", "-o", "out"),
-    ):
-        done = trtbench(light, *words)
-        assert done.returncode == 0, (words, done.stderr)
-    runs = json.loads(trtbench(light, "runs", "--json").stdout)
-    ids = [run["id"] for run in (runs["runs"] if isinstance(runs, dict) else runs)]
-    assert trtbench(light, "compare", ids[1], ids[0]).returncode == 0
-    assert trtbench(light, "gate", ids[0], "--metric", "latency.median<5ms").returncode == 0
+        ("compare", second, first),
+        ("gate", first, "--metric", "latency.median<5ms"),
+    )
+    assert done.returncode == 0, done.stderr
     assert (light / "out" / "report.md").is_file()
 
 
@@ -93,8 +103,7 @@ def test_what_needs_an_extra_names_the_command_that_installs_it(
 ) -> None:
     (light / "a.log").write_text(SUMMARY.format(mean=1.5, rate=600))
     tiny_model(light / "model.onnx")
-    assert trtbench(light, "import", "a.log").returncode == 0
-    done = trtbench(light, *words)
+    done = trtbench(light, ("import", "a.log"), words)
     assert done.returncode == 4, done.stderr
     assert f"pip install 'trtbench[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr

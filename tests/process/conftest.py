@@ -147,14 +147,14 @@ class Bench:
         return failed
 
     def workers(self) -> list[psutil.Process]:
-        """Processes of this world that are alive: their environment names its folder."""
+        """Processes of this world that are alive: they work in its folder."""
         return [each for each in psutil.process_iter() if self._is_ours(each)]
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
             if process.status() == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
                 return False
-            return process.environ().get("TRTBENCH_TEST_WORLD") == str(self.folder)
+            return process.cwd() == str(self.folder)
         except psutil.Error:
             return False
 
@@ -185,7 +185,6 @@ def world(tmp_path, plugin_folder) -> Bench:
         "TRTBENCH_STORE": str(tmp_path / "store"),
         "TMPDIR": str(tmp_path / "tmp"),
         "TRTBENCH_LOCKS": str(tmp_path / "tmp" / "trtbench-locks"),
-        "TRTBENCH_TEST_WORLD": str(tmp_path),
     }
     made = Bench(tmp_path, environment, models.tiny_model(tmp_path / "tiny.onnx"))
     yield made

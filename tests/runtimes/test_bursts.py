@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu_standin import Cudart, plan_bytes
+from gpu_standin import Clock, Cudart, plan_bytes
 from trtbench.domain.result import RunRecord
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import UsageError
@@ -92,7 +92,8 @@ def test_a_length_that_was_asked_for_is_that_of_launches(tmp_path: Path) -> None
     assert all(record.spec.spin_wait is False for record in records)
 
 
-def test_a_burst_is_timed_without_its_lead() -> None:
+def test_a_burst_is_timed_without_its_lead(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock().install(monkeypatch)
     api = Cudart()
     with Cuda(api) as cuda:
         stream = cuda.stream()

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 import records
@@ -133,10 +132,9 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["next"]
 
 
-def _write_and_remove(root, seconds):
-    deadline = time.monotonic() + seconds
+def _write_and_remove(root, enough):
     number = 0
-    while time.monotonic() < deadline:
+    while not enough.is_set():
         number += 1
         target = root / f"{os.getpid()}-{number:05d}"
         with partial_directory(target) as folder:
@@ -149,11 +147,12 @@ def _write_and_remove(root, seconds):
 @pytest.mark.process
 def test_a_reader_never_sees_half_a_run(tmp_path):
     context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=_write_and_remove, args=(tmp_path, 2.0)) for _ in range(2)]
+    enough = context.Event()
+    writers = [context.Process(target=_write_and_remove, args=(tmp_path, enough)) for _ in "ab"]
     for writer in writers:
         writer.start()
-    seen = 0
-    while any(writer.is_alive() for writer in writers):
+    seen: set[str] = set()
+    while len(seen) < 200 and all(writer.is_alive() for writer in writers):
         for folder in run_directories(tmp_path):
             try:
                 run = read_run(folder)
@@ -162,8 +161,11 @@ def test_a_reader_never_sees_half_a_run(tmp_path):
                 assert not folder.exists()
                 continue
             assert len(run.times) == 50
-            seen += 1
-    assert seen > 50
+            seen.add(folder.name)
+    enough.set()
+    for writer in writers:
+        writer.join()
+    assert len(seen) >= 200
     assert [writer.exitcode for writer in writers] == [0, 0]
 
 
