@@ -26,7 +26,7 @@ from trtbench.boundary.names import (
     tag_from_text,
 )
 from trtbench.boundary.owners import stranger, user_name
-from trtbench.boundary.secrets import mask, mask_values, mask_words
+from trtbench.boundary.secrets import mask, mask_values, mask_words, may_hold_secret
 from trtbench.boundary.texts import clean_line, clean_text, csv_cell, shown, xml_text
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "mask",
     "mask_values",
     "mask_words",
+    "may_hold_secret",
     "read_bytes",
     "read_text",
     "read_toml",

@@ -40,13 +40,18 @@ _SUSPECT = (
 """What every secret that is found here has, in small letters; most lines have none of it."""
 
 
+def may_hold_secret(text: str) -> bool:
+    """Say whether a text has any of the words without which there is no secret to be found."""
+    small = text.casefold()
+    for word in _SUSPECT:  # noqa: SIM110 - ten times as fast as one pattern of all
+        if word in small:
+            return True
+    return False
+
+
 def mask(text: str) -> str:
     """Hide passwords, tokens and credentials of URLs in a command or any other text."""
-    small = text.casefold()
-    for word in _SUSPECT:  # ten times as fast as one pattern of all
-        if word in small:
-            break
-    else:
+    if not may_hold_secret(text):
         return text
     # Of a user with a password the name is no secret.
     text = _URL.sub(lambda found: f"{found['scheme']}{found['user']}:{SECRET}@", text)

@@ -79,8 +79,8 @@ def data_files(run: Run, *, series: bool | None = None) -> dict[str, bytes]:
     files = {
         "summary.json": json_from_value(content),
         "summary.csv": csv_from_summary(content).encode(),
-        "engine_metadata.json": json_from_value(engine_metadata(run)),
-        "run_config.json": json_from_value(run_config(run)),
+        "engine_metadata.json": json_from_value(content.engine),
+        "run_config.json": json_from_value(content.run_config),
     }
     name, latency = _latency(run)
     if name is not None:

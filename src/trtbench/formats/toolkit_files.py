@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar, get_args, get_origin
 
 import msgspec
@@ -162,7 +162,8 @@ def _converted(value: object, kind: object) -> object:
 
 def csv_from_summary(summary: ToolkitSummary) -> str:
     """Write the summary in one row under dotted names."""
-    flat = dict(_flattened(msgspec.to_builtins(summary)))
+    flat: dict[str, object] = {}
+    _flatten(msgspec.to_builtins(summary), "", flat)
     return csv_from_lines(list(flat), [list(flat.values())])
 
 
@@ -193,12 +194,12 @@ def summary_from_csv(text: str) -> ToolkitSummary:
     return value_from_document(ToolkitSummary, document)
 
 
-def _flattened(value: object, prefix: str = "") -> Iterable[tuple[str, object]]:
-    if not isinstance(value, Mapping) or not value:
-        yield prefix, None if isinstance(value, Mapping) else value
-        return
-    for key, each in value.items():
-        yield from _flattened(each, f"{prefix}.{key}" if prefix else str(key))
+def _flatten(values: dict[str, object], prefix: str, flat: dict[str, object]) -> None:
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            _flatten(value, f"{prefix}{key}.", flat)
+        else:
+            flat[f"{prefix}{key}"] = None if isinstance(value, dict) else value
 
 
 def csv_from_series(column_s: Column, *, name: str) -> str:

@@ -25,4 +25,6 @@ def _writable(value: object) -> object:
     """Write what a spreadsheet takes for text: no formula, no control character, only UTF-8."""
     if not isinstance(value, str):
         return value
+    if len(value) < 80 and value.isascii() and value.isprintable() and value[:1].isalnum():
+        return value  # nothing of it could mean anything else
     return csv_cell(clean_text(value.replace("\0", NOTHING), keep="\n\t\r"))

@@ -82,8 +82,9 @@ def _known(folder: Path) -> set[str]:
 def _names(folder: Path) -> set[str]:
     """Every file below a folder, links themselves and empty folders too."""
     found = set()
-    for path, folders, files in os.walk(folder):
-        here = Path(path)
-        links = [name for name in folders if (here / name).is_symlink()]
-        found |= {str((here / name).relative_to(folder)) for name in (*files, *links)}
+    begin = len(str(folder)) + 1
+    for path, folders, files in os.walk(str(folder)):
+        links = [name for name in folders if Path(path, name).is_symlink()]
+        before = f"{path[begin:]}/" if len(path) > begin else ""
+        found |= {before + name for name in (*files, *links)}
     return found

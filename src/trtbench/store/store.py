@@ -124,7 +124,7 @@ class Store:
         if remote is not None:
             remote.expect(run_id)
         try:
-            with partial_directory(target) as folder:
+            with partial_directory(target, tidy=self._waiting is None) as folder:
                 yield folder
         finally:
             if remote is not None and not target.is_dir():

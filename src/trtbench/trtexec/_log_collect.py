@@ -48,10 +48,6 @@ class MessageCollector:
         self._change(message, detail=(*message.detail, text[:LONGEST_KEPT]))
         return True
 
-    def close(self) -> None:
-        """End the last message: what follows is not part of it."""
-        self.open = None
-
     def messages(self) -> tuple[LogMessage, ...]:
         """List all of them."""
         return tuple(self.found.values())

@@ -41,12 +41,16 @@ SHORTEST = 6
 """Characters below which a line stands for itself."""
 
 
+def is_plain(line: str) -> bool:
+    """Say whether a line stands for itself: one stamp of trtexec's, at the beginning."""
+    begun = line[20:23] == "] [" and line.find("] [", 36) < 0
+    return begun and "\\n" not in line and "<br" not in line
+
+
 def lines_from_line(line: str) -> Iterable[str]:
     """List what a line stands for, mostly itself; between texts of several runs comes a break."""
     folded = "\\n" in line or "<br" in line
-    if not folded and line[20:23] == "] [" and line.find("] [", 36) < 0:
-        return (line,)  # the cheap test: one stamp of trtexec's, at the beginning
-    if len(line) < SHORTEST:
+    if len(line) < SHORTEST or is_plain(line):
         return (line,)
     said = _out_of_envelope(line)
     if said is not None:

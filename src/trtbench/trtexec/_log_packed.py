@@ -24,7 +24,7 @@ MOST_NESTED = 50
 _PARTS = re.compile(rb"^(?:Content-Transfer-Encoding|Content-Type|MIME-Version):", re.I | re.M)
 
 
-def unpacked(stream: BinaryIO) -> BinaryIO | None:
+def unpacked(stream: BinaryIO, *, most: int | None = None) -> Unpacked | None:
     """Open what a packed stream holds, if it is one; the place in other streams stays."""
     if not stream.seekable():
         return None
@@ -32,14 +32,14 @@ def unpacked(stream: BinaryIO) -> BinaryIO | None:
     head = stream.read(6)
     stream.seek(begin)
     name = next((each for magic, each in _MAGIC.items() if head.startswith(magic)), None)
-    return None if name is None else _Unpacked(stream, name)  # type: ignore[return-value]
+    return None if name is None else Unpacked(stream, name, most)
 
 
-class _Unpacked(io.RawIOBase):
+class Unpacked(io.RawIOBase):
     """What a packed stream holds, up to where it is damaged or too long."""
 
-    def __init__(self, packed: BinaryIO, kind: str) -> None:
-        self._packed, self._kind = packed, kind
+    def __init__(self, packed: BinaryIO, kind: str, most: int | None) -> None:
+        self._packed, self._kind, self._most = packed, kind, most
         self._begin = packed.tell()
         self._open()
 
@@ -56,16 +56,26 @@ class _Unpacked(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         import lzma
 
-        left = MOST_UNPACKED - self._at
-        if self._inner is None or left <= 0:
-            return b""
-        try:
-            data = self._inner.read(left if size < 0 else min(size, left))
-        except (OSError, EOFError, ValueError, MemoryError, zlib.error, lzma.LZMAError):
-            self._inner = None  # what came before is a log all the same
-            return b""
+        left = (self._most or MOST_UNPACKED) - self._at
+        wanted, pieces = left if size < 0 else min(size, left), []
+        while wanted > 0 and self._inner is not None:
+            try:
+                piece = self._inner.read1(wanted)  # type: ignore[attr-defined]
+            except (OSError, EOFError, ValueError, MemoryError, zlib.error, lzma.LZMAError):
+                self._inner = None  # what came before is a log all the same
+                break
+            if not piece:
+                break
+            pieces.append(piece)
+            wanted -= len(piece)
+        data = b"".join(pieces)
         self._at += len(data)
         return data
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether reading came to a place from which on nothing can be unpacked."""
+        return self._inner is None
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if whence != io.SEEK_SET:

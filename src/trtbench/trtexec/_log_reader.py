@@ -60,7 +60,8 @@ class RunReader:
         """The heading of the performance summary has been seen."""
         self.helped = False
         self.layer_types: Counter[str] = Counter()
-        self.stamps: tuple[str, str] | None = None
+        self.first_stamp: str | None = None
+        self.last_stamp: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -102,6 +103,8 @@ class RunReader:
         text = line.text
         word = text.split(" ", 1)[0]
         if word not in words.DECIDING:
+            if line.level and not self.summary.averages:
+                return False
             done = self.ended and self.banner is None and not line.level
             return bool(done and text.strip()) or self._options_again(text)
         over = self.ended or self.closed or self.headed
@@ -138,26 +141,27 @@ class RunReader:
 
     def take(self, line: LogLine, raw: str) -> None:
         """File one line that is not a banner."""
-        self.levels[line.level] += 1
-        if raw.strip():
+        level = line.level
+        self.levels[level] += 1
+        if level or raw.strip():
             self.last.append(raw[:LONGEST_KEPT])
-        if self.ended:
+        if self.outcome is not None:
             self._keep(self.trailer, raw)
             return
-        if line.stamped and not line.library:
-            self.evidence = True
-        if line.stamp:
-            self.stamps = (self.stamps[0] if self.stamps else line.stamp, line.stamp)
-        if line.level == "V":
+        if line.stamped:
+            self.evidence = self.evidence or not line.library
+            self.first_stamp = self.first_stamp or line.stamp
+            self.last_stamp = line.stamp
+        if level == "V":
             if line.library:
                 self.trace.take(line.text)
             return
-        if line.level in ("W", "E", "F"):
+        if level in ("W", "E", "F"):
             self.messages.take(line)
         elif not self._plain(line):
             self._unclear(line, raw)
-        if line.level == "I":
-            self.messages.close()
+        if level == "I":
+            self.messages.open = None  # what follows is not part of the last message
 
     def _plain(self, line: LogLine) -> bool:
         """File an informational line or one without a prefix; say whether it was understood."""
@@ -169,14 +173,14 @@ class RunReader:
         if line.library:
             self.trace.phase(text)
             return self.facts.take(text, library=True) or text.startswith(words.LIBRARY_TALK)
-        header = words.HEADER.match(text)
+        header = words.HEADER.match(text) if text.startswith("=== ") else None
         if header:
             self._header(header[1], text, stamped=bool(line.level))
             return True
         if self.mode == "profile" and self.profile is not None and self.profile.take(text):
             return True
         if self.mode == "section" and bool(line.level) == self.section_stamped:
-            if not text.startswith(words.AFTER_OPTIONS):
+            if text[0] not in words.FIRST_AFTER_OPTIONS or not text.startswith(words.AFTER_OPTIONS):
                 return self._option(text)
             self.mode = None  # the blank line that ends the options was left out
         if self.mode in ("prose", "help"):
@@ -299,8 +303,8 @@ class RunReader:
             pasted_command=not (banner and banner.command) and self.command is not None,
             title=self.title,
             last_line=self.last_line,
-            first_stamp=self.stamps[0] if self.stamps else None,
-            last_stamp=self.stamps[1] if self.stamps else None,
+            first_stamp=self.first_stamp,
+            last_stamp=self.last_stamp,
             sections=tuple(LogSection(name=name, entries=tuple(e)) for name, e in self.sections),
             facts=self.facts.facts(codes=codes),
             trace=self.trace.trace(),

@@ -108,6 +108,7 @@ AFTER_OPTIONS = (
     "GPU compute",
     "Enqueue Time",
 )
+FIRST_AFTER_OPTIONS = frozenset(each[0] for each in AFTER_OPTIONS)
 DECIDING = frozenset(
     [
         "===",

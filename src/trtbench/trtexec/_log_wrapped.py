@@ -54,6 +54,8 @@ def may_go_on(line: LogLine) -> bool:
     text = line.text
     if text[:1] not in _FIRST or line.library or line.level not in ("", "I"):
         return False
+    if text[-1] == ")" and text.startswith("Average on "):
+        return False  # all of them end so
     if _LONG.match(text) or (len(text) < 80 and _is_begun(line)):
         return True
     return bool(_TOTAL.match(text) and not values_told(text))
@@ -73,8 +75,10 @@ def joined(before: LogLine, line: LogLine) -> str | None:
     Whether a blank stood where it was broken is told by which reading holds more numbers: mails
     break at blanks, terminals anywhere.
     """
+    if line.level or line.stamped:
+        return None
     text, rest = before.text, line.text.strip().rstrip("\"'")
-    if line.level or line.stamped or not rest or len(text) + len(rest) > LONGEST:
+    if not rest or len(text) + len(rest) > LONGEST:
         return None
     best = max((f"{text.rstrip()} {rest}", text + rest), key=lambda each: _sense(each, text))
     more = values_told(best) > values_told(text)

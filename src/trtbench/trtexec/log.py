@@ -8,15 +8,16 @@ were taken, and how each condition is known.
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 from typing import BinaryIO, NamedTuple
 
-from trtbench.boundary import mask
+from trtbench.boundary import mask, may_hold_secret
 from trtbench.errors import ParseError
 from trtbench.trtexec._log_build import BuildTrace, LayerTuning, Tactic
-from trtbench.trtexec._log_envelopes import lines_from_line
+from trtbench.trtexec._log_envelopes import is_plain, lines_from_line
 from trtbench.trtexec._log_lines import Banner, CommandLines, banner_from_text, clean
-from trtbench.trtexec._log_prefixes import LOOK, LogLine, Prefixes
+from trtbench.trtexec._log_prefixes import LogLine, Prefixes
 from trtbench.trtexec._log_reader import RunReader
 from trtbench.trtexec._log_values import (
     Binding,
@@ -64,6 +65,9 @@ _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _LONGEST_TITLE = 100
 _LONGEST_BANNER = 20_000
+_LONGEST_STAMP = len("[03/04/2025-05:06:07] [TRT] [I] ")
+_LONGEST_KNOWN = 250
+"""Characters of lines that are remembered: options and the like, which all logs have."""
 _STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
 FIRST_YEAR = 2016
 """TensorRT is from 2016; a board whose clock lost its battery shows 1970."""
@@ -78,6 +82,8 @@ class LogText(NamedTuple):
     lines: int
     as_in_file: bool = True
     """Whether lines are counted as in the file: not in a notebook, a page, or sorted apart."""
+    has_secrets: bool = True
+    """Whether a line of the file holds what looks like a secret; it may, unless this is false."""
 
     @property
     def summaries(self) -> int:
@@ -109,10 +115,19 @@ def read_log(data: BinaryIO | bytes | bytearray | memoryview | str, *, where: st
     number = 0
     text = read_text(data)
     for number, raw in enumerate(text.lines, start=1):
-        for line in lines_from_line(raw):
-            reader.take(clean(line), number)
+        for line in (raw,) if is_plain(raw) else lines_from_line(raw):
+            cleaned = clean(line)
+            if cleaned is not raw and not reader.has_secrets:
+                reader.has_secrets = mask(raw) != raw  # in what was left away
+            reader.take(cleaned, number)
     reader.next_run(number + 1)
-    return LogText(tuple(reader.runs), tuple(reader.headings), number, text.as_in_file)
+    return LogText(
+        tuple(reader.runs),
+        tuple(reader.headings),
+        number,
+        text.as_in_file,
+        reader.has_secrets,
+    )
 
 
 class _TextReader:
@@ -132,21 +147,25 @@ class _TextReader:
         """A long line, until it is known that nothing of it stands in the next."""
         self.announced: str | None = None
         """The banner just read, for which a line may have had no room."""
+        self.has_secrets = False
 
     def take(self, raw: str, number: int) -> None:
         """File one line, once it is whole; secrets of whoever ran it go no further."""
-        if raw.find("[V]", 0, LOOK) < 0:
-            raw = mask(raw)
         if raw == HARD_BREAK:
             self.next_run(number)
             self.prefixes, self.commands = Prefixes(), CommandLines()
             return
-        banner = banner_from_text(raw) if "&&&& " in raw else None
-        if banner is not None:
-            self._complete()
-            self._banner(banner, raw, number)
-            return
+        if "&&&& " in raw:
+            raw = self._masked(raw)
+            banner = banner_from_text(raw)
+            if banner is not None:
+                self._complete()
+                self._banner(banner, raw, number)
+                return
         line = self.prefixes.line(raw)
+        if line.level != "V" and _may_hold_secret(raw, line):
+            raw = self._masked(raw)
+            line = self.prefixes.line(raw)
         if self.broken is not None:
             before, begin, at = self.broken
             text = joined(before, line)
@@ -167,6 +186,11 @@ class _TextReader:
         else:
             self._file(line, raw, number)
 
+    def _masked(self, raw: str) -> str:
+        masked = mask(raw)
+        self.has_secrets = self.has_secrets or masked != raw
+        return masked
+
     def _complete(self) -> None:
         if self.broken is not None:
             line, raw, number = self.broken
@@ -182,7 +206,7 @@ class _TextReader:
             self.next_run(self.above or number)
         elif not line.level and self._words(line.text, number):
             return
-        if line.level and not self._over:
+        if line.level and (self.above or self.title) and not self._over:
             self._settle()
         self.current.take(line, raw)
         self.current.last_line = number
@@ -249,6 +273,20 @@ class _TextReader:
         if current.started:
             self.next_run(self.above or number)
         self.current.command = command
+
+
+def _may_hold_secret(raw: str, line: LogLine) -> bool:
+    """Say whether a line needs a closer look; one that many logs have is looked at once.
+
+    Of a line that begins with trtexec's stamp, and with nothing before it, the rest counts.
+    """
+    begun = line.stamped and raw[20:21] == "]" and len(raw) - len(line.text) <= _LONGEST_STAMP
+    if begun and len(raw) <= _LONGEST_KNOWN:
+        return _known_suspect(line.text)
+    return may_hold_secret(raw)
+
+
+_known_suspect = functools.lru_cache(maxsize=4096)(may_hold_secret)
 
 
 def _not_a_log(where: str, *, lines: int) -> ParseError:

@@ -156,7 +156,7 @@ def read_text(source: BinaryIO | bytes | bytearray | memoryview | str) -> TextLi
         source = io.BytesIO(source)
     packed = unpacked(source)
     if packed is not None:
-        return read_text(packed)._replace(as_in_file=False)
+        return read_text(packed)._replace(as_in_file=False)  # type: ignore[arg-type]
     stream: BinaryIO = source
     head = stream.read(HEAD)
     encoding = encoding_of(head) or "utf-8"

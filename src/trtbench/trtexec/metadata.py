@@ -119,11 +119,10 @@ def _sections(run: LogRun, names: tuple[str, ...]) -> Document:
 
 
 def _entries(section: LogSection) -> dict[str, object]:
-    entries: dict[str, object] = {}
-    for label, _ in section.entries:
-        values = section.all(label)
-        entries[label] = values[0] if len(values) == 1 else list(values)
-    return entries
+    entries: dict[str, list[str]] = {}
+    for label, value in section.entries:
+        entries.setdefault(label, []).append(value)
+    return {label: each[0] if len(each) == 1 else each for label, each in entries.items()}
 
 
 def _facts(run: LogRun) -> dict[str, object]:

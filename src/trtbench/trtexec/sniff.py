@@ -6,7 +6,8 @@ import io
 import re
 from typing import BinaryIO, Literal
 
-from trtbench.trtexec._log_packed import is_mail, unpacked
+from trtbench.trtexec._log_packed import is_mail
+from trtbench.trtexec._log_packed import unpacked as unpacked
 from trtbench.trtexec._time_keys import KNOWN_KEYS, column_of, milliseconds_of
 from trtbench.trtexec.log_text import (
     LARGEST_DOCUMENT,
@@ -105,7 +106,7 @@ def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[Kind, bytes]:
     """Tell the kind of a file and give its first bytes; a log may begin far down in it."""
     packed = unpacked(stream)
     if packed is not None:
-        kind, head = kind_of_stream(packed, name=name)
+        kind, head = kind_of_stream(packed, name=name)  # type: ignore[arg-type]
         return ("log" if kind == "log" else "unknown"), head
     head = stream.read(HEAD_BYTES)
     if is_archive(head):

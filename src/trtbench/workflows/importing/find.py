@@ -14,7 +14,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import InputError, near_miss, reading
 from trtbench.models.identity import sha256_of
 from trtbench.store.directory import RECORD
-from trtbench.trtexec.sniff import is_archive, kind_of_stream
+from trtbench.trtexec.sniff import is_archive, kind_of, kind_of_stream, unpacked
 
 _GLOB = re.compile(r"[*?\[]")
 _ROLES = (
@@ -65,6 +65,18 @@ class FoundFile:
     path: Path
     kind: str
     named: bool
+    inside: str | None = None
+    """Of a file that was taken out of an archive: the archive, and its name in there."""
+
+    @property
+    def shown(self) -> str:
+        """Name the file as the user knows it."""
+        return plain(self.path) if self.inside is None else self.inside
+
+    @property
+    def place(self) -> str:
+        """Name the file, whatever folder one is in."""
+        return plain(Path(self.inside or self.path).absolute())
 
     @property
     def folder(self) -> Path:
@@ -105,25 +117,30 @@ def files_from_paths(paths: Sequence[str]) -> tuple[list[tuple[Path, bool]], lis
     for text in paths:
         for path, named in _given(text):
             if path.is_dir():
-                for each in _below(path, left):
-                    found.setdefault(each.resolve(), (each, False))
+                for each, real in _below(path, left):
+                    found.setdefault(real, (each, False))
             else:
                 found[path.resolve()] = (path, named)
     return list(found.values()), left
 
 
-def found_from_path(path: Path, *, named: bool) -> FoundFile:
+def found_from_path(path: Path, *, named: bool, inside: str | None = None) -> FoundFile:
     """Tell what kind of file it is by its first bytes, then by its name."""
+    shown = inside or plain(path)
     if not path.is_file():
-        raise InputError(f"{plain(path)} is no regular file", fix="write it to a file first")
-    with reading(plain(path)), open(path, "rb") as file:
+        raise InputError(f"{shown} is no regular file", fix="write it to a file first")
+    with reading(shown), open(path, "rb") as file:
         kind, head = kind_of_stream(file, name=path.name)
+        is_packed = kind == "unknown" and not file.seek(0) and unpacked(file) is not None
     found: str = kind
     if kind == "unknown":
         found = _KINDS_BY_NAME.get(path.name.lower(), kind)
         found = "device" if _DEVICE.match(head) else found
-        found = "archive" if is_archive(head) else found
-    return FoundFile(path=path, kind=found if head.strip() else "empty", named=named)
+        inner = kind_of(head, name=path.stem) if is_packed else "unknown"
+        is_inside = inner not in ("unknown", "onnx", "plan")
+        found = "archive" if is_archive(head) or is_inside else found
+    found = found if head.strip() else "empty"
+    return FoundFile(path=path, kind=found, named=named, inside=inside)
 
 
 def _given(text: str) -> Iterator[tuple[Path, bool]]:
@@ -139,9 +156,10 @@ def _given(text: str) -> Iterator[tuple[Path, bool]]:
     yield from ((Path(each), False) for each in matches)
 
 
-def _below(folder: Path, left: list[Unused]) -> Iterator[Path]:
+def _below(folder: Path, left: list[Unused]) -> Iterator[tuple[Path, Path]]:
+    """List the files below a folder, each with where it lies when links are followed."""
     for place, folders, names in os.walk(folder):
-        here = Path(place)
+        here, real = Path(place), Path(place).resolve()
         if RECORD in names:
             reason = "a run of trtbench already; to list it: trtbench runs reindex FOLDER"
             left.append(Unused(path=plain(here), kind="run directory", reason=reason))
@@ -151,11 +169,13 @@ def _below(folder: Path, left: list[Unused]) -> Iterator[Path]:
             reason = "a hidden folder, not looked into"
             left.append(Unused(path=plain(here / name), kind="folder", reason=reason))
         folders[:] = sorted(each for each in folders if not each.startswith("."))
-        for path in (here / name for name in sorted(names)):
+        for name in sorted(names):
+            path = here / name
+            is_link = path.is_symlink()
             if path.is_file():
-                yield path
+                yield path, path.resolve() if is_link else real / name
                 continue
-            reason = "a link to nothing" if path.is_symlink() else "no regular file"
+            reason = "a link to nothing" if is_link else "no regular file"
             left.append(Unused(path=plain(path), kind="unknown", reason=reason))
 
 

@@ -32,7 +32,6 @@ from trtbench.trtexec.metadata import (
     tactics_from_trace,
 )
 from trtbench.trtexec.sniff import HEAD_BYTES
-from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import FilePart
 from trtbench.workflows.importing.match import Draft
 from trtbench.workflows.request.cached import cached_from_run
@@ -59,6 +58,9 @@ _COPIES = {
     "torch_csv": "bench_pt_result.csv",
 }
 
+
+_MOST_AT_ONCE = 4 << 20
+"""Bytes of a log that is copied as a whole: no line of it is longer than is looked at."""
 
 _TOLD = ("build_log", "build_metadata", "profile_metadata")
 """Files in which commands stand."""
@@ -136,7 +138,7 @@ def origin_of(draft: Draft) -> dict[str, object]:
     """Describe the files of a run."""
     sources = [
         {
-            "path": plain(part.file.path.absolute()),
+            "path": part.file.place,
             "sha256": part.file.sha256,
             "kind": part.file.kind,
             "as": slot,
@@ -159,10 +161,21 @@ def _copy_originals(draft: Draft, folder: Path) -> None:
         if part.file.kind != "log":  # metadata that stands for a log
             _copy_text(part.file.path, folder / "profile.metadata.json")
         elif part.of == 1 and _as_in_file(part):
-            _copy_text(part.file.path, folder / LOG)
+            _copy_log(part, folder / LOG)
         else:
             with open(part.file.path, "rb") as stream, open(folder / LOG, "wb") as target:
                 target.writelines(map(_without_secrets, _lines_of(part, stream)))
+
+
+def _copy_log(part: FilePart, target: Path) -> None:
+    """Copy a log byte for byte where whoever read it saw no secret, else line by line."""
+    path, text = part.file.path, part.text
+    if text is not None and not text.has_secrets and path.stat().st_size <= _MOST_AT_ONCE:
+        data = read_bytes(path)
+        if b"\r" not in data:  # which ends lines for whoever reads, and not for who copies
+            target.write_bytes(data)
+            return
+    _copy_text(path, target)
 
 
 def _copy_text(source: Path, target: Path) -> None:

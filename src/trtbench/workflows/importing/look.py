@@ -91,7 +91,7 @@ class TimesShelf:
             while self._files and self._held() + size > self.MOST_BYTES:
                 self._files.pop(next(iter(self._files)))  # the one that was asked for longest ago
             with open(found.path, "rb") as stream:
-                known = read_times(stream, where=plain(found.path), warmup_ms=0.0)
+                known = read_times(stream, where=found.shown, warmup_ms=0.0)
         self._files[found.path] = known
         return known
 
@@ -132,7 +132,7 @@ def text_of(found: FoundFile) -> str:
 
 def _log(found: FoundFile) -> list[FilePart]:
     with open(found.path, "rb") as stream:
-        text = read_log(stream, where=plain(found.path))
+        text = read_log(stream, where=found.shown)
     return [
         FilePart(file=found, slot=_log_slot(run), index=i, of=len(text.runs), value=run, text=text)
         for i, run in enumerate(text.runs)
@@ -152,7 +152,7 @@ def _log_slot(run: LogRun) -> str:
 
 
 def _profile(found: FoundFile) -> list[FilePart]:
-    profiles = profiles_from_json(data_of(found), where=plain(found.path))
+    profiles = profiles_from_json(data_of(found), where=found.shown)
     return [
         FilePart(file=found, slot="profile", index=index, of=len(profiles), value=names)
         for index, names in enumerate(tuple(x.name for x in p.layers) for p in profiles)
@@ -160,13 +160,13 @@ def _profile(found: FoundFile) -> list[FilePart]:
 
 
 def _graph(found: FoundFile) -> list[FilePart]:
-    graph = graph_from_json(data_of(found), where=plain(found.path))
+    graph = graph_from_json(data_of(found), where=found.shown)
     names = tuple(layer.name for layer in graph.layers)
     return [FilePart(file=found, slot="graph", value=names)]
 
 
 def _outputs(found: FoundFile) -> list[FilePart]:
-    sets = outputs_from_json(data_of(found), where=plain(found.path))
+    sets = outputs_from_json(data_of(found), where=found.shown)
     return [FilePart(file=found, slot="output", index=i, of=len(sets)) for i in range(len(sets))]
 
 
@@ -175,19 +175,19 @@ def _metadata(found: FoundFile) -> list[FilePart]:
     runs = "performance_summary" in document or "inference_options" in document
     if not runs:
         return [FilePart(file=found, slot="build_metadata", value=document)]
-    log = log_from_metadata(document, where=plain(found.path))
+    log = log_from_metadata(document, where=found.shown)
     return [FilePart(file=found, slot="profile_metadata", value=log)]
 
 
 def _calibration(found: FoundFile) -> list[FilePart]:
-    cache = calibration_from_text(data_of(found), where=plain(found.path))
+    cache = calibration_from_text(data_of(found), where=found.shown)
     told = f"{cache.header}, {len(cache.scales)} tensors"
     return [FilePart(file=found, slot="calibration", value=told)]
 
 
 def _plan(found: FoundFile) -> list[FilePart]:
     with open(found.path, "rb") as file:
-        header = plan_from_bytes(file.read(HEADER_BYTES), where=plain(found.path))
+        header = plan_from_bytes(file.read(HEADER_BYTES), where=found.shown)
     return [FilePart(file=found, slot="plan", value=header)]
 
 
@@ -264,9 +264,7 @@ def _bare(slot: str) -> Callable[[FoundFile], list[FilePart]]:
 
 def _broken(found: FoundFile, expected: str, reason: str | None = None) -> ParseError:
     facts = {"expected": expected, **({"found": reason} if reason else {})}
-    return ParseError(
-        f"{plain(found.path)} is not what it was taken for ({found.kind})", facts=facts
-    )
+    return ParseError(f"{found.shown} is not what it was taken for ({found.kind})", facts=facts)
 
 
 _READERS: dict[str, Callable[[FoundFile], list[FilePart]]] = {

@@ -31,7 +31,6 @@ from trtbench.trtexec.metadata import log_from_metadata
 from trtbench.trtexec.reported import tensors_from_log, warnings_from_log
 from trtbench.trtexec.times import TimesArray
 from trtbench.units import counted, text_from_seconds
-from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.match import SHARED, Draft
 from trtbench.workflows.importing.metadata import (
     gpu_from_device,
@@ -69,16 +68,16 @@ def told_of(draft: Draft) -> LogRun:
         found.append(draft.parts["build_log"].value)
     if "build_metadata" in draft.parts:
         part = draft.parts["build_metadata"]
-        found.append(log_from_metadata(part.value, where=plain(part.file.path)))
+        found.append(log_from_metadata(part.value, where=part.file.shown))
     if "run_config" in draft.parts:
         part = draft.parts["run_config"]
-        found.append(log_from_config(part.value, where=plain(part.file.path)))
+        found.append(log_from_config(part.value, where=part.file.shown))
     return joined(found)
 
 
-def run_from_draft(draft: Draft, stated: Stated, *, run_id: str) -> Run:
-    """Make a run; what nobody told stays unknown."""
-    told = stated.told(told_of(draft))
+def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, told: LogRun | None = None) -> Run:
+    """Make a run; what nobody told stays unknown. ``told`` is what its files tell, if known."""
+    told = stated.told(told or told_of(draft))
     times, array = times_of(draft, told, warmup_s=stated.warmup_s)
     layers, graph = layers_of(draft), graph_of(draft)
     inputs, outputs = _tensors(told, graph)
@@ -151,7 +150,7 @@ def failure_reason(run: LogRun) -> str:
 
 def sources_of(draft: Draft) -> tuple[str, ...]:
     """Name the files of a run, each once."""
-    paths = (plain(part.file.path.absolute()) for part in draft.parts.values())
+    paths = (part.file.place for part in draft.parts.values())
     return tuple(dict.fromkeys(paths))
 
 

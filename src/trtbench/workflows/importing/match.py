@@ -199,12 +199,13 @@ def _gathered(drafts: list[Draft]) -> list[Draft]:
 
 def _join_named(drafts: list[Draft], shelf: TimesShelf) -> None:
     """Find a run the files that its command names."""
+    owners = {slot: [d for d in drafts if slot in d.parts] for slot in _NAMED_BY.values()}
     for draft in drafts:
         log = draft.log
         if log is None:
             continue
         for slot, named in _named_files(log):
-            for owner, part in _lying_at(named, slot, draft, drafts):
+            for owner, part in _lying_at(named, slot, draft, owners[slot]):
                 if slot == "times" and agreement(part, log, shelf) == "disagrees":
                     continue
                 _move(part, owner, draft)

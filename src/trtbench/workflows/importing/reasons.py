@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trtbench.errors import InputError
 from trtbench.trtexec.log import LogRun
 from trtbench.units import text_from_seconds
+from trtbench.workflows.importing.find import Unused
 from trtbench.workflows.importing.look import FilePart
 from trtbench.workflows.importing.match import Draft
 
@@ -26,10 +28,20 @@ _REASONS = {
 }
 KINDS = {
     "unknown": "not recognised as anything of trtexec's or the toolkits'",
-    "archive": "an archive of files; unpack it, and import the folder",
+    "archive": "an archive within an archive; unpack it, and import the folder",
     "empty": "empty",
     "log": "has words of trtexec's, but no run of it",
 }
+
+
+def broken_file(
+    shown: str, kind: str, problem: InputError | OSError, *, named: bool = False
+) -> Unused:
+    """Say of a file what is wrong with it."""
+    reason = str(problem) if isinstance(problem, InputError) else f"{problem.strerror or problem}"
+    lines = [" ".join(line.split()) for line in reason.splitlines()]
+    said = "; ".join(line for line in lines if line != f"file {shown}").removeprefix(f"{shown} ")
+    return Unused(path=shown, kind=kind, reason=said, named=named, broken=True)
 
 
 def reason_of(part: FilePart, draft: Draft, ready: Sequence[Draft]) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from trtbench.analysis.reported import reported_headline
+from trtbench.boundary.archives import Unpacking
 from trtbench.domain.result import FailedRun, Run, RunRecord
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import model_ref
 from trtbench.store.store import Store
+from trtbench.trtexec.log import LogRun
+from trtbench.workflows.importing.archives import parts_from_archive, unwanted
 from trtbench.workflows.importing.find import (
     FoundFile,
     Unused,
@@ -35,7 +39,7 @@ from trtbench.workflows.importing.look import FilePart, TimesShelf, parts_from_f
 from trtbench.workflows.importing.make import failure_from_draft, run_from_draft, told_of
 from trtbench.workflows.importing.match import Draft, drafts_from_parts
 from trtbench.workflows.importing.metadata import gpu_from_log
-from trtbench.workflows.importing.reasons import KINDS, reason_of
+from trtbench.workflows.importing.reasons import KINDS, broken_file, reason_of
 from trtbench.workflows.importing.spec import recorded_batch
 from trtbench.workflows.importing.user_facts import Stated, date_from_user, version_from_user
 from trtbench.workflows.request.keeping import ImportRequest
@@ -112,6 +116,18 @@ class _Work:
     unused: list[Unused] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
+    ending: ExitStack
+    """What is to be done when the import is over."""
+    _unpacking: Unpacking | None = None
+
+    def unpacking(self) -> Unpacking:
+        """Make a folder for what archives hold, once one is there."""
+        if self._unpacking is None:
+            folder: AbstractContextManager[Path | str] = (
+                self.store.scratch() if self.store is not None else TemporaryDirectory()
+            )
+            self._unpacking = Unpacking(Path(self.ending.enter_context(folder)), unwanted=unwanted)
+        return self._unpacking
 
 
 def import_artefacts(
@@ -128,30 +144,37 @@ def import_artefacts(
     if store is None and not dry_run:
         raise UsageError("importing needs a store", fix="give one, or make it a dry run")
     ref: ModelRef | None = model_ref(Path(engine)) if engine is not None else None
-    work = _Work(
-        store=None if dry_run else store,
-        stated=Stated(
-            batch=request.batch,
-            engine=ref,
-            warmup_s=seconds(request.warmup) if request.warmup is not None else None,
-            tags=tuple(request.tags),
-            gpu=request.gpu,
-            tensorrt=version_from_user(request.tensorrt),
-            date=date_from_user(request.date),
-            precision=request.precision,
-        ),
-        again=request.again,
-        pictures=request.pictures,
-        output=None if dry_run else output,
-        listen=listen,
-        known=identities_in(store) if store is not None and not request.again else {},
-    )
+    with ExitStack() as ending:
+        work = _Work(
+            ending=ending,
+            store=None if dry_run else store,
+            stated=Stated(
+                batch=request.batch,
+                engine=ref,
+                warmup_s=seconds(request.warmup) if request.warmup is not None else None,
+                tags=tuple(request.tags),
+                gpu=request.gpu,
+                tensorrt=version_from_user(request.tensorrt),
+                date=date_from_user(request.date),
+                precision=request.precision,
+            ),
+            again=request.again,
+            pictures=request.pictures,
+            output=None if dry_run else output,
+            listen=listen,
+            known=identities_in(store) if store is not None and not request.again else {},
+        )
+        return _import_files(request, work, ref)
+
+
+def _import_files(request: ImportRequest, work: _Work, ref: ModelRef | None) -> ImportResult:
+    output = request.output is not None
     drafts = _drafts([str(path) for path in request.paths], work)
     ready = [draft for draft in drafts if draft.measured or draft.failed]
     taken = {id(part) for draft in ready for part in draft.parts.values()}
     # The log of a build may belong to several runs; where it belongs to none, it is a build.
     ready += [d for d in drafts if d.built and id(d.parts["build_log"]) not in taken]
-    _check_single(len(ready), engine=ref is not None, output=output is not None)
+    _check_single(len(ready), engine=ref is not None, output=output)
     if request.pictures is None:
         work.pictures = len(ready) <= MOST_DRAWN
     with work.store.adding_many() if work.store is not None else nullcontext():
@@ -179,19 +202,28 @@ def _drafts(paths: list[str], work: _Work) -> list[Draft]:
     for number, (path, named) in enumerate(files):
         done = LOOKING * number / len(files)
         work.listen(Event(kind="stage", text=f"looking at {plain(path.name)}", done=done))
-        kind = "unknown"
-        try:
-            found = found_from_path(path, named=named)
-            kind = found.kind
-            inside = parts_from_file(found, shelf)
-        except (InputError, OSError) as problem:
-            work.unused.append(_broken(path, kind, problem, named=named))
-            continue
-        if not inside:
-            work.unused.append(_unrecognised(found))
-        parts += inside
+        parts += _parts(path, work, shelf, named=named)
     work.listen(Event(kind="stage", text="finding what belongs together", done=LOOKING))
     return drafts_from_parts(parts, shelf)
+
+
+def _parts(path: Path, work: _Work, shelf: TimesShelf, *, named: bool) -> list[FilePart]:
+    """Look into one file, or into those of an archive; what has nothing to tell is listed."""
+    kind = "unknown"
+    try:
+        found = found_from_path(path, named=named)
+        kind = found.kind
+        if kind == "archive":
+            parts, unused = parts_from_archive(found, work.unpacking(), shelf)
+            work.unused += unused
+            return parts
+        parts = parts_from_file(found, shelf)
+    except (InputError, OSError) as problem:
+        work.unused.append(broken_file(plain(path), kind, problem, named=named))
+        return []
+    if not parts:
+        work.unused.append(_unrecognised(found))
+    return parts
 
 
 def _made(ready: list[Draft], work: _Work) -> Iterator[Imported]:
@@ -204,14 +236,15 @@ def _made(ready: list[Draft], work: _Work) -> Iterator[Imported]:
         except (InputError, OSError) as problem:
             for part in draft.parts.values():
                 file = part.file
-                work.unused.append(_broken(file.path, file.kind, problem, named=file.named))
+                work.unused.append(broken_file(file.shown, file.kind, problem, named=file.named))
 
 
 def _make(draft: Draft, work: _Work) -> Imported:
     """Make one run and keep it, unless it is known already."""
     identity = identity_of(draft)
     known = work.known.get(identity)
-    _warn(draft, work)
+    told = told_of(draft)
+    _warn(draft, told, work)
     keep = work.store is not None and known is None
     run_id = free_id(work.store) if work.store is not None and keep else NOT_KEPT
     if draft.failed:
@@ -221,7 +254,7 @@ def _make(draft: Draft, work: _Work) -> Imported:
             record=failed, files=_files(draft), parts=tuple(draft.parts), path=path, known_as=known
         )
     else:
-        run = run_from_draft(draft, work.stated, run_id=run_id)
+        run = run_from_draft(draft, work.stated, run_id=run_id, told=told)
         if work.store is not None and keep:
             run = keep_run(run, draft, store=work.store, pictures=bool(work.pictures))
             work.undrawn += run.layers is not None and not work.pictures
@@ -258,18 +291,16 @@ def _imported(run: Run, draft: Draft, known: str | None) -> Imported:
     )
 
 
-def _warn(draft: Draft, work: _Work) -> None:
+def _warn(draft: Draft, told: LogRun, work: _Work) -> None:
     """Say when what the user states is not what is on record; the user's word is used."""
     asked = work.stated.batch
     recorded = recorded_batch(draft)
-    log = told_of(draft)
-    device = gpu_from_log(log)
-    for words in work.stated.differing(gpu=device.name if device else None, version=log.version):
-        work.warnings.append(f"{plain(next(iter(draft.parts.values())).file.path)}: {words}")
+    device = gpu_from_log(told)
+    for words in work.stated.differing(gpu=device.name if device else None, version=told.version):
+        work.warnings.append(f"{_first(draft).shown}: {words}")
     if asked is not None and recorded is not None and recorded != asked:
-        name = plain(next(iter(draft.parts.values())).file.path)
         work.warnings.append(
-            f"{name}: batch {recorded} is on record; --batch {asked} is used instead"
+            f"{_first(draft).shown}: batch {recorded} is on record; --batch {asked} is used instead"
         )
 
 
@@ -291,9 +322,7 @@ def _account_for_rest(drafts: list[Draft], ready: list[Draft], work: _Work) -> N
             file = part.file
             if (file.path, part.index) in used:
                 continue
-            name = (
-                str(file.path) if part.of == 1 else f"{file.path} ({part.index + 1} of {part.of})"
-            )
+            name = file.shown if part.of == 1 else f"{file.shown} ({part.index + 1} of {part.of})"
             reason = reason_of(part, draft, ready)
             named = file.named and file.path not in used_files
             work.unused.append(Unused(path=name, kind=file.kind, reason=reason, named=named))
@@ -315,18 +344,15 @@ def _summaries(drafts: list[Draft], made: tuple[Imported, ...]) -> tuple[int, in
     return seen, became, tuple(lost)
 
 
+def _first(draft: Draft) -> FoundFile:
+    return next(iter(draft.parts.values())).file
+
+
 def _files(draft: Draft) -> tuple[Path, ...]:
-    return tuple(dict.fromkeys(part.file.path for part in draft.parts.values()))
-
-
-def _broken(path: Path, kind: str, problem: InputError | OSError, *, named: bool) -> Unused:
-    reason = str(problem) if isinstance(problem, InputError) else f"{problem.strerror or problem}"
-    lines = [" ".join(line.split()) for line in reason.splitlines()]
-    said = "; ".join(line for line in lines if line != f"file {path}")
-    said = said.removeprefix(f"{path} ").removeprefix(f"{plain(path)} ")
-    return Unused(path=plain(path), kind=kind, reason=said, named=named, broken=True)
+    found = (part.file for part in draft.parts.values())
+    return tuple(dict.fromkeys(Path(each.inside) if each.inside else each.path for each in found))
 
 
 def _unrecognised(found: FoundFile) -> Unused:
     reason = KINDS.get(found.kind, KINDS["unknown"])
-    return Unused(path=plain(found.path), kind=found.kind, reason=reason, named=found.named)
+    return Unused(path=found.shown, kind=found.kind, reason=reason, named=found.named)

@@ -17,7 +17,6 @@ from trtbench.trtexec.log import LogRun
 from trtbench.trtexec.profile import profiles_from_json
 from trtbench.trtexec.times import TimesArray, TimesFile, times_from_file, without_warmup
 from trtbench.workflows.importing.agreement import warmup_ms_of
-from trtbench.workflows.importing.find import plain
 from trtbench.workflows.importing.look import data_of, series_of, text_of
 from trtbench.workflows.importing.match import Draft
 
@@ -40,7 +39,7 @@ def layers_of(draft: Draft) -> LayerProfile | None:
     """Take the profile that was exported, else the printed one, else the evaluation toolkit's."""
     part = draft.parts.get("profile")
     if part is not None:
-        profiles = profiles_from_json(data_of(part.file), where=plain(part.file.path))
+        profiles = profiles_from_json(data_of(part.file), where=part.file.shown)
         return profiles[part.index]
     if draft.log is not None and draft.log.profile is not None:
         return draft.log.profile
@@ -51,7 +50,7 @@ def layers_of(draft: Draft) -> LayerProfile | None:
 def graph_of(draft: Draft) -> EngineGraph | None:
     """Tell what the engine's inspector told."""
     part = draft.parts.get("graph")
-    return graph_from_json(data_of(part.file), where=plain(part.file.path)) if part else None
+    return graph_from_json(data_of(part.file), where=part.file.shown) if part else None
 
 
 def edge_tensors(graph: EngineGraph, *, outputs: bool) -> tuple[TensorSpec, ...]:
