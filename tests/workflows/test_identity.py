@@ -7,8 +7,10 @@ import os
 import shutil
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -23,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 from made_data import colour_folder, colour_network
 
 from trtbench.domain.result import FailedRun
+from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, JobError
 from trtbench.models.identity import changed, model_ref
 from trtbench.store.store import Store
@@ -31,8 +34,10 @@ from trtbench.workflows.check.check import run_check
 from trtbench.workflows.check.evaluate import run_evaluation
 from trtbench.workflows.check.evaluate_files import join
 from trtbench.workflows.compare.duet import Duet
+from trtbench.workflows.compare.gate import _same_bytes
 from trtbench.workflows.compare.sides import Sides
 from trtbench.workflows.measure.bench import run_bench
+from trtbench.workflows.measure.kept_models import keep_model, kept_model
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.judging import CheckRequest, EvalRequest
@@ -335,22 +340,94 @@ def test_the_code_that_makes_a_module_is_part_of_the_model(
     assert seen("def make(): return relu") == with_relu
 
 
+def torch_reference(model: str, folder: Path, **options: str) -> ModelRef:
+    request = BenchRequest(model=model, runtime="torch", device="cpu", options=options)
+    return run_spec(request, Config(store=str(folder))).model
+
+
+def test_the_function_that_makes_a_module_is_part_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    """One file of code may make two networks of the same weights."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.pt").write_bytes(b"PK\x03\x04 a state dict")
+    (tmp_path / "nets.py").write_text("def small(): ...\ndef large(): ...")
+    small, again, large = (
+        torch_reference("net.pt", tmp_path, factory=f"nets:{name}")
+        for name in ("small", "small", "large")
+    )
+    assert small == again
+    assert small.sha256 != large.sha256
+    assert changed(small) is None
+    copied = keep_model(store, small)
+    (tmp_path / "net.pt").unlink()
+    kept = kept_model(store, small)
+    assert kept is not None
+    assert (kept.path, kept.sha256) == (str(copied), small.sha256)
+    assert "is not there" in str(changed(msgspec.structs.replace(
+        kept, files=tuple(msgspec.structs.replace(each, name="/gone.py") for each in kept.files)
+    )))  # fmt: skip
+
+
+def test_code_that_a_factory_imports_is_part_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.pt").write_bytes(b"PK\x03\x04 a state dict")
+    files = {
+        "nets/__init__.py": "WIDTH = 3",
+        "nets/small.py": "import numpy\nfrom . import blocks\nfrom shared.parts import Block",
+        "nets/blocks.py": "from .small import make  # round in a circle",
+        "shared/parts.py": "import nets.deep.er",
+        "nets/deep/er.py": "nothing python can read (",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    seen = torch_reference("net.pt", tmp_path, factory="nets.small:make")
+    assert {str(Path(each.name).relative_to(tmp_path)) for each in seen.files} == {*files}
+    for name in files:
+        (tmp_path / name).write_text("WIDTH = 5")
+        assert torch_reference("net.pt", tmp_path, factory="nets.small:make") != seen, name
+        (tmp_path / name).write_text(files[name])
+
+
+def test_random_weights_are_told_by_their_seed(tmp_path: Path) -> None:
+    """Two models that a library has by name are two, though nobody knows their bytes."""
+    trained = torch_reference("torchvision:resnet18", tmp_path)
+    drawn = torch_reference("torchvision:resnet18", tmp_path, weights="none")
+    other = torch_reference("torchvision:resnet18", tmp_path, weights="none", seed="7")
+    assert drawn == torch_reference("torchvision:resnet18", tmp_path, weights="none", seed="0")
+    assert len({each.identity for each in (trained, drawn, other)}) == 3
+    assert changed(drawn) is None
+    assert drawn.size_bytes is None
+    assert trained.identity != torch_reference("torchvision:resnet50", tmp_path).identity
+
+
+def test_a_gate_does_not_take_two_models_of_a_library_for_one(tmp_path: Path) -> None:
+    def spec(model: str, **changes: object) -> RunSpec:
+        request = BenchRequest(model=model, runtime="torch", device="cpu", **changes)  # type: ignore[arg-type]
+        return run_spec(request, Config(store=str(tmp_path)))
+
+    one = spec("torchvision:resnet18")
+    assert _same_bytes(Sides(baseline=one, candidate=spec("torchvision:resnet18")))
+    for other in (spec("torchvision:resnet50"), spec("torchvision:resnet18", precision="bf16")):
+        assert not _same_bytes(Sides(baseline=one, candidate=other))
+
+
 def test_weights_that_an_option_names_are_part_of_the_model(tmp_path: Path) -> None:
     """Other weights are another model, of a library or of a file, and a change is noticed."""
     network, weights = tmp_path / "net.pt", tmp_path / "weights.pt"
     network.write_bytes(b"PK\x03\x04 a module")
     weights.write_bytes(b"of the first epoch")
 
-    def reference(model: str, **options: str):  # type: ignore[no-untyped-def]
-        request = BenchRequest(model=model, runtime="torch", device="cpu", options=options)
-        return run_spec(request, Config(store=str(tmp_path))).model
-
+    reference = partial(torch_reference, folder=tmp_path)
     for model in ("torchvision:resnet18", str(network)):
         alone = reference(model)
         first = reference(model, weights=str(weights))
         assert first.sha256 not in (None, alone.sha256)
         assert first.size_bytes == (alone.size_bytes or 0) + weights.stat().st_size
-        assert reference(model, weights="none").sha256 == alone.sha256
+        assert (reference(model, weights="none") == alone) is (model == str(network))
         assert changed(first) is None
         weights.write_bytes(b"of the second epoch")
         assert "weights.pt" in (changed(first) or "")

@@ -70,6 +70,13 @@ class ModelRef(Value, frozen=True, kw_only=True):
     """Local time of the last change, ISO 8601 with offset."""
     files: tuple[ModelFile, ...] = ()
     """What belongs to it beside the file at ``path``."""
+    made_with: tuple[str, ...] = ()
+    """Options that make another model of the same bytes: ``factory=nets:small``."""
+
+    @property
+    def identity(self) -> str:
+        """What tells it from others: its hash, or the name under which a library has it."""
+        return self.sha256 or self.path
 
     @property
     def name(self) -> str:

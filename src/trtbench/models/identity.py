@@ -75,21 +75,25 @@ def model_ref(path: Path, *, folders: bool = False, whole: bool = True) -> Model
         return _folder_ref(path) if path.is_dir() else _file_ref(path, whole=whole)
 
 
-def with_files(model: ModelRef, names: Sequence[str]) -> ModelRef:
-    """Make files that lie elsewhere a part of a model: other weights are another model.
+def with_parts(
+    model: ModelRef, names: Sequence[str], *, made_with: tuple[str, ...] = ()
+) -> ModelRef:
+    """Make files that lie elsewhere, and options, a part of a model: others are another model.
 
-    One that a library has by name is identified by that name and these files. A file that is not
-    there is left to whoever loads it.
+    One that a library has by name is identified by that name and these. A file that is not there
+    is left to whoever loads it.
     """
     paths = [path.absolute() for path in map(Path, names) if path.is_file()]
-    if not paths:
+    if not paths and not made_with:
         return model
     files = tuple(_model_file(path.parent, str(path)) for path in paths)
+    known = model.size_bytes or (0 if files else None)
     return msgspec.structs.replace(
         model,
-        sha256=_combined(model.sha256 or model.path, files),
-        size_bytes=(model.size_bytes or 0) + sum(each.size_bytes for each in files),
+        sha256=_combined(model.identity, files, made_with=made_with),
+        size_bytes=None if known is None else known + sum(each.size_bytes for each in files),
         files=(*model.files, *files),
+        made_with=made_with,
     )
 
 
@@ -109,11 +113,14 @@ def changed(model: ModelRef) -> str | None:
         # What a library has by name was never a file with a time of its last change.
         bare = ModelRef(path=model.path, format=model.format)
         own = bare if model.modified is None else model_ref(Path(model.path), folders=True)
-        now = with_files(own, files_elsewhere(model))
+        now = with_parts(own, files_elsewhere(model), made_with=model.made_with)
     except InputError as problem:
         return problem.message
     if now.sha256 == model.sha256:
         return None
+    gone = {*files_elsewhere(model)} - {*files_elsewhere(now)}
+    if gone:
+        return f"{min(gone)} is not there"
     before = {each.name: each.sha256 for each in model.files}
     other = [each.name for each in now.files if before.get(each.name) != each.sha256]
     return f"the bytes of {', '.join(other) or model.name} are no longer the same"
@@ -220,13 +227,15 @@ def _model_file(folder: Path, name: str) -> ModelFile:
     return ModelFile(name=name, sha256=sha256_of(path), size_bytes=path.stat().st_size)
 
 
-def _combined(first: str, files: tuple[ModelFile, ...]) -> str:
+def _combined(first: str, files: Sequence[ModelFile], *, made_with: Sequence[str] = ()) -> str:
     """Hash all that belongs to a model; a single file has the hash of its bytes."""
-    if not files:
+    if not files and not made_with:
         return first
     digest = hashlib.sha256(first.encode())
     for each in files:
         digest.update(f"\n{each.name}\0{each.sha256}".encode())
+    for option in made_with:
+        digest.update(f"\n{option}".encode())
     return digest.hexdigest()
 
 

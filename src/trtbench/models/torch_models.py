@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import os
@@ -38,11 +39,57 @@ _FLAGS = {
 
 
 def files_of_factory(factory: str) -> tuple[str, ...]:
-    """Name the file of code that makes a module, where the user has it: other code, other model."""
-    module = factory.partition(":")[0].replace(".", "/")
+    """Name the files of code that make a module, where the user has them: other code, other model.
+
+    The first is that of the factory itself; those that it imports from the same place follow.
+    """
+    named = factory.partition(":")[0]
     roots = [Path(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
-    found = (root / f"{module}{end}" for root in roots for end in (".py", "/__init__.py"))
-    return tuple(str(path) for path in found if module and path.is_file())[:1]
+    for root in roots:
+        if named and _file_of(named, root) is not None:
+            return tuple(map(str, _code_of(named, root)))
+    return ()
+
+
+def _file_of(module: str, root: Path) -> Path | None:
+    if not module.strip("."):
+        return None
+    stem = root.joinpath(*module.split("."))
+    found = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
+    return next((path for path in found if path.is_file()), None)
+
+
+def _code_of(module: str, root: Path) -> list[Path]:
+    """List the file of a module and those below the same root that it imports, and these theirs."""
+    found: list[Path] = []
+    todo = [module]
+    while todo:
+        name = todo.pop()
+        path = _file_of(name, root)
+        if path is None or path in found:
+            continue
+        found.append(path)
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        todo += [name.rpartition(".")[0], *_imported(path, package)]
+    return found
+
+
+def _imported(path: Path, package: str) -> list[str]:
+    """Name the modules that a file of code imports; what follows ``from`` may be one or in one."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # whoever imports it says so
+        return []
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            above = parts[: len(parts) - node.level + 1] if node.level else []
+            base = ".".join(filter(None, [*above, node.module]))
+            names += [base, *(f"{base}.{each.name}" for each in node.names)]
+    return names
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,9 @@ from trtbench.runtimes._protocols import bench_session as bench_session
 from trtbench.runtimes._session import Arrays as Arrays
 from trtbench.runtimes._session import Session, TurnSpec
 
+ModelParts = tuple[tuple[str, ...], tuple[str, ...]]
+"""Names of files, and options as ``key=value``."""
+
 
 class Runtime(Protocol):
     """The module of a runtime. What has a value here may be left out."""
@@ -45,8 +48,8 @@ class Runtime(Protocol):
     """Import its libraries, and touch no device: others may be measuring."""
     bursts: Callable[[RunSpec], bool] | None = None
     """Tell whether its sessions time bursts of queries on a device of their own."""
-    model_files: Callable[[Mapping[str, str]], tuple[str, ...]] | None = None
-    """Name the files that options make a part of the model."""
+    model_parts: Callable[[str, Mapping[str, str]], ModelParts] | None = None
+    """Name the files that options make a part of a model, and those options that are one."""
     command_lines: Callable[[RunSpec], list[str]] | None = None
     """Write what a program would be started with, for ``--dry-run``."""
 

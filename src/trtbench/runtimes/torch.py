@@ -20,6 +20,7 @@ from trtbench.models.torch_models import (
     LoadedModel,
     files_of_factory,
     import_torch,
+    is_named,
     load_model,
 )
 from trtbench.runtimes._protocols import (
@@ -79,11 +80,14 @@ def load_library() -> None:
     import_torch()
 
 
-def model_files(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Name the files that a model gets its weights from, and the code that makes its module."""
-    weights = options.get("weights", "default")
-    code = files_of_factory(options.get("factory", ""))
-    return code if weights in ("default", "none") else (weights, *code)
+def model_parts(model: str, options: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name the files of weights and of code that make a module, and which function or seed does."""
+    weights, factory = options.get("weights", "default"), options.get("factory")
+    files = files_of_factory(factory or "")
+    made_with: tuple[str, ...] = (f"factory={factory}",) if factory else ()
+    if weights == "none" and is_named(model):
+        made_with += ("weights=none", f"seed={_number(options, 'seed', 0)}")
+    return files if weights in ("default", "none") else (weights, *files), made_with
 
 
 def bursts(spec: RunSpec) -> bool:
@@ -122,7 +126,7 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     _set_waiting(spec)
     torch = import_torch()
     _check_device(torch, spec)
-    torch.manual_seed(_number(spec, "seed", 0))
+    torch.manual_seed(_number(spec.options, "seed", 0))
     loaded = load_model(
         spec.model.path,
         weights=spec.options.get("weights", "default"),
@@ -196,9 +200,13 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec
     if "imgsz" not in spec.options and not own:
         raise UsageError("channels alone make no image", fix="--opt imgsz=224")
     channels = (
-        _number(spec, "channels", 3, least=1) if "channels" in spec.options or not own else own[1]
+        _number(spec.options, "channels", 3, least=1)
+        if "channels" in spec.options or not own
+        else own[1]
     )
-    sides = (_number(spec, "imgsz", 0, least=1),) * 2 if "imgsz" in spec.options else own[2:]
+    sides = (
+        (_number(spec.options, "imgsz", 0, least=1),) * 2 if "imgsz" in spec.options else own[2:]
+    )
     shape = (own[0] if own else "batch", channels, *sides)
     if _is_fixed(tensor, loaded) and any(
         isinstance(have, int) and have != want for have, want in zip(own, shape, strict=True)
@@ -268,6 +276,8 @@ def _check(spec: RunSpec) -> None:
             if spec.protocol in ON_DEVICE
             else "leave --cuda-graph and --no-transfers out",
         )
+    if on_cpu and spec.spin_wait:
+        raise UsageError("--spin-wait waits for a GPU, and the CPU has none", fix="leave it out")
     if on_cpu and (spec.precision == "tf32" or spec.options.get("tf32") == "on"):
         raise UsageError("TF32 is a type of the GPU", fix="leave it out, or --precision bf16")
     check_protocol(spec)
@@ -302,8 +312,8 @@ def _switch(spec: RunSpec, key: str, *, default: bool) -> bool:
     return _SWITCH[value]
 
 
-def _number(spec: RunSpec, key: str, default: int, *, least: int = 0) -> int:
-    value = spec.options.get(key, str(default))
+def _number(options: Mapping[str, str], key: str, default: int, *, least: int = 0) -> int:
+    value = options.get(key, str(default))
     if not value.isdigit() or int(value) < least:
         from_here = f" from {least} on" if least else ""
         raise UsageError(

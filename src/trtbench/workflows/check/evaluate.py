@@ -242,7 +242,7 @@ def scores_of(evaluation: Evaluation, model: Evaluated) -> Scores:
 
 def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store: Store) -> None:
     """Refuse to join runs that measured other bytes than are evaluated."""
-    known = {model.sha256 for model in models}
+    known = {model.identity for model in models}
     for name in runs:
         record = read_record(store.resolve(name))
         if isinstance(record, FailedRun):
@@ -251,12 +251,12 @@ def refuse_other_bytes(runs: Sequence[str], models: Sequence[ModelRef], *, store
                 facts={"reason": record.reason},
                 fix=f"trtbench runs show {record.id} says more",
             )
-        if record.spec.model.sha256 not in known:
+        if record.spec.model.identity not in known:
             raise InputError(
                 "the run measured other bytes than are evaluated: they are not joined",
                 facts={
-                    "run": f"{record.spec.model.name}, sha256 {record.spec.model.sha256}",
-                    **{f"model {model.name}": f"sha256 {model.sha256}" for model in models},
+                    "run": f"{record.spec.model.name}, {record.spec.model.identity}",
+                    **{f"model {model.name}": model.identity for model in models},
                 },
                 fix="evaluate the file that was measured; a rebuilt engine is another one",
             )

@@ -49,6 +49,11 @@ from trtbench.workflows.request.spec import pick, side_spec
 ALONE_LAUNCHES = 5
 """Launches of a candidate that is only held against limits."""
 SAME_BYTES = "both sides are the same bytes in the same runtime (--measure-same measures them)"
+_WAYS = (
+    "runtime", "precision", "batch", "shapes", "protocol", "streams", "threads", "device", "gap_s",
+    "rate_hz", "profile_index", "extra_args",
+)  # fmt: skip
+"""In which the same bytes may be run in two ways."""
 APART = (
     "the baseline's bytes are gone, so it is not measured again: runs measured apart are told "
     "apart from about 40 % on until five earlier series are on record; --against FILE, or "
@@ -294,8 +299,11 @@ class _Trial:
 
 
 def _same_bytes(sides: Sides) -> bool:
-    how = zip(sides.both, sides.pythons, strict=True)
-    return len({(spec.model.sha256, spec.runtime, python) for spec, python in how}) == 1
+    """Tell whether both sides are one model, run in the same way."""
+    first, second = sides.both
+    same_model = first.model.identity == second.model.identity
+    alike = all(getattr(first, name) == getattr(second, name) for name in _WAYS)
+    return same_model and alike and len({*sides.pythons}) == 1
 
 
 def closed_by(results: Sequence[GateResult], *, on_unclear: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from trtbench.domain.result import FailedRun, Run
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError
-from trtbench.models.identity import identity_of
+from trtbench.models.identity import changed
 from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
 from trtbench.units import text_from_seconds
@@ -113,7 +113,7 @@ def _measurable(run: Run) -> RunSpec:
             facts={"path": spec.model.path},
             fix="leave --measure out, and the ladder is made of what both runs state",
         )
-    if spec.model.sha256 and identity_of(path) != spec.model.sha256:
+    if changed(spec.model):
         raise UsageError(
             f"{spec.model.name} has changed since the run {run.id}",
             fix=f"trtbench bench {path}, then explain that run",

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import StoreError, writing
-from trtbench.models.identity import changed, external_files, identity_of, model_ref
+from trtbench.models.identity import (
+    changed,
+    external_files,
+    files_elsewhere,
+    model_ref,
+    with_parts,
+)
 from trtbench.store.store import Store
 from trtbench.store.unfinished import scratch_directory
 
@@ -48,9 +54,11 @@ def kept_model(store: Store, model: ModelRef) -> ModelRef | None:
     if Path(model.path).is_file() and not changed(model):
         return model
     copy = _place(store, model)
-    if not copy.is_file() or identity_of(copy) != model.sha256:
+    if not copy.is_file():
         return None
-    return model_ref(copy)
+    own = model_ref(copy, whole=False)
+    kept = with_parts(own, files_elsewhere(model), made_with=model.made_with)
+    return kept if kept.sha256 == model.sha256 else None
 
 
 def _place(store: Store, model: ModelRef) -> Path:

@@ -27,7 +27,7 @@ from trtbench.formats.arrival_trace import arrivals_from_file
 from trtbench.host.arrays import refuse_missing
 from trtbench.host.files import utf8_path
 from trtbench.host.images import SUFFIXES
-from trtbench.models.identity import model_ref, with_files
+from trtbench.models.identity import model_ref, with_parts
 from trtbench.models.sidecar import precision_of_engine
 from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
@@ -82,8 +82,9 @@ def run_spec(request: BenchRequest, config: Config) -> RunSpec:
     if module.OPTIONS:  # a runtime of another package need not list them
         refuse_unknown_options(f"runtime {name}", given, module.OPTIONS)
     options = {**config.options_for(name), **given}
-    if module.model_files is not None:
-        reference = with_files(reference, module.model_files(options))
+    if module.model_parts is not None:
+        files, made_with = module.model_parts(reference.path, options)
+        reference = with_parts(reference, files, made_with=made_with)
     kind, times = _arrivals(asked.arrivals)
     spec = RunSpec(
         model=reference,

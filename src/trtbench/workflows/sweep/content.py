@@ -48,7 +48,7 @@ def judging_of(matrix: Matrix) -> dict[str, object]:
 def files_named(settings: Mapping[str, Scalar]) -> dict[str, str]:
     """Hash the files that settings name, that of a factory's code too."""
     code = files_of_factory(str(settings.get("factory") or ""))
-    named = {**settings, **({"factory": code[0]} if code else {})}
+    named = {**settings, **{f"factory {name}": name for name in code}}
     return {
         key: data_digest(value)
         for key, value in named.items()

@@ -179,7 +179,7 @@ def step_of_sides(
     """Name a step by the sides it has, where some could not be measured, and by runs."""
     if not runs and len(sides) == len(step.settings["sides"]):
         return step
-    told = [(side.label, side.spec.model.sha256, side.spec.runtime) for side in sides]
+    told = [(side.label, side.spec.model.identity, side.spec.runtime) for side in sides]
     key = digest({"step": step.key, "sides": told, "runs": runs})
     return msgspec.structs.replace(step, key=key)
 
