@@ -12,6 +12,7 @@ from trtbench.errors import InputError, UnavailableError
 from trtbench.executors import Needs
 from trtbench.executors._hosts import hosts_from_file, slots_of
 from trtbench.executors._slots import Slot, Slots
+from trtbench.workflows.measure.remote import each_at_once
 
 GIB = 1 << 30
 GPU = Slot(
@@ -180,3 +181,58 @@ def test_a_list_of_hosts_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read") as caught:
         hosts_from_file(tmp_path / "none.toml")
     assert "No such file" in caught.value.facts["reason"]
+
+
+class Growing:
+    """An executor whose machines come and go."""
+
+    elsewhere = True
+
+    def __init__(self) -> None:
+        self.places, self.closed = 1, False
+
+    def width(self, needs: Needs) -> int:
+        if needs.gpu or not self.places:
+            raise UnavailableError("none")
+        return self.places
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_cases_follow_machines_that_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trtbench.workflows.measure.remote.LOOK_S", 0.01)
+    executor, lock = Growing(), threading.Lock()
+    now, most, met = 0, {1: 0, 3: 0, 0: 0}, threading.Barrier(3)
+
+    def work(number: int) -> None:
+        nonlocal now
+        with lock:
+            now += 1
+            most[executor.places] = max(most[executor.places], now)
+        if number == 1:
+            executor.places = 3
+        if 2 <= number <= 4:
+            met.wait(30)  # only three at a time get beyond this
+        if number == 4:
+            executor.places = 0  # all have left; who asks next is told so by the executor itself
+        with lock:
+            now -= 1
+
+    each_at_once(range(8), work, executor=executor, needs=None)  # type: ignore[arg-type]
+    assert (most[1], most[3]) == (1, 3)
+    assert most[0] <= 3
+    assert not executor.closed
+
+
+def test_the_first_to_fail_ends_the_others() -> None:
+    executor, seen = Growing(), []
+
+    def work(number: int) -> None:
+        seen.append(number)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        each_at_once(range(4), work, executor=executor, needs=None)  # type: ignore[arg-type]
+    assert seen == [0]
+    assert executor.closed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +37,8 @@ from trtbench.workflows.request.kinds import seconds
 from trtbench.workflows.request.progress import Event, Listener
 
 T = TypeVar("T")
+LOOK_S = 2.0
+"""How often it is looked whether machines came, while there is work for more."""
 
 
 def open_executor(name: str, settings: ExecutorSettings) -> Executor:
@@ -83,14 +86,19 @@ def each_at_once(
 ) -> None:
     """Do something with each item, as many at a time as an executor has places for.
 
-    What the first to fail raises is raised, and the others are ended.
+    Machines may come and go meanwhile. What the first to fail raises is raised, and the others
+    are ended.
     """
-    width = width_of(executor, needs)
-    with ThreadPoolExecutor(width, thread_name_prefix="executor") as pool:
-        waiting = [pool.submit(work, item) for item in items]
+    left = deque(items)
+    running: set[Future[object]] = set()
+    with ThreadPoolExecutor(max(1, len(left)), thread_name_prefix="executor") as pool:
         try:
-            for each in as_completed(waiting):
-                each.result()
+            while left or running:
+                free = width_of(executor, needs) - len(running) if left else 0
+                running |= {pool.submit(work, left.popleft()) for _ in range(min(free, len(left)))}
+                done, running = wait(running, LOOK_S if left else None, FIRST_COMPLETED)
+                for each in done:
+                    each.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             executor.close()
