@@ -8,12 +8,15 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from trtbench.domain.codec import json_from_value, value_from_json
+from trtbench.domain.job import Job, JobEnd, WorkerError
 from trtbench.host.cuda import cuda_problem
 
 CHANNELS = 64
@@ -56,12 +59,19 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 SERVE = """
-import sys
+import os, sys
 from trtbench.worker import main
+out, err = os.dup(1), os.dup(2)
 for line in sys.stdin:
-    status = main(line.rstrip("\\n").split("\\t"))
-    print("\\ndone", status, flush=True)
+    job, folder = line.rstrip("\\n").split("\\t")
+    log = os.open(os.path.join(folder, "log.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1), os.dup2(log, 2), os.close(log)
+    status = main([job, folder])
+    sys.stdout.flush(), sys.stderr.flush()
+    os.dup2(out, 1), os.dup2(err, 2)
+    print("done", status, flush=True)
 """
+"""Does jobs as workers do, each with a log in its folder."""
 
 
 class BuilderProcess:
@@ -74,8 +84,8 @@ class BuilderProcess:
         self._log = log
         self._process: subprocess.Popen[str] | None = None
 
-    def do(self, job: Path, folder: Path) -> str:
-        """Do one job; gives what went wrong where nothing was left."""
+    def do(self, job: Path, folder: Path) -> int | None:
+        """Do one job; gives its status, and that of a process that broke under it as none."""
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -86,10 +96,24 @@ class BuilderProcess:
         try:
             for line in process.stdout:
                 if line.startswith("done "):
-                    return ""
+                    return int(line.split()[1])
         finally:
             watch.cancel()
-        return f"status {process.wait()}: {self._log.read_text()[-2000:]}"
+        process.wait()
+        return None
+
+    def carry_out(self, job: Job, *, folder: Path, **_: Any) -> JobEnd:
+        """Do a job for a workflow, which would start a process for it."""
+        began = time.monotonic()
+        (folder / "job.json").write_bytes(json_from_value(job))
+        status = self.do(folder / "job.json", folder)
+        told = folder / "error.json"
+        error = (
+            value_from_json(told.read_bytes(), WorkerError, where="") if told.is_file() else None
+        )
+        return JobEnd(
+            seconds=time.monotonic() - began, stage="build", exit_status=status, error=error
+        )
 
     def close(self) -> None:
         if self._process is not None:
@@ -113,6 +137,14 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuilderProcess
     process = BuilderProcess(tmp_path_factory.mktemp("builder") / "log.txt")
     yield process
     process.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _builds_are_warm(builder: BuilderProcess) -> Iterator[None]:
+    """Have commands and workflows build there too: a process of its own for each takes minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trtbench.workflows.make.build.carry_out_job", builder.carry_out)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -139,11 +171,11 @@ def build_job(builder: BuilderProcess, timing_cache: Path) -> Callable[..., dict
             **changes,
         }
         (folder / "job.json").write_text(json.dumps({"job": "build", "spec": spec}))
-        problem = builder.do(folder / "job.json", folder)
+        status = builder.do(folder / "job.json", folder)
         for name in ("error.json", "outcome.json"):
             if (folder / name).is_file():
                 return json.loads((folder / name).read_text())
-        raise AssertionError(problem)
+        raise AssertionError(f"status {status}: {(folder / 'log.txt').read_text()[-2000:]}")
 
     return job
 
