@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import json
 import os
 import re
 import sys
@@ -25,6 +26,8 @@ GPU_TIME = re.compile(rb"gpu_s=([0-9.e-]+);")
 """In the bytes of an engine: how long its queries take, instead of the usual."""
 NO_GRAPH = b"no_graph;"
 """In the bytes of an engine: its work cannot be captured."""
+WEIGHTS = re.compile(rb"weights=(\w+);")
+"""In the bytes of an engine: the type of its layers' weights, as the inspector words it."""
 FROZEN = b"frozen;"
 """In the bytes of an engine: a graph of it computes with the inputs it was captured with."""
 BYTE_S = 0.25e-9
@@ -302,6 +305,7 @@ class Trt:
         self.activation = 4096
         self.by_profile: tuple[int, ...] = ()
         self.replay_wrong = self.replay_frozen = False
+        self.weights: str | None = None
         self.gpu_s = GPU_S
         self.shares_profiles = True
         self.profiles = [((1, 8), (4, 8), (16, 8)), ((1, 8), (32, 8), (64, 8))]
@@ -324,6 +328,8 @@ class Trt:
                 return None
             if told := GPU_TIME.search(bytes(data)):
                 self.gpu_s = float(told[1])
+            if told := WEIGHTS.search(bytes(data)):
+                self.weights = told[1].decode()
             if NO_GRAPH in bytes(data):
                 self.cuda.capturable = False
             if FROZEN in bytes(data):
@@ -380,7 +386,11 @@ class Engine:
         return context
 
     def create_engine_inspector(self):
-        text = '{"Layers": [{"Name": "scale"}, {"Name": "shift"}], "Bindings": ["x", "y"]}'
+        layers = [{"Name": "scale"}, {"Name": "shift"}]
+        if (kept := self._trt.weights) is not None:
+            weights = {"Type": kept, "Count": 4}
+            layers = [{**each, "LayerType": "Convolution", "Weights": weights} for each in layers]
+        text = json.dumps({"Layers": layers, "Bindings": ["x", "y"]})
         return SimpleNamespace(get_engine_information=lambda kind: text)
 
 

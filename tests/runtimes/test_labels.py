@@ -12,8 +12,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import models
+from gpu_standin import plan_bytes
+from trtbench.analysis.comparability import differences
 from trtbench.analysis.findings.rules_labels import contradictions
-from trtbench.analysis.layers.computing import precision_by_layers
+from trtbench.analysis.layers.computing import denied_by, types_of_layers
 from trtbench.analysis.summary import summary_from_run
 from trtbench.cli.bench import requests_of
 from trtbench.domain.artefact import Artefact
@@ -23,10 +25,12 @@ from trtbench.domain.labels import batch_that_ran, precision_that_ran
 from trtbench.domain.result import Fact, Run, precision_of
 from trtbench.domain.samples import EngineGraph, LayerInfo, TensorInfo
 from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile
+from trtbench.domain.variables import without_tf32
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.models.identity import model_ref, sha256_of
-from trtbench.report.documents.run import facts_of
+from trtbench.report.documents.run import facts_of, title_of
 from trtbench.report.labels import precision_name
+from trtbench.runtimes._ort_providers import computing
 from trtbench.store.entries import entry_from_record
 from trtbench.store.store import Store
 from trtbench.workflows.measure.bench import run_bench
@@ -304,14 +308,110 @@ def test_layers_deny_the_record_beside_an_engine(trtexec: Any, store: Store) -> 
     assert "claimed_precision" not in run.record.facts, "one of its layers does"
 
 
+@pytest.mark.usefixtures("on_standin_gpu")
+@pytest.mark.parametrize(
+    ("kept", "named", "ran", "source"),
+    [
+        ("Float", "int8", "fp32", "implied"),
+        ("Int8", "int8", "int8", "stated"),
+        (None, "int8", "int8", "recorded"),
+    ],
+)
+def test_an_engine_is_held_to_its_layers_without_a_profile(
+    store: Store, tmp_path: Path, kept: str | None, named: str, ran: str, source: str
+) -> None:
+    """The inspector tells types where the engine was built to; else the record alone speaks."""
+    engine = tmp_path / "net.engine"
+    engine.write_bytes(plan_bytes() + (f"weights={kept};".encode() if kept else b""))
+    record_beside(engine, precision=named)
+    run = bench(engine, store, runtime="tensorrt", batch=1, profile=False)
+    assert precision_of(run.record) == ran
+    assert run.record.conditions["precision"].source == source
+    found = {each.severity for each in run.findings if each.code == "H26"}
+    assert found == {"implied": {"warning"}, "stated": set(), "recorded": {"note"}}[source]
+    assert ("int8 by its record" in title_of(run)) is (source == "recorded")
+
+
+@pytest.mark.usefixtures("on_standin_gpu")
+def test_what_the_environment_sets_is_said(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a GPU what concerns it, of a CPU what concerns that: as a finding, and in comparisons."""
+    engine, network = tmp_path / "net.engine", models.tiny_model(tmp_path / "net.onnx")
+    engine.write_bytes(plan_bytes())
+    before = bench(engine, store, runtime="tensorrt", batch=1, profile=False)
+    assert "H51" not in {each.code for each in before.findings}
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setenv("MKL_ROOT", "/opt/mkl")
+    run = bench(engine, store, runtime="tensorrt", batch=1, profile=False)
+    told = [(each.severity, each.evidence) for each in run.findings if each.code == "H51"]
+    assert told == [("warning", {"variables": "CUDA_LAUNCH_BLOCKING=1"})]
+    [difference] = [each for each in differences(before.record, run.record) if each.blocking]
+    assert difference.key == "variables"
+    assert not [each for each in differences(run.record, run.record) if each.key == "variables"]
+    run = bench(network, store, runtime="onnxruntime", batch=1, profile=False)
+    told = [(each.severity, each.evidence) for each in run.findings if each.code == "H51"]
+    assert told == [("note", {"variables": "OMP_NUM_THREADS=2"})]
+
+
+class _Provider:
+    """A session of ONNX Runtime, as far as it tells the options of its providers."""
+
+    def __init__(self, **options: str) -> None:
+        self._options = options
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        return {"CUDAExecutionProvider": self._options}
+
+
+FP32 = frozenset({"fp32"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "held", "variables", "expected"),
+    [
+        ("Tensorrt", FP32, {}, {"tf32": True}),
+        ("Tensorrt", FP32, {"FP16": "1"}, {"precision": "fp16"}),
+        ("Tensorrt", FP32, {"FP16": "0"}, {"tf32": True}),
+        ("Tensorrt", FP32, {"INT8": "1", "FP16": "1"}, {"precision": "int8+fp16"}),
+        ("Tensorrt", frozenset({"int8", "fp32"}), {"FP16": "1"}, {"precision": "int8+fp16"}),
+        ("Tensorrt", frozenset({"int8", "fp32"}), {}, {}),
+        ("Tensorrt:1", FP32, {"FP16": "1"}, {"tf32": True}),
+        ("CUDA", FP32, {"FP16": "1"}, {"tf32": True}),
+        ("CUDA", frozenset({"fp16"}), {}, {}),
+        ("CPU", FP32, {"FP16": "1"}, {}),
+    ],
+)
+def test_what_a_provider_computes_in_is_told_by_what_it_obeys(
+    asked: str, held: frozenset[str], variables: dict[str, str], expected: dict[str, object]
+) -> None:
+    """TensorRT reads the environment only where it is handed no options, as for another device."""
+    name, _, device = asked.partition(":")
+    provider = f"{name}ExecutionProvider"
+    handed: Any = (provider, {"device_id": device}) if device else provider
+    set_here = {f"ORT_TENSORRT_{word}_ENABLE": value for word, value in variables.items()}
+    told = computing(_Provider(use_tf32="1"), [handed], held, set_here)  # type: ignore[arg-type]
+    assert {key: fact.value for key, fact in told.items()} == expected
+
+
+def test_tf32_that_the_environment_forbids_did_not_run() -> None:
+    allowed = {"precision": Fact(value="tf32"), "tf32": Fact(value=True)}
+    found = without_tf32(allowed, {"NVIDIA_TF32_OVERRIDE": "0"})
+    assert {key: fact.value for key, fact in found.items()} == {"precision": "fp32", "tf32": False}
+    assert without_tf32(allowed, {"NVIDIA_TF32_OVERRIDE": "1"}) == allowed
+    half = {"precision": Fact(value="fp32+fp16"), "tf32": Fact(value=True)}
+    assert without_tf32(half, {"NVIDIA_TF32_OVERRIDE": "0"})["precision"] == half["precision"]
+
+
 def test_what_hides_its_layers_denies_nothing() -> None:
     edge = (TensorInfo(name="x", dtype="fp32"),)
     hidden = LayerInfo(name="{ForeignNode[a...b]}", type="Myelin", inputs=edge)
     plain = LayerInfo(name="conv", type="Convolution", inputs=edge)
-    assert precision_by_layers("fp16", EngineGraph(layers=(hidden,))) is None
-    assert precision_by_layers("fp16", EngineGraph(layers=(hidden, plain))) == "fp32"
-    assert precision_by_layers("tf32", EngineGraph(layers=(plain,))) is None
-    assert precision_by_layers(None, EngineGraph(layers=(plain,))) is None
+    assert denied_by("fp16", types_of_layers(EngineGraph(layers=(hidden,)))) is None
+    assert denied_by("fp16", types_of_layers(EngineGraph(layers=(hidden, plain)))) == "fp32"
+    assert denied_by("tf32", types_of_layers(EngineGraph(layers=(plain,)))) is None
+    assert denied_by(None, types_of_layers(EngineGraph(layers=(plain,)))) is None
 
 
 # Types of ONNX files.

@@ -174,7 +174,7 @@ def hold(spec: RunSpec, outcome: BenchOutcome, seen: dict[str, object]) -> None:
         assert known in (None, value) or key == "batch", f"{key} is said to be {known}"
         asked = getattr(spec, key, None)
         asked = {"on": True, "off": False, "auto": None}.get(asked, asked)  # type: ignore[arg-type]
-        if asked is not None and asked != value and key != "profile_index":
+        if asked is not None and asked != value:
             fell_back = key == "cuda_graph" and asked is True
             assert key in told or fell_back, f"nobody says that {key} {asked} became {value}"
 
@@ -281,6 +281,35 @@ def walk_torch(tmp_path: Path) -> None:
     done = walk(spec, of_session("torch", look), {"images": (2, 3, 16, 16)}, tmp_path)
     assert {"batch": 7} in done
     assert {"precision": "bf16", "batch": 1} in done
+    walk_scripts(Net, look, tmp_path)
+
+
+def walk_scripts(make: Any, look: Callable[[Any], dict[str, object]], tmp_path: Path) -> None:
+    """Scripts that were saved in another type, with weights inside, and what is not compiled."""
+    import torch
+
+    run = of_session("torch", look)
+    for name, frozen in (("half", False), ("frozen", True)):
+        script = torch.jit.trace(make().eval().half(), torch.rand(1, 3, 16, 16).half())
+        path = tmp_path / f"{name}.ts"
+        (torch.jit.freeze(script.eval()) if frozen else script).save(str(path))
+        options = {"imgsz": "16", "dtypes": "float16"}
+        spec = spec_for(path, "torch", device="cpu", batch=1, options=options)
+        outcome, seen = run(spec, tmp_path)
+        assert outcome.conditions["precision"].value == "fp16"
+        hold(spec, outcome, seen)
+        outcome, seen = run(msgspec.structs.replace(spec, precision="fp32"), tmp_path)
+        assert seen["precision"] == "fp16"
+        hold(msgspec.structs.replace(spec, precision="fp32"), outcome, seen)
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    os.chdir(tmp_path)
+    Path("walked.py").write_text("import torch\ndef make(): return torch.nn.Conv2d(3, 4, 1)")
+    torch.save(torch.nn.Conv2d(3, 4, 1).state_dict(), "walked.pt")
+    options = {"imgsz": "16", "compile": "default", "factory": "walked:make"}
+    spec = spec_for(Path("walked.pt"), "torch", device="cpu", batch=1, options=options)
+    outcome, _ = run(spec, tmp_path)
+    assert outcome.conditions["compile"].value == "eager"
+    assert any("compiled nothing" in note for note in outcome.notes)
 
 
 if __name__ == "__main__":

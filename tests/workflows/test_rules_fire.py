@@ -379,6 +379,7 @@ ELSEWHERE = {
     "H48": "tests/workflows/test_one_preparation.py",
     "H49": "tests/workflows/test_build_trtexec.py",
     "H50": "tests/workflows/test_unreadable.py",
+    "H51": "tests/runtimes/test_labels.py",
 }
 """Rules whose own tests go through the workflow."""
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 
 from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
+from trtbench.domain.variables import variable_of, variables_of
 from trtbench.errors import UsageError, meant
 
 CLOCK_TOLERANCE = 0.01
@@ -56,8 +57,8 @@ DEVICE_KEYS = frozenset({
 
 ACCEPTABLE = (
     "model", "inputs", "batch", "protocol", "gap_s", "rate_hz", "precision",
-    *BLOCKING_CONDITIONS, "host", "cpu", "cpu_cores", "threads", "versions", "gpu_name",
-    "gpu_uuid", "gpu_power_limit_w", "gpu_ecc", "gpu_driver", "gpu_persistence", "clock",
+    *BLOCKING_CONDITIONS, "variables", "host", "cpu", "cpu_cores", "threads", "versions",
+    "gpu_name", "gpu_uuid", "gpu_power_limit_w", "gpu_ecc", "gpu_driver", "gpu_persistence", "clock",
 )  # fmt: skip
 """Keys that a difference may have, and so what may be accepted."""
 
@@ -101,6 +102,7 @@ def differences(
         *_inputs(baseline, candidate),
         *_protocol(baseline, candidate),
         *_conditions(baseline, candidate),
+        *_variables(baseline, candidate),
         *_machine(baseline, candidate),
         *_gpus(baseline, candidate),
     )
@@ -205,6 +207,23 @@ def _conditions(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
             message += " (as the version implies, not as anyone recorded)"
         blocking = key in BLOCKING_CONDITIONS
         yield _difference(key, _text(left), _text(right), message, blocking=blocking)
+
+
+def _variables(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
+    """Tell what the environment set on one side only; some of it is another measurement."""
+    if "measured" not in (a.provenance, b.provenance):
+        return
+    left, right = variables_of(a), variables_of(b)
+    names = [name for name in sorted({*left, *right}) if left.get(name) != right.get(name)]
+    if not names:
+        return
+    one, other = (
+        ", ".join(f"{name}={side[name]}" if name in side else f"no {name}" for name in names)
+        for side in (left, right)
+    )
+    deciding = any((known := variable_of(name)) and known.decides for name in names)
+    message = f"the environment sets {one} against {other}"
+    yield _difference("variables", one, other, message, blocking=deciding)
 
 
 def _machine(a: RunRecord, b: RunRecord) -> Iterator[Difference]:

@@ -137,6 +137,7 @@ MACHINE: dict[str, Key] = {
     "container": Key("switch", "", "host.environment", "inside a container"),
     "cuda_visible_devices": Key("text", "", "host.environment", "GPUs this process may use"),
     "mps_thread_percentage": Key("text", "", "host.environment", "share of the SMs under MPS"),
+    "variables": Key("text", "", "host.environment", "those that libraries obey, NAME=VALUE"),
     "board": Key("text", "", "host.machine", "name of an embedded board"),
     "l4t": Key("text", "", "host.machine", "release of Linux for Tegra"),
     "nvpmodel": Key("text", "", "host.machine", "power mode of a Jetson"),

@@ -157,7 +157,8 @@ class LaunchFacts(Value, frozen=True, kw_only=True):
     """Median GPU time with the layer profiler attached."""
 
 
-FactSource = Literal["stated", "implied", "unknown"]
+FactSource = Literal["stated", "recorded", "implied", "unknown"]
+"""``recorded``: by a file beside the model, and nothing that ran tells."""
 
 
 class Fact(Value, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from trtbench.domain.result import Environment, Gpu, Scalar
+from trtbench.domain.variables import text_from_variables
 from trtbench.host import machine, nvml
 from trtbench.host.contention import contention, counters_between, read_counters
 from trtbench.host.git import commit_of
@@ -69,6 +70,7 @@ def _machine_facts(*, root: Path) -> dict[str, Scalar]:
         "container": machine.container(root=root),
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "mps_thread_percentage": os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+        "variables": text_from_variables(os.environ),
         **machine.board(root=root),
         **contention(root=root),
     }

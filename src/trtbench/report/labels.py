@@ -119,6 +119,12 @@ def precision_name(record: RunRecord | FailedRun) -> str | None:
     return precision_of(record)
 
 
+def precision_words(record: RunRecord) -> str | None:
+    """Write the precision that ran, and who says so where nothing that ran tells."""
+    fact, name = record.conditions.get("precision"), precision_of(record)
+    return f"{name} by its record" if name and fact and fact.source == "recorded" else name
+
+
 def device_name(record: RunRecord) -> str | None:
     """Say where it ran, where that was asked for: a provider of ONNX Runtime, or a device."""
     fact = record.conditions.get("providers")

@@ -23,7 +23,7 @@ from trtbench.domain.job import BenchOutcome
 from trtbench.domain.result import LaunchFacts, Scalar
 from trtbench.domain.samples import IterationTimes, times_from_columns
 from trtbench.domain.spec import Length, RunSpec, TensorSpec, Warmup
-from trtbench.errors import TrtbenchError
+from trtbench.errors import TrtbenchError, UsageError
 from trtbench.runtimes._session import (
     Arrays,
     Session,
@@ -91,6 +91,11 @@ def close_session(session: Session) -> None:
 
 
 def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> PreparedSession:
+    if spec.profile_index and not session.has_profiles:
+        raise UsageError(
+            "optimization profiles are an engine's, and this is none",
+            fix="leave --profile-index out",
+        )
     settled, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
     session.bind(arrays)
     first_s = _first(session.first, settled, drawn=spec.inputs.source is None)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from trtbench.domain.labels import name_of
+from trtbench.domain.result import Fact
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import UnavailableError, UsageError
 from trtbench.host.cuda import index_of
@@ -118,6 +120,46 @@ def refuse_if_no_device(onnxruntime: ModuleType, spec: RunSpec, reason: str) -> 
     if on_gpu(spec) and _NO_DEVICE.search(reason):
         name = next(name for name in asked_for(spec) if name in ON_GPU)
         raise unavailable(onnxruntime, name, reason.strip().splitlines()[0])
+
+
+_ALLOWED = {"fp16": "FP16", "int8": "INT8", "bf16": "BF16"}
+"""Types that ONNX Runtime's TensorRT may be allowed beside those of the file."""
+
+
+def computing(
+    session: InferenceSession,
+    asked: Sequence[Provider],
+    held: frozenset[str],
+    environment: Mapping[str, str],
+) -> dict[str, Fact]:
+    """Tell what the first provider computes in, where that is more than the types of the file.
+
+    TensorRT takes its settings from the environment only where none are handed over. It rounds
+    FP32 to TF32 unless told not to, and so does CUDA.
+    """
+    first = asked[0] if isinstance(asked[0], str) else asked[0][0]
+    name = short_name(first)
+    facts: dict[str, Fact] = {}
+    if name == "tensorrt":
+        allowed = {
+            each
+            for each, word in _ALLOWED.items()
+            if isinstance(asked[0], str) and _is_on(environment.get(f"ORT_TENSORRT_{word}_ENABLE"))
+        }
+        if allowed:
+            types = name_of(held | allowed)
+            return {"precision": Fact(value=types, source="implied")}
+        facts["tf32"] = Fact(value=True, source="implied")
+    if name == "cuda":
+        told = session.get_provider_options().get(first, {}).get("use_tf32")
+        if told is not None:
+            facts["tf32"] = Fact(value=told == "1")
+    return facts if held <= {"fp32"} else {}
+
+
+def _is_on(value: str | None) -> bool:
+    """Read a switch as ONNX Runtime does: a whole number that is not 0."""
+    return bool(value and value.strip().lstrip("+-0"))
 
 
 def unavailable(onnxruntime: ModuleType, provider: str, reason: str) -> UnavailableError:

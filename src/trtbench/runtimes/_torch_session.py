@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.analysis.inputs import has_meaning
+from trtbench.domain.labels import name_of
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import LayerProfile
 from trtbench.domain.spec import RunSpec, TensorSpec
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 Call = Callable[[], None]
+_PRECISIONS = {
+    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "qint8": "int8", "quint8": "int8", "int8": "int8",
+}  # fmt: skip
 MODES_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 """Modes of torch.compile that launch CUDA graphs of their own."""
 
@@ -122,9 +127,19 @@ class TorchSession(Session):
             for index, tensor in enumerate(tensors)
         )
         if self._settings.compile is not None:
-            counters = self._torch._dynamo.utils.counters["graph_break"]
-            self.evidence["graph_breaks"] = int(sum(counters.values()))
+            counters = self._torch._dynamo.utils.counters
+            self.evidence["graph_breaks"] = int(sum(counters["graph_break"].values()))
+            if not counters["stats"]["unique_graphs"] and "compile" in self.conditions:
+                self._not_compiled()
         return tensors
+
+    def _not_compiled(self) -> None:
+        """Say that the model ran as it is: some kinds, and some settings, are left alone."""
+        self.conditions["compile"] = Fact(value="eager")
+        if "cuda_graph" in self.conditions:
+            self.conditions["cuda_graph"] = Fact(value=False)
+        note = "torch.compile compiled nothing of the model: it ran as it is"
+        self.notes = (*dict.fromkeys((*self.notes, note)),)
 
     def _from_numpy(self, array: NDArray[np.generic]) -> Tensor:
         tensor = self._torch.from_numpy(np.array(array))
@@ -135,12 +150,12 @@ class TorchSession(Session):
     def _conditions(self, loaded: LoadedModel) -> dict[str, Fact]:
         settings, spec = self._settings, self._spec
         cast = spec.precision if settings.autocast is not None else None
-        precision = cast or ("half" if settings.half else None)
+        precision = cast or ("half" if settings.half else None) or self._own_precision(loaded)
         found: dict[str, Scalar] = {
             "protocol": spec.protocol,
             "streams": 1,
             "tf32": settings.tf32,
-            "precision": precision or ("tf32" if settings.tf32 else "fp32"),
+            "precision": "tf32" if settings.tf32 and precision == "fp32" else precision,
             "autocast": settings.autocast is not None,
             "compile": settings.compile or "eager",
             "channels_last": settings.channels_last,
@@ -163,6 +178,31 @@ class TorchSession(Session):
         if self._device.type == "cuda" and settings.compile in MODES_WITH_GRAPHS:
             facts["cuda_graph"] = Fact(value=True, source="implied")
         return facts
+
+    def _own_precision(self, loaded: LoadedModel) -> str | None:
+        """Name the types a model computes in by itself: of its weights, else of its inputs."""
+        types = types_of_weights(loaded.module) or {each.dtype for each in self.inputs}
+        known = frozenset(_PRECISIONS[each] for each in types if each in _PRECISIONS)
+        return name_of(known) if known else None
+
+
+def types_of_weights(module: Module) -> set[str]:
+    """Name the types that the weights of a module have, those that a script keeps inside too."""
+    try:
+        found, parts = {str(each.dtype) for each in module.parameters()}, list(module.modules())
+    except (AttributeError, RuntimeError):
+        return set()
+    for each in parts:
+        if "quantized" in type(each).__module__.split("."):
+            found.add("torch.qint8")
+    graph = getattr(module, "inlined_graph", None)
+    if graph is not None:  # a script: frozen weights are constants of its graph
+        if "quantized::" in str(graph):
+            found.add("torch.qint8")
+        for node in () if found else graph.findAllNodes("prim::Constant"):
+            if node.hasAttribute("value") and node.kindOf("value") == "t":
+                found.add(str(node.t("value").dtype))
+    return {name.removeprefix("torch.") for name in found}
 
 
 def _structure(module: Module) -> dict[str, Scalar]:

@@ -1,17 +1,22 @@
-"""Times of single layers by TensorRT's own profiler, in a pass of its own."""
+"""What TensorRT tells of single layers: their times, in a pass of its own, and their types."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trtbench.analysis.layers.computing import denied_by, types_of_layers
+from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import LayerProfile
-from trtbench.errors import TrtbenchError
+from trtbench.domain.spec import ModelRef
+from trtbench.errors import ParseError, TrtbenchError
 from trtbench.host.cuda import Cuda
+from trtbench.models.sidecar import precision_of_engine
 from trtbench.runtimes._layer_times import (
     ENOUGH_S,
     LEAST,
@@ -20,9 +25,30 @@ from trtbench.runtimes._layer_times import (
     Row,
     profile_from_rows,
 )
+from trtbench.trtexec.layers import graph_from_json
 
 if TYPE_CHECKING:
     from tensorrt import IExecutionContext, IProfiler
+
+
+def precision_seen(
+    model: ModelRef, describe: Callable[[], str]
+) -> tuple[dict[str, Fact], dict[str, Scalar]]:
+    """Hold the precision that a record beside an engine names to the types of its layers.
+
+    Gives the condition and the evidence for it; nothing where no record names one, and where the
+    inspector tells no types, which depends on how the engine was built.
+    """
+    label = precision_of_engine(model)
+    try:
+        graph = graph_from_json(describe(), where="the inspector") if label is not None else None
+    except ParseError:
+        return {}, {}
+    types = types_of_layers(graph)
+    ran = denied_by(label, types)
+    if ran is not None:
+        return {"precision": Fact(value=ran, source="implied")}, {"claimed_precision": label}
+    return ({"precision": Fact(value=label)} if types else {}), {}
 
 
 def profile_context(

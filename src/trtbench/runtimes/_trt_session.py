@@ -22,7 +22,7 @@ from trtbench.runtimes._gpu_memory import MemoryMeter
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Arrays, Burst, Session, Spans
 from trtbench.runtimes._trt_engine import Engine, new_context, with_profile
-from trtbench.runtimes._trt_layers import profile_context
+from trtbench.runtimes._trt_layers import precision_seen, profile_context
 from trtbench.runtimes._trt_tensors import (
     Port,
     array_from_bytes,
@@ -83,6 +83,10 @@ class TrtSession(Session):
             TensorSpec(name=port.name, dtype=port.dtype, shape=buffers[port.name].shape)
             for port in self.engine.outputs
         )
+        if "io_bytes" not in self.evidence:
+            told, seen = precision_seen(self._spec.model, self.describe)
+            self.conditions |= told
+            self.evidence |= seen
         self.evidence["io_bytes"] = sum(each.host.nbytes for each in buffers.values())
         self._memory.mark("memory_buffers_bytes", parts=len(self._units))
 
@@ -304,10 +308,8 @@ class TrtSession(Session):
         captured = self._spec.cuda_graph != "off" and self._capture(after)
         for port in self.engine.inputs:
             unit.buffers[port.name].host[:] = measured[port.name]
-        if (
-            captured
-        ):  # on inputs that came after the capture: a graph may keep those it was made with
-            captured = self._graph_holds(before)
+        # On inputs that came after the capture: a graph may keep those it was made with.
+        captured = captured and self._graph_holds(before)
         self.conditions["cuda_graph"] = Fact(value=captured)
         self._run(unit, unit.enqueue())
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from importlib import util
 from pathlib import Path
@@ -31,11 +33,13 @@ from trtbench.domain.spec import (
 )
 from trtbench.errors import InputError, UnavailableError, UsageError, meant, refuse_unknown_options
 from trtbench.host.cuda import index_of
+from trtbench.models.onnx_outline import outline_of
 from trtbench.runtimes._onnx_problems import explain_load_failure
 from trtbench.runtimes._ort_device import IoBinding, end_trace, listed
 from trtbench.runtimes._ort_layers import profile_nodes
 from trtbench.runtimes._ort_providers import (
     CPU,
+    computing,
     demand_started,
     on_gpu,
     preload,
@@ -171,7 +175,11 @@ def open_session(spec: RunSpec) -> OrtSession:
     demand_started(onnxruntime, session, asked)
     if not binds(spec):
         return OrtSession(session, spec, profiling=partial(_profiling_session, onnxruntime, spec))
-    return BoundSession(onnxruntime, session, spec)
+    bound = BoundSession(onnxruntime, session, spec)
+    with suppress(InputError):  # of a file that tells no types, nobody knows
+        held = outline_of(Path(spec.model.path)).held or frozenset({"fp32"})
+        bound.conditions |= computing(session, asked, held, os.environ)
+    return bound
 
 
 def _profiling_session(onnxruntime: ModuleType, spec: RunSpec) -> Any:

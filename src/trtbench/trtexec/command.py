@@ -15,6 +15,7 @@ How a ``RunSpec`` maps, and what it cannot say:
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import PurePath
 
@@ -109,6 +110,12 @@ def _check_protocol(spec: RunSpec) -> None:
         raise UsageError("trtexec cannot send queries at a rate", fix="leave --rate out")
     if spec.threads is not None:
         raise UsageError("trtexec has no number of threads", fix="leave --threads out")
+    if spec.gap_s and abs(spec.gap_s * 1e3 - _ms(spec.gap_s)) > 1e-6:
+        raise UsageError(
+            "trtexec rests for whole milliseconds",
+            facts={"gap": f"{spec.gap_s * 1e3:g} ms"},
+            fix=f"--gap {_ms(spec.gap_s)}ms, or another runtime",
+        )
     if spec.inputs.source is not None:
         raise UsageError(
             "trtexec reads raw binary inputs only, one file per input",
@@ -147,7 +154,7 @@ def _length(spec: RunSpec) -> list[str]:
 
 
 def _ms(seconds: float) -> int:
-    return -int(-seconds * 1000 // 1)
+    return math.ceil(round(seconds * 1000, 6))
 
 
 def _exports(spec: RunSpec, *, abilities: TrtexecAbilities, folder: PurePath) -> list[str]:

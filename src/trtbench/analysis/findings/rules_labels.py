@@ -1,4 +1,4 @@
-"""Rules on labels: what was asked for against what ran: H46, H48 to H50."""
+"""Rules on labels: what was asked for against what ran: H46, H48 to H51."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rule
-from trtbench.domain.result import RunRecord, Scalar, known_value, precision_of
+from trtbench.domain.result import RunRecord, Scalar, Severity, known_value, precision_of
 from trtbench.domain.spec import RunSpec, Value
+from trtbench.domain.variables import variable_of, variables_of
 
 GRAPH = "cuda_graph"
 _CHECKED = ("protocol", "streams", "threads", "transfers", "spin_wait", GRAPH)
@@ -149,4 +150,31 @@ def items_left_out(e: Evidence, at: Limits) -> Iterator[Hit]:
             evidence={"unreadable": told.count, "items": told.items},
             remedy="repair them, or take them out of the folder",
             concerns=told.model,
+        )
+
+
+@rule(
+    "H51",
+    "set by the environment",
+    severity="warning",
+    when="a variable of the environment changes what is computed or what a time means "
+    "(NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING, ORT_TENSORRT_*, ...); a note where it only "
+    "sets threads or memory",
+    source="the documentation of CUDA, cuDNN, oneDNN, OpenMP, ONNX Runtime and PyTorch",
+)
+def set_by_environment(e: Evidence, at: Limits) -> Iterator[Hit]:
+    """Fire when libraries were told more than any flag of the run shows."""
+    told = variables_of(e.record) if e.record is not None else {}
+    known = [(each, f"{name}={told[name]}") for name in told if (each := variable_of(name))]
+    kinds: tuple[tuple[bool, Severity], ...] = ((True, "warning"), (False, "note"))
+    for decides, severity in kinds:
+        found = [(each, text) for each, text in known if each.decides is decides]
+        if not found:
+            continue
+        effects = "; ".join(f"{text} ({each.effect})" for each, text in found)
+        yield Hit(
+            message=f"the environment sets {effects}",
+            evidence={"variables": " ".join(text for _, text in found)},
+            remedy="unset them, or set them wherever the model is used too",
+            severity=severity,
         )

@@ -21,7 +21,8 @@ SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
     "precision not what the label says",
     severity="warning",
     when="fewer than {share:.0%} of the layers run in the precision of the label, or the record "
-    "beside a model names one that nothing of it computes in",
+    "beside a model names one that nothing of it computes in; a note where only that record names "
+    "one",
     source="TensorRT 11 is strongly typed",
     share=0.5,
 )
@@ -38,6 +39,15 @@ def precision_label(e: Evidence, at: Limits) -> Iterator[Hit]:
     label = (precision_of(e.record) or e.record.spec.precision) if e.record else None
     if label is None:
         return
+    fact = e.record.conditions.get("precision") if e.record else None
+    if fact is not None and fact.source == "recorded":
+        yield Hit(
+            message=f"{label} is what the record beside the engine says; nothing that ran tells",
+            evidence={"claimed": label},
+            remedy="trtbench build tells the types of layers; trtbench profile ENGINE shows them",
+            concerns="gpu",
+            severity="note",
+        )
     types = layer_types(e.graph) if e.graph else Counter()
     wanted = SHARED_TYPES.get(label, tuple(types_of(label)))
     if not types or not wanted:

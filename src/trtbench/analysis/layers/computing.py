@@ -135,13 +135,17 @@ def layer_types(graph: EngineGraph, *, seen_inside: bool = False) -> Counter[str
     return found
 
 
-def precision_by_layers(label: str | None, graph: EngineGraph | None) -> str | None:
+def types_of_layers(graph: EngineGraph | None) -> frozenset[str]:
+    """Tell the types that layers were seen to compute in; empty where none tells."""
+    return frozenset(layer_types(graph, seen_inside=True)) if graph is not None else frozenset()
+
+
+def denied_by(label: str | None, ran: frozenset[str]) -> str | None:
     """Name what computes, where none of it is of the label; ``None`` where nobody contradicts."""
     wanted = types_of(label)
-    if graph is None or not wanted or "best" in wanted:
+    if not wanted or "best" in wanted:
         return None
     full = {"fp32", "tf32"}
-    ran = frozenset(layer_types(graph, seen_inside=True))
     agreed = (wanted | full if wanted & full else wanted) & ran
     return name_of(ran) if ran and not agreed else None
 

@@ -42,7 +42,7 @@ _SWITCHES = {
     "tf32": ("TF32", "no TF32"),
 }
 _NUMBERS = {"streams": "{} streams", "typing": "{} types", "batch": "batch {}"}
-_MARKS = {"stated": "", "implied": "~", "unknown": "?"}
+_MARKS = {"stated": "", "recorded": "~", "implied": "~", "unknown": "?"}
 
 
 def document_from_import(result: ImportResult) -> Document:

@@ -24,7 +24,7 @@ from trtbench.report.document import (
     table_from_rows,
 )
 from trtbench.report.finding_list import TITLES, is_usual, usual_words
-from trtbench.report.labels import device_name, precision_name, protocol_name
+from trtbench.report.labels import device_name, precision_words, protocol_name
 from trtbench.report.numbers import Unit, text_from_duration, unit_for_seconds
 from trtbench.report.run_facts import PHASES, summary_of
 from trtbench.report.run_memory import memory_of, words_from_memory
@@ -85,7 +85,7 @@ def title_of(run: Run) -> str:
     record = run.record
     inputs = ", ".join(f"{t.name} {t.dtype} {text_from_shape(t.shape)}" for t in record.inputs)
     options = ", ".join(f"{key}={value}" for key, value in record.spec.options.items())
-    spec, precision, device = record.spec, precision_name(record), device_name(record)
+    spec, precision, device = record.spec, precision_words(record), device_name(record)
     parts = [spec.model.name, spec.runtime, device, precision, inputs, options]
     return " · ".join(part for part in [*parts, f"protocol {protocol_name(record)}"] if part)
 
@@ -262,7 +262,7 @@ def _origin(run: Run) -> Iterator[tuple[str, str]]:
     record = run.record
     names = [path.replace("\\", "/").rsplit("/", 1)[-1] for path in record.sources]
     yield "imported", f"from {', '.join(names)}"
-    for source in ("stated", "implied", "unknown"):
+    for source in ("stated", "recorded", "implied", "unknown"):
         facts = {k: f.value for k, f in record.conditions.items() if f.source == source}
         told = (k if source == "unknown" else f"{k} {v}" for k, v in facts.items())
         if facts:

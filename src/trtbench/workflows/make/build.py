@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BuildJob, BuildOutcome, JobEnd, progress_from_line
 from trtbench.domain.result import Environment, Scalar
 from trtbench.domain.spec import BuildSpec
+from trtbench.domain.variables import without_tf32
 from trtbench.errors import (
     ERROR_KINDS,
     InputError,
@@ -310,7 +312,7 @@ def _artefact(
         wall_s=end.seconds,
         gpus=environment.gpus,
         host=environment.host,
-        conditions=outcome.conditions,
+        conditions=without_tf32(outcome.conditions, os.environ),
         facts={**outcome.facts, **_sizes(spec, outcome, folder), **_prepared(spec)},
         files=tuple(engine.name + ending for ending in outcome.files),
         notes=(*outcome.notes, *stamps_of_onnx(Path(spec.model.path))),

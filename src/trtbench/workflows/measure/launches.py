@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 
 from trtbench.domain.job import BenchOutcome
-from trtbench.domain.result import Environment, Record, RunRecord, Scalar
+from trtbench.domain.result import Environment, Fact, Record, RunRecord, Scalar
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import RunSpec, TensorSpec
+from trtbench.domain.variables import variables_from_text, without_tf32
 from trtbench.errors import StoreError, UnavailableError
 from trtbench.host.locks import hold
 from trtbench.runtimes import RUNTIMES
@@ -107,7 +108,7 @@ def record_from_launches(
         inputs=first.inputs,
         outputs=first.outputs,
         launches=tuple(each.outcome.facts for each in launches),
-        conditions=joined_conditions(conditions_of_model(spec.model), first.conditions),
+        conditions=_conditions(spec, first, environment),
         reported=first.reported,
         notes=tuple(dict.fromkeys([*told, *stamps_of_engine(spec.model)])),
         facts={
@@ -116,6 +117,14 @@ def record_from_launches(
             **claims_of_model(spec.model),
         },
     )
+
+
+def _conditions(spec: RunSpec, told: BenchOutcome, environment: Environment) -> dict[str, Fact]:
+    """Put together what is known of the model, what its session tells and the environment."""
+    found = joined_conditions(conditions_of_model(spec.model), told.conditions)
+    if spec.model.format == "engine":  # whose kernels were chosen when it was built
+        return found
+    return without_tf32(found, variables_from_text(environment.extra.get("variables")))
 
 
 def _facts_of_runtime(spec: RunSpec, inputs: tuple[TensorSpec, ...]) -> dict[str, Scalar]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from trtbench.analysis.flops import cost_from_model
-from trtbench.analysis.layers.computing import precision_by_layers
+from trtbench.analysis.layers.computing import denied_by, types_of_layers
 from trtbench.analysis.onnx_stamp import (
     PREPARATION,
     RANDOM_DATA,
@@ -58,7 +58,13 @@ def conditions_of_model(model: ModelRef) -> dict[str, Fact]:
     precision = known["precision"].value if "precision" in known else None
     # Where FP16 is allowed too, what little is left to TF32 decides nothing.
     kept = ("precision", "typing", *(("tf32",) if precision in ("fp32", "tf32") else ()))
-    return {key: known[key] for key in kept if key in known}
+    return {
+        key: msgspec.structs.replace(known[key], source="recorded")
+        if _is_known(known[key])
+        else known[key]
+        for key in kept
+        if key in known
+    }
 
 
 def _conditions_of_onnx(model: ModelRef) -> dict[str, Fact]:
@@ -91,10 +97,13 @@ def claims_of_model(model: ModelRef) -> dict[str, Scalar]:
 
 def held_to_layers(record: RunRecord, graph: EngineGraph | None) -> RunRecord:
     """Name the precision that layers compute in, where they deny the one on record."""
-    label = precision_of(record)
-    ran = precision_by_layers(label, graph)
-    if ran is None:
+    label, types = precision_of(record), types_of_layers(graph)
+    if not types or label is None:
         return record
+    ran = denied_by(label, types)
+    if ran is None:
+        known = msgspec.structs.replace(record.conditions["precision"], source="stated")
+        return msgspec.structs.replace(record, conditions={**record.conditions, "precision": known})
     return msgspec.structs.replace(
         record,
         conditions={**record.conditions, "precision": Fact(value=ran, source="implied")},
