@@ -58,7 +58,8 @@ DEVICE_KEYS = frozenset({
 ACCEPTABLE = (
     "model", "inputs", "batch", "protocol", "gap_s", "rate_hz", "precision",
     *BLOCKING_CONDITIONS, "variables", "host", "cpu", "cpu_cores", "threads", "versions",
-    "gpu_name", "gpu_uuid", "gpu_power_limit_w", "gpu_ecc", "gpu_driver", "gpu_persistence", "clock",
+    "gpu_name", "gpu_uuid", "gpu_power_limit_w", "gpu_ecc", "gpu_driver", "gpu_persistence",
+    "clock",
 )  # fmt: skip
 """Keys that a difference may have, and so what may be accepted."""
 
