@@ -15,9 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from trtbench.boundary import read_bytes
 from trtbench.domain.conversion import ExportSpec
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import TrtbenchError, UnavailableError
+from trtbench.errors import InputError, TrtbenchError, UnavailableError
 from trtbench.models.torch_sources import ZOOS, TorchSource, load_source
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def _code_of(module: str, root: Path) -> list[Path]:
 def _imported(path: Path, package: str) -> list[str]:
     """Name the modules that a file of code imports; what follows ``from`` may be one or in one."""
     try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # whoever imports it says so
+        tree = ast.parse(read_bytes(path))
+    except (OSError, InputError, SyntaxError, ValueError, RecursionError):  # its importer says so
         return []
     names: list[str] = []
     for node in ast.walk(tree):
