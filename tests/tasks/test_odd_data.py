@@ -16,7 +16,13 @@ from trtbench.host.chunks import Chunks, ChunkWriter
 from trtbench.host.images import read_image
 from trtbench.host.maps import read_map
 from trtbench.tasks import classification, depth, pose
-from trtbench.tasks._box_truth import CocoBoxes, label_file, read_labels, read_yolo_data
+from trtbench.tasks._box_truth import (
+    CocoBoxes,
+    YoloBoxes,
+    label_file,
+    read_labels,
+    read_yolo_data,
+)
 from trtbench.tasks._coco import Annotations
 from trtbench.tasks._depth_images import DepthImages
 from trtbench.tasks._image_folder import ImageFolder, read_classes
@@ -88,6 +94,15 @@ def test_an_empty_class_keeps_its_number(tmp_path: Path) -> None:
     source.check_classes(3)
     with pytest.raises(InputError, match="labels go up to 2, the network has 2 classes"):
         source.check_classes(2)
+
+
+def test_what_is_hidden_is_no_class_and_no_image(tmp_path: Path) -> None:
+    """Notebooks and file managers leave such folders and files."""
+    for name in ("a/1.png", "b/1.png", ".ipynb_checkpoints/1.png", "a/._1.png", "b/.thumbs/1.png"):
+        picture(tmp_path / name)
+    images = ImageFolder(tmp_path, {}, COLOUR)
+    assert images.names == ("a/1.png", "b/1.png")
+    assert images.folders == ("a", "b")
 
 
 def test_scores_that_are_no_numbers_are_wrong(tmp_path: Path) -> None:
@@ -364,6 +379,60 @@ def test_instances_that_are_none_are_refused(tmp_path: Path, change: dict) -> No
         CocoBoxes(tmp_path / "i.json")
 
 
+def test_polygons_without_a_box_have_the_one_around_them(tmp_path: Path) -> None:
+    outline = {"id": 2, "image_id": 1, "category_id": 1,
+               "segmentation": [[5, 6, 9, 6, 9, 8], [4, 7, 5, 10]]}  # fmt: skip
+    content = {**COCO, "annotations": [BOX, outline, {**outline, "bbox": None, "area": 3}]}
+    (tmp_path / "i.json").write_text(json.dumps(content))
+    found = CocoBoxes(tmp_path / "i.json").boxes(tmp_path / "a.png", "a.png")
+    assert found.boxes.tolist() == [[1, 2, 3, 4], [4, 6, 5, 4], [4, 6, 5, 4]]
+    assert found.areas.tolist() == [12, 20, 3]
+    del content["annotations"][1]["segmentation"]
+    (tmp_path / "i.json").write_text(json.dumps(content))
+    with pytest.raises(InputError) as said:
+        CocoBoxes(tmp_path / "i.json")
+    assert "no bbox and no polygons" in str(said.value.facts["reason"])
+
+
+def test_images_of_another_size_than_their_annotations_are_named(tmp_path: Path) -> None:
+    """A camera stores how an image lies; who annotated it as it is stored had other boxes."""
+    names = ("same.png", "turned.jpg", "untold.png")
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    for name in names:
+        picture(tmp_path / name)
+    Image.new("RGB", (20, 10)).save(tmp_path / "turned.jpg", exif=turned)
+    told = [{"id": n, "file_name": name, "width": 20, "height": 10} for n, name in enumerate(names)]
+    del told[2]["width"]
+    (tmp_path / "i.json").write_text(json.dumps({**COCO, "images": told, "annotations": []}))
+    found = CocoBoxes(tmp_path / "i.json")
+    assert found.of_other_sizes([tmp_path / name for name in names], names) == ["turned.jpg"]
+
+
+def test_images_come_by_their_numbers(tmp_path: Path) -> None:
+    """Between equal scores of two images pycocotools decides by these, not by the names."""
+    paths = [picture(tmp_path / f"{name}.png") for name in "abc"]
+    told = [{"id": n, "file_name": f"{name}.png"} for n, name in ((30, "a"), (4, "b"), (200, "c"))]
+    (tmp_path / "i.json").write_text(json.dumps({**COCO, "images": told, "annotations": []}))
+    known, _ = CocoBoxes(tmp_path / "i.json").annotated(tmp_path, paths)
+    assert [path.stem for path in known] == ["b", "a", "c"]
+
+
+def test_polygons_of_four_upright_corners_are_boxes(tmp_path: Path) -> None:
+    image = picture(tmp_path / "a.png")
+    upright, tilted = "0 0.1 0.2 0.1 0.6 0.5 0.6 0.5 0.2", "1 0.5 0.1 0.9 0.5 0.5 0.9 0.1 0.5"
+
+    def told(*lines: str) -> YoloBoxes:
+        (tmp_path / "a.txt").write_text("\n".join(lines))
+        return YoloBoxes([image], {}, folder=None, root=tmp_path)
+
+    found = told(upright).boxes(image, "a.png")
+    np.testing.assert_allclose(found.boxes, [[2, 2, 8, 4]])
+    with pytest.raises(InputError, match="oriented"):
+        told(upright, tilted)
+    assert len(told(upright, tilted, "1 0.2 0.2 0.1 0.1").boxes(image, "a.png").boxes) == 3
+
+
 @pytest.mark.parametrize(
     "line", ["1", "a 0 0 1 1", "-1 0 0 1 1", "0.5 0 0 1 1", "1e18 0 0 1 1", "0 nan 0 1 1",
              "0 0 0 1", "0 0 0 1 1 1", "nan 0 0 1 1"]
@@ -393,3 +462,19 @@ def test_a_list_of_images_and_a_way_that_is_meant_from_the_file(tmp_path: Path) 
         [path] = read_yolo_data(tmp_path / "data.yaml", split).paths
         assert path.is_file()
         assert label_file(path, None, tmp_path) == path.parents[1] / "labels" / "a.txt"
+
+
+def test_lists_and_labels_that_lie_elsewhere(tmp_path: Path) -> None:
+    """A list in a folder of its own, classes by number, and the mark that Windows puts first."""
+    image = picture(tmp_path / "elsewhere" / "images" / "a.png")
+    (tmp_path / "set" / "splits").mkdir(parents=True)
+    (tmp_path / "set" / "splits" / "val.txt").write_text("images/a.png\n")
+    description = tmp_path / "set" / "data.yaml"
+    description.write_text("\ufeffpath: ../elsewhere\nval: ../set/splits/val.txt\nnc: 2\n", "utf-8")
+    found = read_yolo_data(description, "val")
+    assert [path.resolve() for path in found.paths] == [image]
+    assert found.names == {0: "0", 1: "1"}
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "a.txt").write_text("\ufeff1 0.5 0.5 0.2 0.4\r\n", "utf-8")
+    labels = YoloBoxes(found.paths, found.names, folder=tmp_path / "own", root=found.root)
+    assert labels.found == 1

@@ -273,7 +273,7 @@ def test_labels_that_are_oriented_or_broken(tmp_path: Path, evaluate) -> None:
     label.write_text("0 0.1 0.1 0.9\n")
     assert "square.txt, line 1 is not a label" in evaluate(*words, status=1)["error"]
     for file in label.parent.iterdir():
-        file.write_text("0 0.1 0.1 0.9 0.1 0.9 0.9 0.1 0.9\n")
+        file.write_text("0 0.5 0.1 0.9 0.5 0.5 0.9 0.1 0.5\n0 0.1 0.1 0.9 0.1 0.9 0.9 0.1 0.9\n")
     assert "oriented boxes (OBB) are not done" in evaluate(*words, status=1)["error"]
     polygon = "0 0.15 0.18 0.46 0.18 0.46 0.62 0.3 0.625 0.15625 0.625\n"
     for file in label.parent.iterdir():

@@ -349,6 +349,10 @@ def test_written_files_name_all_models(tmp_path: Path, evaluate) -> None:
     assert [each.label for each in found.models] == [
         "net.onnx (onnxruntime) 1", "net.onnx (onnxruntime) 2",
     ]  # fmt: skip
+    (tmp_path / "other").mkdir()
+    other = colour_network(tmp_path / "other" / "net.onnx", swap=True)
+    apart = evaluate("classification", [model, other], data=str(data), normalize="none")
+    assert [each.label for each in apart.models] == [f"{tmp_path.name}/net.onnx", "other/net.onnx"]
     paths = write_evaluation(found, tmp_path / "written")
     assert json.loads(paths[0].read_text())["task"] == "classification"
 

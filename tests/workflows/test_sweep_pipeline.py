@@ -36,12 +36,15 @@ def names_in(folder: Path) -> list[str]:
 
 
 def test_one_folder_for_each_model(place: Path) -> None:
-    for name in ("alexnet", "lenet"):
-        conv_model(place / f"{name}.onnx")
-    words = ["alexnet.onnx", "lenet.onnx", "-r", "trtexec", "--precision", "fp16", "--batch", "2"]
+    """Also where two files have one name."""
+    models = ("alexnet.onnx", "old/lenet.onnx", "new/lenet.onnx")
+    for name in models:
+        (place / name).parent.mkdir(exist_ok=True)
+        conv_model(place / name)
+    words = [*models, "-r", "trtexec", "--precision", "fp16", "--batch", "2"]
     assert cli(["sweep", *words, *SHORT, "-o", "out"]) == 0
-    assert names_in(place / "out" / "results") == ["alexnet", "lenet"]
-    for name in ("alexnet", "lenet"):
+    assert names_in(place / "out" / "results") == ["alexnet", "new-lenet", "old-lenet"]
+    for name in ("alexnet", "new-lenet", "old-lenet"):
         folder = place / "out" / "results" / name
         assert names_in(folder) == [f"{name}_fp16.{each}" for each in FILES]
         told = json.loads((folder / f"{name}_fp16.profile.metadata.json").read_text())

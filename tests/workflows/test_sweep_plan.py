@@ -17,6 +17,7 @@ from trtbench.workflows.sweep.graph import reason_of, unusable
 from trtbench.workflows.sweep.matrix import (
     matrix_from_file,
     matrix_from_preset,
+    names_of_models,
     preset_names,
     with_flags,
 )
@@ -150,3 +151,18 @@ def test_one_engine_is_not_listed_under_two_precisions(trtexec: Any, config: Con
         plan_sweep(asked, config=config)
     plain = matrix(trtexec.engine(), runtime=["trtexec"], batch=[1])
     assert [case.precision for case in plan_sweep(plain, config=config).cases] == [None]
+
+
+def test_no_two_models_are_called_alike() -> None:
+    """Where the own names of models are the same, more of what was written tells them apart."""
+    called = {
+        ("a/net.onnx", "b/other.onnx"): ["net", "other"],
+        ("fp16/net.engine", "int8/net.engine", "x.onnx"): ["fp16/net", "int8/net", "x"],
+        ("net.onnx", "net.engine"): ["net.onnx", "net.engine"],
+        ("timm:vit.augreg", "timm:vit.dino"): ["vit.augreg", "vit.dino"],
+        ("a/v1/net.pt", "b/v1/net.pt"): ["a/v1/net.pt", "b/v1/net.pt"],
+        ("torchvision:net", "torch.hub:here/net"): ["torchvision:net", "net"],
+        ("ultralytics:yolov8n-cls.pt",): ["yolov8n-cls"],
+    }
+    for models, names in called.items():
+        assert list(names_of_models(models).values()) == names

@@ -67,8 +67,8 @@ def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, *, most: int = MOST_TEXT_BYTES) -> str:
-    """Read a text that people write by hand."""
-    return read_bytes(path, most=most).decode("utf-8")
+    """Read a text that people write by hand; editors on Windows put a mark before it."""
+    return read_bytes(path, most=most).decode("utf-8-sig")
 
 
 def read_toml(path: Path) -> dict[str, object]:

@@ -31,8 +31,13 @@ Pixels = NDArray[np.uint8]
 
 
 def find_images(folder: Path) -> list[Path]:
-    """All images below a folder, in order."""
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    """All images below a folder, in order; what is hidden (``._a.jpg``, thumbnails) is none."""
+    found = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
     if not found:
         raise InputError(
             f"there are no images in {folder}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,8 +19,10 @@ from trtbench.host.yaml_files import yaml_from_text
 from trtbench.tasks._coco import CocoFile
 
 YAML = (".yaml", ".yml")
-ORIENTED = 9
-"""Numbers in a line that tells a class and four corners."""
+BOX, POLYGON, UPRIGHT, TILTED = range(4)
+"""What a line of labels tells: centre and size, corners, or four of them, upright or tilted."""
+ROUNDED = 1e-4
+"""Parts of an image by which corners of an upright box may be off."""
 MOST_CLASSES = 100_000
 """A number of a class above this is none."""
 NOT_DONE = "oriented boxes (OBB) are not done: trtbench judges upright ones"
@@ -64,6 +66,19 @@ class CocoBoxes(CocoFile):
                 f"{path} names no or other categories", facts={"reason": repr(problem)}
             ) from None
 
+    def of_other_sizes(self, paths: Sequence[Path], names: Sequence[str]) -> list[str]:
+        """List images that were scaled or turned since they were annotated: boxes lie elsewhere."""
+        told = {
+            each["id"]: (each["height"], each["width"])
+            for each in self.raw["images"]
+            if each.get("height") and each.get("width")
+        }
+        return [
+            name
+            for path, name in zip(paths, names, strict=True)
+            if (size := told.get(self.id_of(name))) is not None and image_size(path) != size
+        ]
+
     def boxes(self, path: Path, name: str) -> Objects:
         own = self._by_image.get(self.id_of(name), [])
         sides = np.array([each["bbox"] for each in own], np.float64).reshape(len(own), 4)
@@ -87,7 +102,8 @@ class YoloBoxes:
         self._lines = {path: read_labels(file) for path, file in self.files.items()
                        if file.is_file()}  # fmt: skip
         told = [lines for lines in self._lines.values() if len(lines)]
-        if told and all((lines[:, 0] == ORIENTED).all() for lines in told):
+        kinds = {int(kind) for lines in told for kind in lines[:, 0]}
+        if TILTED in kinds and kinds <= {UPRIGHT, TILTED}:
             raise InputError(NOT_DONE, facts={"labels": next(iter(self.files.values()))})
         highest = max((int(lines[:, 1].max()) for lines in told), default=-1)
         if names and highest >= len(names):
@@ -109,7 +125,7 @@ class YoloBoxes:
 
 
 def read_labels(path: Path) -> AnyArray:
-    """[objects, 6]: how many numbers a line has, the class, and x0, y0, x1, y1 in parts.
+    """[objects, 6]: what kind a line is of, the class, and x0, y0, x1, y1 in parts.
 
     Five numbers are a class and a box by its centre; more are a polygon, whose box is taken.
     """
@@ -132,8 +148,19 @@ def read_labels(path: Path) -> AnyArray:
                 facts={"line": line[:80]},
                 fix="class x_centre y_centre width height, in parts of the image",
             ) from None
-        found.append((len(words), label, *_box(values)))
+        found.append((_kind(values), label, *_box(values)))
     return np.array(found, np.float64).reshape(len(found), 6)
+
+
+def _kind(values: list[float]) -> int:
+    if len(values) != 8:
+        return BOX if len(values) == 4 else POLYGON
+    x0, y0, x1, y1 = _box(values)
+    nearest = (
+        min(abs(x - x0), abs(x - x1)) + min(abs(y - y0), abs(y - y1))
+        for x, y in zip(values[0::2], values[1::2], strict=True)
+    )
+    return UPRIGHT if max(nearest) < ROUNDED else TILTED
 
 
 def _box(values: list[float]) -> tuple[float, float, float, float]:
@@ -147,8 +174,10 @@ def _box(values: list[float]) -> tuple[float, float, float, float]:
 def label_file(path: Path, folder: Path | None, root: Path) -> Path:
     """Where the labels of an image are: in a folder that was named, in labels/, or beside it."""
     if folder is not None:
-        below = path.relative_to(root) if root.is_dir() else Path(path.name)
-        return (folder / below).with_suffix(".txt")
+        inside = root.is_dir() and path.is_relative_to(root)
+        below = (folder / (path.relative_to(root) if inside else "")).with_suffix(".txt")
+        flat = (folder / path.name).with_suffix(".txt")
+        return below if inside and (below.is_file() or not flat.is_file()) else flat
     parts = list(path.parts)
     if "images" in parts[:-1]:
         parts[len(parts) - 1 - parts[::-1].index("images")] = "labels"
@@ -178,10 +207,17 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
             facts={"it has": ", ".join(parts) or "no images at all"},
             fix=f"--split {parts[0]}" if parts else None,
         )
-    roots = [path.parent / str(told.get("path") or ""), path.parent]
+    named = Path(str(told.get("path") or "")).expanduser()
+    roots = [path.parent / named, path.parent]
     entries = told[split] if isinstance(told[split], list) else [told[split]]
     images = [image for entry in entries for image in _images(str(entry), roots, path)]
-    return YoloData(root=path.parent, paths=images, names=_names(told.get("names") or {}, path))
+    names = told.get("names") or [str(number) for number in range(_count(told.get("nc")))]
+    return YoloData(root=path.parent, paths=images, names=_names(names, path))
+
+
+def _count(classes: object) -> int:
+    """How many classes there are, where they have no names."""
+    return classes if isinstance(classes, int) and 0 < classes < MOST_CLASSES else 0
 
 
 def _images(entry: str, roots: list[Path], source: Path) -> list[Path]:
@@ -193,11 +229,17 @@ def _images(entry: str, roots: list[Path], source: Path) -> list[Path]:
             if place.is_file() and place.suffix == ".txt":
                 with reading(place):
                     lines = [line.strip() for line in read_text(place).splitlines()]
-                return [place.parent / line for line in lines if line]
+                return [_listed(line, [place.parent, *roots]) for line in lines if line]
     raise InputError(
         f"{source} names images that are not there",
         facts={"images": entry, "looked in": ", ".join(map(str, dict.fromkeys(roots)))},
     )
+
+
+def _listed(line: str, roots: list[Path]) -> Path:
+    """An image of a list, meant from the list itself, else from where the data is."""
+    places = [root / line for root in roots]
+    return next((place for place in places if place.is_file()), places[0])
 
 
 def _names(names: object, path: Path) -> dict[int, str]:

@@ -30,6 +30,7 @@ from trtbench.tasks._images import (
     letterboxed,
     names_below,
     normalized,
+    noted,
     sized_input,
 )
 from trtbench.tasks.contract import Arrays, Settings, Tensors
@@ -164,6 +165,14 @@ class DetectionImages(ImageFiles):
         # there to the image is the same for all.
         sizes = {each.name: _size_for(each.name, target) for each in self._sizes}
         return {self._takes.name: normalized(ordered, self._normalize, self._takes), **sizes}
+
+    def moved(self) -> list[str]:
+        """Say which images do not have the size that their annotations are of."""
+        if not isinstance(self.truth, CocoBoxes):
+            return []
+        other = self.truth.of_other_sizes(self.paths, self.names)
+        what = "images have another size, upright, than their annotations say"
+        return [noted(what, other)] if other else []
 
     def objects(self, index: int) -> Objects:
         """What is annotated in one image."""

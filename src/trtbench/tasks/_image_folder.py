@@ -68,7 +68,9 @@ class ImageFolder(ImageFiles):
                 fix="tools/arrange_imagenet.py puts a flat download into folders",
             )
         # An empty folder is a class as well: without it, those behind it would move up.
-        self.folders = tuple(sorted(each.name for each in root.iterdir() if each.is_dir()))
+        self.folders = tuple(
+            sorted(e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith("."))
+        )
         empty = [folder for folder in self.folders if folder not in own]
         if empty:
             self.notes = (*self.notes, noted("classes without an image", empty))

@@ -203,7 +203,10 @@ def judge(
                 names=truth.names, folder=folder,
             ),
         ),
-        notes=(*source.notes, *(n for each in said for n in each.notes), *_notes(settings, truths)),
+        notes=(
+            *source.notes, *source.moved(), *(n for each in said for n in each.notes),
+            *_notes(settings, truths),
+        ),
     )  # fmt: skip
 
 

@@ -296,13 +296,14 @@ def _pass(
 
 
 def _labelled(passes: list[Passed]) -> list[Passed]:
-    """Tell models of the same name apart by their runtime, else by their number."""
+    """Tell models of the same name apart by their runtime, their folder, else by their number."""
     names = [each.label for each in passes]
     if len(set(names)) == len(names):
         return passes
-    fuller = [f"{each.label} ({each.spec.runtime})" for each in passes]
-    if len(set(fuller)) < len(fuller):
-        fuller = [f"{name} {place}" for place, name in enumerate(fuller, start=1)]
+    by_runtime = [f"{each.label} ({each.spec.runtime})" for each in passes]
+    by_folder = [f"{Path(each.spec.model.path).parent.name}/{each.label}" for each in passes]
+    numbered = [f"{name} {place}" for place, name in enumerate(by_runtime, start=1)]
+    fuller = next(w for w in (by_runtime, by_folder, numbered) if len(set(w)) == len(passes))
     return [replace(each, label=name) for each, name in zip(passes, fuller, strict=True)]
 
 

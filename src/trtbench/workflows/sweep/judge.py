@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -89,6 +89,7 @@ class Jury:
         judged = judge_sides(
             step, settled, self._shop, runs=[each.id for own in runs for each in own]
         )
+        judged = replace(judged, network=self._plan.called(sides[0][0]))
         self.judged.append(judged)
         for places, own, scores in zip(sides, runs, judged.made.scores, strict=True):
             if scores is None:
@@ -147,7 +148,7 @@ def label_of_side(plan: SweepPlan, place: int, places: Sequence[int]) -> str:
     """Name a side among others: by its model, or by its label, with its batch if need be."""
     case = plan.cases[place]
     if plan.one_table:
-        return case.network
+        return plan.called(place)
     alike = [each for each in places if plan.cases[each].label == case.label]
     return f"{case.label} batch {case.batch}" if len(alike) > 1 else case.label
 
@@ -158,6 +159,8 @@ class Judged:
 
     folder: Path
     made: Made
+    network: str = ""
+    """What the first model of it is called in the sweep."""
 
 
 def judge_sides(

@@ -41,6 +41,8 @@ SETTLED = (
     "shapes_min", "shapes_opt", "shapes_max", "input_shapes",
 )  # fmt: skip
 """Fields of a build that a sweep settles for every case."""
+ENDINGS = (".onnx", ".engine", ".plan", ".trt", ".pt", ".pth", ".pt2", ".ts", ".yaml")
+"""Of files of models."""
 MOST_CASES = 100_000
 AXES = ("precision", "batch", "runtime", "engine")
 
@@ -124,7 +126,7 @@ class Case(Value, frozen=True, kw_only=True):
     @property
     def network(self) -> str:
         """The model's own name, without folder and ending."""
-        return Path(self.model.rpartition(":")[2]).stem
+        return network_of(self.model)
 
     @property
     def name(self) -> str:
@@ -132,6 +134,32 @@ class Case(Value, frozen=True, kw_only=True):
         parts = (self.network, self.runtime, self.precision, self.engine, batch)
         options = (f"{key}={value}" for key, value in self.options.items())
         return " · ".join(part for part in (*parts, *options) if part)
+
+
+def network_of(model: str) -> str:
+    """Call a model by its own name; ``timm:resnet50.a1_in1k`` has no ending."""
+    _, source, name = model.rpartition(":")
+    path = Path(name)
+    return path.name if source and path.suffix.lower() not in ENDINGS else path.stem
+
+
+def names_of_models(models: Sequence[str]) -> dict[str, str]:
+    """Call every model by its own name, with ending or folder where others have that name too."""
+    alike: dict[str, list[str]] = {}
+    for model in dict.fromkeys(models):
+        alike.setdefault(network_of(model), []).append(model)
+    found: dict[str, str] = {}
+    for same in alike.values():
+        ways = [_ways_to_call(model) for model in same]
+        best = next(way for way in zip(*ways, strict=True) if len({*way}) == len(same))
+        found |= dict(zip(same, best, strict=True))
+    return found
+
+
+def _ways_to_call(model: str) -> tuple[str, ...]:
+    path, network = Path(model), network_of(model)
+    above = f"{path.parent.name}/{network}" if path.parent.name else network
+    return network, path.name, above, model
 
 
 def matrix_from_file(path: Path) -> Matrix:

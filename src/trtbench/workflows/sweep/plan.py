@@ -10,7 +10,7 @@ from trtbench.errors import UsageError
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.sweep.graph import JudgedPlace, StepGraph, SweepStep, source_format
-from trtbench.workflows.sweep.matrix import Case, Matrix, cases_from_matrix
+from trtbench.workflows.sweep.matrix import Case, Matrix, cases_from_matrix, names_of_models
 from trtbench.workflows.sweep.shapes import Shapes
 
 
@@ -41,6 +41,10 @@ class SweepPlan:
         """What a case measures: the result of its last step, or the model itself."""
         chain = self.chains[place]
         return chain[-1] if chain else self.cases[place].model
+
+    def called(self, place: int) -> str:
+        """Name the model of a case as no other model of the sweep is."""
+        return names_of_models(self.matrix.models)[self.cases[place].model]
 
     def only(self, case: Case) -> SweepPlan:
         """Leave out all cases but one."""

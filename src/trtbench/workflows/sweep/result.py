@@ -65,6 +65,7 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
     """Read the runs of a sweep and put the rounds of each case together."""
     rows, runs, failed = [], [], []
     for place, case in enumerate(sweep.plan.cases):
+        name = sweep.plan.called(place)
         reason = sweep.failures.get(place)
         found = _runs(sweep, place, store)
         if found:
@@ -72,10 +73,10 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
             runs.append(replace(run, times=spooled(run.times, sweep.folder)))
             remark = f"later: {reason}" if reason else sweep.remarks.get(place)
             remark = _remark(case, run, remark)
-            rows.append(_row(case, run, [each.id for each in found], remark))
+            rows.append(_row(case, run, [each.id for each in found], remark, name=name))
             continue
         reason = reason or "not measured"
-        rows.append(_failed_row(case, reason))
+        rows.append(_failed_row(case, reason, name=name))
         failed.append(_failed_run(sweep, place, reason))
     if sweep.outline.matrix.names == "vanilla":
         rows = vanilla_names(rows)
@@ -151,7 +152,7 @@ def write_results(
 
 def _accuracy_files(judged: Judged, folder: Path, results: Results) -> list[Path]:
     """Copy the tables of an evaluation: into ``accuracy``, or a folder for each model."""
-    name = "accuracy" if len(results.judged) == 1 else f"accuracy-{judged.made.network}"
+    name = "accuracy" if len(results.judged) == 1 else f"accuracy-{judged.network}"
     target = folder / file_name_from_text(name)
     paths = [judged.folder / each for each in (EVAL_MD, EVAL_JSON)]
     with writing(target):
@@ -227,14 +228,14 @@ def _gravest(runs: Sequence[Run]) -> tuple[Finding, ...]:
     return tuple(kept.values())
 
 
-def _row(case: Case, run: Run, ids: list[str], remark: str | None) -> SweepRow:
+def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str) -> SweepRow:
     layers, parameters = _structure(run)
     scores = run.extra.get("scores")
     found = scores if isinstance(scores, dict) else {}
     checks = run.extra.get("checks")
     rows = checks if isinstance(checks, list) else []
     return SweepRow(
-        model=case.network,
+        model=name,
         runtime=case.runtime,
         precision=precision_that_ran(case, run),
         batch=run.record.known_items,
@@ -272,9 +273,9 @@ def _remark(case: Case, run: Run, remark: str | None) -> str | None:
     return "; ".join([*other, *([remark] if remark else [])]) or None
 
 
-def _failed_row(case: Case, reason: str) -> SweepRow:
+def _failed_row(case: Case, reason: str, *, name: str) -> SweepRow:
     return SweepRow(
-        model=case.network,
+        model=name,
         runtime=case.runtime,
         precision=case.precision,
         batch=case.batch,
