@@ -473,6 +473,7 @@ def test_lists_and_labels_that_lie_elsewhere(tmp_path: Path) -> None:
     description.write_text("\ufeffpath: ../elsewhere\nval: ../set/splits/val.txt\nnc: 2\n", "utf-8")
     found = read_yolo_data(description, "val")
     assert [path.resolve() for path in found.paths] == [image]
+    assert found.root.resolve() == tmp_path / "elsewhere", "names of images are below it"
     assert found.names == {0: "0", 1: "1"}
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "a.txt").write_text("\ufeff1 0.5 0.5 0.2 0.4\r\n", "utf-8")

@@ -212,7 +212,8 @@ def read_yolo_data(path: Path, split: str) -> YoloData:
     entries = told[split] if isinstance(told[split], list) else [told[split]]
     images = [image for entry in entries for image in _images(str(entry), roots, path)]
     names = told.get("names") or [str(number) for number in range(_count(told.get("nc")))]
-    return YoloData(root=path.parent, paths=images, names=_names(names, path))
+    root = roots[0] if roots[0].is_dir() else path.parent
+    return YoloData(root=root, paths=images, names=_names(names, path))
 
 
 def _count(classes: object) -> int:
