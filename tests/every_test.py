@@ -33,6 +33,7 @@ PARTS = {
 """Fixtures that give a real part, which a plain machine need not have."""
 
 LONG = {
+    "test_a_second_list_of_contents_hides_no_code",
     "test_a_sweep_measures_the_size_that_it_judges",
     "test_bytes_in_arrays_are_calibrated_with_as_they_are_judged",
     "test_models_of_several_sizes_have_a_preparation_each",

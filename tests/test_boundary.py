@@ -157,9 +157,14 @@ def test_every_cleaned_text_can_be_written_as_utf8_and_as_xml() -> None:
     assert "\x1b" not in clean
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd|'/c calc'!A0", "@SUM(A1)", "-x", "\t=1", "\r=1"])
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+cmd|'/c calc'!A0", "@SUM(A1)", "-x", "\t=1", "\r=1", "\n=1", "＝1"]
+)
 def test_cells_that_begin_a_formula_are_quoted(text: str) -> None:
     assert boundary.csv_cell(text) == "'" + text
+    for mark in ";\t\n":  # ends a cell where a spreadsheet is told, or guesses, that it does
+        if text[0] in "=+@-":
+            assert boundary.csv_cell(f"net{mark}{text}") == f"net{mark}'{text}"
 
 
 @pytest.mark.parametrize("value", ["-3.5", "+1e-3", "a=b", "", 5, -2.5, None, "-inf"])
@@ -187,6 +192,25 @@ SECRET = "hunter2-and-more"
         f"--opt api_key={SECRET}",
         f"https://{SECRET}{SECRET}@host/x",
         "s3://b?key=AKIA" + "ABCDEFGHIJKLMNOP",
+        f"postgresql://bench:it's{SECRET}@db/x",
+        f'{{"password": "{SECRET}", "batch": 1}}',
+        f'{{"headers": {{"X-Api-Key" : "a\\"{SECRET}"}}}}',
+        f"{{'db_token': '{SECRET}'}}",
+        f'"{{\\"secret_key\\": \\"{SECRET}\\"}}"',
+        f"DefaultEndpointsProtocol=https;AccountKey={SECRET};EndpointSuffix=x",
+        f"SECRET_KEY={SECRET}",
+        f"DB_PASS={SECRET} trtbench",
+        f"https://maps/?key={SECRET}",
+        f"mysql://h/db?user=a&pass={SECRET}",
+        f"Authorization: Token {SECRET}",
+        f"-H 'Proxy-Authorization: {SECRET}'",
+        f'"Authorization": "ApiKey {SECRET}"',
+        f"Cookie: theme=dark; session={SECRET}",
+        f"ProxyCommand=sshpass -p {SECRET} ssh -W %h:%p gate",
+        f"password='it''s {SECRET}' host=db",
+        f"nvapi-{SECRET}{SECRET}",
+        f"AIza{SECRET}{SECRET}{SECRET}",
+        f"-----BEGIN EC PRIVATE KEY-----\nb3Blb\n{SECRET}\n-----END EC PRIVATE KEY-----",
     ],
 )
 def test_secrets_are_masked(text: str) -> None:
@@ -207,6 +231,9 @@ def test_secrets_are_masked(text: str) -> None:
         "--model resnet18@v2 --tag a:b --tokenizer fast",
         "user@192.168.1.20:2222",
         "sig 0.05, author: me",
+        "first pass: 3 ms, fusion_pass=2, &&&& PASSED",
+        "proxies 'http://a:80','b@c'",
+        '{"shapes": {"token": "1x128", "auth": [1, 2]}, "primary_key": "id", "Name": "token"}',
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:

@@ -27,6 +27,7 @@ from trtbench.host.images import read_image
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.tasks._coco import CocoFile
 from trtbench.tasks._image_folder import read_classes
+from trtbench.tasks._sequences import LabelledArrays
 from trtbench.workflows.compare.gate import rules_from_file
 from trtbench.workflows.request.config import load_config
 from trtbench.workflows.sweep.matrix import matrix_from_file
@@ -55,6 +56,11 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{','.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(12)
 )
 
+MERGED = "a: &a {x: 1, y: 2}\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} {{<<: [{','.join(['*' + chr(97 + n)] * 9)}]}}\n"
+    for n in range(12)
+)
+
 
 @pytest.mark.parametrize(
     "text",
@@ -70,8 +76,14 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         "x" * (2 << 20),
         "models: [m.onnx]\noptions: {threads: {1: 2}}\n",
         "\ud800",
+        MERGED + "models: *m\n",
+        "models: &a {<<: *a}\n",
+        "rounds: 1" + ":1" * 500_000 + "\n",
+        "rounds: 1" + ":1" * 400_000 + ".5\n",
+        "rounds: 0x" + "f" * 300 + "\n",
+        "batch: [0b" + "1" * 300 + "]\n",
     ],
-    ids=range(11),
+    ids=range(17),
 )
 def test_yaml_that_is_a_trap_is_refused_in_words(world: Path, text: str) -> None:
     (world / "s.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -84,6 +96,7 @@ DEEP = [
     "a = " + "[" * 100_000,
     "a = " + "[" * 500 + "]" * 500,
     "[[host]]\naddress = 'x'\nresources = " + "{a=" * 20_000,
+    "rounds = 0x" + "f" * 5000,
 ]
 
 
@@ -98,6 +111,13 @@ def test_settings_rules_and_hosts_without_a_bottom_are_refused_in_words(
     (world / "deep.toml").rename(world / "trtbench.toml")
     with pytest.raises(TrtbenchError):
         load_config(folder=world)
+
+
+@pytest.mark.parametrize("more", ["gpus = 9223372036854775807", 'environment = {"X;id;Y" = "1"}'])
+def test_a_list_of_hosts_that_is_a_trap_is_refused_in_words(world: Path, more: str) -> None:
+    (world / "hosts.toml").write_text(f"[[host]]\naddress = 'a'\n{more}\n")
+    with pytest.raises(TrtbenchError, match=r"GPUs|variable"):
+        hosts_from_file(world / "hosts.toml")
 
 
 def test_annotations_without_a_bottom_are_refused_in_words(world: Path) -> None:
@@ -117,6 +137,29 @@ def test_an_array_that_says_it_is_huge_is_refused(tmp_path: Path) -> None:
     for name in ("x.npz", "x.npy"):
         with pytest.raises(InputError):
             read_arrays(tmp_path / name, [TensorSpec(name="x", dtype="float32", shape=(None,))])
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
+def test_labelled_arrays_that_are_a_trap_are_refused_in_words(tmp_path: Path, name: str) -> None:
+    tensors = (TensorSpec(name="x", dtype="float32", shape=(None, 4)),)
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (8589934592, 4), }"
+    header += b" " * (64 - (10 + len(header) + 1) % 64) + b"\n"
+    huge = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", huge + bytes(1 << 20))
+    with pytest.raises(InputError):
+        LabelledArrays(tmp_path / name, tensors, labels=None, unlabelled=True)
+    plain = tmp_path / "plain.npz"
+    for arrays in ({"x": np.float32(1)}, {"x": np.zeros((2, 4), "f4"), "labels": ["a", "b"]}):
+        np.savez(plain, **arrays)
+        with pytest.raises(InputError):
+            LabelledArrays(plain, tensors, labels=None)
+    np.savez(plain, x=np.zeros((200, 4), "f4"), labels=np.zeros(200))
+    data = bytearray(plain.read_bytes())
+    data[data.index(b"NUMPY") + 500] ^= 1  # its checksum is wrong
+    plain.write_bytes(data)
+    with pytest.raises(InputError):
+        LabelledArrays(plain, tensors, labels=None)
 
 
 def test_an_archive_that_unpacks_to_more_than_it_may_is_refused(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 from trtbench.boundary import check_tag
 from trtbench.domain.codec import record_from_json
 from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError
+from trtbench.host import unfinished
 from trtbench.models.identity import sha256_of
-from trtbench.store import unfinished
 from trtbench.store.store import Store
 from trtbench.workflows.request.keeping import ReportRequest, SiteRequest
 from trtbench.workflows.sweep.cache import MADE, Cache, Made

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import pickletools
 import subprocess
 import zipfile
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from types import ModuleType
 
+import pytest
 from commands import trtbench
+from msgspec.structs import replace
 
+from trtbench.domain.conversion import ExportSpec
+from trtbench.errors import UsageError
 from trtbench.models.torch_pickle import archive_kind, modules_named
+from trtbench.models.torch_sources import _with_weights, load_source
 
 EVIL = """
 import io, os, sys, zipfile, torch
@@ -81,9 +90,69 @@ def test_torchscript_does_not_change_files_unasked(tmp_path: Path, torch_python:
     assert precious.read_bytes() == b"\7" * 8  # so the attack is a real one
 
 
+def test_a_second_list_of_contents_hides_no_code(tmp_path: Path, torch_python: str) -> None:
+    """Python's reader of archives takes the list at the end, PyTorch's the one that is named."""
+    code = tmp_path / "make.py"
+    code.write_text(SCRIPTS.replace("PRECIOUS", str(tmp_path / "precious")))
+    subprocess.run([torch_python, str(code)], cwd=tmp_path, check=True, capture_output=True)
+    parts = []
+    for word in (b"from_file", b"from_nowt"):
+        data = BytesIO()
+        with zipfile.ZipFile(tmp_path / "filler.ts") as made, zipfile.ZipFile(data, "w") as copy:
+            for name in made.namelist():
+                copy.writestr(name, made.read(name).replace(b"from_file", word))
+        parts.append(data.getvalue())
+    both = tmp_path / "both.ts"
+    both.write_bytes(parts[0][:-22] + parts[1])
+    with zipfile.ZipFile(both) as archive:
+        assert not any(b"from_file" in archive.read(name) for name in archive.namelist())
+    (tmp_path / "precious").write_bytes(b"8 bytes.")
+    where = ("-r", "torch", "--python", torch_python, "--device", "cpu", "--store", tmp_path / "s")
+    quick = ("--duration", "10ms", "--warmup", "1ms", "--no-until-steady", "--shape", "x:1x2")
+    refused = trtbench("bench", both, *where, *quick)
+    assert refused.returncode == 2, refused.stderr
+    assert (tmp_path / "precious").read_bytes() == b"8 bytes."
+    trtbench("bench", both, *where, *quick, "--opt", "trust=on")
+    assert (tmp_path / "precious").read_bytes() == b"\7" * 8  # so the attack is a real one
+
+
+class OldTorch(ModuleType):
+    """PyTorch as it was when ``weights_only`` could be got around."""
+
+    __version__ = "2.5.1"
+
+    @staticmethod
+    def load(*_: object, **__: object) -> object:
+        raise AssertionError("it was loaded")
+
+
+@pytest.mark.parametrize("weights", ["default", "file"])
+def test_an_old_pytorch_loads_no_weights_unasked(tmp_path: Path, weights: str) -> None:
+    (tmp_path / "w.pt").write_bytes(b"\x80\x02}.")
+    torch = OldTorch("torch")
+    spec = ExportSpec(source=str(tmp_path / "w.pt"), output="x.onnx")
+    own = replace(spec, weights=str(tmp_path / "w.pt"))
+    loads = {
+        "default": lambda: load_source(spec, torch=torch),
+        "file": lambda: _with_weights(object(), own, torch),  # type: ignore[arg-type]
+    }
+    with pytest.raises(UsageError, match=r"2\.5\.1 can run code"):
+        loads[weights]()
+
+
+def test_a_network_of_ultralytics_in_the_folder_is_not_evaluated_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its library takes such a file before its own of that name, and evaluates ``activation``."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "yolo11n.yaml").write_text("activation: __import__('os').system('touch owned')\n")
+    spec = ExportSpec(source="ultralytics:yolo11n", output="x.onnx", weights="none")
+    with pytest.raises(UsageError, match="can run any code"):
+        load_source(spec, torch=OldTorch("torch"))
+
+
 def test_the_code_that_a_file_names_is_told_without_running_it(tmp_path: Path) -> None:
     import pickle
-    from io import BytesIO
 
     class Evil:
         def __reduce__(self) -> tuple[object, ...]:
@@ -109,3 +178,22 @@ def test_a_file_that_unpacks_to_gigabytes_is_not_unpacked(tmp_path: Path) -> Non
         for _ in range(256):
             member.write(bytes(1 << 20))
     assert modules_named(path) == set()
+
+
+def test_pickles_of_millions_of_steps_are_looked_at_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, steps = tmp_path / "long.pt", []
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for number in range(40):
+            archive.writestr(f"a/{number}.pkl", b"N0" * (1 << 20))
+    read = pickletools.genops
+
+    def counted(data: bytes) -> Iterator[object]:
+        for each in read(data):
+            steps.append(1)
+            yield each
+
+    monkeypatch.setattr(pickletools, "genops", counted)
+    assert modules_named(path) == set()
+    assert len(steps) <= 1_000_100

@@ -108,6 +108,18 @@ def test_what_a_project_steers_is_shown_the_first_time_and_when_it_changes(trap:
     assert load_config().news == ()
 
 
+def test_a_project_shows_the_libraries_it_loads_and_trusts_nothing_for_the_user(trap: Path) -> None:
+    """A folder that was copied whole belongs to the user, whoever wrote it."""
+    file = trap / "trtbench.toml"
+    file.write_text("[runtimes.tensorrt.options]\nplugins = 'evil.so'\napi_key = 'hunter2'\n")
+    config = load_config()
+    assert config.news == (f"{file} sets runtimes.tensorrt.options.plugins to evil.so",)
+    assert "hunter2" not in str(config.settings())
+    file.write_text("[runtimes.torch.options]\ntrust = 'on'\n")
+    with pytest.raises(UsageError, match="only you can say"):
+        load_config()
+
+
 def test_a_pipe_for_settings_is_refused_and_not_waited_for(trap: Path) -> None:
     (trap / "trtbench.toml").unlink()
     os.mkfifo(trap / "trtbench.toml")

@@ -49,7 +49,9 @@ def test_an_interrupted_sweep_ends_at_once_and_blames_no_case(tmp_path, clocked)
     assert Store(tmp_path / "store").index.find() == []
 
 
-def test_a_killed_sweep_goes_on_and_repeats_nothing_that_was_kept(tmp_path, clocked):
+def test_a_killed_sweep_goes_on_and_repeats_nothing_that_was_kept(tmp_path, clocked, monkeypatch):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     command = [sys.executable, "-m", "trtbench"]
     started = subprocess.Popen(
         [*command, *sweep_words(tmp_path, tmp_path / "sweep")], stdout=subprocess.DEVNULL
@@ -60,6 +62,7 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing_that_was_kept(tmp_path, cloc
     started.wait()
     kept = {entry.id for entry in store.index.find()}
     assert 2 <= len(kept) < 6
+    assert list((tmp_path / "tmp").iterdir()), "what it worked on is still there"
     resume = ["sweep", "--resume", str(tmp_path / "sweep"), "--store", str(tmp_path / "store")]
     resume += ["--format", "none", "--executor", "local", "--beside", "2"]
     done = subprocess.run([*command, *resume], capture_output=True, text=True)
@@ -69,3 +72,4 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing_that_was_kept(tmp_path, cloc
     assert kept <= found
     cases = [store.load(each).record.spec.options["case"] for each in found]
     assert sorted(cases) == list("012345")
+    assert not list((tmp_path / "tmp").iterdir())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,8 @@ import logs
 from many_runs import START, add, add_series, failed, fill_store, record
 from real_parts import find_browser
 from trtbench.cli import run as cli
-from trtbench.errors import UsageError
+from trtbench.errors import StoreError, UsageError
+from trtbench.host.files import write_output
 from trtbench.report.site.pages import file_names, script_from_data
 from trtbench.store.store import Store
 from trtbench.workflows.stored.site import write_site
@@ -112,6 +115,54 @@ def test_only_what_is_new_is_written_again(tmp_path: Path) -> None:
     assert ids[1] not in left
     rows = json.loads((tmp_path / "out/data/runs.json").read_text())
     assert next(row for row in rows if row["id"] == ids[0])["tags"] == ["release"]
+
+
+def test_a_page_that_could_not_be_written_is_not_half_there_for_good(tmp_path: Path) -> None:
+    """Killed or out of space in the middle of a file: the next site must not take it for whole."""
+    store = Store(tmp_path / "store")
+    add_series(store, [1e-3], [record(0)])
+    write_site(store, tmp_path / "out")
+    (new,) = add_series(store, [1e-3], [record(9)])
+    target = tmp_path / "out" / "data" / "runs" / f"{new}.js"
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        try:
+            write_site(store, tmp_path / "out")
+        except StoreError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert not target.exists()
+    assert write_site(store, tmp_path / "out").written == 1
+    assert json.loads(target.read_bytes()[len("trtbenchRun(") : -3])["id"] == new
+
+
+def test_pages_of_somebody_else_are_not_replaced(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    add_series(store, [1e-3], [record(0)])
+    (tmp_path / "home" / "data" / "runs").mkdir(parents=True)
+    own = [tmp_path / "home" / name for name in ("data/runs/own.js", "model-own.html")]
+    for path in own:
+        path.write_text("mine")
+    with pytest.raises(UsageError, match="no site of trtbench"):
+        write_site(store, tmp_path / "home")
+    assert [path.read_text() for path in own] == ["mine", "mine"]
+
+
+def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path: Path) -> None:
+    pipe, link, real = (tmp_path / name for name in ("pipe", "link", "real"))
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_output(pipe, "text")
+    assert os.read(reading, 10) == b"text"
+    os.close(reading)
+    assert pipe.is_fifo()
+    link.symlink_to(real)
+    real.touch()
+    write_output(link, "text")
+    assert link.is_symlink()
+    assert real.read_text() == "text"
 
 
 @pytest.mark.browser

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import pytest
@@ -17,7 +18,14 @@ import records
 
 from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import InputError, StoreError, TrtbenchError
-from trtbench.store import unfinished
+from trtbench.host import unfinished
+from trtbench.host.unfinished import (
+    PARTIAL,
+    partial_name,
+    remove_abandoned,
+    scratch_directory,
+    temporary_folder,
+)
 from trtbench.store.contents import remove_contents
 from trtbench.store.directory import (
     partial_directory,
@@ -26,7 +34,6 @@ from trtbench.store.directory import (
     write_record,
     write_samples,
 )
-from trtbench.store.unfinished import PARTIAL, partial_name, remove_abandoned, scratch_directory
 
 
 def test_a_run_comes_back_as_it_was_written(tmp_path):
@@ -98,6 +105,30 @@ def test_only_the_unfinished_of_dead_processes_of_this_machine_is_removed(tmp_pa
         (folder / "file").touch()
     assert remove_abandoned(tmp_path) == 1
     assert sorted(tmp_path.iterdir()) == sorted(kept)
+
+
+def test_only_temporary_files_of_own_dead_processes_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    with temporary_folder() as own:
+        assert own.stat().st_mode & 0o777 == 0o700
+        name = own.name.replace(f"-{os.getpid()}-", f"-{dead_pid()}-")
+        (own.parent / name).mkdir()
+        (own.parent / f"{name}_2026-11-16_01-02-03.json").touch()  # as ONNX Runtime names a trace
+        (tmp_path / "precious").mkdir()
+        (own.parent / f"{name}-link").symlink_to(tmp_path / "precious")
+        others = [own.parent / "trtbench-locks", own.parent / "trtbench-1-another.place-abc"]
+        for each in others:
+            each.mkdir()
+        if os.getuid() == 0:
+            others.append(own.parent / f"{name}-anothers")
+            others[-1].mkdir()
+            os.chown(others[-1], 12345, 12345)
+        unfinished.remove_temporary.cache_clear()
+        unfinished.remove_temporary()
+        assert sorted(own.parent.iterdir()) == sorted([own, *others])
+        assert (tmp_path / "precious").is_dir()
+    assert not own.exists()
 
 
 def test_a_directory_that_is_held_is_not_taken_for_abandoned(tmp_path, monkeypatch):

@@ -25,6 +25,9 @@ MOST_DEPTH = 64
 MOST_PARTS = 10**6
 """Values within values, counted as often as they are repeated."""
 
+MOST_BITS = 64
+"""Of a whole number; longer ones cannot be written as text, or turned into seconds."""
+
 MOST_UNPACKED_BYTES = 2**33
 """What an archive may say that it unpacks to, unless the caller knows better."""
 
@@ -140,6 +143,11 @@ def check_parts(value: object, *, where: str) -> None:
 
     def measure(part: object, left: int) -> tuple[int, int]:
         if not isinstance(part, (Mapping, list, tuple)):
+            if isinstance(part, int) and part.bit_length() > MOST_BITS:
+                raise InputError(
+                    f"{clean_line(where)} holds a number that nothing can be done with",
+                    facts={"bits": part.bit_length(), "at most": MOST_BITS},
+                )
             return 1, 0
         if left == 0:
             raise _too_deep(where)

@@ -8,34 +8,54 @@ from collections.abc import Mapping, Sequence
 SECRET = "***"
 
 _URL = re.compile(
-    r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?P<user>[^\s/@:'\"]{0,200}):(?!\d{1,9}(?:/|\s|$))"
-    r"[^\s'\"]{1,500}@"
+    r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?P<user>[^\s/@:'\"]{0,200}):(?!\d{1,9}(?:[/',;)\]]|\s|$))"
+    r"[^\s\"]{1,500}@"
 )
 """To the last @ of the word: a password may hold one. Digits and a slash are a port."""
 _USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)[^\s/@:'\"]{20,500}@")
 """A user's name that is this long is a token."""
 _WORD = (
-    r"(?:[\w-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|credentials?|signature)|(?:[\w-]*[_-])?(?:pwd|sig|auth))"
+    r"(?:[\w-]*(?:password|passwd|passphrase|passcode|secret|token|credentials?|signature"
+    r"|(?:api|access|account|private|secret|encryption|signing|session|storage|master|auth)[_-]?key)"
+    r"|(?:[\w-]*[_-])?(?:pwd|sig|auth)|(?-i:[A-Z][A-Z0-9_]*_PASS))"
 )
-_VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s&;,'\"]+)"
+_VALUE = r"(?P<value>(?:'[^']*')+|\"[^\"]*\"|[^\s&;,'\"]+)"
 _FLAG = re.compile(
     rf"(?P<name>(?<!\S)-{{1,2}}{_WORD})(?P<gap>=|[ \t]+(?:\\\r?\n\s*)?)(?!-){_VALUE}", re.I
 )
 _ASSIGNED = re.compile(
     rf"(?P<name>(?<![\w-]){_WORD})(?P<gap>\s*[=:]\s*)(?!\d+(?:x\d+)+\b){_VALUE}", re.I
 )
+_QUERY = re.compile(r"(?P<name>[?&](?:key|pass))(?P<gap>=)(?P<value>[^\s&'\"]+)", re.I)
+_QUOTED = re.compile(
+    rf"(?P<name>(?P<mark>\\?['\"]){_WORD}(?P=mark))(?P<gap>\s{{0,9}}:\s{{0,9}})"
+    r"(?!\\?['\"]\d+(?:x\d+)+\b)(?P<value>(?P=mark)[^'\"\\]*(?P=mark)|\"(?:[^\"\\]|\\.)*\")",
+    re.I,
+)
+"""A name and its value as JSON and Python write them."""
+_HEADER = re.compile(
+    r"(?P<name>\bauthorization)(?P<gap>['\"]?\s{0,9}[=:]\s{0,9}['\"]?"
+    r"(?:(?:bearer|basic|token|apikey|negotiate|digest)\s{1,9})?)(?P<value>[^\s'\",]+)",
+    re.I,
+)
+_COOKIE = re.compile(
+    r"(?P<name>\bcookie)(?P<gap>['\"]?\s{0,9}:\s{0,9}['\"]?)(?P<value>[^\s'\"][^'\"\r\n]*)", re.I
+)
+_TYPED = re.compile(r"(?P<name>\bsshpass)(?P<gap>\s{1,9}-p\s{0,9})" + _VALUE)
 _BEARER = re.compile(r"(?P<name>\b(?:bearer|basic))(?P<gap>\s+)(?P<value>[\w.~+/=-]{8,})", re.I)
 _KNOWN = re.compile(
     r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bhf_\w{20,}"
-    r"|\bglpat-[\w-]{16,}|\bsk-[\w-]{20,}|\bxox[abp]-[\w-]{10,}|\beyJ[\w-]{10,2000}\.[\w-]{10,2000}\.[\w-]{0,2000}"
+    r"|\bglpat-[\w-]{16,}|\bsk-[\w-]{20,}|\bxox[abp]-[\w-]{10,}|\bnvapi-[\w-]{20,}"
+    r"|\bAIza[\w-]{30,}|\beyJ[\w-]{10,2000}\.[\w-]{10,2000}\.[\w-]{0,2000}"
+    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,4000}?(?:-----END [A-Z ]{0,30}KEY-----|\Z)"
 )
 
 
 _SUSPECT = (
-    *("://", "passw", "passphrase", "secret", "token", "key", "credential", "pwd", "sig", "auth"),
+    *("://", "secret", "token", "key", "credential", "pwd", "sig", "auth"),
     *("bearer", "basic", "akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-    *("hf_", "glpat-", "sk-", "xox", "eyj"),
+    *("hf_", "glpat-", "sk-", "xox", "eyj", "nvapi-", "aiza", "cookie"),
+    *("passw", "passphrase", "passcode", "_pass", "?pass", "&pass", "sshpass"),
 )
 """What every secret that is found here has, in small letters; most lines have none of it."""
 
@@ -56,9 +76,10 @@ def mask(text: str) -> str:
     # Of a user with a password the name is no secret.
     text = _URL.sub(lambda found: f"{found['scheme']}{found['user']}:{SECRET}@", text)
     text = _USER.sub(lambda found: f"{found['scheme']}{SECRET}@", text)
-    for pattern in (_FLAG, _ASSIGNED, _BEARER):
+    text = _KNOWN.sub(SECRET, text)
+    for pattern in (_HEADER, _COOKIE, _QUOTED, _FLAG, _ASSIGNED, _QUERY, _TYPED, _BEARER):
         text = pattern.sub(_masked_value, text)
-    return _KNOWN.sub(SECRET, text)
+    return text
 
 
 def mask_words(words: Sequence[str]) -> list[str]:
@@ -79,5 +100,6 @@ def mask_values(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _masked_value(found: re.Match[str]) -> str:
-    quote = found["value"][0] if found["value"][0] in "'\"" else ""
+    quotes = re.match(r"\\?['\"]", found["value"])
+    quote = quotes[0] if quotes else ""
     return f"{found['name']}{found['gap']}{quote}{SECRET}{quote}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 
@@ -35,13 +36,18 @@ def xml_text(text: str) -> str:
 
 def csv_cell(value: object) -> object:
     """Keep a spreadsheet from taking a text for a formula; numbers stay as they are."""
-    if not isinstance(value, str) or value[:1] not in ("=", "+", "-", "@", "\t", "\r"):
+    if not isinstance(value, str) or not _FORMULA.search(value):
         return value
     try:
         float(value)
     except ValueError:
-        return "'" + value
+        return _FORMULA.sub(r"\1'\2", value)
     return value
+
+
+_FORMULA = re.compile(r"(^|[;\t\n\r])([=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+"""What begins one, wide signs of eastern keyboards too, in a cell or behind a mark that some
+spreadsheets take for the end of one."""
 
 
 def _is_control(character: str) -> bool:

@@ -7,7 +7,6 @@ as they are written, without ONNX Runtime's optimizations, which would fuse what
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from trtbench.domain.conversion import TensorDiff
 from trtbench.domain.feed import LayerDrift, LayersOutcome, LayersSpec
 from trtbench.domain.job import Stage
 from trtbench.errors import InputError, UnavailableError
+from trtbench.host.unfinished import temporary_folder
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -193,8 +193,8 @@ def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
     try:
         if model.ByteSize() < ONE_FILE_BYTES:
             return onnxruntime.InferenceSession(model.SerializeToString(), options, providers)
-        with tempfile.TemporaryDirectory(prefix="trtbench-layers-") as folder:
-            path, *_ = save_onnx(model, Path(folder) / "model.onnx")
+        with temporary_folder() as folder:
+            path, *_ = save_onnx(model, folder / "model.onnx")
             return onnxruntime.InferenceSession(str(path), options, providers)
     except Exception as problem:
         raise InputError(

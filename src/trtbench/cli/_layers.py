@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trtbench.cli._options import stack
+from trtbench.host.files import write_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +89,7 @@ def hold(
         return
     if junit:
         with writing(junit):
-            junit.write_text(junit_from_results(results, suite=suite), encoding="utf-8")
+            write_output(junit, junit_from_results(results, suite=suite))
     show_blocks([rule_table(results)], err=err)
     if not passed(results):
         click.get_current_context().exit(EXIT_BROKEN)

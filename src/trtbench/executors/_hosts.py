@@ -6,11 +6,14 @@ from pathlib import Path
 
 import msgspec
 
+from trtbench import boundary
 from trtbench.boundary import read_toml
 from trtbench.domain.spec import Value
 from trtbench.errors import UsageError, reading
 from trtbench.executors._slots import Slot
 from trtbench.units import bytes_from_text
+
+MOST_GPUS = 1024
 
 
 class Host(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +66,7 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
     if len(set(titles)) < len(titles):
         raise UsageError(f"{path} lists a host twice", fix="give each a name of its own")
     for host in hosts:
+        _refuse_odd(host, path)
         if ":" in host.address.rpartition("@")[0]:
             raise UsageError(
                 "an address of ssh holds no password",
@@ -76,6 +80,20 @@ def hosts_from_file(path: Path) -> tuple[Host, ...]:
                 fix="write it like user@board",
             )
     return hosts
+
+
+def _refuse_odd(host: Host, path: Path) -> None:
+    """Refuse what no machine has: more GPUs than a list can hold, names that a shell would run."""
+    odd = [name for name in host.environment if not name.isidentifier() or not name.isascii()]
+    if odd:
+        raise UsageError(
+            f"{boundary.shown(odd[0])} is no name of a variable",
+            facts={"file": path, "host": host.title},
+        )
+    if isinstance(host.gpus, int) and not 0 <= host.gpus <= MOST_GPUS:
+        raise UsageError(
+            f"a host has 0 to {MOST_GPUS} GPUs", facts={"file": path, "host": host.title}
+        )
 
 
 def slots_of(host: Host, *, beside: int = 1) -> list[Slot]:

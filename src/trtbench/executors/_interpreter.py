@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from trtbench.errors import UnavailableError
 from trtbench.host.interpreters import environment_for, is_own
 from trtbench.host.process import run_process, tail
+from trtbench.host.unfinished import temporary_folder
 
 WORKER_NEEDS = ("msgspec", "numpy")
 """What another interpreter must have; trtbench itself is lent to it."""
@@ -95,8 +95,8 @@ def can_import(python: str, module: str) -> bool:
 def _probe(python: str, needs: tuple[str, ...] = WORKER_NEEDS) -> tuple[tuple[int, ...], list[str]]:
     """Ask an interpreter, new or very old, for its version and for what it lacks."""
     code = _PROBE.format(needs=needs, word=_WORD)
-    with tempfile.TemporaryDirectory(prefix="trtbench-python-") as folder:
-        log = Path(folder) / "log.txt"
+    with temporary_folder() as folder:
+        log = folder / "log.txt"
         try:
             command = [python, "-c", code]
             run_process(command, log=log, timeout_s=PROBE_S, env=worker_environment(python))

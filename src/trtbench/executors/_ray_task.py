@@ -10,7 +10,6 @@ import fcntl
 import importlib
 import os
 import platform
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from trtbench.executors._folders import blob, cache_folder, keep_blob, pack
 from trtbench.executors._node import run_node
 from trtbench.executors._parcel import parcel_from_bytes, place_parcel
 from trtbench.executors._request import Told
+from trtbench.host.unfinished import temporary_folder
 
 
 class Answer(Value, frozen=True, kw_only=True):
@@ -39,8 +39,7 @@ def on_node(parcel: bytes, contents: Mapping[str, Sequence[object]], slot: int) 
     host = platform.node()
     cache = cache_folder()
     fetched = sum(_fetch(cache, sha256, chunks) for sha256, chunks in contents.items())
-    with tempfile.TemporaryDirectory(prefix="trtbench-node-") as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         try:
             request = place_parcel(found, cache=cache, folder=folder)
             environment = {"TRTBENCH_CPU_SLOT": str(slot)}

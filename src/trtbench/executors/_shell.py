@@ -8,7 +8,6 @@ import os
 import shlex
 import shutil
 import tarfile
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from trtbench.executors._interpreter import OLDEST
 from trtbench.executors._node import LOOK_S, interrupt_if
 from trtbench.executors._request import Tell
 from trtbench.host.process import Child, Exit, run_together, tail
+from trtbench.host.unfinished import temporary_folder
 from trtbench.version import __version__
 
 NEEDS = ("msgspec", "numpy", "sqlalchemy")
@@ -105,8 +105,8 @@ class Shell:
         """Carry out the request in a folder there; what it tells is heard as it is told."""
         words = (f"{folder}/request.json", folder, "-")
         command = self._python("-m", "trtbench.node", *words, environment=environment)
-        with tempfile.TemporaryDirectory(prefix="trtbench-ssh-") as name, _open_pipe() as end:
-            log = Path(name) / "log.txt"
+        with temporary_folder() as own, _open_pipe() as end:
+            log = own / "log.txt"
             script = f'exec "$@" </dev/fd/{end} >/dev/fd/{{events}}'
 
             def start() -> Child:
@@ -129,8 +129,8 @@ class Shell:
         target: Path | None = None,
         limit_s: float = COMMAND_S,
     ) -> str:
-        with tempfile.TemporaryDirectory(prefix="trtbench-ssh-") as name:
-            log, out = Path(name) / "log.txt", target or Path(name) / "out"
+        with temporary_folder() as own:
+            log, out = own / "log.txt", target or own / "out"
             into, from_ = shlex.quote(str(out)), shlex.quote(str(source or os.devnull))
             full = ["sh", "-c", f'exec "$@" <{from_} >{into}', "sh", *self._ssh(command)]
             ended = run_together([lambda: Child(full, log=log)], timeout_s=limit_s)[0]
@@ -188,8 +188,8 @@ class Shell:
 
     def _lend(self) -> str:
         """Copy this package there unless it has this very one; gives the name of its folder."""
-        with tempfile.TemporaryDirectory(prefix="trtbench-lend-") as name:
-            archive = Path(name) / "code.tar"
+        with temporary_folder() as own:
+            archive = own / "code.tar"
             digest = _packed(archive)
             code = f"code/{digest}"
             there = f"{self.host.folder.removeprefix('~/')}/{code}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from trtbench.executors._slots import Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE, devices
 from trtbench.host.machine import memory_bytes
 from trtbench.host.process import Child, Exit, run_together, tail
+from trtbench.host.unfinished import temporary_folder
 
 _RESULTS = ("outcome.json", "*/outcome.json", "outputs.npz")
 """What a job that has done its work leaves in its folder."""
@@ -190,12 +190,12 @@ class LocalExecutor:
         """Measure on a free device of this machine."""
         with (
             self._slots.taken(request.needs, tell=tell) as slot,
-            tempfile.TemporaryDirectory(prefix="trtbench-node-") as work,
+            temporary_folder() as work,
         ):
             environment = {**(self._settings.environment or {}), **_view(slot)}
             made = run_node(
                 with_own_files(request),
-                folder=Path(work),
+                folder=work,
                 tell=tell,
                 environment=environment,
                 closed=self._closed,

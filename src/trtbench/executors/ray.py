@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ from trtbench.executors._parcel import bytes_from_parcel, parcel_from_request
 from trtbench.executors._ray_task import Answer, on_node
 from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs, Request, Tell
 from trtbench.executors._slots import Slot, Slots
+from trtbench.host.unfinished import temporary_folder
 from trtbench.version import __version__
 
 T = TypeVar("T")
@@ -293,10 +293,9 @@ def _keep(answer: Answer, folder: Path, slot: Slot) -> None:
         if isinstance(error, JobError):
             error.log_tail = answer.log_tail
         raise error
-    with tempfile.NamedTemporaryFile(suffix=".tar") as file:
-        file.write(answer.run)
-        file.flush()
-        unpack(Path(file.name), folder)
+    with temporary_folder() as own:
+        (own / "run.tar").write_bytes(answer.run)
+        unpack(own / "run.tar", folder)
 
 
 def _ray() -> ModuleType:

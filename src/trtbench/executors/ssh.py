@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tarfile
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from trtbench.executors._request import AGAIN, Executor, ExecutorSettings, Needs
 from trtbench.executors._shell import Shell
 from trtbench.executors._slots import Slot, Slots
 from trtbench.host.gpu_names import SLOT_VARIABLE
+from trtbench.host.unfinished import temporary_folder
 
 ELSEWHERE = True
 GRACE_S = 60.0
@@ -119,10 +119,9 @@ class SshExecutor:
         if parcel.contents:
             with shell.sending:  # who needs the same at the same time waits, and finds it there
                 _send_missing(shell, parcel.contents, tell)
-        with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            file.write(bytes_from_parcel(parcel))
-            file.flush()
-            shell.far("place", there, source=Path(file.name))
+        with temporary_folder() as folder:
+            (folder / "parcel.json").write_bytes(bytes_from_parcel(parcel))
+            shell.far("place", there, source=folder / "parcel.json")
 
     def _measure(
         self, shell: Shell, slot: Slot, request: Request, there: str, folder: Path, tell: Tell
@@ -140,17 +139,17 @@ class SshExecutor:
             closed=self._closed,
         )
         how = "no end in time" if ended.timed_out else ended.signal or f"status {ended.status}"
-        with tempfile.TemporaryDirectory(prefix="trtbench-ssh-") as name:
-            shell.far("pack", there, target=Path(name) / "left.tar")
-            unpack(Path(name) / "left.tar", Path(name) / "left")
-            run = result_of(Path(name) / "left", where=title, how=how)
+        with temporary_folder() as own:
+            shell.far("pack", there, target=own / "left.tar")
+            unpack(own / "left.tar", own / "left")
+            run = result_of(own / "left", where=title, how=how)
             shutil.copytree(run, folder, dirs_exist_ok=True)
 
 
 def _send_missing(shell: Shell, contents: Mapping[str, Path], tell: Tell) -> None:
     """Send the contents that a host does not have, small ones many at a time."""
-    with tempfile.TemporaryDirectory(prefix="trtbench-send-") as name:
-        listed = Path(name) / "asked"
+    with temporary_folder() as folder:
+        listed = folder / "asked"
         listed.write_text("\n".join(contents))
         missing = shell.far("missing", source=listed).split()
         for group in _groups({sha256: contents[sha256] for sha256 in missing}):
@@ -160,7 +159,7 @@ def _send_missing(shell: Shell, contents: Mapping[str, Path], tell: Tell) -> Non
             if not more:
                 shell.far("keep", group[0], source=first)
                 continue
-            archive = Path(name) / "contents.tar"
+            archive = folder / "contents.tar"
             with tarfile.open(archive, "w", dereference=True) as file:
                 for sha256 in group:
                     file.add(contents[sha256], arcname=sha256, recursive=False)

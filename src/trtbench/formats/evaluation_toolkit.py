@@ -38,6 +38,7 @@ from trtbench.formats.toolkit_files import (
     csv_from_summary,
     layer_rows,
 )
+from trtbench.host.files import write_output
 from trtbench.report.compose import document_from_runs
 from trtbench.report.labels import model_name
 from trtbench.report.run_facts import summary_of
@@ -111,7 +112,7 @@ def write_toolkit_files(run: Run, folder: Path, *, pictures: bool = True) -> lis
     paths = []
     for name, content in files.items():
         path = folder / name
-        path.write_bytes(content)
+        write_output(path, content)
         paths.append(path)
     return paths
 

@@ -45,7 +45,7 @@ def read_arrays(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArra
     if source.is_dir():
         arrays = {tensor.name: _raw(source, tensor) for tensor in tensors}
     elif source.suffix == ".npy":
-        arrays = {_only(tensors, source).name: _load(source)}
+        arrays = {_only(tensors, source).name: np.array(one_array(source))}
     else:
         arrays = _npz(source, tensors)
     for tensor in tensors:
@@ -152,15 +152,16 @@ def _only(tensors: Sequence[TensorSpec], source: Path) -> TensorSpec:
     return tensors[0]
 
 
-def _load(source: Path) -> NDArray[np.generic]:
+def one_array(source: Path) -> NDArray[np.generic]:
+    """Read an ``.npy`` as far as it is used; never more than the file has."""
     check_file(source)
     try:
-        array = np.load(source, mmap_mode="r", allow_pickle=False)  # never more than the file has
+        array = np.load(source, mmap_mode="r", allow_pickle=False)
     except DAMAGE as problem:
         raise InputError(f"{source} cannot be read", facts={"reason": problem}) from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{source} does not hold one array", fix="name it .npz")
-    return np.array(array)
+    return array
 
 
 def _npz(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.generic]]:
@@ -177,11 +178,12 @@ def _npz(source: Path, tensors: Sequence[TensorSpec]) -> dict[str, NDArray[np.ge
 
 def refuse_no_archive(source: Path) -> None:
     """Say that an .npz is none: what numpy says then is about pickles."""
-    if source.suffix == ".npz" and not zipfile.is_zipfile(source):
+    packed = source.is_file() and zipfile.is_zipfile(source)
+    if source.suffix == ".npz" and not packed:
         raise InputError(
             f"{source} is not an .npz file, or cut short", fix="np.savez('inputs.npz', name=array)"
         )
-    if source.suffix == ".npz":
+    if packed:  # numpy goes by the content, whatever the name
         check_archive(source)
 
 

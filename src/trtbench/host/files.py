@@ -23,6 +23,21 @@ def write_whole(path: Path, data: bytes) -> None:
         raise
 
 
+def write_output(path: Path, data: bytes | str) -> None:
+    """Write what a user asked for: all of it or nothing, so that no killed writer leaves a half.
+
+    A pipe or a device is written to as it is, and a link is followed.
+    """
+    content = data.encode("utf-8") if isinstance(data, str) else data
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    try:
+        write_whole(path.resolve() if path.is_symlink() else path, content)
+    except PermissionError:  # a file that may be written, in a folder that may not
+        path.write_bytes(content)
+
+
 def utf8_path(path: Path) -> Path:
     """Name a path that can be written down: a name that is not UTF-8 gets a link that is.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 
 from trtbench.host.process import run_process, tail
+from trtbench.host.unfinished import temporary_folder
 
 ASK_S = 20.0
 """Patience with an interpreter that is asked for its version."""
@@ -47,8 +47,8 @@ def cache_tag(python: str) -> str | None:
     """Ask an interpreter for its tag, ``cpython-312``; ``None`` where it does not say."""
     code = "import sys; sys.stdout.write(sys.implementation.cache_tag)"
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
-    with tempfile.TemporaryDirectory(prefix="trtbench-tag-") as folder:
-        log = Path(folder) / "log.txt"
+    with temporary_folder() as folder:
+        log = folder / "log.txt"
         command = [python, "-I", "-c", code]
         try:
             end = run_process(command, log=log, timeout_s=ASK_S, env=variables, own_group=False)

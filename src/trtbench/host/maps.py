@@ -17,7 +17,7 @@ import numpy as np
 from trtbench.boundary import check_file, read_bytes
 from trtbench.domain.arrays import AnyArray
 from trtbench.errors import InputError
-from trtbench.host.arrays import DAMAGE, read_archive
+from trtbench.host.arrays import DAMAGE, one_array, read_archive
 from trtbench.host.images import pillow
 
 MOST_PIXELS = 1 << 28
@@ -41,10 +41,6 @@ def read_map(path: Path) -> AnyArray:
             f"{path} is not a map", facts={"shape": values.shape, "type": str(values.dtype)}
         )
     return values
-
-
-def _npy(path: Path) -> AnyArray:
-    return np.asarray(np.load(path, allow_pickle=False))
 
 
 def _npz(path: Path) -> AnyArray:
@@ -168,7 +164,7 @@ def _counted(width: int, height: int) -> int:
 
 
 READERS: dict[str, Callable[[Path], AnyArray]] = {
-    ".npy": _npy,
+    ".npy": one_array,
     ".npz": _npz,
     ".pfm": _pfm,
     ".exr": _exr,

@@ -8,13 +8,13 @@ from __future__ import annotations
 import shlex
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trtbench.boundary import mask, mask_words
 from trtbench.errors import UnavailableError
 from trtbench.host.process import Exit, run_process
+from trtbench.host.unfinished import temporary_folder
 
 HELP_S = 60.0
 """A program on a cold disk needs seconds to print its help; longer is a hang."""
@@ -67,8 +67,8 @@ def trtexec_missing() -> str | None:
 
 def help_text(binary: str, *, timeout_s: float = HELP_S) -> str:
     """Ask a program for its help."""
-    with tempfile.TemporaryDirectory(prefix="trtbench-help-") as folder:
-        log = Path(folder) / "help.txt"
+    with temporary_folder() as folder:
+        log = folder / "help.txt"
         try:
             end = run_process([binary, "--help"], log=log, timeout_s=timeout_s, own_group=False)
             text = log.read_text("utf-8", "replace")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from trtbench.domain.samples import TelemetrySample
 from trtbench.host.jtop import JtopSource
 from trtbench.host.process import Child, run_process, tail
 from trtbench.host.telemetry_values import Counters, known_temperature
+from trtbench.host.unfinished import temporary_folder
 
 INTERVAL_MS = 100
 
@@ -83,8 +83,8 @@ class TegraSource:
         if program is None:
             yield None
             return
-        with tempfile.TemporaryDirectory(prefix="trtbench-tegrastats-") as folder:
-            log = Path(folder) / "lines.txt"
+        with temporary_folder() as folder:
+            log = folder / "lines.txt"
             log.touch()
             child = Child([program, "--interval", str(INTERVAL_MS)], log=log)
             try:
@@ -141,8 +141,8 @@ def _said(program: str, *arguments: str) -> str | None:
     found = shutil.which(program)
     if found is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="trtbench-board-") as folder:
-        log = Path(folder) / "said.txt"
+    with temporary_folder() as folder:
+        log = folder / "said.txt"
         try:
             ended = run_process([found, *arguments], log=log, timeout_s=10.0)
         except OSError:

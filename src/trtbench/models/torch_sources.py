@@ -91,7 +91,9 @@ def _timm(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
 
 def _ultralytics(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     if spec.weights == "none":
-        name = name.removesuffix(".pt") + ".yaml"
+        name = name.removesuffix(".pt").removesuffix(".yaml") + ".yaml"
+        if Path(name).exists():  # taken before the library's own; activations in it are evaluated
+            _demand_trust(spec, name, {"whatever stands in it"}, what="a program in YAML")
     else:
         name = name if name.endswith(".pt") else f"{name}.pt"
         _demand_trust(spec, name, {"ultralytics"})
@@ -207,15 +209,12 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
         program = torch.export.load(str(path))
         return TorchSource(kind=kind, model=program.module(), program=program, sha256=digest)
     if kind == "TorchScript":
-        touched = file_operators(path)
+        touched = file_operators(path, torch)
         if touched:
             danger = "running it can change any of yours"
             _demand_trust(spec, path.name, touched, what="TorchScript with files", danger=danger)
         return TorchSource(kind=kind, model=torch.jit.load(str(path), "cpu"), sha256=digest)
-    if _version(torch) < SAFE_WEIGHTS:
-        danger = f"PyTorch {torch.__version__} can run code even where it reads weights alone"
-        _demand_trust(spec, path.name, modules_named(path), danger=danger)
-    weights = _weights_only(path, torch)
+    weights = _weights_only(path, spec, torch)
     if weights is not None:
         model = _from_factory(spec, weights, path)
         return TorchSource(kind="state dict", model=model, sha256=digest)
@@ -275,8 +274,11 @@ def _demand_trust(
     )
 
 
-def _weights_only(path: Path, torch: ModuleType) -> dict[str, Tensor] | None:
+def _weights_only(path: Path, spec: ExportSpec, torch: ModuleType) -> dict[str, Tensor] | None:
     """Read tensors and nothing else; ``None`` when the file holds anything more."""
+    if _version(torch) < SAFE_WEIGHTS:
+        danger = f"PyTorch {torch.__version__} can run code even where it reads weights alone"
+        _demand_trust(spec, path.name, modules_named(path), danger=danger)
     try:
         loaded = torch.load(str(path), map_location="cpu", weights_only=True)
     except Exception:  # the caller finds out what else it is
@@ -319,7 +321,7 @@ def _with_weights(model: Module, spec: ExportSpec, torch: ModuleType) -> Module:
     path = Path(spec.weights)
     if not path.is_file():
         raise InputError(f"there is no file {path}", fix="--weights default, none or a file")
-    weights = _weights_only(path, torch)
+    weights = _weights_only(path, spec, torch)
     if weights is None:
         raise InputError(
             f"{path.name} is not a state dict",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,6 +32,7 @@ from trtbench.domain.spec import (
 )
 from trtbench.errors import InputError, UnavailableError, UsageError, meant, refuse_unknown_options
 from trtbench.host.cuda import index_of
+from trtbench.host.unfinished import temporary_name
 from trtbench.models.onnx_outline import outline_of
 from trtbench.runtimes._onnx_problems import explain_load_failure
 from trtbench.runtimes._ort_device import IoBinding, end_trace, listed
@@ -192,7 +192,7 @@ def _profiling_session(onnxruntime: ModuleType, spec: RunSpec) -> Any:
 
 def _trace(options: SessionOptions) -> None:
     options.enable_profiling = True
-    options.profile_file_prefix = str(Path(tempfile.gettempdir()) / "trtbench-ort")
+    options.profile_file_prefix = str(temporary_name())
 
 
 def binds(spec: RunSpec) -> bool:

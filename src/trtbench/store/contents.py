@@ -12,7 +12,7 @@ import msgspec
 
 from trtbench import boundary
 from trtbench.errors import InputError, StoreError
-from trtbench.store.unfinished import partial_name
+from trtbench.host.unfinished import partial_name
 
 LIST = "files.json"
 """Names of all files that a run had when it was complete."""

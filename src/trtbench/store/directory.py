@@ -36,8 +36,8 @@ from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, StoreError, writing
 from trtbench.host.arrays import archive_names, read_archive
 from trtbench.host.files import write_whole
+from trtbench.host.unfinished import refuse_occupied, remove_abandoned, scratch_directory
 from trtbench.store.contents import list_contents
-from trtbench.store.unfinished import refuse_occupied, remove_abandoned, scratch_directory
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.profile import profiles_from_json
 

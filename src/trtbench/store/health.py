@@ -14,6 +14,7 @@ from trtbench.boundary import check_id
 from trtbench.domain.result import Record, Run
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, StoreError, TrtbenchError
+from trtbench.host.unfinished import forgotten
 from trtbench.store.directory import RECORD, read_headline, read_record
 from trtbench.store.entries import (
     DAMAGED,
@@ -22,7 +23,6 @@ from trtbench.store.entries import (
     ReadOnlyIndexError,
     entry_from_record,
 )
-from trtbench.store.unfinished import forgotten
 
 if TYPE_CHECKING:
     from trtbench.store.index import Index

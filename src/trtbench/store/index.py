@@ -99,6 +99,7 @@ class Index:
     def __init__(self, url: str) -> None:
         self.url = url
         self._engine = engine_from_url(url)
+        self._demand_plain()
         self._migrate()
 
     def put(self, entry: Entry) -> None:
@@ -128,6 +129,31 @@ class Index:
                 state = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
                 if state != "ok":
                     raise sqlite3.DatabaseError(f"the index is malformed: {state}")
+
+    def _demand_plain(self) -> None:
+        """Refuse a file of another program, and one that computes: nothing is done to either.
+
+        A view may never end, a trigger may do anything. trtbench makes none; whoever else writes
+        to the folder might, or put a link to another database there.
+        """
+        if not self.url.startswith("sqlite"):
+            return
+        with self._reading() as connection:
+            known = connection.exec_driver_sql(
+                "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+            ).all()
+            if known and not {str(name) for _, name, _ in known} & _TABLES.tables.keys():
+                raise StoreError(
+                    "this is the database of another program, not the index of a store",
+                    facts={"file": self.url.removeprefix("sqlite:///"), "it holds": known[0][1]},
+                    fix="give another place with --store",
+                )
+            computes = any(
+                kind in ("trigger", "view") or str(sql).upper().startswith("CREATE VIRTUAL")
+                for kind, _, sql in known
+            )
+            if computes or any(_computed(connection, table) for table in _TABLES.tables):
+                raise sqlite3.DatabaseError("the index is malformed: it holds code")
 
     def ids(self) -> set[str]:
         """List the ids of all entries."""
@@ -217,6 +243,12 @@ class Index:
 
     def _reading(self) -> Transaction:
         return Transaction(self._engine, self.url, write=False)
+
+
+def _computed(connection: Connection, table: str) -> bool:
+    """Whether a table has columns that are made of others when they are read."""
+    columns = connection.exec_driver_sql(f"PRAGMA table_xinfo({table})")
+    return any(hidden != 0 for *_, hidden in columns)
 
 
 def _numbers(connection: Connection, ids: Sequence[str]) -> dict[str, int | None]:

@@ -21,7 +21,7 @@ def open_index(place: Place) -> tuple[Index, str | None]:
     gets one in memory, so that it can be read.
     """
     try:
-        return _opened(place.url), None
+        return _opened(place), None
     except DamagedIndexError:
         return _replaced(place)
     except ReadOnlyIndexError:
@@ -30,8 +30,11 @@ def open_index(place: Place) -> tuple[Index, str | None]:
         return Index(IN_MEMORY), "the store cannot be written; its runs are listed from its folders"
 
 
-def _opened(url: str) -> Index:
-    index = Index(url)
+def _opened(place: Place) -> Index:
+    file = None if place.index_folder is None else _file(place)
+    if file is not None and file.exists() and not (file.is_file() or file.is_dir()):
+        raise DamagedIndexError(f"{file} is no file")
+    index = Index(place.url)
     index.demand_sound()
     return index
 
@@ -44,11 +47,11 @@ def _replaced(place: Place) -> tuple[Index, str | None]:
         try:
             _wait(descriptor)
             try:
-                return _opened(place.url), None  # another process has replaced it meanwhile
+                return _opened(place), None  # another process has replaced it meanwhile
             except DamagedIndexError:
                 aside = file.with_name(f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
                 file.rename(aside)
-            return _opened(place.url), f"the index was damaged; it is kept as {aside.name}"
+            return _opened(place), f"the index was damaged; it is kept as {aside.name}"
         finally:
             os.close(descriptor)
 

@@ -16,6 +16,7 @@ from trtbench import boundary
 from trtbench.domain.result import FailedRun, Record, Run
 from trtbench.errors import InputError, StoreError, TrtbenchError, UsageError, write_error
 from trtbench.host.files import path_behind, utf8_path
+from trtbench.host.unfinished import remove_abandoned, remove_temporary, scratch_directory
 from trtbench.store.contents import remove_contents
 from trtbench.store.directory import (
     partial_directory,
@@ -36,7 +37,6 @@ from trtbench.store.health import (
     sort_out,
 )
 from trtbench.store.place import address_from_text, place_from_text
-from trtbench.store.unfinished import remove_abandoned, scratch_directory
 
 if TYPE_CHECKING:
     from trtbench.store.index import Index
@@ -92,6 +92,7 @@ class Store:
 
             self._remote = RemoteRuns(found.remote, folder=self.runs)
         remove_abandoned(self.runs)
+        remove_temporary()
         if at_once:
             self.open()
 

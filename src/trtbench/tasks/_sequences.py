@@ -17,7 +17,14 @@ from trtbench.domain.arrays import AnyArray
 from trtbench.domain.feed import LoadedItem
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError
-from trtbench.host.arrays import DAMAGE, refuse_missing, refuse_no_archive
+from trtbench.host.arrays import (
+    DAMAGE,
+    archive_names,
+    one_array,
+    read_archive,
+    refuse_missing,
+    refuse_no_archive,
+)
 from trtbench.tasks.contract import Arrays, DataSource, Tensors
 
 LABELS = ("labels", "label", "targets", "y")
@@ -46,10 +53,12 @@ class LabelledArrays(DataSource):
                 facts={"looked for": ", ".join(LABELS)},
                 fix="np.savez(file, images=..., labels=...), or --labels labels.npy",
             )
-        if found is not None and len(found) != len(self.values):
+        if found is not None and found.dtype.kind not in "iubf":
+            raise InputError("labels are numbers of classes", facts={"type": found.dtype})
+        if found is not None and found.size != len(self.values):
             raise InputError(
                 "there are not as many labels as items",
-                facts={"items": len(self.values), "labels": len(found)},
+                facts={"items": len(self.values), "labels": found.size},
             )
         self.labels = None if found is None else found.reshape(-1).astype(np.int64)
         self.names = tuple(f"{path.name}[{index}]" for index in range(len(self.values)))
@@ -118,9 +127,9 @@ def _fitted(item: AnyArray, tensor: TensorSpec) -> AnyArray:
 def read_labels(path: Path) -> AnyArray:
     """Numbers of classes from ``.npy``, or from text with one per line."""
     refuse_missing(path)
+    if path.suffix == ".npy":
+        return one_array(path)
     try:
-        if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False))
         lines = read_text(path, most=MOST_BYTES).split()
         return np.array([int(line) for line in lines], np.int64)
     except DAMAGE as problem:
@@ -130,25 +139,28 @@ def read_labels(path: Path) -> AnyArray:
 def _read(path: Path, tensors: Tensors) -> tuple[dict[str, AnyArray], AnyArray | None]:
     """Read an array for every input, and the labels where they are in the same file."""
     refuse_missing(path)
-    refuse_no_archive(path)
-    try:
-        loaded = np.load(path, allow_pickle=False, mmap_mode="r" if path.suffix == ".npy" else None)
-    except DAMAGE as problem:
-        raise InputError(f"{path} cannot be read", facts={"reason": problem}) from None
-    if isinstance(loaded, np.ndarray):
+    if path.suffix == ".npy":
         if len(tensors) > 1:
             raise InputError(
                 f"{path.name} is one array, and the model has {len(tensors)} inputs",
                 facts={"inputs": ", ".join(tensor.name for tensor in tensors)},
                 fix="np.savez(file, labels=..., **arrays by the names of the inputs)",
             )
-        return {tensors[0].name: loaded}, None
-    with loaded as archive:
-        names = list(archive.files)
-        labels = next((archive[name] for name in LABELS if name in names), None)
-        rest = [name for name in names if name not in LABELS]
-        found = {tensor.name: archive[_chosen(path, tensor, rest, tensors)] for tensor in tensors}
-        return found, labels
+        return {tensors[0].name: _rows(one_array(path), path)}, None
+    refuse_no_archive(path)
+    names = archive_names(path)
+    labels = next((name for name in LABELS if name in names), None)
+    rest = [name for name in names if name not in LABELS]
+    chosen = {tensor.name: _chosen(path, tensor, rest, tensors) for tensor in tensors}
+    arrays = read_archive(path, wanted={*chosen.values(), *filter(None, [labels])})
+    found = {name: _rows(arrays[own], path) for name, own in chosen.items()}
+    return found, arrays[labels] if labels else None
+
+
+def _rows(array: AnyArray, path: Path) -> AnyArray:
+    if array.ndim == 0:
+        raise InputError(f"{path} holds a single number, not items")
+    return array
 
 
 def _chosen(path: Path, tensor: TensorSpec, rest: list[str], tensors: Tensors) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trtbench.host.files import write_output
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.document import Cell, Document, Table
 
@@ -16,7 +17,7 @@ def render(document: Document, folder: Path) -> list[Path]:
     for table in document.tables():
         path = folder / FOLDER / f"{table.id}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(csv_text(table), encoding="utf-8", newline="")
+        write_output(path, csv_text(table))
         paths.append(path)
     return paths
 

@@ -22,6 +22,7 @@ import msgspec
 
 from trtbench.analysis.findings import SEVERITIES
 from trtbench.boundary import clean_text
+from trtbench.host.files import write_output
 from trtbench.host.images import FORMATS
 from trtbench.report import style
 from trtbench.report.charts import Bars, Boxes, Histogram, Lines
@@ -47,7 +48,7 @@ def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.html``."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    path.write_text(page(document), encoding="utf-8")
+    write_output(path, page(document))
     return [path]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from trtbench.domain.codec import json_from_value
+from trtbench.host.files import write_output
 from trtbench.report.document import Document
 
 FILE = "report.json"
@@ -16,7 +17,7 @@ def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.json``; the keys of ``data`` stand beside ``document``."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    path.write_bytes(json_bytes(document))
+    write_output(path, json_bytes(document))
     return [path]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from trtbench.boundary import clean_line, clean_text
+from trtbench.host.files import write_output
 from trtbench.report.document import (
     Block,
     Cards,
@@ -60,7 +61,7 @@ def render(document: Document, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     document = document if png.can_draw() else document.with_figures(())
-    path.write_text(markdown(document), encoding="utf-8")
+    write_output(path, markdown(document))
     return [path, *([] if document.brief else png.render(document, folder))]
 
 

@@ -7,6 +7,7 @@ import shutil
 from importlib import util
 from pathlib import Path
 
+from trtbench.host.files import write_output
 from trtbench.report.document import Document, Drawing, Figure, Picture
 
 
@@ -16,7 +17,7 @@ def render(document: Document, folder: Path) -> list[Path]:
     paths = []
     for figure in document.figures() if can_draw() else ():
         path = folder / file_name(figure)
-        path.write_bytes(png_bytes(figure))
+        write_output(path, png_bytes(figure))
         paths.append(path)
     for picture in document.pictures():
         path = folder / picture_name(picture)
@@ -25,7 +26,7 @@ def render(document: Document, folder: Path) -> list[Path]:
         paths.append(path)
     for drawing in document.drawings():
         path = folder / drawing_name(drawing)
-        path.write_text(drawing.svg, encoding="utf-8")
+        write_output(path, drawing.svg)
         paths.append(path)
     return paths
 

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.text import Text as Line
 
 from trtbench.boundary.texts import clean_line, clean_text
+from trtbench.host.files import write_output
 from trtbench.report.document import (
     Block,
     Cards,
@@ -56,7 +57,7 @@ def render(document: Document, folder: Path) -> list[Path]:
     """Write ``report.txt``."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    path.write_text(text(document, width=FILE_COLUMNS), encoding="utf-8")
+    write_output(path, text(document, width=FILE_COLUMNS))
     return [path]
 
 

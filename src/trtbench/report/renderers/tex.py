@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from trtbench.boundary import clean_line
+from trtbench.host.files import write_output
 from trtbench.report.document import Document, Section, Table, Text
 
 FILE = "report.tex"
@@ -44,11 +45,11 @@ def render(document: Document, folder: Path) -> list[Path]:
     for table in document.tables():
         path = folder / FOLDER / f"{table.id}.tex"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(tex_table(table), encoding="utf-8")
+        write_output(path, tex_table(table))
         paths.append(path)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    path.write_text(tex_document(document), encoding="utf-8")
+    write_output(path, tex_document(document))
     return [path, *paths]
 
 

@@ -15,6 +15,7 @@ from trtbench.domain.feed import LayerDrift, LayersChecked, LayersOutcome, Layer
 from trtbench.domain.job import LayersJob
 from trtbench.domain.spec import RunSpec, TensorSpec
 from trtbench.errors import InputError, UsageError, writing
+from trtbench.host.files import write_output
 from trtbench.report.charts import Axis, Line, Lines, Mark, Panel
 from trtbench.report.document import Figure
 from trtbench.report.renderers.png import png_bytes
@@ -141,9 +142,9 @@ def _write(
     paths = [folder / f"{stem}.json", folder / f"{stem}.png", folder / f"{stem}-keep.txt"]
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        paths[0].write_bytes(json_from_value(outcome))
-        paths[1].write_bytes(png_bytes(figure))
-        paths[2].write_text("".join(f"{name}\n" for name in keep))
+        write_output(paths[0], json_from_value(outcome))
+        write_output(paths[1], png_bytes(figure))
+        write_output(paths[2], "".join(f"{name}\n" for name in keep))
     return paths
 
 

@@ -31,6 +31,7 @@ from trtbench.domain.comparison import Comparison, Verdict
 from trtbench.domain.result import FailedRun, Run
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError, UsageError, writing
+from trtbench.host.files import write_output
 from trtbench.models.torch_models import is_named
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.store.store import Store
@@ -181,8 +182,8 @@ def write_comparison(compared: Compared, table: str, path: Path) -> Path:
     """Write the table, and beside it the comparison with all its verdicts as JSON."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(table)
-        path.with_suffix(".json").write_bytes(json_from_value(compared.comparison))
+        write_output(path, table)
+        write_output(path.with_suffix(".json"), json_from_value(compared.comparison))
     return path
 
 

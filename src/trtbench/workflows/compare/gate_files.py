@@ -9,6 +9,7 @@ from typing import Literal
 from trtbench.analysis.gate_report import Suite, junit_from_suites
 from trtbench.domain.codec import json_from_value
 from trtbench.errors import writing
+from trtbench.host.files import write_output
 from trtbench.report.documents.gate import document_from_gates
 from trtbench.report.renderers.md import markdown
 from trtbench.workflows.compare.gate import Gate
@@ -37,7 +38,7 @@ def write_gate_files(
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for file, content in contents.items():
-            (folder / file).write_bytes(content)
+            write_output(folder / file, content)
             paths.append(folder / file)
     return paths
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 
 from trtbench.analysis.layers.difference import EngineDiff
@@ -14,7 +13,9 @@ from trtbench.analysis.layers.placement import (
     placement_from_plain,
 )
 from trtbench.errors import UsageError, writing
+from trtbench.host.files import write_output
 from trtbench.host.process import run_process
+from trtbench.host.unfinished import temporary_folder
 from trtbench.report.drawing.engine import Colour, svg_from_engine
 from trtbench.report.drawing.engines import svg_from_diff
 from trtbench.workflows.explain.source import EngineSource
@@ -43,8 +44,8 @@ def placed_by_dot(table: LayerTable) -> Placement | None:
     binary = shutil.which("dot")
     if binary is None or len(table.layers) > MOST_FOR_DOT:
         return None
-    with tempfile.TemporaryDirectory(prefix="trtbench-dot-") as folder:
-        source, log, plain = (Path(folder) / name for name in ("in.dot", "log.txt", "out.txt"))
+    with temporary_folder() as folder:
+        source, log, plain = (folder / name for name in ("in.dot", "log.txt", "out.txt"))
         source.write_text(dot_from_layers(table), encoding="utf-8")
         try:
             command = [binary, "-Tplain", str(source), "-o", str(plain)]
@@ -60,5 +61,5 @@ def _written(svg: str, path: Path) -> Path:
         raise UsageError(f"{path.name} is no name for a drawing", fix=f"{path.stem}.svg")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(svg, encoding="utf-8")
+        write_output(path, svg)
     return path

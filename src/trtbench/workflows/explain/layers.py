@@ -12,6 +12,7 @@ from trtbench.analysis.layers.precision import precision_truth
 from trtbench.analysis.layers.reconcile import reconcile
 from trtbench.errors import UsageError, writing
 from trtbench.extras import optional_library
+from trtbench.host.files import write_output
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.document import Document
 from trtbench.report.documents.layers import document_from_layers
@@ -95,11 +96,11 @@ def write_rows(rows: Sequence[Row], path: Path) -> Path:
         if ending == ".parquet":
             _write_parquet(rows, path)
         elif ending == ".csv":
-            path.write_text(csv_of(rows), encoding="utf-8")
+            write_output(path, csv_of(rows))
         else:
             from trtbench.domain.codec import json_from_value
 
-            path.write_bytes(json_from_value(list(rows)))
+            write_output(path, json_from_value(list(rows)))
     return path
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import TrtbenchError
 from trtbench.executors import WORKER_NEEDS
 from trtbench.host.process import Exit, run_process, tail
+from trtbench.host.unfinished import temporary_folder
 from trtbench.runtimes import RUNTIMES
 
 TIMEOUT_S = 60.0
@@ -47,8 +47,8 @@ def probe(name: str, *, python: str = sys.executable, timeout_s: float = TIMEOUT
     heard: dict[str, Any] = {}
     # A file in the working folder must not shadow the library that is asked about.
     env = {**os.environ, "PYTHONSAFEPATH": "1"}
-    with tempfile.TemporaryDirectory(prefix="trtbench-probe-") as folder:
-        log = Path(folder) / "log.txt"
+    with temporary_folder() as folder:
+        log = folder / "log.txt"
         try:
             end = run_process(
                 [python, "-c", _child_code(), name, "{events}"],

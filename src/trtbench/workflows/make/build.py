@@ -37,9 +37,9 @@ from trtbench.executors import check_interpreter
 from trtbench.host.files import write_whole
 from trtbench.host.locks import hold
 from trtbench.host.tensorrt_calibrate import preparation_of_scales
+from trtbench.host.unfinished import remove_abandoned, scratch_directory
 from trtbench.models.identity import demand_unchanged, model_ref, sha256_of
 from trtbench.store.directory import now
-from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.plan import HEADER_BYTES, plan_from_bytes
 from trtbench.workflows.make.build_difference import difference_note

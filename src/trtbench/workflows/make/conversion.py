@@ -13,8 +13,8 @@ from trtbench.domain.job import ConversionJob, JobEnd, VerifyJob
 from trtbench.errors import UsageError, writing
 from trtbench.executors import check_interpreter
 from trtbench.host.files import write_whole
+from trtbench.host.unfinished import remove_abandoned, scratch_directory
 from trtbench.models.sidecar import kept_value
-from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.version import __version__
 from trtbench.workflows.measure.failure import raise_unfinished
 from trtbench.workflows.measure.job import carry_out_job, read_outcome

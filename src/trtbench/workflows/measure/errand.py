@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -15,12 +14,12 @@ from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.domain.words import Scalar
 from trtbench.errors import InputError, StoreError, writing
 from trtbench.executors import ANSWER, FILE_MARK, Errand, Needs, Request, with_own_names
+from trtbench.host.unfinished import remove_abandoned, scratch_directory, temporary_folder
 from trtbench.models.identity import files_elsewhere, model_ref
 from trtbench.models.sidecar import read_sidecar, record_of_engine
 from trtbench.models.torch_models import is_named
 from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import new_id
-from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.tasks import TASKS
 from trtbench.workflows.measure.remote import executor_for, teller
 from trtbench.workflows.request.choice import first_choice
@@ -123,11 +122,11 @@ def run_errand(
     errand = Errand(
         verb=verb, asked=asked, files=luggage.files, output=output.name if output else None
     )
-    with executor_for(request, conduct) as conduct, tempfile.TemporaryDirectory() as name:
-        answer = send_errand(errand, Path(name), conduct=conduct, gpu=gpu)
-        place = output.absolute().parent if output else Path(name)
+    with executor_for(request, conduct) as conduct, temporary_folder() as folder:
+        answer = send_errand(errand, folder, conduct=conduct, gpu=gpu)
+        place = output.absolute().parent if output else folder
         if output is not None:
-            _put(Path(name) / "output", output.absolute())
+            _put(folder / "output", output.absolute())
         return value_of_answer(answer, kind, errand=errand, output=place)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import StoreError, writing
+from trtbench.host.unfinished import scratch_directory
 from trtbench.models.identity import (
     changed,
     external_files,
@@ -15,7 +16,6 @@ from trtbench.models.identity import (
     with_parts,
 )
 from trtbench.store.store import Store
-from trtbench.store.unfinished import scratch_directory
 
 FOLDER = "models"
 LARGEST_BYTES = 512 << 20

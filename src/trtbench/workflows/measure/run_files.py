@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from trtbench.domain.result import Run, without_secrets
-from trtbench.errors import write_error
+from trtbench.errors import writing
 from trtbench.formats.evaluation_toolkit import SERIES_ROWS, data_files
 from trtbench.formats.trtexec_exports import times_json
+from trtbench.host.files import write_whole
 
 
 def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> None:
@@ -25,8 +26,5 @@ def write_run_files(run: Run, folder: Path, *, series: bool | None = None) -> No
         path = folder / name
         if path.exists():
             continue
-        try:
-            path.write_bytes(content)
-        except OSError as problem:
-            path.unlink(missing_ok=True)  # half a file would be taken for a whole one
-            raise write_error(path, problem) from None
+        with writing(path):  # half a file would be taken for a whole one
+            write_whole(path, content)

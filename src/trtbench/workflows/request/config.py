@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trtbench.boundary import check_tag, read_toml
+from trtbench.boundary import check_tag, mask_values, read_toml
 from trtbench.domain.spec import Value
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError, meant
@@ -85,7 +85,7 @@ class Config(Value, frozen=True, kw_only=True):
         for name, runtime in self.runtimes.items():
             if runtime.python:
                 found[f"runtimes.{name}.python"] = runtime.python
-            for key, value in runtime.options.items():
+            for key, value in mask_values(runtime.options).items():
                 found[f"runtimes.{name}.options.{key}"] = value
         found |= {f"defaults.{key}": str(value) for key, value in self.defaults.items()}
         return found
@@ -166,6 +166,7 @@ def _read(path: Path) -> ConfigFile:
     try:
         content = msgspec.convert(raw, type=ConfigFile)
         _refuse_defaults(content.defaults)
+        _refuse_trust(path, content)
     except msgspec.ValidationError as problem:
         raise _invalid(path, str(problem)) from None
     return content
@@ -193,14 +194,29 @@ def _refuse_defaults(given: dict[str, Scalar]) -> None:
             raise msgspec.ValidationError(f"{problem} - at `$.defaults.{name}`") from None
 
 
+_STEERING = ("python", "binary", "plugins", "factory")
+"""Settings of a runtime that name programs, libraries and functions."""
+
+
+def _refuse_trust(path: Path, content: ConfigFile) -> None:
+    """Let no project say that the user trusts its models: they came together."""
+    trusting = [name for name, each in content.runtimes.items() if "trust" in each.options]
+    if trusting and path.name == PROJECT_FILE:
+        raise UsageError(
+            f"{path} says what is to be trusted, which only you can say",
+            facts={"setting": f"runtimes.{trusting[0]}.options.trust"},
+            fix="--opt trust=on on the command line, once you know where a model comes from",
+        )
+
+
 def _news(path: Path, content: ConfigFile) -> list[str]:
-    """Say once what a project's file steers: interpreters, and where runs go."""
+    """Say once what a project's file steers: code that is run, and where runs go."""
     if path.name != PROJECT_FILE:
         return []
     steering = {
         key: without_password(str(_placed(key, value, path.parent)))
         for key, value in _flat(content).items()
-        if key in _PLACES or key.endswith((".python", ".options.binary"))
+        if key in _PLACES or key.rpartition(".")[2] in _STEERING
     }
     if not first_shown(path, steering):
         return []

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from trtbench.analysis.summary import summary_from_run
+from trtbench.boundary import mask
 from trtbench.domain.result import FailedRun, Run, Scalar, gpu_of, setting_of
 from trtbench.domain.samples import DURATIONS
 from trtbench.domain.short_view import ShortView
@@ -243,7 +244,7 @@ def _to_mlflow(
             facts={"place": uri, "reason": problem},
             fix="-o http://HOST:5000, or -o sqlite:///mlflow.db (newer MLflow refuses folders)",
         ) from None
-    return Exported(runs=count, skipped=skipped, problems=tuple(problems), where=uri)
+    return Exported(runs=count, skipped=skipped, problems=tuple(problems), where=mask(uri))
 
 
 def _known_ids(client: Any, experiment: str) -> set[str]:

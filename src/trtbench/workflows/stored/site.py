@@ -12,6 +12,7 @@ from trtbench.domain.codec import json_from_value
 from trtbench.domain.result import Record, Run
 from trtbench.domain.short_view import ShortView
 from trtbench.errors import StoreError, TrtbenchError, UsageError, writing
+from trtbench.host.files import write_output
 from trtbench.report.documents.runs import is_reported
 from trtbench.report.site.data import (
     BLOCKING,
@@ -46,6 +47,7 @@ from trtbench.workflows.stored.history import read_history
 RUNS = "data/runs"
 MARK = "data/made-by.txt"
 """Says which version wrote the files of runs; another version writes them anew."""
+BEGUN = "begun"
 LEAST_SERIES = 2
 
 
@@ -73,8 +75,11 @@ def write_site(
     entries = store.index.find()
     if not entries:
         raise UsageError("the store has no runs", fix="trtbench bench model.onnx")
+    _refuse_foreign(folder)
     with writing(folder):
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
+        if _made_by(folder) is None:
+            write_output(folder / MARK, BEGUN)
         return _write(store, folder, entries, title, tell)
 
 
@@ -98,7 +103,7 @@ def _write(
             problems.append(f"{entry.id}: {problem.message}")
             record = unreadable_run(Path(boundary.file_name_from_text(entry.id)), problem.message)
             data = script_from_data("trtbenchRun", failed_data(record))
-            (folder / RUNS / f"{record.id}.js").write_bytes(data)
+            write_output(folder / RUNS / f"{record.id}.js", data)
         row = row_from_record(
             record,
             median_s=entry.median_s,
@@ -110,7 +115,7 @@ def _write(
         raise StoreError("no run of the store can be read", fix="trtbench runs fsck")
     _remove_old(folder, {row["id"] for row in rows})
     pages = _write_pages(store, folder, rows, title)
-    (folder / MARK).write_text(__version__)
+    write_output(folder / MARK, __version__)
     return SiteMade(
         index=folder / "index.html",
         runs=len(rows),
@@ -130,7 +135,7 @@ def _write_run(source: Path, record: Record, folder: Path, *, fresh: bool) -> bo
             return False
     run = read_run(source)
     data = run_data(run) if isinstance(run, Run) else failed_data(run)
-    target.write_bytes(script_from_data("trtbenchRun", data))
+    write_output(target, script_from_data("trtbenchRun", data))
     return True
 
 
@@ -153,7 +158,7 @@ def _write_pages(store: Store, folder: Path, rows: list[dict[str, Any]], title: 
     contents[DATA] = script_from_data("trtbenchSite", data)
     contents["data/runs.json"] = json_from_value(rows)
     for name, content in contents.items():
-        (folder / name).write_bytes(content)
+        write_output(folder / name, content)
     for stale in folder.glob("model-*.html"):
         if stale.name not in pages:
             stale.unlink()
@@ -173,6 +178,16 @@ def _remove_old(folder: Path, known: set[str]) -> None:
     for path in (folder / RUNS).glob("*.js"):
         if path.stem not in known:
             path.unlink()
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a folder with pages or data of somebody else: files of these names are replaced."""
+    own = (Path(name).parts[0] for name in ("index.html", "assets", MARK))
+    if _made_by(folder) is None and any((folder / name).exists() for name in own):
+        raise UsageError(
+            f"{folder} holds something that is no site of trtbench",
+            fix="give a new folder with -o",
+        )
 
 
 def _made_by(folder: Path) -> str | None:

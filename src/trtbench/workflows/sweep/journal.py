@@ -17,7 +17,7 @@ from trtbench.domain.spec import Value
 from trtbench.errors import InputError, UnavailableError, UsageError, writing
 from trtbench.host.files import write_whole
 from trtbench.host.locks import NoLocksError, try_lock
-from trtbench.store.unfinished import signed
+from trtbench.host.unfinished import signed
 from trtbench.workflows.sweep.matrix import Matrix, check_matrix
 
 SWEEP = "sweep.json"

@@ -7,7 +7,6 @@ back is the run with its scores, and the records of the steps.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +19,9 @@ from trtbench.domain.result import Run
 from trtbench.domain.spec import RunSpec, Value
 from trtbench.errors import writing
 from trtbench.executors import AGAIN, Errand
+from trtbench.host.unfinished import remove_abandoned, scratch_directory, temporary_folder
 from trtbench.store.directory import write_record
 from trtbench.store.store import Store
-from trtbench.store.unfinished import remove_abandoned, scratch_directory
 from trtbench.workflows.measure.errand import Luggage, needs_gpu, send_errand, value_of_answer
 from trtbench.workflows.measure.remote import record_of, take_in
 from trtbench.workflows.request.conduct import Conduct
@@ -80,17 +79,17 @@ def bench_elsewhere(
             lost.append(event.text)
         conduct.listen(event)
 
-    with tempfile.TemporaryDirectory(prefix="trtbench-case-") as name:
+    with temporary_folder() as own:
         answer = send_errand(
             errand,
-            Path(name),
+            own,
             conduct=replace(conduct, listen=listen),
             gpu=gpu,
             title=case.name,
             machine=str(machine) if machine is not None else None,
         )
-        done = value_of_answer(answer, CaseDone, errand=errand, output=Path(name))
-        output = Path(name) / "output"
+        done = value_of_answer(answer, CaseDone, errand=errand, output=own)
+        output = own / "output"
         run = _keep(output / RUN, done, run_id, store, conduct)
         if (output / MADE).is_dir():
             _put_engine(output / MADE, folder / ENGINES, case, run.record.environment.label)

@@ -32,6 +32,7 @@ from trtbench.domain.samples import IterationTimes, join_launches, times_from_co
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, TrtbenchError, writing
+from trtbench.host.files import write_output
 from trtbench.models.sidecar import kept_value
 from trtbench.report.documents.sweep import document_from_sweep
 from trtbench.report.renderers.md import markdown
@@ -139,7 +140,7 @@ def write_results(
     for name, content in contents.items():
         path = folder / name
         with writing(path):
-            path.write_text(content, "utf-8")
+            write_output(path, content)
         paths.append(path)
     paths += [path for each in results.judged for path in _accuracy_files(each, folder, results)]
     paths += write_pipeline_files(results.rows, {run.id: run for run in results.runs}, folder)

@@ -7,6 +7,8 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -24,6 +26,9 @@ After it come the process that fills it, the kernel and the container it runs in
 The process also holds a lock on the directory where the file system has locks.
 """
 
+TEMPORARY = "trtbench-"
+"""Prefix of the same in the folder for temporary files, where nothing needs to be hidden."""
+
 FORGOTTEN_S = 7 * 86400.0
 """After so long without a change, what another machine left unfinished may be removed."""
 
@@ -34,9 +39,25 @@ _SPACE = Path("/proc/self/ns/pid")
 @contextlib.contextmanager
 def scratch_directory(parent: Path) -> Iterator[Path]:
     """List a folder that no reader looks at and that vanishes at the end."""
-    folder = partial_name(parent)
+    with _made(partial_name(parent), mode=0o777) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """List a folder of this user alone, outside every store, that vanishes at the end.
+
+    One whose process was killed is removed by the next process that asks for one or opens a store.
+    """
+    remove_temporary()
+    with _made(temporary_name(), mode=0o700) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _made(folder: Path, *, mode: int) -> Iterator[Path]:
     with writing(folder):
-        folder.mkdir()
+        folder.mkdir(mode=mode)
         lock = _lock(folder)
     try:
         yield folder
@@ -46,10 +67,15 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
             os.close(lock)
 
 
-def partial_name(parent: Path) -> Path:
+def partial_name(parent: Path, *, prefix: str = PARTIAL) -> Path:
     """Make a name that says who fills a folder."""
     kernel, space = _whereabouts()
-    return parent / f"{PARTIAL}{os.getpid()}-{kernel}.{space}-{secrets.token_hex(3)}"
+    return parent / f"{prefix}{os.getpid()}-{kernel}.{space}-{secrets.token_hex(3)}"
+
+
+def temporary_name() -> Path:
+    """Make a name for a temporary file or folder that says whose it is."""
+    return partial_name(Path(tempfile.gettempdir()), prefix=TEMPORARY)
 
 
 @contextlib.contextmanager
@@ -86,17 +112,32 @@ def remove_abandoned(root: Path) -> int:
     """Remove what dead processes of this machine left unfinished; gives how many."""
     removed = 0
     for folder in _partial(root):
-        if _is_abandoned(folder):
+        if _is_abandoned(folder, PARTIAL):
             shutil.rmtree(folder, ignore_errors=True)
             removed += not folder.exists()
     return removed
 
 
-def _partial(root: Path) -> list[Path]:
+@cache
+def remove_temporary() -> None:
+    """Remove what killed processes of this user left among the temporary files, once.
+
+    Others write to that folder too: nothing of theirs is touched, whatever its name is.
+    """
+    root = Path(tempfile.gettempdir())
+    for path in _partial(root, TEMPORARY):
+        with contextlib.suppress(OSError):
+            facts = path.lstat()
+            if facts.st_uid != os.getuid() or not _is_abandoned(path, TEMPORARY):
+                continue
+            shutil.rmtree(path) if stat.S_ISDIR(facts.st_mode) else path.unlink()
+
+
+def _partial(root: Path, prefix: str = PARTIAL) -> list[Path]:
     """List unfinished folders; every new run asks, and a store may hold many thousands."""
     try:
         with os.scandir(root) as found:
-            return [Path(each.path) for each in found if each.name.startswith(PARTIAL)]
+            return [Path(each.path) for each in found if each.name.startswith(prefix)]
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
 
@@ -144,9 +185,10 @@ def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _is_abandoned(folder: Path) -> bool:
+def _is_abandoned(path: Path, prefix: str) -> bool:
     """Whether it is certain that nobody fills a folder any more."""
-    return _is_dead(folder.name.removeprefix(PARTIAL).rpartition("-")[0]) and not _is_locked(folder)
+    signature = "-".join(path.name.removeprefix(prefix).split("-")[:2])
+    return _is_dead(signature) and not _is_locked(path)
 
 
 def _is_dead(signature: str) -> bool:
@@ -169,7 +211,7 @@ def _lock(folder: Path) -> int | None:
 
 def _is_locked(folder: Path) -> bool:
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
