@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trtbench.boundary import check_nesting, check_parts
 from trtbench.errors import UnavailableError, UsageError
 
@@ -30,7 +28,7 @@ def yaml_from_text(text: str, *, where: str) -> object:
             for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
-        def flatten_mapping(self, node: Any) -> None:
+        def flatten_mapping(self, node: yaml.MappingNode) -> None:
             """Count before PyYAML copies what ``<<`` names, as often as it is named."""
             for key, value in node.value:
                 if key.tag == "tag:yaml.org,2002:merge":
@@ -42,7 +40,7 @@ def yaml_from_text(text: str, *, where: str) -> object:
                         raise ValueError("its merged keys repeat themselves without end")
             super().flatten_mapping(node)
 
-        def construct_scalar(self, node: Any) -> Any:
+        def construct_scalar(self, node: yaml.ScalarNode) -> object:
             """Refuse numbers whose digits, or minutes of minutes, take hours to count."""
             if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
                 raise ValueError(f"it has a number of {len(node.value)} digits")
