@@ -18,13 +18,13 @@ from planted_faults import (
     plain_weights,
     with_outlier,
 )
-from planted_kinds import KINDS, Fault
+from planted_kinds import KINDS, Drawing, Fault
 from trtbench.analysis.localize import bisect
 from trtbench.build.cast import cast
 from trtbench.build.localize import localize
 from trtbench.build.localize_graph import Graph, divided
 from trtbench.build.localize_looks import readable
-from trtbench.build.localize_rewrite import restored, stand_in
+from trtbench.build.localize_rewrite import INLINED, restored, stand_in
 from trtbench.build.onnx_file import check_onnx, save_onnx
 from trtbench.domain.feed import Feed
 from trtbench.domain.localize import Localized, LocalizeSpec
@@ -157,6 +157,21 @@ def test_parts_are_found_whatever_a_quantizer_calls_them(tmp_path: Path) -> None
     found = searched(tmp_path, reference, tmp_path / "b.onnx")
     assert found.groups[0].node == "fc1"
     assert not found.unmatched
+
+
+def test_functions_that_a_quantizer_inlined_can_be_restored(tmp_path: Path) -> None:
+    """ONNX Runtime writes HardSwish out in operators, under names that it takes again."""
+    net = Drawing(np.random.default_rng(0))
+    at = net.node("HardSwish", net.conv("x", "first", 3, 4), name="act")
+    net.conv(net.node("HardSwish", net.conv(at, "second", 4, 4), name="act2"), "third", 4, 2)
+    reference = net.saved(tmp_path / "a.onnx", (3, 6, 6))
+    candidate = int8_of(reference, tmp_path / "b.onnx", shape=(3, 6, 6))
+    assert any(
+        name.startswith(INLINED) for n in onnx.load(candidate).graph.node for name in n.output
+    )
+    found = searched(tmp_path, reference, candidate)
+    assert {each.op for each in found.groups} >= {"Conv"}
+    assert found.all_restored["rel_l2"] < 1e-5
 
 
 def test_batch_norms_that_a_quantizer_folded_stand_in_the_part_of_their_convolution(

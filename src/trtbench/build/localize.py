@@ -17,6 +17,7 @@ from trtbench.build.cast_types import at_opset
 from trtbench.build.localize_graph import LOW, Graph, Part, TwoGraphs, divided
 from trtbench.build.localize_looks import Batches, Judge, Looks, S, Seen, readable
 from trtbench.build.localize_ranges import LIMITS, RangeWatch, watches_of
+from trtbench.build.localize_rewrite import without_inlined_names
 from trtbench.build.localize_trials import OUTPUT_METRIC, SEARCHING, Trials, aim_of, repair, told
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_layers import FOLLOWERS
@@ -101,7 +102,8 @@ def _groups(pair: TwoGraphs, seen: dict[str, Seen]) -> list[list[Part]]:
 
 def load_graphs(reference: Path, candidate: Path) -> tuple[Graph, Graph]:
     """Load both with all their nodes named, at one opset."""
-    models = [prepared(load_onnx(path)) for path in (reference, candidate)]
+    paths = (reference, candidate)
+    models = [without_inlined_names(prepared(load_onnx(path))) for path in paths]
     newest = max(_opset(model) for model in models)
     raised = [at_opset(model, newest, what="the other model") for model in models]
     return Graph(raised[0]), Graph(raised[1])

@@ -33,6 +33,9 @@ EXACT = "_exact"
 KEPT = "_kept"
 """Behind the names of what comes from the reference, where the candidate has the name too."""
 
+INLINED = "_inlfunc"
+"""Before the names of tensors inside a function that ONNX Runtime has put in its place."""
+
 EXACT_ANYWAY = (
     "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Concat",
     "Split", "Gather", "MaxPool", "Relu", "Expand", "Dropout",
@@ -136,6 +139,26 @@ class _Restoring:
         del graph.value_info[:]
         _name_apart(graph)
         return self.made
+
+
+def without_inlined_names(model: ModelProto) -> ModelProto:
+    """Rename what ONNX Runtime called so when it inlined functions, as it does while quantizing.
+
+    It takes the same names again for functions that are restored from the reference.
+    """
+
+    def other(name: str) -> str:
+        return f"was{name}" if name.startswith(INLINED) else name
+
+    graph = model.graph
+    for value in (*graph.value_info, *graph.initializer, *graph.output):
+        value.name = other(value.name)
+    for node in graph.node:
+        node.input[:] = [other(name) for name in node.input]
+        node.output[:] = [other(name) for name in node.output]
+        for body in subgraphs(node):
+            _rename(body, other)
+    return model
 
 
 def copied(model: ModelProto) -> ModelProto:

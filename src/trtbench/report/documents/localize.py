@@ -94,6 +94,11 @@ def cause_of(group: NodeGroup) -> str:
     return range_words(told, named=told.node != group.node)
 
 
+def _share(part: float) -> str:
+    """Write a part that may be one value of a million: it is not none."""
+    return "< 0.01 %" if 0 < part < 1e-4 else text_from_fraction(part)
+
+
 def range_words(told: TypeRange, *, named: bool = False) -> str:
     """Describe a range that explains a loss."""
     of = f"{told.what} of {told.node}" if named and told.what != "weights" else told.what
@@ -101,10 +106,10 @@ def range_words(told: TypeRange, *, named: bool = False) -> str:
         where = f" in {told.node}" if named else ""
         return (
             f"overflows {told.type}{where}: {told.largest:.6g} > {told.limit:.6g} "
-            f"({text_from_fraction(told.beyond)} of values)"
+            f"({_share(told.beyond)} of values)"
         )
     if told.beyond >= MANY_BEYOND and told.beyond * 10 >= told.zeroed:
-        share = text_from_fraction(told.beyond)
+        share = _share(told.beyond)
         return (
             f"is clipped by {told.type}: {share} of its {of} beyond ±{told.limit:.4g}, "
             f"largest {told.largest:.4g}"
