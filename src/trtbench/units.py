@@ -5,6 +5,7 @@ Knows only text and numbers.
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Sequence
@@ -149,3 +150,11 @@ def _digits(value: float, digits: int) -> str:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return with_minus(f"{value:,.{decimals}f}".replace(",", " "))
+
+
+def instant_from_text(created: str) -> float | None:
+    """Read a time as records carry it, in seconds since 1970; ``None`` when it is none."""
+    try:
+        return datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None

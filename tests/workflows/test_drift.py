@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from many_runs import START, add_series, record
@@ -62,3 +63,16 @@ def test_only_the_same_thing_on_the_same_machine_counts(
     add_series(store, MEDIANS, [record(number) for number in range(6)])
     assert drift_remembered(store, record(50)) is not None
     assert drift_remembered(store, record(50, **changes)) is None  # type: ignore[arg-type]
+
+
+def test_times_of_others_are_read_or_left_out(store: Store) -> None:
+    """Another program may write ``Z``, no zone, or no time at all."""
+    written = ["2026-01-0{}T08:00:00Z", "2026-01-0{}T08:00:00", "not a time {}"]
+    records = [
+        msgspec.structs.replace(record(number), created=written[number % 3].format(number + 1))
+        for number in range(9)
+    ]
+    add_series(store, [*MEDIANS, 1.0, 1.001, 0.999], records)
+    drift = drift_remembered(store, records[0])
+    assert drift is not None
+    assert "6 recorded sessions" in drift.source

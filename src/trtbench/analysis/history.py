@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import numpy as np
 from trtbench.analysis.changepoints import LEAST_POINTS, ChangePoint, change_points, segments
 from trtbench.domain.result import Fact, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
+from trtbench.units import instant_from_text
 
 AROUND = 5
 """Points on each side of a change whose surroundings are compared."""
@@ -152,11 +152,7 @@ def series_from_points(
 
 def instant(created: str) -> float:
     """Compute a record's time in seconds since 1970; what cannot be read comes first."""
-    try:
-        when = datetime.datetime.fromisoformat(created.replace("Z", "+00:00"))
-    except ValueError:
-        return 0.0
-    return when.timestamp()
+    return instant_from_text(created) or 0.0
 
 
 def best_point(series: Series) -> Point:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-
 from trtbench.domain.result import Record, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 from trtbench.errors import StoreError
@@ -16,13 +13,6 @@ class DamagedIndexError(StoreError):
 
 class ReadOnlyIndexError(StoreError):
     """An index can be read, and not written."""
-
-
-def instant_from_text(created: str) -> float | None:
-    """Seconds since 1970 of a time as records carry it; ``None`` when it is none."""
-    with contextlib.suppress(ValueError, OverflowError):
-        return datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp()
-    return None
 
 
 DAMAGED = "damaged"

@@ -14,8 +14,9 @@ from sqlalchemy.engine import Connection
 from trtbench.boundary import clean_line
 from trtbench.errors import StoreError
 from trtbench.store.database import Transaction, engine_from_url, lock_name
-from trtbench.store.entries import Entry, instant_from_text
+from trtbench.store.entries import Entry
 from trtbench.store.place import without_password
+from trtbench.units import instant_from_text
 
 _TABLES = sa.MetaData()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from trtbench.analysis.comparability import (
     DEVICE_KEYS,
@@ -15,6 +14,7 @@ from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
 from trtbench.analysis.robust import trimmed
 from trtbench.domain.result import Severity
+from trtbench.units import instant_from_text
 
 
 def _differences(e: Evidence, code: str) -> Iterator[Difference]:
@@ -236,12 +236,9 @@ def aged(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when a number from long ago is compared with one of today."""
     if e.pair is None:
         return
-    try:
-        dates = [datetime.fromisoformat(r.created) for r in (e.pair.baseline, e.pair.candidate)]
-        days = abs((dates[1] - dates[0]).total_seconds()) / 86400
-    except (ValueError, TypeError):
-        return
-    if days > at["days"]:
+    before, after = (instant_from_text(r.created) for r in (e.pair.baseline, e.pair.candidate))
+    days = None if before is None or after is None else abs(after - before) / 86400
+    if days is not None and days > at["days"]:
         yield Hit(
             message=f"measured {days:.0f} days apart: machines change",
             evidence={"days": rounded(days)},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
 
 from trtbench.domain.result import Run, gpu_of
 from trtbench.report.alike import Key, names_of_keys
@@ -18,7 +17,7 @@ from trtbench.report.numbers import (
     unit_for_seconds,
 )
 from trtbench.report.run_facts import headline_summary, headline_title
-from trtbench.units import text_from_shape
+from trtbench.units import instant_from_text, text_from_shape
 
 ORDER = 88
 
@@ -81,11 +80,7 @@ def _key(run: Run) -> Key:
 
 
 def _seconds(run: Run) -> float | None:
-    try:
-        when = datetime.fromisoformat(run.record.created.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+    return instant_from_text(run.record.created)
 
 
 def _rows(name: str, members: Sequence[Run]) -> list[tuple[Cell | str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import math
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from trtbench.analysis.stored_comparison import Drift, drift_from_history
 from trtbench.domain.result import RunRecord
 from trtbench.store.entries import Entry, entry_from_record
 from trtbench.store.store import Store
+from trtbench.units import instant_from_text
 
 SESSION_S = 1800.0
 """Runs nearer than this to the one before belong to one session: they met the same machine."""
@@ -34,13 +35,15 @@ def _of(record: RunRecord, store: Store) -> Drift | None:
 def _session_medians(entries: list[Entry]) -> list[float]:
     """One number per session, however often it was measured within one."""
     sessions: list[list[float]] = []
-    last: datetime | None = None
-    for entry in sorted(entries, key=lambda each: datetime.fromisoformat(each.created)):
-        if entry.median_s is None:
-            continue
-        at = datetime.fromisoformat(entry.created)
-        if last is None or (at - last).total_seconds() > SESSION_S:
+    last = -math.inf
+    known = [
+        (at, entry.median_s)
+        for entry in entries
+        if entry.median_s is not None and (at := instant_from_text(entry.created)) is not None
+    ]
+    for at, median_s in sorted(known):
+        if at - last > SESSION_S:
             sessions.append([])
-        sessions[-1].append(entry.median_s)
+        sessions[-1].append(median_s)
         last = at
     return [float(np.median(each)) for each in sessions]

@@ -18,8 +18,9 @@ from trtbench.domain.short_view import ShortView
 from trtbench.errors import InputError, StoreError, UsageError, write_error
 from trtbench.extras import optional_library
 from trtbench.store.contents import own_files
-from trtbench.store.entries import Entry, instant_from_text
+from trtbench.store.entries import Entry
 from trtbench.store.store import Store
+from trtbench.units import instant_from_text
 from trtbench.workflows.request.progress import Event, Listener, silent
 
 RUNS, SAMPLES = "runs.parquet", "samples.parquet"
