@@ -6,7 +6,7 @@ Knows the fields of a run; pandas and matplotlib are imported by those who ask f
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from trtbench.units import counted, text_from_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pandas import DataFrame
 
     from trtbench.domain.result import Finding, RunRecord
     from trtbench.domain.samples import Column, IterationTimes
@@ -88,7 +90,7 @@ class RunView:
             )
         )
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> DataFrame:
         """Make a DataFrame of the times: a row per iteration, columns in seconds."""
         pandas = optional_library("pandas")
         columns: dict[str, object] = {
@@ -98,7 +100,7 @@ class RunView:
             columns["start_s"] = np.asarray(self.times.start)
         if self.times.launch is not None:
             columns["launch"] = np.asarray(self.times.launch)
-        frame = pandas.DataFrame(columns)
+        frame: DataFrame = pandas.DataFrame(columns)
         frame.index.name = "iteration"
         return frame
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from trtbench.domain.spec import Value
 from trtbench.report.cells import count_cell, duration_cell
@@ -37,10 +36,10 @@ class BuildTime(Value, frozen=True, kw_only=True):
 
     name: str
     phases_s: dict[str, float]
-    layers: tuple[dict[str, Any], ...]
+    layers: tuple[dict[str, object], ...]
 
 
-def build_time_from_metadata(name: str, document: Mapping[str, Any]) -> BuildTime | None:
+def build_time_from_metadata(name: str, document: Mapping[str, object]) -> BuildTime | None:
     """Read ``build.metadata.json``; ``None`` where it tells nothing about time."""
     facts, trace = (_mapping(document.get(key)) for key in ("build_facts", "build_trace"))
     phases = dict(_phases(facts, _mapping(trace.get("phases_s"))))
@@ -83,18 +82,18 @@ def _sentence(build: BuildTime) -> str:
     return f"{said}, most of it on {phase}: {part}{tactics}."
 
 
-def cost_s(layer: Mapping[str, Any]) -> float:
+def cost_s(layer: Mapping[str, object]) -> float:
     """Compute the time spent on a layer or, unknown, that of one call of each tactic."""
-    spent = layer.get("spent_s")
-    return float(spent) if spent is not None else float(layer.get("timed_ms") or 0.0) / 1e3
+    told = layer.get("spent_s") is not None
+    return _number(layer, "spent_s") if told else _number(layer, "timed_ms") / 1e3
 
 
-def tried_of(layer: Mapping[str, Any]) -> int:
+def tried_of(layer: Mapping[str, object]) -> int:
     """Count the tactics that were tried for a layer, those of operations inside of it too."""
-    return int(layer["tried"]) + int(layer.get("tried_within") or 0)
+    return int(_number(layer, "tried") + _number(layer, "tried_within"))
 
 
-def _phases(facts: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _phases(facts: Mapping[str, object], told: Mapping[str, object]) -> Iterator[tuple[str, float]]:
     """Part the build's time into phases that do not contain one another."""
     build, parse = _number(facts, "build_s"), _number(facts, "parse_s")
     generate = _number(facts, "generate_s")
@@ -170,30 +169,30 @@ def _layer_figure(build: BuildTime) -> Figure:
 def _rows(build: BuildTime) -> Iterator[list[Cell | str | int | None]]:
     for each in build.layers[:MOST_LAYERS]:
         chosen = _mapping(each.get("chosen"))
-        fastest = each.get("fastest") or []
-        best = _mapping(fastest[0]).get("time_ms") if fastest else None
+        fastest = each.get("fastest")
+        best = _mapping(fastest[0]) if isinstance(fastest, list) and fastest else {}
         spent = cost_s(each)
         yield [
             shortened(build.name, length=NAME_LENGTH),
             shortened(str(each["name"]), length=80),
-            each.get("runner"),
+            str(each.get("runner") or ""),
             count_cell(tried_of(each)),
             duration_cell(spent),
             shortened(str(chosen.get("name") or chosen.get("id") or ""), length=80),
             _milliseconds(chosen.get("time_ms")),
-            _milliseconds(best),
+            _milliseconds(best.get("time_ms")),
         ]
 
 
-def _milliseconds(value: Any) -> Cell:
+def _milliseconds(value: object) -> Cell:
     seconds = float(value) / 1e3 if isinstance(value, (int, float)) else None
     return duration_cell(seconds)
 
 
-def _number(facts: Mapping[str, Any], key: str) -> float:
+def _number(facts: Mapping[str, object], key: str) -> float:
     value = facts.get(key)
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from trtbench.tasks._images import (
 )
 from trtbench.tasks.contract import Arrays, DataSource, Predicted, Settings, TaskPicture, Tensors
 from trtbench.units import text_from_seconds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SIZE = 518
 WORST = 3
@@ -163,7 +166,7 @@ def _sheet(
     rules: DepthRules,
     *,
     name: str,
-) -> Any:
+) -> Figure:
     truth, _ = images.truth_or_reason(index)
     picture = read_image(images.paths[index], channels=3)
     shape = (picture.shape[0], picture.shape[1])

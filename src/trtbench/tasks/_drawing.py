@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -52,17 +52,17 @@ def grid(
 
 def show(
     axis: Axes,
-    image: Any,
+    image: AnyArray | None,
     title: str,
     *,
     kind: str = "image",
     shape: tuple[int, int] | None = None,
-    **limits: Any,
 ) -> None:
     """Put an image, or a map in colours, into one place of a sheet; a map in another's shape."""
+    assert image is not None  # a source that can draw one item can draw all
     if kind == "map":
         extent = (0, shape[1], shape[0], 0) if shape else None
-        axis.imshow(image, cmap="magma", extent=extent, interpolation="bilinear", **limits)
+        axis.imshow(image, cmap="magma", extent=extent, interpolation="bilinear")
     else:
         squeezed = image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
         axis.imshow(squeezed, cmap="gray", vmin=0, vmax=255)
@@ -104,7 +104,12 @@ def shape_of(count: int, *, most_columns: int = 4) -> tuple[int, int]:
 
 
 def draw_skeleton(
-    axis: Axes, keypoints: Any, edges: Sequence[tuple[int, int]], *, colour: str, least: float = 0.0
+    axis: Axes,
+    keypoints: AnyArray,
+    edges: Sequence[tuple[int, int]],
+    *,
+    colour: str,
+    least: float = 0.0,
 ) -> None:
     """Draw the points whose third value is above the least, and the edges between them."""
     seen = keypoints[:, 2] > least

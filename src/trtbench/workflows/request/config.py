@@ -93,7 +93,7 @@ class Config(Value, frozen=True, kw_only=True):
 
 def load_config(*, folder: Path | None = None, store: str | Path | None = None) -> Config:
     """Read the user's file, then the project's, then the environment, then the flag."""
-    merged: dict[str, Any] = {}
+    merged: dict[str, object] = {}
     origins: dict[str, str] = {}
     news: list[str] = []
     for path in _files(folder or Path.cwd()):
@@ -246,9 +246,9 @@ def _invalid(path: Path, reason: str) -> UsageError:
     )
 
 
-def _flat(content: ConfigFile) -> dict[str, Any]:
+def _flat(content: ConfigFile) -> dict[str, object]:
     """Dotted names and values of what a file really sets."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for key in (*_PLACES, "machine"):
         if getattr(content, key) is not None:
             flat[key] = getattr(content, key)
@@ -260,12 +260,12 @@ def _flat(content: ConfigFile) -> dict[str, Any]:
     return flat | {f"defaults.{key}": value for key, value in content.defaults.items()}
 
 
-def _placed(key: str, value: Any, folder: Path) -> Any:
+def _placed(key: str, value: object, folder: Path) -> object:
     """Paths in a file are meant from where the file is."""
     is_path = key in _PLACES or key.endswith(".python")
-    if not is_path or is_url(value):
+    if not is_path or is_url(str(value)):
         return value
-    text = str(Path(value).expanduser())
+    text = str(Path(str(value)).expanduser())
     if Path(text).is_absolute() or (key not in _PLACES and "/" not in text):
         return text
     return str(folder / text)
