@@ -179,6 +179,15 @@ def unsupported_operator_model(path: Path) -> Path:
     )
 
 
+def save_graph(graph: onnx.GraphProto, path: Path) -> Path:
+    """Write a graph as a model of the opset and IR that every model here has, once checked."""
+    opsets = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
 def truncate(path: Path, *, keep: float = 0.5) -> Path:
     """Cut a file in place to this fraction of its bytes, as an interrupted copy would."""
     data = path.read_bytes()

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from models import save_graph
 from trtbench.build.quantize_data import save_feeds
 from trtbench.build.quantize_onnxruntime import quantize_int8
 from trtbench.domain.conversion import CalibrationRef, QuantSpec
@@ -36,10 +37,7 @@ def network(path: Path, weights: list[np.ndarray], *, names: str = "fc{}") -> Pa
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", weights[-1].shape[1]])],
         stored,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)
 
 
 def plain_weights(rng: np.random.Generator, layers: int, *, classes: int = 8) -> list[np.ndarray]:
@@ -132,10 +130,7 @@ def convolutions(path: Path, *, layers: int, seed: int) -> Path:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
         stored,
     )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)
 
 
 def fp8_of(reference: Path, path: Path, *, scale: float = 0.02) -> Path:

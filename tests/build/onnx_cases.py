@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from models import save_graph
 from trtbench.build.onnx_file import check_onnx, save_onnx
 from trtbench.build.onnx_verify import run_all
 from trtbench.build.quantize_data import FeedFile
@@ -39,9 +40,7 @@ def one_node(tmp_path: Path, weights: np.ndarray, op: str = "Mul") -> Path:
         [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["batch", len(weights)])],
         [numpy_helper.from_array(weights.astype(np.float32), "w")],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "one.onnx")
-    return tmp_path / "one.onnx"
+    return save_graph(graph, tmp_path / "one.onnx")
 
 
 def control_flow(path: Path, op: str) -> Path:
@@ -84,10 +83,7 @@ def control_flow(path: Path, op: str) -> Path:
         [value("y")],
         [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.int64(2), "trips")],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)
 
 
 def lookup(path: Path, *, rows: int, through: str = "Cast") -> Path:
@@ -106,6 +102,4 @@ def lookup(path: Path, *, rows: int, through: str = "Cast") -> Path:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, (*shape, 4))],
         [numpy_helper.from_array(values, "table"), numpy_helper.from_array(values[:4], "w")],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)

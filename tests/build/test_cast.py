@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_cases import one_node, outputs, saved, types_of
 
 import models
+from models import save_graph
 from trtbench.analysis.numeric import tensor_diffs
 from trtbench.build.cast import cast
 from trtbench.build.onnx_file import load_onnx
@@ -139,9 +140,7 @@ def shape_arithmetic_model(path: Path) -> Path:
             numpy_helper.from_array(np.array([4095.0], np.float32), "c"),
         ],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)
 
 
 def test_arithmetic_with_dimensions_stays_exact(tmp_path: Path) -> None:
@@ -193,9 +192,7 @@ def control_flow_model(path: Path) -> Path:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
         [numpy_helper.from_array(np.array([3.0], np.float32), "w")],
     )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)
 
 
 def test_branches_get_what_they_read_in_fp32(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import models
+from models import save_graph
 from trtbench.analysis.inspection import parameter_difference
 from trtbench.build.onnx_read import read_onnx
 from trtbench.cli import run as run_command
@@ -213,10 +214,7 @@ def batch_norm_model(path: Path) -> Path:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 4, 4])],
         [numpy_helper.from_array(a.astype(np.float32), name) for name, a in weights.items()],
     )
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
-    )
-    return path
+    return save_graph(graph, path)
 
 
 def test_why_the_parameters_of_an_engine_differ(tmp_path: Path) -> None:

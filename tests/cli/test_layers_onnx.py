@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from layer_files import write_engine
 from onnx import TensorProto, helper, numpy_helper
 
+from models import save_graph
 from trtbench.cli import run as trtbench
 
 FLOPS = 2 * 64 * 64 * 9 * 56 * 56
@@ -62,9 +62,7 @@ def write_model(path: Path, *, prefix: str = "", quantized: bool = False) -> Pat
         [helper.make_tensor_value_info("c", TensorProto.FLOAT, shape)],
         weights,
     )
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
-    return path
+    return save_graph(graph, path)
 
 
 def rows(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[str, object]]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models import save_graph
 from trtbench.cli import run
 
 pytestmark = [
@@ -37,7 +38,7 @@ QUICK = ("-r", "tensorrt", "--warmup", "300ms", "--duration", "500ms")
 
 def write_model(path: Path, *, quantized: bool, inserted: bool = True) -> Path:
     """Write convolutions, with Q/DQ around each and a softmax in their middle where asked."""
-    from onnx import TensorProto, helper, numpy_helper, save
+    from onnx import TensorProto, helper, numpy_helper
 
     draw = np.random.default_rng(0)
     nodes, weights = [], []
@@ -87,8 +88,7 @@ def write_model(path: Path, *, quantized: bool, inserted: bool = True) -> Path:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
         initializer=weights,
     )
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+    return save_graph(graph, path)
 
 
 def trtbench(*words: str, folder: Path, status: int = 0) -> str:

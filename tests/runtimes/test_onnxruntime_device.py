@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import onnx
 import onnxruntime as library
 import pytest
 from onnx import TensorProto, helper
 
+from models import save_graph
 from trtbench.domain.job import Stage
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.errors import TrtbenchError, UnavailableError, UsageError
@@ -26,9 +26,7 @@ def spec(tmp_path: Path) -> RunSpec:
     nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Neg", ["h"], ["y"])]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 4]) for n in "xy")
     graph = helper.make_graph(nodes, "g", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path = tmp_path / "model.onnx"
-    onnx.save(model, str(path))
+    path = save_graph(graph, tmp_path / "model.onnx")
     return RunSpec(
         model=ModelRef(path=str(path), format="onnx"),
         runtime="onnxruntime",

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
+
+from models import save_graph
 
 COLOURS = {"n01440764": (220, 30, 30), "n01443537": (30, 200, 30), "n01484850": (30, 30, 220)}
 POINTS = 3
@@ -24,10 +25,7 @@ def save(
         [helper.make_tensor_value_info("output", TensorProto.FLOAT, output)],
         initializer=[numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)
 
 
 def colour_folder(root: Path, *, per_class: int = 4, names: list[str] | None = None) -> Path:

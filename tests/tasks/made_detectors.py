@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
+
+from models import save_graph
 
 SIZE = 64
 CLASSES = 3
@@ -53,10 +54,7 @@ def network(
         nodes, "detector", inputs, made,
         initializer=[numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()],
     )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)
 
 
 def centres(objects: Sequence[Sequence[float]] = OBJECTS) -> np.ndarray:
@@ -273,7 +271,4 @@ def square_finder(path: Path) -> Path:
         [helper.make_tensor_value_info("output0", TensorProto.FLOAT, ["batch", 6, 64])],
         initializer=[numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()],
     )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)

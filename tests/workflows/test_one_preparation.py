@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from sweeps import matrix
 
+from models import save_graph
 from trtbench.analysis.onnx_stamp import PREPARATION, preparation_from_text
 from trtbench.domain.conversion import CalibrationRef
 from trtbench.errors import UsageError
@@ -69,10 +70,7 @@ def network(tmp_path: Path) -> Path:
             numpy_helper.from_array(bias, "bias"),
         ],
     )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path = tmp_path / "net.onnx"
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, tmp_path / "net.onnx")
 
 
 def quantized(network: Path, photos: Path, **settings: Any) -> Path:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from sweeps import matrix
 
+from models import save_graph
 from trtbench.build.builders._plan import reproduce_line
 from trtbench.domain.result import Run
 from trtbench.domain.spec import TensorSpec
@@ -81,9 +81,7 @@ def network(path: Path, *, size: int | str = 16, dtype: int = TensorProto.FLOAT)
             numpy_helper.from_array(np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1), "kernel"),
         ],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return path
+    return save_graph(graph, path)
 
 
 def quantized(path: Path, photos: Path, *, shapes: Any = None, **settings: Any) -> Path:
