@@ -244,3 +244,77 @@ def test_trtexec_is_told_what_open_dimensions_of_an_onnx_file_become(
     assert "open dimensions: batch 1, H 224, W 224" in told.err
     assert run([*plan, "--shape", "x:2x3x8x8"]) == 0
     assert "--shapes=x:2x3x8x8" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (["run", "m.onnx"], "trtbench bench m.onnx"),
+        (["measure", "m.onnx", "--batch", "2"], "trtbench bench m.onnx --batch 2"),
+        (["quantise", "m.onnx"], "trtbench quantize m.onnx"),
+        (["BENCH", "m.onnx"], "trtbench bench m.onnx"),
+        (["run"], "trtbench runs"),
+        (["--verbose", "bench", "m.onnx"], "add --help to the command to see its flags"),
+        (["runs", "list"], "trtbench runs, or with "),
+        (["bench"], "write it like trtbench bench model.onnx --batch 8"),
+        (["quantize", "m.onnx"], "write it like trtbench quantize "),
+        (["bench", "m.onnx", "-r", "tensorrt"], "trtbench build m.onnx, and bench the engine; or "),
+        (["bench", "https://example.org/m.onnx"], "download it first"),
+        (["export", "m.onnx"], "trtbench bench m.onnx"),
+        (["gate", "none.toml"], "give a file that is there"),
+        (["eval", "m.onnx", "--task", "classification", "--data", "none"], "--data with a folder"),
+    ],
+)
+def test_what_strangers_type_is_answered_with_what_to_type(
+    words: list[str], fix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identity(Path("m.onnx"), ("x", FLOAT, [2, 4]))
+    assert run(words) in (1, 2)
+    assert f"fix: {fix}" in capsys.readouterr().err
+
+
+def test_a_shape_that_a_file_leaves_out_is_called_unknown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(
+        [
+            helper.make_tensor_value_info("x", FLOAT, None),
+            helper.make_tensor_value_info("y", FLOAT, []),
+            helper.make_value_info("s", sequence_of(2, 2)),
+        ],
+        [helper.make_node("Transpose", ["x"], ["o"], perm=[1, 0])],
+        helper.make_tensor_value_info("o", FLOAT, None),
+    )
+    assert run(["inspect", "m.onnx"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for said in (
+        "x float32 unknown shape",
+        "y float32 scalar",
+        "s sequence output",
+        "o float32 unknown",
+    ):
+        assert said in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "fix"),
+    [
+        ("--precision fp16", "trtbench quantize m.onnx --precision fp16 makes a file of it"),
+        ("--cuda-graph on", "leave --cuda-graph and --streams out"),
+        ("--streams 3", "leave --cuda-graph and --streams out"),
+        ("--protocol pipeline", "--protocol serve"),
+        ("--spin-wait", "leave --spin-wait out"),
+        ("--no-transfers", "leave --no-transfers out"),
+        ("--opt spinning=x", "--opt spinning=NAME, where NAME is one of "),
+        ("--opt optimization=most", "--opt optimization="),
+        ("--opt inter_threads=two", "--opt inter_threads=1"),
+    ],
+)
+def test_a_plan_refuses_what_the_run_would(
+    flags: str, fix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identity(Path("m.onnx"), ("x", FLOAT, [2, 4]))
+    assert run(["bench", "m.onnx", *flags.split(), "--dry-run"]) == 2
+    told = capsys.readouterr()
+    assert f"fix: {fix}" in told.err
+    assert not told.out

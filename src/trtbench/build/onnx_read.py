@@ -21,6 +21,8 @@ _NOT_PARAMETERS = ("int64", "int32", "uint64", "uint32", "bool", "str")
 _DATA_INPUTS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "MatMul": 2}
 """Inputs of weighted operators that must be quantized for the operator to be."""
 
+UNTOLD_SHAPE = "unknown shape"
+
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -32,8 +34,8 @@ def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = N
     """
     model = load_onnx(path, weights=False)
     files = external_files(model)
-    specs = input_specs(model)
-    outputs = tuple(_spec(value) for value in model.graph.output)
+    specs = tuple(map(_shown, _real_inputs(model)))
+    outputs = tuple(map(_shown, model.graph.output))
     counts = _count_stored(model)
     _drop_weights(model)
     assumed = _settle(model, shapes or {}, batch=batch or 1)
@@ -80,6 +82,13 @@ def spec_from_value(value: ValueInfoProto) -> TensorSpec:
 def input_specs(model: ModelProto) -> tuple[TensorSpec, ...]:
     """Describe what has to be fed."""
     return tuple(_spec(value) for value in _real_inputs(model))
+
+
+def _shown(value: ValueInfoProto) -> TensorSpec:
+    """Describe a tensor for people: one whose shape the file leaves out is no scalar."""
+    spec = _spec(value)
+    told = spec.dtype in NO_TENSORS or _shape(value) is not None
+    return spec if told else replace(spec, shape=(UNTOLD_SHAPE,))
 
 
 def _spec(value: ValueInfoProto) -> TensorSpec:

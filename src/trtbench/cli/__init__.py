@@ -33,6 +33,11 @@ from trtbench.errors import (
 )
 from trtbench.extras import missing_package
 
+ON_MODELS = (
+    "bench", "build", "check", "compare", "eval", "export", "gate", "inspect", "localize",
+    "lottery", "profile", "quantize", "sweep",
+)  # fmt: skip
+"""Verbs that a word beside a model may have meant."""
 MODEL_SUFFIXES = (".onnx", ".engine", ".plan", ".trt", ".pt", ".pth", ".ts", ".pt2")
 
 
@@ -66,8 +71,11 @@ class Verbs(click.Group):
 
             if is_model(args[0]):
                 raise _no_verb(args[0], args) from problem
-            guess = near_miss(args[0], self.list_commands(ctx))
-            fix = f"trtbench {guess}" if guess else "trtbench --help"
+            model = next(filter(is_model, args), None)
+            known = ON_MODELS if model else self.list_commands(ctx)
+            guess = near_miss(args[0].lower(), known) or ("bench" if model else None)
+            rest = f" {shlex.join(args[1:])}" if model else ""
+            fix = f"trtbench {guess}{rest}" if guess else "trtbench --help"
             if not guess and Path(args[0]).exists():
                 word = shlex.quote(args[0])
                 fix = f"trtbench inspect {word}, or trtbench import {word}"
@@ -191,10 +199,11 @@ def run(arguments: list[str]) -> int:
     except click.NoSuchOption as problem:
         model = next(filter(is_model, arguments), None)
         of_no_verb = problem.ctx is not None and problem.ctx.parent is None
-        show_error(_no_verb(model, arguments) if model and of_no_verb else _no_flag(problem))
+        lost = model if of_no_verb and not set(ON_MODELS).intersection(arguments) else None
+        show_error(_no_verb(lost, arguments) if lost else _no_flag(problem))
         return EXIT_USAGE
     except click.ClickException as problem:
-        _say_error(problem.format_message(), usage=isinstance(problem, click.UsageError))
+        _say_error(f"{problem.format_message()}\nfix: {_way_out(problem)}")
         return EXIT_USAGE if isinstance(problem, click.UsageError) else EXIT_FAILED
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted: nothing half-done was kept", err=True)
@@ -231,13 +240,29 @@ def show_error(problem: TrtbenchError) -> None:
     _say_error(str(problem))
 
 
-def _say_error(text: str, *, usage: bool = False) -> None:
+def _way_out(problem: click.ClickException) -> str:
+    """Name a command that works where an argument is missing, else where the flags are listed."""
+    context = problem.ctx if isinstance(problem, click.UsageError) else None
+    if context is None:
+        return "trtbench --help"
+    if isinstance(context.command, click.Group):  # a word that it does not know
+        return (
+            f"{context.command_path}, or with {', '.join(context.command.list_commands(context))}"
+        )
+    verb = context.command_path
+    lines = map(str.strip, (context.command.help or "").splitlines())
+    first = next((line for line in lines if line.startswith(f"{verb} ")), None)
+    missing = isinstance(problem, click.MissingParameter)
+    if missing and first and not first.endswith("\\"):
+        return f"write it like {first}"
+    return "add --help to the command to see its flags"
+
+
+def _say_error(text: str) -> None:
     label = "error:"
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         label = click.style(label, fg="red", bold=True)
     click.echo(f"{label} {mask(clean_text(text))}", err=True)
-    if usage:
-        click.echo("fix: add --help to the command to see its flags", err=True)
 
 
 def _terminate(number: int, frame: object) -> None:

@@ -129,8 +129,11 @@ def show_plan(spec: RunSpec, *, as_json: bool) -> None:
     from trtbench.runtimes import RUNTIMES
     from trtbench.workflows.measure.model_notes import assumed_of_model
 
+    runtime = RUNTIMES.load(spec.runtime)
+    if runtime.check is not None:
+        runtime.check(spec)
     assumed = assumed_of_model(spec)
-    describe = RUNTIMES.load(spec.runtime).command_lines
+    describe = runtime.command_lines
     show_job(BenchJob(spec=spec), describe(spec) if describe else [], as_json=as_json)
     if assumed:
         say(f"note: {assumed}")

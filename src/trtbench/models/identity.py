@@ -316,6 +316,8 @@ def _inside(folder: Path) -> str | None:
 
 def _missing(path: Path) -> InputError:
     folder = path.parent
+    if path.parts and path.parts[0] in ("http:", "https:"):
+        return InputError("a model is a file here, not an address", fix="download it first")
     guess = near_miss(path.name, _names(folder))
     return InputError(
         f"there is no file {path}",

@@ -82,7 +82,7 @@ def bench(
 
 def open_session(spec: RunSpec, *, flavour: Flavour) -> TrtSession:
     """Load an engine with the options of a run; CUDA is asked first, TensorRT may crash without."""
-    _check(spec, flavour)
+    check(spec, flavour=flavour)
     if loading := spec.options.get("modules"):
         os.environ[MODULE_LOADING] = loading.upper()  # read when CUDA's context is made
     # Loading the library takes as long as making CUDA's context, and the two do not meet.
@@ -112,7 +112,8 @@ def _imported(flavour: Flavour) -> None:
         load(flavour)
 
 
-def _check(spec: RunSpec, flavour: Flavour) -> None:
+def check(spec: RunSpec, *, flavour: Flavour) -> None:
+    """Refuse what TensorRT cannot do."""
     known = {**OPTIONS, **(RTX_OPTIONS if flavour == "tensorrt_rtx" else {})}
     refuse_unknown_options(f"runtime {spec.runtime}", spec.options, known)
     if spec.options.get("modules", "lazy") not in ("lazy", "eager"):

@@ -50,6 +50,8 @@ class Runtime(Protocol):
     """Tell whether its sessions time bursts of queries on a device of their own."""
     model_parts: Callable[[str, Mapping[str, str]], ModelParts] | None = None
     """Name the files that options make a part of a model, and those options that are one."""
+    check: Callable[[RunSpec], None] | None = None
+    """Refuse what no session would be opened for, and load nothing."""
     command_lines: Callable[[RunSpec], list[str]] | None = None
     """Write what a program would be started with, for ``--dry-run``."""
 

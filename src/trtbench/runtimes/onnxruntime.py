@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -93,6 +94,13 @@ _SPINNING = {
     "off": ("session.intra_op.allow_spinning", "0"),
     "run": ("session.force_spinning_stop", "1"),
 }
+_CHOICES: dict[str, dict[str, Any]] = {
+    "spinning": {**_SPINNING, "shared": None},
+    "memory_pattern": _SWITCH,
+    "io_binding": _SWITCH,
+    "optimization": _LEVELS,
+    "execution": _MODES,
+}
 
 
 def available() -> str | None:
@@ -151,7 +159,7 @@ def _make_shared_pool(within: int, across: int) -> None:
 
 def open_session(spec: RunSpec) -> OrtSession:
     """Load a model with the options of a run."""
-    _check(spec)
+    check(spec)
     try:
         import onnxruntime
     except ImportError as problem:
@@ -309,8 +317,13 @@ def traces(spec: RunSpec) -> bool:
     return device(spec) != "cpu"
 
 
-def _check(spec: RunSpec) -> None:
+def check(spec: RunSpec) -> None:
+    """Refuse what ONNX Runtime cannot do, and values that its options cannot have."""
     refuse_unknown_options("runtime onnxruntime", spec.options, OPTIONS)
+    for key, choices in _CHOICES.items():
+        if key in spec.options:
+            _choice(key, spec.options[key], choices)
+    _pool_sizes(spec)
     if spec.protocol not in SERIAL or spec.cuda_graph == "on" or spec.streams != 1:
         raise UsageError(
             "ONNX Runtime is measured one query at a time "
@@ -325,10 +338,17 @@ def _check(spec: RunSpec) -> None:
             "ONNX Runtime's profiler times nodes on the CPU; of a GPU it would time the launching",
             fix=PROFILE_AN_ENGINE,
         )
+    if spec.precision is not None:
+        name = shlex.quote(spec.model.name)
+        raise UsageError(
+            "ONNX Runtime runs a file in the types it has",
+            facts={"asked for": f"--precision {spec.precision}"},
+            fix=f"trtbench quantize {name} --precision {spec.precision} makes a file of it; "
+            "or leave --precision out",
+        )
     refused = {
         "--no-transfers": not spec.transfers and not binds(spec),
         "--spin-wait": spec.spin_wait,
-        "--precision": spec.precision is not None,
     }
     for flag, given in refused.items():
         if given:

@@ -19,5 +19,6 @@ fix = partial(_trt_bench.fix, FLAVOUR)
 device = _trt_bench.device
 bench = partial(_trt_bench.bench, flavour=FLAVOUR)
 open_session = partial(_trt_bench.open_session, flavour=FLAVOUR)
+check = partial(_trt_bench.check, flavour=FLAVOUR)
 load_library = partial(_trt_bench.load_library, FLAVOUR)
 bursts = _trt_bench.bursts

@@ -231,7 +231,7 @@ def _typed(tensors: list[TensorSpec], dtypes: list[str], spec: RunSpec) -> tuple
 
 
 def _settings(spec: RunSpec) -> TorchSettings:
-    _check(spec)
+    check(spec)
     mode = spec.options.get("compile")
     if mode is not None and mode not in _COMPILE:
         raise UsageError(
@@ -255,7 +255,8 @@ def _settings(spec: RunSpec) -> TorchSettings:
     )
 
 
-def _check(spec: RunSpec) -> None:
+def check(spec: RunSpec) -> None:
+    """Refuse what PyTorch cannot do."""
     refuse_unknown_options("runtime torch", spec.options, OPTIONS)
     if spec.precision not in (None, "fp32", "tf32", *_AUTOCAST):
         raise UsageError(

@@ -63,7 +63,10 @@ def open_source(settings: Settings, tensors: Tensors) -> DataSource:
     path = Path(str(settings["data"]))
     if path.is_dir() or path.suffix not in (".npz", ".npy"):
         if not path.exists():
-            raise InputError(f"there is no data at {path}")
+            raise InputError(
+                f"there is no data at {path}",
+                fix="--data with a folder of images, or an .npz that is there",
+            )
         images = ImageFolder(path, settings, tensors)
         chosen_item(images.names, settings.get("show"))  # refused before anything is run
         return images

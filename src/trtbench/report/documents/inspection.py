@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trtbench.analysis import inspection
 from trtbench.analysis.inspection import Inspection
 from trtbench.domain.result import Scalar
+from trtbench.domain.spec import NO_TENSORS
 from trtbench.report.document import (
     Block,
     Cell,
@@ -43,7 +44,8 @@ def _facts(found: Inspection) -> Iterator[tuple[str, str]]:
             yield _title(name), value_text(name, value)
     for title, tensors in (("input", found.inputs), ("output", found.outputs)):
         for each in tensors:
-            yield title, f"{each.name}  {each.dtype}  {text_from_shape(each.shape)}"
+            shape = "" if each.dtype in NO_TENSORS else text_from_shape(each.shape)
+            yield title, f"{each.name}  {each.dtype}  {shape}".rstrip()
 
 
 def _table(id: str, table: inspection.InspectionTable) -> Table:

@@ -160,7 +160,11 @@ def rules_from_file(path: Path) -> tuple[GateRule, ...]:
         raise UsageError(
             f"{path} cannot be read",
             facts={"reason": problem},
-            fix="correct it; it is written in TOML",
+            fix=(
+                "correct it; it is written in TOML"
+                if path.is_file()
+                else "give a file that is there"
+            ),
         ) from None
     return rules_from_table(table, where=str(path))
 
@@ -179,7 +183,11 @@ def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[Ga
         raise UsageError(
             f"{path} cannot be read",
             facts={"reason": problem},
-            fix="correct it; it is written in TOML",
+            fix=(
+                "correct it; it is written in TOML"
+                if path.is_file()
+                else "give a file that is there"
+            ),
         ) from None
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
         raise UsageError(

@@ -63,6 +63,8 @@ def export_spec(request: ExportRequest) -> ExportSpec:
             fix="--exporter legacy",
         )
     name = str(request.source)
+    if name.lower().endswith(".onnx"):
+        raise UsageError(f"{name} is an ONNX file already", fix=f"trtbench bench {name}")
     path = (
         Path(request.output)
         if request.output

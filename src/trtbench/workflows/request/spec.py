@@ -234,8 +234,19 @@ def _refuse_format(runtime: str, model_format: ModelFormat, name: str) -> Runtim
     raise UsageError(
         f"the runtime {runtime} does not execute {model_format} files",
         facts={"file": name, "it executes": ", ".join(module.FORMATS)},
-        fix=f"-r {other}" if (other := first_choice(model_format)) else None,
+        fix=_way_to(module, model_format, name),
     )
+
+
+def _way_to(module: Runtime, model_format: ModelFormat, name: str) -> str | None:
+    """Say what executes a file as it is, and what makes of it the kind that was asked for."""
+    other = first_choice(model_format)
+    fix = f"-r {other}" if other else None
+    if model_format == "onnx" and "engine" in module.FORMATS:
+        return f"trtbench build {shlex.quote(name)}, and bench the engine" + (
+            f"; or {fix}" if fix else ""
+        )
+    return fix
 
 
 def refuse_other_precision(reference: ModelRef, precision: str | None) -> None:
