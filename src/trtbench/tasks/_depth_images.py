@@ -145,6 +145,8 @@ def draw_depth(
     shown: int,
 ) -> list[TaskPicture]:
     """Draw the image that was chosen, and those that the last model is worst on; none twice."""
+    if source.scores_only:
+        return []
     good = {i: each.metrics for i, each in results[-1].items() if each.metrics}
     worst = sorted((i for i in good if i != shown), key=lambda index: -good[index]["abs_rel"])
     chosen = {"depth_comparison.png": shown}

@@ -30,6 +30,8 @@ def draw_objects(
     folder: Path,
 ) -> tuple[TaskPicture, ...]:
     """One sheet per model, the worst images first; annotated boxes are white."""
+    if images.scores_only:
+        return ()
     pictures = []
     for number, (model, own) in enumerate(zip(models, objects, strict=True)):
 
@@ -50,9 +52,11 @@ def draw_objects(
 
 
 def draw_precision(
-    models: Sequence[tuple[str, Sequence[ClassScores]]], folder: Path
-) -> TaskPicture:
+    images: ImageFiles, models: Sequence[tuple[str, Sequence[ClassScores]]], folder: Path
+) -> tuple[TaskPicture, ...]:
     """Precision by recall, the mean over classes, of every model in one picture."""
+    if images.scores_only:
+        return ()
     lines = [
         (f"{label}, IoU {at}", RECALLS, mean_curve(classes, level=level))
         for label, classes in models
@@ -62,4 +66,4 @@ def draw_precision(
     path = draw_curves(
         folder / "detection_precision_recall.png", lines, title=title, x="recall", y="precision"
     )
-    return TaskPicture(path=path, title=title)
+    return (TaskPicture(path=path, title=title),)

@@ -19,8 +19,7 @@ class TaskJudge:
         assert feed.task is not None
         self._task, self._settings = TASKS.load(feed.task), feed.settings
         self._source, self._folder = source, folder
-        # Dozens of models are judged, and nobody looks at pictures of their mistakes.
-        source.picture = lambda index: None  # type: ignore[method-assign]
+        source.scores_only = True
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self._writer = ChunkWriter(folder)

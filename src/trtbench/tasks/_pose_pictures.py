@@ -31,6 +31,8 @@ def draw_people(
     folder: Path,
 ) -> tuple[TaskPicture, ...]:
     """One sheet per model, the images with the fewest right points first; annotations are white."""
+    if images.scores_only:
+        return ()
     pictures = []
     lines = skeleton_of(everyone[0]) if edges is None else edges
     for number, (model, own) in enumerate(zip(models, everyone, strict=True)):

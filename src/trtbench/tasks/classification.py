@@ -263,7 +263,7 @@ def _worst(
     wrong = np.flatnonzero(tally.ranks > 1)
     chosen = wrong[np.argsort(-tally.confidence[wrong], kind="stable")][:WORST]
     draw = source.picture
-    if not len(chosen) or draw(int(chosen[0])) is None:
+    if source.scores_only or not len(chosen) or draw(int(chosen[0])) is None:
         return None
     title = f"Mistakes {model.label} is surest of"
     figure, axes = grid(*shape_of(len(chosen)), title=title)

@@ -98,6 +98,8 @@ class DataSource(ABC):
     notes: tuple[str, ...] = ()
     drawn: bool = False
     """At random, and not read."""
+    scores_only: bool = False
+    """Whether nobody looks at pictures and intervals: dozens of models are judged in a search."""
     labels: NDArray[np.int64] | None = None
     """The right class of every item, where items have one."""
     class_names: Mapping[int, str] = MappingProxyType({})
@@ -131,6 +133,7 @@ class _Part(DataSource):
         self.labels = None if source.labels is None else source.labels[self._places]
         self.notes, self.class_names = source.notes, source.class_names
         self.preparation, self.drawn = source.preparation, source.drawn
+        self.scores_only = source.scores_only
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_source"], name)

@@ -181,7 +181,7 @@ def judge(
         )  # fmt: skip
     tallies = [_tally(each.objects, truths) for each in said]
     resamples = int(np.clip(RESAMPLED / max(1, max(t.boxes.detections for t in tallies)),
-                            RESAMPLES // 4, RESAMPLES))  # fmt: skip
+                            RESAMPLES // 4, RESAMPLES)) * (not source.scores_only)  # fmt: skip
     scores = [_scores(tally, count, resamples) for tally in tallies]
     return Judgement(
         scores=tuple((*own, *other) for own, other in zip(scores, alike, strict=True)),
@@ -194,8 +194,8 @@ def judge(
             _curve_table(models, tallies),
         ),
         pictures=(
-            draw_precision(
-                [(m.label, t.classes) for m, t in zip(models, tallies, strict=True)], folder
+            *draw_precision(
+                source, [(m.label, t.classes) for m, t in zip(models, tallies, strict=True)], folder
             ),
             *draw_objects(
                 source, models, [each.objects for each in said], truths=truths,

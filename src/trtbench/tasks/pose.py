@@ -136,7 +136,8 @@ def judge(
     sigmas = _sigmas(settings, images.annotations.points)
     truths = [images.annotations.people(images.image_id(i)) for i in range(count)]
     tallies = [_tally(own, truths, sigmas) for own in everyone]
-    own = [_scores(tally) for tally in tallies]
+    resamples = 0 if source.scores_only else RESAMPLES
+    own = [_scores(tally, resamples) for tally in tallies]
     alike = [(), *(_likeness(everyone[0], other, sigmas) for other in everyone[1:])]
     scores = tuple((*mine, *other) for mine, other in zip(own, alike, strict=True))
     shown = ", ".join(f"{sigma:g}" for sigma in sigmas)
@@ -213,13 +214,13 @@ def _tally(own: list[People], truths: list[People], sigmas: tuple[float, ...]) -
     )
 
 
-def _scores(tally: _Tally) -> tuple[Score, ...]:
+def _scores(tally: _Tally, resamples: int) -> tuple[Score, ...]:
     count = len(tally.people)
     values = average_precision(tally.matches)
     intervals = statistic_intervals(
         lambda weights: average_precision(tally.matches, weights=weights),
         examples=count,
-        resamples=RESAMPLES,
+        resamples=resamples,
     )
     scores = [
         Score(metric=name, value=value, interval=intervals.get(name), count=count)
@@ -232,7 +233,7 @@ def _scores(tally: _Tally) -> tuple[Score, ...]:
             interval = statistic_interval(
                 lambda weights, hits=hits: _share(weights @ hits),  # type: ignore[misc]
                 examples=count,
-                resamples=RESAMPLES,
+                resamples=resamples,
             )
             scores.append(
                 Score(
