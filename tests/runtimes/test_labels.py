@@ -347,6 +347,7 @@ def test_what_the_environment_sets_is_said(
     run = bench(engine, store, runtime="tensorrt", batch=1, profile=False)
     told = [(each.severity, each.evidence) for each in run.findings if each.code == "H51"]
     assert told == [("warning", {"variables": "CUDA_LAUNCH_BLOCKING=1"})]
+    assert "CUDA_LAUNCH_BLOCKING=1" in title_of(run)
     [difference] = [each for each in differences(before.record, run.record) if each.blocking]
     assert difference.key == "variables"
     assert not [each for each in differences(run.record, run.record) if each.key == "variables"]

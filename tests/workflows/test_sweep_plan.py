@@ -15,6 +15,7 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.sweep.graph import reason_of, unusable
 from trtbench.workflows.sweep.matrix import (
+    cases_from_matrix,
     matrix_from_file,
     matrix_from_preset,
     names_of_models,
@@ -40,6 +41,16 @@ def test_a_file_of_toml_gives_lists_and_single_values(tmp_path: Path) -> None:
     assert len(plan.cases) == 2 * 3  # of four kinds of options, one is excluded
     assert {case.options["threads"] for case in plan.cases if case.precision == "int8"} == {1}
     assert plan.cases[0].fixed["duration"] == "1s"
+
+
+def test_an_engine_that_was_given_is_neither_called_static_nor_dynamic() -> None:
+    """Nobody knows what it was built for; asking for both kinds makes one case."""
+    asked = matrix("net.engine", batch=[1], engine=["static", "dynamic"])
+    cases = cases_from_matrix(asked, runtime_of=lambda model: "tensorrt", builds=["tensorrt"])
+    assert [case.engine for case in cases] == [None]
+    asked = matrix("net.onnx", batch=[1], engine=["static", "dynamic"])
+    cases = cases_from_matrix(asked, runtime_of=lambda model: "tensorrt", builds=["tensorrt"])
+    assert [case.engine for case in cases] == ["static", "dynamic"]
 
 
 def test_yaml_means_the_same_as_toml_or_says_what_is_missing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 
 from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
-from trtbench.domain.variables import variable_of, variables_of
+from trtbench.domain.variables import deciding, variables_of
 from trtbench.errors import UsageError, meant
 
 CLOCK_TOLERANCE = 0.01
@@ -222,9 +222,8 @@ def _variables(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
         ", ".join(f"{name}={side[name]}" if name in side else f"no {name}" for name in names)
         for side in (left, right)
     )
-    deciding = any((known := variable_of(name)) and known.decides for name in names)
     message = f"the environment sets {one} against {other}"
-    yield _difference("variables", one, other, message, blocking=deciding)
+    yield _difference("variables", one, other, message, blocking=bool(deciding(names)))
 
 
 def _machine(a: RunRecord, b: RunRecord) -> Iterator[Difference]:

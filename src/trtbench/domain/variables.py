@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
@@ -97,6 +97,11 @@ def variables_of(record: RunRecord) -> dict[str, str]:
         for name, value in told.items()
         if (known := variable_of(name)) is not None and known.place in places
     }
+
+
+def deciding(names: Iterable[str]) -> list[str]:
+    """Keep the variables that change what is computed, or what a time means."""
+    return [name for name in names if (known := variable_of(name)) is not None and known.decides]
 
 
 def _on_gpu(record: RunRecord) -> bool:

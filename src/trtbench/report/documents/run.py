@@ -8,6 +8,7 @@ from statistics import fmean
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.reported import reported_statistics
 from trtbench.domain.result import FailedRun, Finding, Run, Scalar
+from trtbench.domain.variables import deciding, variables_of
 from trtbench.report.cells import count_cell, duration_cell, seconds_cell
 from trtbench.report.document import (
     Block,
@@ -86,7 +87,9 @@ def title_of(run: Run) -> str:
     inputs = ", ".join(f"{t.name} {t.dtype} {text_from_shape(t.shape)}" for t in record.inputs)
     options = ", ".join(f"{key}={value}" for key, value in record.spec.options.items())
     spec, precision, device = record.spec, precision_words(record), device_name(record)
-    parts = [spec.model.name, spec.runtime, device, precision, inputs, options]
+    told = variables_of(record)
+    set_here = ", ".join(f"{name}={told[name]}" for name in deciding(told))
+    parts = [spec.model.name, spec.runtime, device, precision, inputs, options, set_here]
     return " · ".join(part for part in [*parts, f"protocol {protocol_name(record)}"] if part)
 
 

@@ -17,6 +17,7 @@ from trtbench.domain.result import Scalar
 from trtbench.domain.spec import Precision, Value
 from trtbench.errors import UsageError, meant
 from trtbench.host.yaml_files import yaml_from_text
+from trtbench.models.identity import SUFFIXES
 from trtbench.workflows.request.fields import Option, fields_of
 from trtbench.workflows.request.making import RecipeFields, build_settings
 from trtbench.workflows.request.measuring import BenchRequest
@@ -294,6 +295,7 @@ def cases_from_matrix(
     fixed = {name: values[0] for name, values in matrix.options.items() if len(values) == 1}
     for model, batch in itertools.product(matrix.models, matrix.batch or (None,)):
         runtimes: Sequence[str] = matrix.runtime or (runtime_of(model),)
+        built = SUFFIXES.get(Path(model).suffix.lower()) == "engine"  # by somebody, somehow
         axes: list[Sequence[Any]] = [runtimes, matrix.precision, matrix.engine or (None,)]
         axes += varied.values()
         for runtime, precision, engine, *values in itertools.product(*axes):
@@ -302,7 +304,7 @@ def cases_from_matrix(
                 runtime=runtime,
                 precision=None if precision == "as-is" else precision,
                 batch=batch,
-                engine=(engine or "static") if runtime in building else None,
+                engine=(engine or "static") if runtime in building and not built else None,
                 options=dict(zip(varied, values, strict=True)),
                 fixed=fixed,
             )
