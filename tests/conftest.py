@@ -15,6 +15,7 @@ from bindings.rtx import NoRtx, Rtx, find_rtx
 from made_artefacts import make_artefacts
 from ready_processes import ready_processes
 from real_parts import find_torch
+from trtbench.domain.variables import variable_of
 from waiting import wait_for
 
 ABOVE = [each / "shared" for each in Path(__file__).resolve().parents[1:4]]
@@ -35,6 +36,15 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep this test process's locks to itself: other measurements on the machine may go on."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRTBENCH_LOCKS", str(tmp_path_factory.mktemp("locks")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_environment() -> Iterator[None]:
+    """Leave out variables that libraries obey: findings tell of them, here as anywhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in filter(variable_of, list(os.environ)):
+            patch.delenv(name)
         yield
 
 
