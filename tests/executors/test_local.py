@@ -167,6 +167,56 @@ def test_an_archive_that_points_elsewhere_is_refused(tmp_path):
     assert not (tmp_path / "outside").exists()
 
 
+def test_contents_are_copied_where_the_disk_has_no_links(tmp_path, monkeypatch):
+    """As between two file systems, where a second name for the same bytes cannot be made."""
+    import errno
+    import hashlib
+
+    digest = hashlib.sha256(b"model").hexdigest()
+    keep_blob(tmp_path, digest, [b"model"])
+
+    def link(*_):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr("trtbench.executors._folders.os.link", link)
+    target = tmp_path / "job" / "net.onnx"
+    place_blob(tmp_path, digest, target)
+    assert target.read_bytes() == b"model"
+    assert target.stat().st_ino != blob(tmp_path, digest).stat().st_ino
+
+
+@pytest.mark.parametrize("kind", ["cut", "link"])
+def test_what_comes_back_damaged_or_as_a_link_is_refused(tmp_path, kind):
+    import tarfile
+
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_bytes(b"{}" * 4000)
+    pack(tmp_path / "run", tmp_path / "run.tar")
+    data = (tmp_path / "run.tar").read_bytes()
+    (tmp_path / "run.tar").write_bytes(data[:2000])
+    if kind == "link":
+        with tarfile.open(tmp_path / "run.tar", "w") as archive:
+            link = tarfile.TarInfo("run.json")
+            link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            archive.addfile(link)
+    words = "is damaged" if kind == "cut" else "no run directory"
+    with pytest.raises(StoreError, match=words):
+        unpack(tmp_path / "run.tar", tmp_path / "in")
+    assert not (tmp_path / "in" / "run.json").is_symlink()
+
+
+@pytest.mark.process
+def test_a_process_that_cannot_be_started_is_said(tmp_path, monkeypatch):
+    """The kernel takes no variable as long as this one."""
+    monkeypatch.setenv("TRTBENCH_TEST_STARTS", "1")
+    monkeypatch.setenv("MUCH", "x" * 200_000)
+    store = Store(tmp_path / "store")
+    with pytest.raises(UnavailableError, match="no process can be started") as caught:
+        run_bench(runs.quick_spec(tmp_path), store=store, conduct=Conduct())
+    assert "too long" in caught.value.facts["reason"]
+    assert store.index.find() == []
+
+
 def test_flags(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
     needs = needs_from_request(

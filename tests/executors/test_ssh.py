@@ -133,6 +133,7 @@ def workers(folder: Path) -> list[int]:
         ("[[host]]\nadress = 'x'", "no list of hosts"),
         ("[[host]]\naddress = '-oProxyCommand=evil'", "not an address"),
         ("[[host]]\naddress = 'x'\n[[host]]\naddress = 'x'", "twice"),
+        ("[[host]]\naddress = 'me:secret@board'", "holds no password"),
     ],
 )
 def test_a_list_of_hosts_that_is_none(tmp_path, text, match):

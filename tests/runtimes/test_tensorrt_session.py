@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
-from gpu_standin import BYTE_S, COPY_S, GPU_S, Code, DataType, Trt, plan_bytes
+from gpu_standin import BYTE_S, COPY_S, GPU_S, Code, Context, DataType, Engine, Trt, plan_bytes
 from trtbench.analysis.findings import findings_from_evidence
 from trtbench.analysis.findings.evidence import Evidence, OutputFacts
 from trtbench.domain.job import BenchOutcome, Stage
@@ -19,7 +20,8 @@ from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.host.cuda import CudaError
-from trtbench.runtimes import tensorrt
+from trtbench.host.tensorrt import abilities_of
+from trtbench.runtimes import _trt_engine, tensorrt, tensorrt_rtx
 
 
 @pytest.fixture
@@ -328,6 +330,74 @@ def test_bfloat16_travels_as_raw_bits(gpu: Trt, spec: RunSpec, tmp_path: Path) -
     session.close()
 
 
+@pytest.mark.parametrize(
+    ("part", "answer", "words"),
+    [
+        ("set_input_shape", False, "refuses the shape of 'x'"),
+        ("set_tensor_address", False, "refuses the address of 'x'"),
+        ("infer_shapes", ["y"], "does not know the shapes of y"),
+        ("execute_async_v3", False, "could not run the engine"),
+    ],
+)
+def test_what_tensorrt_refuses_is_an_error_and_frees_the_device(
+    gpu: Trt, spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    part: str, answer: object, words: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Context, part, lambda *_: answer)
+    with pytest.raises(CudaError, match=words):
+        bench(spec, tmp_path)
+    assert gpu.cuda.live == {}
+
+
+def test_an_engine_without_a_context_is_told_with_its_reason(
+    gpu: Trt, spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "create_execution_context", lambda *_: None)
+    with pytest.raises(UnavailableError, match="no execution context") as caught:
+        bench(spec, tmp_path)
+    assert caught.value.facts["reason"] == "TensorRT does not say"
+
+
+@pytest.fixture
+def rtx(gpu: Trt, monkeypatch: pytest.MonkeyPatch) -> Trt:
+    """The stand-in with the settings that TensorRT-RTX has of its own."""
+    gpu.DynamicShapesKernelSpecializationStrategy = SimpleNamespace(EAGER=0, LAZY=1, NONE=2)
+    loaded = (gpu, abilities_of(gpu, flavour="tensorrt_rtx"))
+    monkeypatch.setattr(_trt_engine, "load", lambda flavour: loaded)
+    return gpu
+
+
+def test_kernels_are_made_when_the_user_says(
+    rtx: Trt, spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(spec.model.path).write_bytes(plan_bytes(magic=b"vtrt"))
+    config = SimpleNamespace(dynamic_shapes_kernel_specialization_strategy=None)
+    monkeypatch.setattr(Engine, "create_runtime_config", lambda _: config)
+    asked = msgspec.structs.replace(spec, runtime="tensorrt-rtx")
+    for word, value in (("lazy", 1), ("none", 2)):
+        spec = msgspec.structs.replace(asked, options={"specialization": word})
+        tensorrt_rtx.bench(spec, folder=tmp_path, stage=Stage())
+        assert config.dynamic_shapes_kernel_specialization_strategy == value
+    spec = msgspec.structs.replace(asked, options={"specialization": "soon"})
+    with pytest.raises(UsageError, match="eager, lazy or none, not 'soon'"):
+        tensorrt_rtx.bench(spec, folder=tmp_path, stage=Stage())
+
+
+def test_an_engine_that_was_cut_short_is_refused_before_it_is_loaded(
+    rtx: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    whole = plan_bytes(magic=b"vtrt")
+    stated = whole[:16] + (len(whole) + 7).to_bytes(8, "little") + whole[24:]
+    Path(spec.model.path).write_bytes(stated)
+    asked = msgspec.structs.replace(spec, runtime="tensorrt-rtx")
+    with pytest.raises(InputError, match="is cut short") as caught:
+        tensorrt_rtx.bench(asked, folder=tmp_path, stage=Stage())
+    assert caught.value.facts == {
+        "bytes": str(len(whole)),
+        "stated in its header": str(len(whole) + 7),
+    }
+
+
 def test_options_and_combinations_without_meaning_are_refused(
     gpu: Trt, spec: RunSpec, tmp_path: Path
 ) -> None:
@@ -340,6 +410,10 @@ def test_options_and_combinations_without_meaning_are_refused(
         bench(spec, tmp_path, protocol="server")
     with pytest.raises(UsageError, match="gap needs"):
         bench(spec, tmp_path, protocol="pipeline", gap_s=0.001)
+    with pytest.raises(UsageError, match="modules is lazy or eager, not 'soon'"):
+        bench(spec, tmp_path, options={"modules": "soon"})
+    with pytest.raises(UsageError, match="has no threads to set"):
+        bench(spec, tmp_path, threads=2)
 
 
 def test_memory_is_measured_step_by_step(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:
