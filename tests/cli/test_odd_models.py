@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from models import identity
+from models import conv_model, identity
 from trtbench.cli import run
 from trtbench.models.onnx_outline import outline_of
 from trtbench.store.store import Store
@@ -318,3 +319,11 @@ def test_a_plan_refuses_what_the_run_would(
     told = capsys.readouterr()
     assert f"fix: {fix}" in told.err
     assert not told.out
+
+
+def test_inspect_estimates_for_the_sizes_that_bench_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    conv_model(Path("m.onnx"), size="H")
+    assert run(["inspect", "m.onnx", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["facts"]["estimated_for"] == "batch=1, H=224"

@@ -11,7 +11,7 @@ import numpy as np
 from trtbench.analysis.changepoints import LEAST_POINTS, ChangePoint, change_points, segments
 from trtbench.domain.result import Fact, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
-from trtbench.units import instant_from_text
+from trtbench.units import instant_from_text, text_from_shape
 
 AROUND = 5
 """Points on each side of a change whose surroundings are compared."""
@@ -199,7 +199,7 @@ def _usual(points: Sequence[Point], name: str) -> str | None:
 
 def _shape(record: RunRecord) -> str:
     if record.inputs:
-        return ", ".join("x".join(map(str, each.shape)) for each in record.inputs)
+        return ", ".join(text_from_shape(each.shape) for each in record.inputs)
     given = ", ".join("x".join(map(str, shape)) for shape in record.spec.shapes.values())
     return given or f"batch {record.items_per_query}"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from trtbench.analysis.onnx_graph import BITS, Attribute, OnnxModel, OnnxNode, OnnxTensor
+from trtbench.analysis.open_shapes import with_assumed_shapes
 from trtbench.build.onnx_file import external_files, load_onnx, stored_tensors
 from trtbench.build.onnx_shapes import infer_values
 from trtbench.domain.spec import NO_TENSORS, TensorSpec
@@ -29,8 +30,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = None) -> OnnxModel:
     """Read a model and infer the shape of every tensor, with open dimensions settled.
 
-    An open leading dimension becomes the batch, any other open dimension 1, unless shapes say
-    otherwise; ``assumed`` tells which.
+    An open leading dimension becomes the batch, any other open dimension what its name suggests,
+    else 1, unless shapes say otherwise; ``assumed`` tells which.
     """
     model = load_onnx(path, weights=False)
     files = external_files(model)
@@ -128,6 +129,7 @@ def _settle(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
                 fix=meant(name, inputs),
             )
     assumed: dict[str, int] = {}
+    usual = {each.name: each.shape for each in with_assumed_shapes(input_specs(model), batch=False)}
     for name, value in inputs.items():
         dims = value.type.tensor_type.shape.dim
         given = shapes.get(name)
@@ -140,7 +142,9 @@ def _settle(model: ModelProto, shapes: Shapes, *, batch: int) -> dict[str, int]:
             if given is None and dim.HasField("dim_value") and dim.dim_value > 0:
                 continue
             label = dim.dim_param or f"{name}[{axis}]"
-            number = given[axis] if given else assumed.get(label, batch if axis == 0 else 1)
+            size = usual[name][axis]
+            guess = batch if axis == 0 else size if isinstance(size, int) and size > 0 else 1
+            number = given[axis] if given else assumed.get(label, guess)
             if not dim.HasField("dim_value"):
                 assumed[label] = number
             dim.dim_value = number

@@ -20,7 +20,7 @@ from trtbench.report.document import (
 from trtbench.report.headings import CHANGE_HEADING
 from trtbench.report.labels import file_stem
 from trtbench.report.numbers import Unit, text_from_duration, unit_for_seconds
-from trtbench.units import text_from_fraction
+from trtbench.units import counted, text_from_fraction
 
 BARS = "▁▂▃▄▅▆▇█"
 LETTERS = 40
@@ -79,8 +79,9 @@ def _section(series: Series, name: str) -> Section:
 def _words(series: Series) -> str:
     """Draw the series with letters, and say how many runs it has and where it stands."""
     first, last = series.points[0], series.points[-1]
+    runs = counted(len(series.points), "run")
     words = (
-        f"{sparkline(series.values)}  {len(series.points)} runs, {first.created[:10]} to "
+        f"{sparkline(series.values)}  {runs}, {first.created[:10]} to "
         f"{last.created[:10]}, now {value_text(last.value, series)}"
     )
     return words if series.changes else f"{words}, no change of level"
