@@ -36,6 +36,9 @@ def test_the_verbs_that_other_machines_do_are_those_that_are_told(flag):
         (["bench", "m.onnx", "--wait-node", "5min"], "--executor ray"),
         (["bench", "m.onnx", "--hosts", "h.toml"], "--executor ssh"),
         (["bench", "m.onnx", "--no-such-flag"], "add --help"),
+        (["sweep", "m.onnx", "--protocol", "pipeline"], "--axis protocol=VALUE"),
+        (["sweep", "m.onnx", "--cuda-graph", "on"], "--axis cuda_graph=VALUE"),
+        (["sweep", "m.onnx", "--no-such-flag"], "add --help"),
     ],
 )
 def test_a_flag_that_means_nothing_is_refused_with_a_way_out(words, fix, capsys):

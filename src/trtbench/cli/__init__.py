@@ -219,7 +219,8 @@ def _no_flag(problem: click.NoSuchOption) -> UsageError:
     """Say that a verb has no such flag; one that is done here only has none for other machines."""
     verb = problem.ctx.command.name if problem.ctx else None
     if problem.option_name not in ELSEWHERE_FLAGS or verb in ELSEWHERE:
-        fix = "add --help to the command to see its flags"
+        axis = _axis(problem.option_name) if verb == "sweep" else None
+        fix = f"--axis {axis}=VALUE" if axis else "add --help to the command to see its flags"
         return UsageError(problem.format_message(), fix=fix)
     return UsageError(
         f"{verb} is done on this machine: it takes no {problem.option_name}",
@@ -229,6 +230,14 @@ def _no_flag(problem: click.NoSuchOption) -> UsageError:
         if verb in ("quantize", "export")
         else "give the command on the machine that is meant",
     )
+
+
+def _axis(flag: str) -> str | None:
+    """Name the axis of a sweep that a flag of other verbs is."""
+    from trtbench.workflows.sweep.matrix import FLAGS
+
+    name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+    return name if name in FLAGS else None
 
 
 def show_error(problem: TrtbenchError) -> None:
