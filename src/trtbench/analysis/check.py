@@ -17,6 +17,7 @@ from trtbench.analysis.check_worst import Worst, WorstItem
 from trtbench.analysis.numeric import sqnr_from_rel_l2
 from trtbench.domain.arrays import AnyArray
 from trtbench.domain.spec import Value
+from trtbench.units import text_from_shape
 
 Floats = NDArray[np.float64]
 
@@ -146,7 +147,7 @@ class OutputTally:
         if wanted.shape == found.shape:
             self._add(wanted[None], found[None], start=item)
             return
-        shapes = f"{_dims(wanted)} against {_dims(found)}"
+        shapes = " against ".join(text_from_shape(each.shape) for each in (wanted, found))
         self._items += 1
         self._elements += max(wanted.size, found.size)
         self._unlike += 1
@@ -318,7 +319,3 @@ def _ratio(part: float, whole: float) -> float | None:
     if whole:
         return part / whole
     return 0.0 if not part else None
-
-
-def _dims(item: AnyArray) -> str:
-    return "x".join(map(str, item.shape)) or "scalar"

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from trtbench.domain.conversion import TensorDiff
+from trtbench.units import text_from_shape
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float64]
@@ -46,7 +47,8 @@ def tensor_diff(
     ``close`` but not for the sums.
     """
     if reference.shape != test.shape:
-        note = f"shapes differ: {_dims(reference.shape)} against {_dims(test.shape)}"
+        shapes = (text_from_shape(each.shape) for each in (reference, test))
+        note = f"shapes differ: {' against '.join(shapes)}"
         return _nothing(name, rtol, atol, elements=int(reference.size), note=note)
     wanted, found = _floats(reference), _floats(test)
     finite = np.isfinite(wanted)
@@ -137,7 +139,3 @@ def _nothing(name: str, rtol: float, atol: float, *, elements: int, note: str) -
     return TensorDiff(
         name=name, elements=elements, nonfinite=0, rtol=rtol, atol=atol, note=note, **absent
     )
-
-
-def _dims(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "scalar"

@@ -144,7 +144,7 @@ def fitted(tensor: TensorSpec, given: Sequence[int]) -> tuple[int, ...]:
     if problem is not None:
         raise InputError(
             f"the shape of {tensor.name!r} {problem}",
-            facts={"model": text_from_shape(tensor.shape), "given": "x".join(map(str, given))},
+            facts={"model": text_from_shape(tensor.shape), "given": text_from_shape(given)},
             fix=f"--shape {shlex.quote(with_ones(tensor))}",
         )
     return tuple(given)

@@ -31,6 +31,7 @@ from trtbench.errors import InputError, UsageError
 from trtbench.host.versions import library_versions
 from trtbench.models.torch_models import import_torch, rows_of_tables
 from trtbench.models.torch_sources import TorchSource, load_source
+from trtbench.units import text_from_shape
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -258,7 +259,7 @@ def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor
         try:
             result = model(*example.arguments, **example.keywords)
         except (RuntimeError, TypeError, ValueError, IndexError) as problem:
-            shapes = {n: "x".join(map(str, v.shape)) for n, v in example.inputs.items()}
+            shapes = {n: text_from_shape(v.shape) for n, v in example.inputs.items()}
             raise InputError(
                 "the model does not run on inputs of this shape",
                 facts={**shapes, "reason": str(problem).strip().splitlines()[0]},

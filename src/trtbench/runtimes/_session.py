@@ -315,7 +315,7 @@ def _demand_agreement(tensors: tuple[TensorSpec, ...], spec: RunSpec, batch: int
     if told not in (None, batch):
         raise UsageError(
             f"--batch {batch} does not agree with the shapes, which hold {told} items",
-            facts={name: "x".join(map(str, shape)) for name, shape in spec.shapes.items()},
+            facts={name: text_from_shape(shape) for name, shape in spec.shapes.items()},
             fix="leave --batch out",
         )
 

@@ -27,6 +27,7 @@ from trtbench.host.chunks import ChunkWriter
 from trtbench.runtimes._bench import close_session
 from trtbench.runtimes._session import Arrays, Session, refuse_if_out_of_memory
 from trtbench.runtimes._unfit_inputs import unfit_inputs
+from trtbench.units import text_from_shape
 
 TIMES = "times.npz"
 
@@ -283,5 +284,5 @@ def _unfit(output: NDArray[np.generic], padded: int) -> str:
     """Say why an output cannot be cut into items."""
     if output.dtype.kind not in "biufc":
         return "it holds text"
-    shape = "x".join(map(str, output.shape)) or "scalar"
+    shape = text_from_shape(output.shape)
     return f"{shape} is not one row per item of a batch of {padded}; --batch 1 keeps it"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ShapeProfile, TensorSpec, Value
 from trtbench.errors import InputError
+from trtbench.units import text_from_shape
 
 if TYPE_CHECKING:
     from tensorrt import DataType, Dims, ICudaEngine
@@ -128,20 +129,17 @@ def check_range(port: Port, shape: tuple[int, ...], *, profile: int) -> None:
         if not low <= dim <= high
     ]
     if outside:
+        least, most, best = map(text_from_shape, (allowed.min, allowed.max, allowed.opt))
         raise InputError(
             f"the shape of {port.name!r} is outside of what the engine was built for",
             facts={
-                "given": text(shape),
-                "allowed": f"{text(allowed.min)} to {text(allowed.max)}, best {text(allowed.opt)}",
+                "given": text_from_shape(shape),
+                "allowed": f"{least} to {most}, best {best}",
                 "dimension": ", ".join(str(index) for index in outside),
                 "profile": profile,
             },
-            fix=f"--shape {port.name}:{text(allowed.opt)}",
+            fix=f"--shape {port.name}:{best}",
         )
-
-
-def text(shape: tuple[int, ...]) -> str:
-    return "x".join(str(dim) for dim in shape) or "scalar"
 
 
 def bytes_of(array: NDArray[np.generic], port: Port, size: int) -> NDArray[np.uint8]:

@@ -31,6 +31,7 @@ from trtbench.runtimes._protocols import (
 from trtbench.runtimes._session import TurnSpec, refuse_if_out_of_memory
 from trtbench.runtimes._torch_cuda import CudaSession
 from trtbench.runtimes._torch_session import CpuSession, TorchSettings
+from trtbench.units import text_from_shape
 
 FORMATS = ("torch",)
 CHOSEN_FOR = {"torch": 1}
@@ -194,7 +195,7 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec
     if tensor.shape and not own:
         raise UsageError(
             f"the input {tensor.name!r} is no image: imgsz and channels say nothing about it",
-            facts={"shape": "x".join(map(str, tensor.shape))},
+            facts={"shape": text_from_shape(tensor.shape)},
             fix=f"--shape {tensor.name}:...",
         )
     if "imgsz" not in spec.options and not own:
@@ -213,7 +214,7 @@ def _image(tensor: TensorSpec, spec: RunSpec, loaded: LoadedModel) -> TensorSpec
     ):
         raise UsageError(
             f"the model takes images of {'x'.join(map(str, own[1:]))} and no others",
-            facts={"asked for": "x".join(map(str, shape[1:]))},
+            facts={"asked for": text_from_shape(shape[1:])},
             fix="leave --opt imgsz and --opt channels out",
         )
     return TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=shape)

@@ -16,6 +16,7 @@ from trtbench import boundary
 from trtbench.domain.arrays import AnyArray
 from trtbench.errors import InputError, UsageError
 from trtbench.tasks._candidates import Candidates, Detections, Suggested
+from trtbench.units import text_from_shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ def found_by_hook(batch: Detections) -> Suggested:
         raise InputError(
             f"the decoder {name} failed on these outputs",
             facts={"reason": f"{type(problem).__name__}: {problem}", **{
-                f"output {key}": "x".join(map(str, array.shape))
+                f"output {key}": text_from_shape(array.shape)
                 for key, array in batch.arrays.items()
             }},
             fix="it returns an array [n, 6] per image: x0, y0, x1, y1, score, class",

@@ -18,6 +18,7 @@ from trtbench.domain.feed import LoadedItem
 from trtbench.errors import InputError
 from trtbench.tasks._images import Loaded
 from trtbench.tasks.contract import Arrays, Settings, number
+from trtbench.units import text_from_shape
 
 COCO_VALUES = (56, 57)
 """Values of a prediction with COCO's 17 points, raw and with a class."""
@@ -56,7 +57,7 @@ def _predictions(outputs: Arrays) -> AnyArray:
             return np.asarray(rows, np.float64)
     raise InputError(
         "no output looks like those of YOLOv8-pose: [batch, 5 + 3 points, predictions]",
-        facts={name: "x".join(map(str, each.shape)) for name, each in outputs.items()},
+        facts={name: text_from_shape(each.shape) for name, each in outputs.items()},
     )
 
 

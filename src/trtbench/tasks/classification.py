@@ -37,6 +37,7 @@ from trtbench.tasks.contract import (
     TaskTable,
     Tensors,
 )
+from trtbench.units import text_from_shape
 
 FLAGS = (
     Flag(name="labels", help="Numbers of the classes of arrays, from .npy or text."),
@@ -88,7 +89,7 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
             facts={"outputs": ", ".join(outputs)},
             fix=meant(str(wanted), outputs),
         )
-    shapes = {name: "x".join(map(str, outputs[name].shape)) for name in outputs}
+    shapes = {name: text_from_shape(outputs[name].shape) for name in outputs}
     chosen = [str(wanted)] if wanted else [n for n in outputs if _may_be_scores(outputs[n])]
     if len(chosen) > 1:
         raise InputError(

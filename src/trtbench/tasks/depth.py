@@ -34,6 +34,7 @@ from trtbench.tasks.contract import (
     TaskTable,
     Tensors,
 )
+from trtbench.units import text_from_shape
 
 DRAWS_LATENCY = True
 KINDS = ("depth", "inverse", "disparity")
@@ -86,7 +87,7 @@ def decode(outputs: Arrays, loaded: Sequence[LoadedItem], settings: Settings) ->
         return {"depth": found[name].astype(np.float32)}
     raise InputError(
         "no output is a depth map",
-        facts={name: "x".join(map(str, each.shape)) for name, each in outputs.items()},
+        facts={name: text_from_shape(each.shape) for name, each in outputs.items()},
     )
 
 

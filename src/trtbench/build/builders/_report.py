@@ -19,6 +19,7 @@ from trtbench.host.tensorrt_inspect import inspect_engine
 from trtbench.host.tensorrt_network import inputs_of, layers_of, outputs_of
 from trtbench.trtexec.layers import graph_from_json
 from trtbench.trtexec.log import log_from_text
+from trtbench.units import text_from_shape
 
 if TYPE_CHECKING:
     from tensorrt import IHostMemory, ILogger, INetworkDefinition
@@ -40,11 +41,7 @@ def describe(
     """Write the layers: the engine's own where it can be loaded, else those of the network."""
     work.facts["network_layers"] = int(network.num_layers)
     for name, tensors in (("inputs", inputs_of(network)), ("outputs", outputs_of(network))):
-        shown = (
-            f"{each.name} {each.dtype} "
-            + "x".join("?" if dim is None else str(dim) for dim in each.shape)
-            for each in tensors
-        )
+        shown = (f"{each.name} {each.dtype} " + text_from_shape(each.shape) for each in tensors)
         work.facts[name] = ", ".join(shown)
     shapes = {name: span.opt for name, span in profiles[0].items()} if profiles else {}
     loads = work.gpu and not work.spec.strip_weights

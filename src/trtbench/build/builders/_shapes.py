@@ -37,7 +37,7 @@ def _check(tensor: TensorSpec, span: ShapeProfile) -> None:
             raise UsageError(
                 f"the {end} shape of {tensor.name!r} does not fit the model",
                 facts={
-                    "given": "x".join(map(str, shape)),
+                    "given": text_from_shape(shape),
                     "model": text_from_shape(tensor.shape),
                 },
                 fix=f"--shape-{end} {shlex.quote(with_ones(tensor))}",

@@ -19,6 +19,7 @@ from trtbench.domain.spec import ShapeProfile, TensorSpec
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.models.onnx_outline import sides_of
 from trtbench.runtimes._session import demand_room_for_batch, with_batch
+from trtbench.units import text_from_shape
 
 Shapes = Mapping[str, Sequence[int]]
 InputShapes = Sequence[tuple[str | None, Sequence[int]]]
@@ -100,7 +101,7 @@ def profiles_from_shapes(least: Shapes, best: Shapes, most: Shapes) -> dict[str,
             shown = {"min": low, "opt": opt, "max": high}
             raise UsageError(
                 f"the shapes of {name!r} do not rise from min over opt to max",
-                facts={key: "x".join(map(str, dims)) for key, dims in shown.items()},
+                facts={key: text_from_shape(dims) for key, dims in shown.items()},
             )
         profiles[name] = ShapeProfile(min=low, opt=opt, max=high)
     return profiles

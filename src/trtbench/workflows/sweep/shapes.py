@@ -13,6 +13,7 @@ from trtbench.domain.spec import TensorSpec
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.tasks import TASKS
 from trtbench.tasks.contract import completed
+from trtbench.units import text_from_shape
 from trtbench.workflows.make.export import input_shapes
 from trtbench.workflows.sweep.matrix import Case, Matrix
 
@@ -116,7 +117,7 @@ def _filled(name: str, shape: tuple[int | str, ...], dims: Dims) -> tuple[int, .
     if left:
         raise UsageError(
             f"the dimension {left[0]!r} of the input {name!r} has no value",
-            facts={"shape": "x".join(map(str, shape))},
+            facts={"shape": text_from_shape(shape)},
             fix=f"--axis shape.{left[0]}=1,2,5, or --shape {name}:"
             + "x".join(str(dim) if isinstance(dim, int) else "1" for dim in found),
         )
