@@ -12,6 +12,7 @@ from trtbench.boundary.files import (
     check_nesting,
     check_parts,
     read_bytes,
+    read_settings,
     read_text,
     read_toml,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "mask_words",
     "may_hold_secret",
     "read_bytes",
+    "read_settings",
     "read_text",
     "read_toml",
     "shown",

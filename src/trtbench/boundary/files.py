@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trtbench.boundary.texts import clean_line
-from trtbench.errors import InputError
+from trtbench.errors import InputError, UsageError
 
 MOST_BYTES = 2**30
 """A file that is read as a whole is refused beyond this; models and arrays are read in pieces."""
@@ -87,6 +87,19 @@ def read_toml(path: Path) -> dict[str, object]:
         raise ValueError("it is nested too deeply") from None
     check_parts(found, where=str(path))
     return found
+
+
+def read_settings(path: Path) -> dict[str, object]:
+    """Read TOML that a user wrote; what cannot be read is said as an error of the user's."""
+    try:
+        return read_toml(path)
+    except (OSError, ValueError) as problem:
+        there = path.is_file()
+        raise UsageError(
+            f"{path} cannot be read",
+            facts={"reason": problem},
+            fix="correct it; it is written in TOML" if there else "give a file that is there",
+        ) from None
 
 
 def check_archive(path: Path, *, most: int = MOST_UNPACKED_BYTES) -> None:

@@ -18,7 +18,7 @@ from trtbench.analysis.gate import (
     slowdown_rule,
 )
 from trtbench.analysis.summary import summary_from_run
-from trtbench.boundary import read_toml
+from trtbench.boundary import read_settings
 from trtbench.domain.comparison import GateResult, GateRule, Verdict
 from trtbench.domain.result import Run
 from trtbench.domain.short_view import ShortView
@@ -154,19 +154,7 @@ def rules_beside(model: str) -> tuple[GateRule, ...]:
 
 def rules_from_file(path: Path) -> tuple[GateRule, ...]:
     """Read rules from a TOML file."""
-    try:
-        table = read_toml(path)
-    except (OSError, ValueError) as problem:
-        raise UsageError(
-            f"{path} cannot be read",
-            facts={"reason": problem},
-            fix=(
-                "correct it; it is written in TOML"
-                if path.is_file()
-                else "give a file that is there"
-            ),
-        ) from None
-    return rules_from_table(table, where=str(path))
+    return rules_from_table(read_settings(path), where=str(path))
 
 
 def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[GateRule, ...]]]:
@@ -177,18 +165,7 @@ def requests_from_file(request: GateRequest) -> list[tuple[GateRequest, tuple[Ga
     path = Path(request.candidate)
     if path.suffix != ".toml":
         return [(request, ())]
-    try:
-        tables = read_toml(path).get("models")
-    except (OSError, ValueError) as problem:
-        raise UsageError(
-            f"{path} cannot be read",
-            facts={"reason": problem},
-            fix=(
-                "correct it; it is written in TOML"
-                if path.is_file()
-                else "give a file that is there"
-            ),
-        ) from None
+    tables = read_settings(path).get("models")
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
         raise UsageError(
             f"{path} names no models", fix='[models."model.onnx"]   max_slowdown = "3%"'

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trtbench.boundary import check_tag, mask_values, read_toml
+from trtbench.boundary import check_tag, mask_values, read_settings
 from trtbench.domain.spec import Value
 from trtbench.domain.words import Scalar
 from trtbench.errors import UsageError, meant
@@ -155,14 +155,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _read(path: Path) -> ConfigFile:
     refuse_strangers(path)
-    try:
-        raw = read_toml(path)
-    except (ValueError, OSError) as problem:
-        raise UsageError(
-            f"{path} cannot be read",
-            facts={"reason": problem},
-            fix="correct it; it is written in TOML",
-        ) from None
+    raw = read_settings(path)
     try:
         content = msgspec.convert(raw, type=ConfigFile)
         _refuse_defaults(content.defaults)
