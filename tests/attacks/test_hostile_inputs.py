@@ -171,6 +171,20 @@ def test_an_archive_that_unpacks_to_more_than_it_may_is_refused(tmp_path: Path) 
         read_archive(path, most=10**6)
 
 
+@pytest.mark.parametrize("name", ["big.onnx", "big.engine", "big.pt", "big.log", "big.npz"])
+def test_a_file_of_terabytes_that_were_never_written_is_not_read(world: Path, name: str) -> None:
+    with open(world / name, "wb") as file:
+        file.write(b"\x08\x08")
+        try:
+            file.truncate(1 << 40)
+        except OSError:
+            pytest.skip("no small disk: files have no holes here")
+    words = ("import", name) if name == "big.log" else ("inspect", name)
+    done = typed(*words)
+    assert done.returncode == 1, done.stderr
+    assert "never written" in done.stderr + done.stdout
+
+
 def test_an_image_starts_no_program(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import EpsImagePlugin
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from trtbench.boundary.files import (
     check_archive,
     check_file,
+    check_filled,
     check_nesting,
     check_parts,
     read_bytes,
@@ -33,6 +34,7 @@ from trtbench.boundary.texts import clean_line, clean_text, csv_cell, shown, xml
 __all__ = [
     "check_archive",
     "check_file",
+    "check_filled",
     "check_id",
     "check_name",
     "check_nesting",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -32,6 +33,9 @@ MOST_UNPACKED_BYTES = 2**33
 """What an archive may say that it unpacks to, unless the caller knows better."""
 
 
+MOST_NOTHING = 2**32
+"""Bytes that a file may say it has and that were never written: they would be read for hours."""
+
 _CHUNK = 1 << 16
 
 
@@ -47,7 +51,37 @@ def check_file(path: Path) -> os.stat_result:
             facts={"reason": getattr(problem, "strerror", None) or problem},
         ) from None
     _check_facts(path, facts, None)
+    check_filled(path)
     return facts
+
+
+def check_filled(path: Path) -> None:
+    """Refuse a file most of which was never written: a small one may say that it has terabytes."""
+    size = path.stat().st_size
+    if size > MOST_NOTHING and _nothing_in(path) > MOST_NOTHING:
+        raise InputError(
+            f"{clean_line(str(path))} has gigabytes that were never written",
+            facts={"bytes": size},
+            fix="copy it again: most of it never came",
+        )
+
+
+def _nothing_in(path: Path) -> int:
+    """Count the bytes of a file that were never written, up to where they are too many."""
+    empty = at = 0
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        end = os.fstat(descriptor).st_size
+        while at < end and empty <= MOST_NOTHING:
+            try:
+                data = os.lseek(descriptor, at, os.SEEK_DATA)
+            except OSError as problem:  # nothing more, or a file system that does not tell
+                return empty + end - at if problem.errno == errno.ENXIO else empty
+            empty += data - at
+            at = os.lseek(descriptor, data, os.SEEK_HOLE)
+    finally:
+        os.close(descriptor)
+    return empty
 
 
 def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:

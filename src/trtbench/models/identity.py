@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from trtbench.boundary import inside
+from trtbench.boundary import check_filled, inside
 from trtbench.domain.spec import ModelFile, ModelFormat, ModelRef
 from trtbench.errors import InputError, near_miss, reading
 from trtbench.host.files import utf8_path
@@ -166,6 +166,7 @@ def _file_ref(path: Path, *, whole: bool) -> ModelRef:
     facts = path.stat()
     if facts.st_size == 0:
         raise InputError(f"{path} is empty", fix="copy or export the model again")
+    check_filled(path)
     kind = format_of(path)
     names = external_files(path) if kind in ("onnx", "unknown") else ()
     missing = [name for name in names if not (path.parent / name).is_file()]
@@ -263,6 +264,7 @@ def sha256_of(path: Path) -> str:
     known = _hashes.get(name)
     if known is not None and known[0] == before:
         return known[1]
+    check_filled(path)
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from trtbench.boundary import check_filled
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, near_miss, reading
 from trtbench.models.identity import sha256_of
@@ -129,6 +130,7 @@ def found_from_path(path: Path, *, named: bool, inside: str | None = None) -> Fo
     shown = inside or plain(path)
     if not path.is_file():
         raise InputError(f"{shown} is no regular file", fix="write it to a file first")
+    check_filled(path)
     with reading(shown), open(path, "rb") as file:
         kind, head = kind_of_stream(file, name=path.name)
         is_packed = kind == "unknown" and not file.seek(0) and unpacked(file) is not None
