@@ -17,10 +17,10 @@ _NAMES = (
 _LABEL = f"{_NAMES}: "
 _LOGFMT = re.compile(r'(?:^|\s)(?:msg|message)="((?:[^"\\]|\\.)*)"')
 _LISTED = re.compile(
-    r"""[\[({]?\s*(?P<quote>["'])((?:(?!(?P=quote))[^\\]|\\.)*)(?P=quote)[,)\]}]*$"""
+    r"""[\[({]?\s*b?(?P<quote>["'])((?:(?!(?P=quote))[^\\]|\\.)*)(?P=quote)[,)\]}]*$"""
 )
 """One line of a list of texts, as tools print what their children said."""
-_BEFORE_TEXT, _AFTER_TEXT = frozenset("\"'([{"), frozenset("\"'),]}")
+_BEFORE_TEXT, _AFTER_TEXT = frozenset("\"'([{b"), frozenset("\"'),]}")
 _ROW = re.compile(rf"\s*\|\s*\**({_NAMES})\**\s*\|([^|]{{1,4000}})\|\s*$")
 _KNOWN = rf"(?:{_STAMP}|\[[IWEVF]\] |=== |&&&& |Average o|{_LABEL}|(?:min|max|throughput): )"
 _FOLDED = re.compile(rf"\\n\s{{0,40}}{_KNOWN}|===(?:\\{{1,8}}r)?\\{{1,8}}n")
@@ -36,7 +36,10 @@ _SUMMED_UP = re.compile(rf"(=== Performance summary ===)\s+(?={_LABEL})")
 _NO_LINE_END = re.compile(r"(?<=\d s)(?==== Performance summary)")
 _NEXT_LABEL = re.compile(rf"(?<!Total )(?<!Host )(?<!H2D )(?<!D2H )(?={_LABEL})")
 _BREAK = re.compile(r"<br ?/?>")
+_OTHER_ENDS = re.compile(r"[\v\f\x85\u2028\u2029]+")
+"""What ends lines in some texts, and is not counted as such."""
 
+_LONGEST_PREFIX = 200
 SHORTEST = 6
 """Characters below which a line stands for itself."""
 
@@ -52,6 +55,8 @@ def lines_from_line(line: str) -> Iterable[str]:
     folded = "\\n" in line or "<br" in line
     if len(line) < SHORTEST or is_plain(line):
         return (line,)
+    if _OTHER_ENDS.search(line):
+        return (part for each in _OTHER_ENDS.split(line) for part in lines_from_line(each))
     said = _out_of_envelope(line)
     if said is not None:
         lines: Iterable[str] = said.splitlines() if "\n" in said or "\r" in said else (said,)
@@ -97,6 +102,9 @@ def _out_of_envelope(line: str) -> str | None:
         return "\n".join(map(_plain, text[2:-2].split("', '")))
     if last in _AFTER_TEXT and first in _BEFORE_TEXT and (match := _LISTED.match(text)):
         return _plain(_ESCAPED_END.sub("\n", match[2]).rstrip("\n"))
+    if last == "}" and (at := text.find('{"', 0, _LONGEST_PREFIX)) > 0:
+        found = _decoded(text[at:])
+        return _from_record(found) if isinstance(found, dict) else None
     if 'msg="' in text or 'message="' in text:
         match = _LOGFMT.search(line)
         found = _decoded(f'"{match[1]}"') if match else None

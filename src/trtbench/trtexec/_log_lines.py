@@ -13,7 +13,8 @@ from trtbench.trtexec.log_text import LONGEST_LINE, text_lines
 from trtbench.trtexec.version import version_from_digits
 
 _ANSI = re.compile(
-    r"\x1b[\]_P^][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)"  # links, titles and marks of terminals
+    r"\x1b\[8m[^\x1b]{0,4000}\x1b\[0?m"  # hidden
+    r"|\x1b[\]_P^][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)"  # links, titles and marks of terminals
     r"|[\x1b\u241b]\[[0-9;?]{0,32}[ -/]{0,4}[@-~]|\x1b[@-Z\\-_]"
 )
 _AT_END = " \t│┃"
@@ -22,8 +23,12 @@ _LAST_MARKS = 400
 """Characters at the end of a line in which closing marks are looked for."""
 _ANSI_REST = re.compile(r"\[[0-9;]{0,12}m")
 """Colours whose escape character got lost when the text was copied."""
+_VISIBLE_ANSI = re.compile(r"\^\[\[[0-9;]{0,12}m")
+"""Colours as ``cat -v`` shows them."""
+_LOST_BLANK = re.compile(r"(?<=[\w%)])\ufffd(?==)|(?<=[=:,])\ufffd|(?<=\d)\ufffd(?=[a-z])")
+"""A blank of another encoding, where a blank belongs."""
 _MARKED_PLAIN = re.compile(r"\\([\[\]=%])")
-_BOLD = re.compile(r"\*\*([A-Z=\[][^*]{1,400})\*\*")
+_BOLD = re.compile(r"\*\*([A-Za-z=\[][^*]{1,400})\*\*")
 _CLOSING = re.compile(r"(?:</[A-Za-z][\w:.-]{0,60}>|<br ?/?>|\]\]>|`|\s)+$")
 _BANNER = re.compile(
     r"&&&& (RUNNING|PASSED|FAILED|WAIVED) (\S{1,80})"
@@ -31,13 +36,15 @@ _BANNER = re.compile(
 )
 _MARKS = str.maketrans(
     {
-        "\N{NO-BREAK SPACE}": " ",
-        "\N{NARROW NO-BREAK SPACE}": " ",
-        "\N{THIN SPACE}": " ",
-        "\ufeff": None,
-        "\N{ZERO WIDTH SPACE}": None,
+        **dict.fromkeys("\N{NO-BREAK SPACE}\u202f\u205f\u3000", " "),
+        **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
+        **dict.fromkeys("\ufeff\u200b\u200c\u200d\u2060\N{SOFT HYPHEN}", None),
         "\N{FULLWIDTH COLON}": ": ",
+        "\N{FULLWIDTH COMMA}": ", ",
         "\N{FULLWIDTH EQUALS SIGN}": "=",
+        "\N{FULLWIDTH LEFT PARENTHESIS}": "(",
+        "\N{FULLWIDTH RIGHT PARENTHESIS}": ")",
+        "\N{FULLWIDTH PERCENT SIGN}": "%",
     }
 )
 
@@ -68,6 +75,8 @@ def clean(line: str) -> str:
         line = line[:LONGEST_LINE]
     if not line.isascii():
         line = line.translate(_MARKS)
+        if "\ufffd" in line:
+            line = _LOST_BLANK.sub(" ", line)
     if "\x1b" in line or "\u241b" in line:
         line = _ANSI.sub("", line)
     if "\b" in line:
@@ -85,6 +94,10 @@ def clean(line: str) -> str:
         line = line[:-_LAST_MARKS] + _CLOSING.sub("", line[-_LAST_MARKS:])
     elif last == "\\" and line.endswith("}\\\\"):  # a line of TeX
         line = line[:-3]
+    elif last == "M" and line.endswith("^M"):  # as ``cat -v`` shows the end of a line
+        line = line[:-2].rstrip(_AT_END)
+    elif last == "m" and "^[[" in line:
+        line = _VISIBLE_ANSI.sub("", line)
     elif last == "m" and "[" in line[-13:]:
         line = _ANSI_REST.sub("", line)
     return line

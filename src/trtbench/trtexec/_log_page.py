@@ -17,6 +17,8 @@ class _Page(HTMLParser):
          "th", "time", "tt", "u", "var", "wbr"}
     )  # fmt: skip
 
+    _WORD_BLOCKS = frozenset({"w:p", "w:br", "w:cr", "w:tr", "w:body", "w:document"})
+
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
@@ -30,7 +32,7 @@ class _Page(HTMLParser):
             self.hidden += 1
         elif tag == "body":  # a head need not be closed
             self.hidden = 0
-        elif tag not in self._INLINE:
+        elif not self._is_inline(tag):
             self.parts.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
@@ -38,9 +40,13 @@ class _Page(HTMLParser):
             self.hidden = max(0, self.hidden - 1)
         elif tag in ("td", "th"):
             self.parts.append("\t")
-        elif tag not in self._INLINE and tag != "br":
+        elif not self._is_inline(tag) and tag != "br":
             # A fence, as in Markdown: what follows a listing is not part of it.
             self.parts.append("\n```\n" if tag == "pre" else "\n")
+
+    def _is_inline(self, tag: str) -> bool:
+        """Say whether a line goes on; of Word's own tags all but a few are within one."""
+        return tag in self._INLINE or (tag.startswith("w:") and tag not in self._WORD_BLOCKS)
 
     def unknown_decl(self, data: str) -> None:
         if data.startswith("CDATA["):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _STAMPED = re.compile(
@@ -13,7 +14,7 @@ _ANCHOR = re.compile(
     r"(?:\[[IWEVF]\] )?(?:&&&& (?:RUNNING|PASSED|FAILED|WAIVED) |=== [A-Z][\w() /-]{2,60} ===\s*$"
     r"|Average o(?:n|ver) \d|(?:Throughput|Total Host Walltime|Total GPU Compute Time): \d"
     r"|(?:(?:(?:End-to-End )?Host |[HD]2[HD] )?Latency|Enqueue Time|GPU Compute Time): min ="
-    r"|(?:[Hh]ost [Ll]atency|GPU [Cc]ompute)\s*$"
+    r"|(?:[Hh]ost [Ll]atency|GPU [Cc]ompute)[\s\"'$\\`*+]*$"
     r"|(?:deploy|engine|loadEngine|onnx|uff): \S+\.\w)"
 )
 _LEVEL_WORD = r"DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|NOTICE|TRACE"
@@ -46,8 +47,11 @@ _PIECES = (
 )
 _WRAPPING = re.compile("|".join(_PIECES))
 """One piece of what containers, journals, build servers, loggers and quoting put before a line."""
+SHORTEST_HASH = 12
+"""Digits and letters of what is a number of base sixteen, and no word."""
 _VARYING = re.compile(
-    rf"(\d+|\s+|\b(?:{_LEVEL_WORD})\b|\b{_MONTH}|\b[IWEF](?=\d{{4,8}} )|(?<=std(?:out|err) )[FP]\b)"
+    rf"(\b[0-9a-f]{{{SHORTEST_HASH},64}}\b|\d+"
+    rf"|\s+|\b(?:{_LEVEL_WORD})\b|\b{_MONTH}|\b[IWEF](?=\d{{4,8}} )|(?<=std(?:out|err) )[FP]\b)"
 )
 LOOK = 200
 """Characters of foreign prefix (container names, time stamps of a build server) to look past."""
@@ -66,7 +70,8 @@ class LogLine(NamedTuple):
 class Prefixes:
     """Takes off what other tools put before a line, once a line that is known showed what it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, usual: frozenset[str] = frozenset()) -> None:
+        self._usual = usual
         self._pattern: re.Pattern[str] | None = None
         self._known: dict[str, re.Pattern[str]] = {}
 
@@ -96,9 +101,10 @@ class Prefixes:
     def without(self, text: str) -> str:
         """Take the prefix off a line that has no stamp of trtexec's."""
         anchor = _ANCHOR.search(text, 0, LOOK)
-        if anchor is not None and anchor.start() and _is_wrapping(text, anchor.start()):
-            self._learn(text, anchor.start())
-            return text[anchor.start() :]
+        begin = anchor.start() if anchor is not None else 0
+        if begin and (_is_wrapping(text, begin) or _mask(text[:begin]) in self._usual):
+            self._learn(text, begin)
+            return text[begin:]
         match = self._pattern.match(text) if self._pattern is not None else None
         return text[match.end() :] if match else text
 
@@ -112,17 +118,39 @@ class Prefixes:
         self._pattern = self._known.get(mask, self._pattern)
 
 
+def usual_prefixes(lines: Iterable[str]) -> frozenset[str]:
+    """Find what stands before known lines again and again: no sentence does, whatever it is.
+
+    Lines of several kinds must have it, since people, too, write lists of one number each.
+    """
+    kinds: dict[str, list[str]] = {}
+    for line in lines:
+        anchor = _ANCHOR.search(line, 0, LOOK) if line[20:23] != "] [" else None
+        if anchor is not None and anchor.start() and line.lstrip()[:1] != "|":
+            kind = anchor[0].rstrip("0123456789")[:12]
+            kinds.setdefault(_mask(line[: anchor.start()]), []).append(kind)
+    return frozenset(
+        prefix for prefix, found in kinds.items() if len(found) > 2 and len(set(found)) > 1
+    )
+
+
 def _mask(prefix: str) -> str:
     """Write a pattern for prefixes like this one: numbers, blanks and words of time may differ."""
     body = prefix.rstrip()
     parts = [
-        (r"\d+" if part.isdigit() else r"\s+" if part.isspace() else r"[A-Za-z]+")
-        if varies
-        else re.escape(part)
+        _varying(part) if varies else re.escape(part)
         for place, part in enumerate(_VARYING.split(body))
         if (varies := place % 2) or part
     ]
     return "".join(parts) + rf"\s{{0,{len(prefix) - len(body)}}}"
+
+
+def _varying(part: str) -> str:
+    if part.isspace():
+        return r"\s+"
+    if len(part) >= SHORTEST_HASH:
+        return r"[0-9a-f]+"
+    return r"\d+" if part.isdigit() else r"[A-Za-z]+"
 
 
 def _is_wrapping(text: str, end: int) -> bool:

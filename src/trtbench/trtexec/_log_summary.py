@@ -28,6 +28,9 @@ BLOCKS = {
 }
 """Headings of TensorRT 7, whose numbers stand on lines of their own; 7.0 writes some small."""
 
+END_MARKS = " \t\"'$\\`*+"
+"""What quoting and ``cat -A`` put behind a line."""
+
 TOTALS = {
     "Throughput": "throughput_qps",
     "throughput": "throughput_qps",
@@ -44,11 +47,12 @@ _TOTAL = re.compile(
 )
 """With what loggers put behind: the file and line that spoke, or its name."""
 _PAIR = re.compile(
-    r"(min|max|mean|median|percentile\([\d.]{1,20}%\)) ?= ?([-+\w.]{1,40}?) ?ms(?!\w)"
+    r"(min|max|mean|median|percentile\([\d.]{1,20}%\))[ \t]{0,8}=[ \t]{0,8}([-+\w.]{1,40}?)"
+    r"[ \t]{0,8}ms(?!\w)"
 )
 _BLOCK_LINE = re.compile(
     rf"(min|max|mean|median|percentile): {_N} ms(?: at ([\d.]{{1,20}})%)?"
-    rf"(?: \(end to end {_N} ms(?: at [\d.]{{1,20}}%)?\))?\s*$"
+    rf"(?: \(end to end {_N} ms(?: at [\d.]{{1,20}}%)?\))?(?:\W*$|\s{{2,}}\S{{1,80}}$)"
 )
 _TRACE = re.compile(
     rf"Average on (\d{{1,12}}) runs - GPU latency: {_N} ms(?: - Host latency: {_N} ms)?"
@@ -66,6 +70,11 @@ _KNOWN_HEADING = re.compile(
 )
 
 
+def block_of(text: str) -> str | None:
+    """Find the metric that a heading of TensorRT 7 names, with whatever marks behind it."""
+    return BLOCKS.get(text.rstrip(END_MARKS).lower()) if len(text) < 40 else None
+
+
 def values_told(text: str) -> int:
     """Count the numbers that a line of a summary or of a trace gives; a heading counts as one."""
     if text.startswith("Average o"):
@@ -79,7 +88,7 @@ def values_told(text: str) -> int:
         return _TOTAL.match(rest) is not None
     if label in METRICS:
         return len(_PAIR.findall(rest))
-    return text.rstrip().lower() in BLOCKS or _KNOWN_HEADING.match(text) is not None
+    return block_of(text) is not None or _KNOWN_HEADING.match(text) is not None
 
 
 class SummaryCollector:
@@ -103,7 +112,7 @@ class SummaryCollector:
 
     def repeats(self, text: str) -> bool:
         """Say whether a line gives a number that this summary has, so that it is another's."""
-        heading = BLOCKS.get(text.rstrip().lower()) if len(text) < 40 else None
+        heading = block_of(text)
         if heading is not None:
             return heading in self.metrics
         label, colon, rest = text.partition(":")
@@ -117,8 +126,9 @@ class SummaryCollector:
         """Take a line in; say whether it belonged to a summary."""
         if text.startswith("Average o"):
             return self._average(text)
-        if len(text) < 40 and text.rstrip().lower() in BLOCKS:
-            self.block = BLOCKS[text.rstrip().lower()]
+        block = block_of(text)
+        if block is not None:
+            self.block = block
             return True
         label, colon, rest = text.partition(":")
         if not colon or len(label) > 40:

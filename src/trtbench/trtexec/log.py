@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import datetime
 import functools
+import itertools
 import re
+from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from trtbench.boundary import mask, may_hold_secret
@@ -17,7 +19,7 @@ from trtbench.errors import ParseError
 from trtbench.trtexec._log_build import BuildTrace, LayerTuning, Tactic
 from trtbench.trtexec._log_envelopes import is_plain, lines_from_line
 from trtbench.trtexec._log_lines import Banner, CommandLines, banner_from_text, clean
-from trtbench.trtexec._log_prefixes import LogLine, Prefixes
+from trtbench.trtexec._log_prefixes import LogLine, Prefixes, usual_prefixes
 from trtbench.trtexec._log_reader import RunReader
 from trtbench.trtexec._log_values import (
     Binding,
@@ -59,13 +61,17 @@ MOST_RUNS = 10_000
 """Runs read from one log; a file of nothing but banners must not fill the memory."""
 
 _HEADING = re.compile(r"=== Performance summary ===\s*$")
-_DECIMAL = re.compile(r"(?<=\d),(?=\d+(?:e[+-]?\d+)? ?(?:ms|s|sec|qps)\b)")
+_DECIMAL = re.compile(
+    r"(?<=\d),(?=\d+(?:e[+-]?\d+)? ?(?:(?:ms|s|sec|qps)\b|%\)))"
+    r"|(?<=\d),(?=\d+\)\.?\s*$)(?<=time is \d,|ime is \d\d,|me is \d\d\d,|e is \d\d\d\d,)"
+)
 """The comma that some countries write for the point: ``0,75 ms``."""
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)")
 _MARKUP = re.compile(r"^[\s#>*+`=~|-]+|[\s:\uff1a*`=|-]+$")
 _LONGEST_TITLE = 100
 _LONGEST_BANNER = 20_000
 _LONGEST_STAMP = len("[03/04/2025-05:06:07] [TRT] [I] ")
+_FIRST_LINES, _FIRST_CHARACTERS = 2000, 1 << 20
 _LONGEST_KNOWN = 250
 """Characters of lines that are remembered: options and the like, which all logs have."""
 _STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)")
@@ -111,10 +117,11 @@ def log_from_text(
 
 def read_log(data: BinaryIO | bytes | bytearray | memoryview | str, *, where: str) -> LogText:
     """Read every run in a text of any kind, and count the summaries it shows."""
-    reader = _TextReader(where=where)
-    number = 0
     text = read_text(data)
-    for number, raw in enumerate(text.lines, start=1):
+    begin = _first_lines(text.lines)
+    reader = _TextReader(where=where, usual=usual_prefixes(begin))
+    number = 0
+    for number, raw in enumerate(itertools.chain(begin, text.lines), start=1):
         for line in (raw,) if is_plain(raw) else lines_from_line(raw):
             cleaned = clean(line)
             if cleaned is not raw and not reader.has_secrets:
@@ -130,15 +137,25 @@ def read_log(data: BinaryIO | bytes | bytearray | memoryview | str, *, where: st
     )
 
 
+def _first_lines(lines: Iterator[str]) -> list[str]:
+    """Take the lines by which a text is known, few enough to be held."""
+    begin: list[str] = []
+    left = _FIRST_CHARACTERS
+    while left > 0 and len(begin) < _FIRST_LINES and (line := next(lines, None)) is not None:
+        begin.append(line)
+        left -= len(line)
+    return begin
+
+
 class _TextReader:
     """Cuts a text into runs; no two summaries ever share one."""
 
-    def __init__(self, *, where: str) -> None:
-        self.where = where
+    def __init__(self, *, where: str, usual: frozenset[str]) -> None:
+        self.where, self.usual = where, usual
         self.runs: list[LogRun] = []
         self.current = RunReader(where=where, line=1)
         self.headings: list[int] = []
-        self.prefixes = Prefixes()
+        self.prefixes = Prefixes(usual)
         self.commands = CommandLines()
         self.above: int | None = None
         """Where the words began that stand between the last run's numbers and what comes next."""
@@ -153,7 +170,7 @@ class _TextReader:
         """File one line, once it is whole; secrets of whoever ran it go no further."""
         if raw == HARD_BREAK:
             self.next_run(number)
-            self.prefixes, self.commands = Prefixes(), CommandLines()
+            self.prefixes, self.commands = Prefixes(self.usual), CommandLines()
             return
         if "&&&& " in raw:
             raw = self._masked(raw)

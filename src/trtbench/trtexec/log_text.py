@@ -11,6 +11,7 @@ import contextlib
 import io
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import BinaryIO, NamedTuple
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from trtbench.trtexec._log_lanes import lanes_in, naming_of, sorted_apart
 from trtbench.trtexec._log_packed import is_mail, texts_of_mail, unpacked
 from trtbench.trtexec._log_page import page_texts
+from trtbench.trtexec._log_rtf import is_rtf, text_from_rtf
 from trtbench.trtexec._log_screen import drawn, is_drawn, unbroken, width_of
 
 LONGEST_LINE = 1 << 22
@@ -72,6 +74,8 @@ _WRAPPED_KEYS = (
     "body",
 )
 """Where loggers that write one JSON object a line keep what was said."""
+_TIME_KEYS = ("@timestamp", "timestamp", "time", "ts", "_time", "eventTime", "timeUnixNano")
+MOST_COLUMNS = 12
 _LIST = re.compile(r"\[\s*(?:[\[{\"\]]|-?\d+\.?\d*\s*[,\]])")
 """How a JSON list begins and the prefix of a log line does not."""
 
@@ -84,6 +88,8 @@ def holds_log(data: bytes | bytearray | memoryview) -> bool:
     for blank in (b"\xc2\xa0", b"&nbsp;", b"&#160;"):
         if blank in found:  # must not break: a web page's
             found = found.replace(blank, b" ")
+    if b"\xa0" in found:
+        found = found.replace(b"\xa0", b" ")  # the same in older encodings
     if b"\x1b[" in found:
         found = _FORWARD.sub(b" ", found)
     return _EVIDENCE.search(found) is not None
@@ -194,6 +200,8 @@ def _from_document(whole: bytes, text: str) -> str | None:
         return f"\n{HARD_BREAK}\n".join(texts)
     if _HTML.match(text):
         return text_from_page(text)
+    if is_rtf(text):
+        return text_from_rtf(text)
     found = _from_json(text)
     return drawn(found) if found else found
 
@@ -265,12 +273,17 @@ def _from_json(text: str) -> str | None:
         value = msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
         return None
+    if isinstance(value, dict) and value.get("version") == 1 and "stdout" in value:
+        pieces = value["stdout"] if isinstance(value["stdout"], list) else []
+        return "".join(each[-1] for each in pieces if _is_row(each))  # asciinema's first
     cells = _cells(value)
     blocks = _cell_texts(cells) if cells is not None else texts_in(value)
     return f"\n{HARD_BREAK}\n".join(blocks)
 
 
-_RECORDING = re.compile(r'\s*\{"version": ?[23]\b[^\n]{1,4000}\n\s*\[')
+_RECORDING = re.compile(
+    r'\s*\{[^\n]{0,4000}"version": ?[23]\b[^\n]{0,4000}\}\s*\n(?:#[^\n]{0,4000}\n\s*)*\['
+)
 """How what asciinema records begins: each piece that a terminal was sent, wherever it was cut."""
 
 
@@ -338,21 +351,51 @@ def texts_in(value: object) -> Iterator[str]:
             for each in value:
                 yield from texts_in(each)
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from texts_in(each)
+        for key, each in value.items():
+            again = isinstance(key, str) and key.endswith("_lines") and key[:-6] in value
+            yield from () if again else texts_in(each)  # Ansible keeps stdout and stdout_lines
 
 
 def _one_line_each(values: list[object]) -> list[str] | None:
     """Read a list of records of one line each, as servers of logs answer."""
     lines = []
+    if _are_backward(values):
+        values = values[::-1]
     for value in values:
         if isinstance(value, list):  # when, what
-            value = value[-1] if len(value) == 2 else None
+            value = value[-1] if _is_row(value) else None
         line = value if isinstance(value, str) else said_in(value)
         if line is None or ("\n" in line.rstrip("\r\n") and not isinstance(value, str)):
             return None
         lines.append(line)
     return lines
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, list) and 1 < len(value) <= MOST_COLUMNS and isinstance(value[-1], str)
+
+
+def _are_backward(values: list[object]) -> bool:
+    """Say whether records come with the latest first, as servers of logs like to answer."""
+    times = [_time_of(value) for value in values]
+    known = [time for time in times if time is not None]
+    if len(known) < len(times) or len(known) < 2 or known[0] <= known[-1]:
+        return False
+    return all(a >= b for a, b in pairwise(known))
+
+
+def _time_of(value: object, depth: int = 2) -> str | None:
+    """Find when a record is of, as a text that sorts as times do."""
+    if isinstance(value, list):
+        return value[0] if _is_row(value) and isinstance(value[0], str) else None
+    if not isinstance(value, dict) or not depth:
+        return None
+    for key in _TIME_KEYS:
+        when = value.get(key)
+        if isinstance(when, (str, int, float)):
+            return when if isinstance(when, str) else f"{when:020.6f}"
+    inner = (_time_of(each, depth - 1) for each in value.values() if isinstance(each, dict))
+    return next((each for each in inner if each is not None), None)
 
 
 def said_in(found: object, depth: int = 3) -> str | None:

@@ -83,6 +83,8 @@ _NAME_KINDS: tuple[tuple[str, Kind], ...] = (
     (r"\.onnx$", "onnx"),
     (r"\.(engine|plan|trt)$", "plan"),
 )
+_OFFICE = re.compile(rb"<w:document\b|<office:document|^\{\\\\rtf")
+"""Documents of word processors, in which a line may be cut into pieces anywhere."""
 _NOTEBOOK = frozenset({"cell_type", "nbformat"})
 
 
@@ -112,7 +114,7 @@ def kind_of_stream(stream: BinaryIO, *, name: str) -> tuple[Kind, bytes]:
     if is_archive(head):
         return _kind_of_name(name), head
     kind = kind_of(head, name=name)
-    if kind == "unknown" and is_mail(head):
+    if kind == "unknown" and (is_mail(head) or _OFFICE.search(head[:4096])):
         text = read_text(io.BytesIO(head + stream.read(LARGEST_DOCUMENT)))
         said = "\n".join(text.lines).encode("utf-8", "replace")
         return ("log" if holds_log(said) else "unknown"), head
