@@ -122,11 +122,13 @@ def read_log(data: BinaryIO | bytes | bytearray | memoryview | str, *, where: st
     reader = _TextReader(where=where, usual=usual_prefixes(begin))
     number = 0
     for number, raw in enumerate(itertools.chain(begin, text.lines), start=1):
+        as_it_is = False
         for line in (raw,) if is_plain(raw) else lines_from_line(raw):
             cleaned = clean(line)
-            if cleaned is not raw and not reader.has_secrets:
-                reader.has_secrets = mask(raw) != raw  # in what was left away
+            as_it_is = cleaned is raw
             reader.take(cleaned, number)
+        if not as_it_is and not reader.has_secrets:
+            reader.has_secrets = mask(raw) != raw  # there may be one in what was left away
     reader.next_run(number + 1)
     return LogText(
         tuple(reader.runs),
