@@ -12,6 +12,7 @@ import msgspec
 
 from trtbench import boundary
 from trtbench.errors import InputError, StoreError
+from trtbench.host.files import write_bytes
 from trtbench.host.unfinished import partial_name
 
 LIST = "files.json"
@@ -35,7 +36,7 @@ def list_contents(folder: Path) -> None:
     """Write the list of all that is in a folder which is about to become a run's."""
     names = sorted(_names(folder))
     with contextlib.suppress(OSError):  # a full disk: the run counts more than its list
-        (folder / LIST).write_bytes(msgspec.json.encode(names))
+        write_bytes(f"{folder}/{LIST}", msgspec.json.encode(names))
 
 
 def own_files(folder: Path) -> list[str]:

@@ -35,7 +35,7 @@ from trtbench.domain.samples import (
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, StoreError, writing
 from trtbench.host.arrays import archive_names, read_archive
-from trtbench.host.files import write_whole
+from trtbench.host.files import write_bytes, write_whole
 from trtbench.host.unfinished import refuse_occupied, remove_abandoned, scratch_directory
 from trtbench.store.contents import list_contents
 from trtbench.trtexec.layers import graph_from_json
@@ -107,7 +107,7 @@ def write_samples(folder: Path, times: IterationTimes) -> None:
         if columns:
             np.savez(folder / SAMPLES, **columns)  # type: ignore[arg-type]
         else:
-            (folder / SAMPLES).write_bytes(_NO_SAMPLES)
+            write_bytes(folder / SAMPLES, _NO_SAMPLES)
 
 
 def read_record(folder: Path) -> Record:

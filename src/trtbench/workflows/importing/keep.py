@@ -19,6 +19,7 @@ from trtbench.domain.result import FailedRun, Run
 from trtbench.errors import InputError, writing
 from trtbench.formats.evaluation_toolkit import SERIES_ROWS, data_files, write_toolkit_files
 from trtbench.formats.trtexec_exports import profile_json, times_json
+from trtbench.host.files import write_bytes
 from trtbench.report.csv_lines import csv_from_lines
 from trtbench.report.run_facts import remember_summary, summary_of
 from trtbench.store.directory import new_id, write_record, write_samples
@@ -102,7 +103,7 @@ def keep_run(run: Run, draft: Draft, *, store: Store, pictures: bool) -> Run:
         _copy_originals(draft, folder)
         write_samples(folder, run.times)
         for name, content in _derived(kept, draft, folder, pictures=pictures):
-            (folder / name).write_bytes(content)
+            write_bytes(f"{folder}/{name}", content)
         write_record(folder, run.record)
     store.add(run.record, path=path, cached=cached_from_run(run))
     return kept
@@ -173,7 +174,7 @@ def _copy_log(part: FilePart, target: Path) -> None:
     if text is not None and not text.has_secrets and path.stat().st_size <= _MOST_AT_ONCE:
         data = read_bytes(path)
         if b"\r" not in data:  # which ends lines for whoever reads, and not for who copies
-            target.write_bytes(data)
+            write_bytes(target, data)
             return
     _copy_text(path, target)
 
