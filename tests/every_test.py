@@ -39,6 +39,7 @@ LONG = {
     "test_models_of_several_sizes_have_a_preparation_each",
     "test_the_same_preparation_in_other_words_is_no_finding",
     "test_networks_of_other_kinds",
+    "test_no_row_takes_the_files_of_another",
     "test_no_secret_reaches_the_store_a_document_or_a_screen",
     "test_a_run_goes_there_and_comes_back",
     "test_explain_measures_one_change_at_a_time",

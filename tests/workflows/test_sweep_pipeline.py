@@ -65,6 +65,15 @@ def test_batches_are_told_apart(place: Path) -> None:
     ]
 
 
+def test_no_row_takes_the_files_of_another(place: Path) -> None:
+    """BF16 is asked for, the layers of the engine are in FP16, and rows are called by what ran."""
+    conv_model(place / "net.onnx")
+    words = ["net.onnx", "-r", "trtexec", "--precision", "fp16,bf16", "--batch", "2"]
+    assert cli(["sweep", *words, *SHORT, "-o", "out"]) == 0
+    found = [each.name for each in (place / "out" / "results" / "net").glob("*.timing.json")]
+    assert sorted(found) == ["net_fp16.timing.json", "net_fp16_2.timing.json"]
+
+
 def test_bench_leaves_what_logs_tell_too(place: Path) -> None:
     conv_model(place / "net.onnx")
     short = ["--duration", "50ms", "--warmup", "10ms", "--batch", "2"]

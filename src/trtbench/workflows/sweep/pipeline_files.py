@@ -7,6 +7,7 @@ the two logs, of every row that trtexec measured.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -39,10 +40,14 @@ def write_pipeline_files(
     found: list[Path] = []
     told = [(row, run.path) for row in rows if (run := runs.get(next(iter(row.runs), "")))]
     measured = [(row, path) for row, path in told if path and (path / TELLING).is_file()]
+    seen: Counter[str] = Counter()
     for row, path in measured:
         assert path is not None
         target = folder / FOLDER / file_name_from_text(row.model)
         stem = file_name_from_text(_stem(row, [each for each, _ in measured]))
+        seen[stem] += 1
+        if seen[stem] > 1:  # two precisions were asked for, and the same one ran
+            stem = f"{stem}_{seen[stem]}"
         with writing(target):
             target.mkdir(parents=True, exist_ok=True)
             found += [
