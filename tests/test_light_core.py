@@ -92,6 +92,7 @@ def test_import_runs_compare_gate_and_report_need_no_extra(light: Path) -> None:
     ("words", "extra"),
     [
         (("report", "last", "--format", "html", "-o", "out"), "html"),
+        (("report", "last", "--format", "md,png", "-o", "out"), "plots"),
         (("inspect", "model.onnx"), "onnx"),
         (("bench", "model.onnx"), "onnx"),
         (("compare", "model.onnx", "model.onnx"), "onnx"),

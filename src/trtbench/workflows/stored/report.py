@@ -16,6 +16,7 @@ from trtbench.domain.price import PRICES, UNDER, Price, price_of
 from trtbench.domain.result import FailedRun, Finding, Run
 from trtbench.domain.spec import Value
 from trtbench.errors import InputError, TrtbenchError, UsageError, reading, writing
+from trtbench.extras import optional_library
 from trtbench.formats.evaluation_toolkit import report_keys
 from trtbench.models.sidecar import kept_value
 from trtbench.report.attachments import samples_from_runs
@@ -130,6 +131,8 @@ def report_from_request(
     asked = usual if request.format is None else words_from_text(request.format)
     if request.brief and set(asked) - {"md"}:
         raise UsageError("a brief report is a text in Markdown", fix="--brief --format md")
+    if "png" in asked:  # pictures alone were asked for: without what draws them nothing is left
+        optional_library("matplotlib")
     paths = write_report(
         runs,
         Path(request.output),
