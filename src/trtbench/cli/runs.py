@@ -175,7 +175,7 @@ def reindex(context: click.Context, folders: tuple[Path, ...]) -> None:
     from trtbench.cli._screen import say
     from trtbench.workflows.stored.runs import reindex_store
 
-    found = reindex_store(_store(context.obj), folders)
+    found = reindex_store(_store(context.obj, at_once=False), folders)
     runs, dropped = counted(found.runs, "run"), len(found.dropped)
     say(f"{runs} indexed, {dropped} entries without a directory dropped")
     for run_id, reason in found.damaged.items():
@@ -225,7 +225,7 @@ def _tell(found: Checkup, *, dry_run: bool) -> None:
     say(f"{counted(found.runs, 'run')} in the index, {state}")
 
 
-def _store(folder: str | None) -> Store:
+def _store(folder: str | None, *, at_once: bool = True) -> Store:
     from trtbench.cli._settings import load_config, open_store
 
-    return open_store(load_config(store=folder))
+    return open_store(load_config(store=folder), at_once=at_once)

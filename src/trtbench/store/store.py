@@ -101,8 +101,8 @@ class Store:
         """The index over the runs."""
         return self._index or self.open()
 
-    def open(self) -> Index:
-        """Open the index, once, and take in what it lacks."""
+    def open(self, *, adopting: bool = True) -> Index:
+        """Open the index, once, and take in what it lacks, unless all is read anyway."""
         with self._opening:
             if self._index is None:
                 # The database library takes a while to import.
@@ -110,7 +110,7 @@ class Store:
 
                 index, lost = open_index(self._place)
                 self.news += [lost] if lost is not None else []
-                if self._remote is None:  # to list far storage takes long; reindex and fsck do
+                if adopting and self._remote is None:  # to list far storage takes long; reindex and fsck do
                     self.news += adopt(index, self.runs, describe=self._describe, name=self._stored)
                 self._index = index
                 for line in self.news:
@@ -309,7 +309,7 @@ class Store:
 
         A run that cannot be read, by this version or at all, stays in the index as damaged.
         """
-        known = {entry.id: entry for entry in self.index.find()}
+        known = {entry.id: entry for entry in self.open(adopting=False).find()}
         folders = [*self._directories(), *self._outside(known.values())]
         found, damaged = read_entries(folders, describe=describe, name=self._stored, known=known)
         gone, _ = sort_out(
