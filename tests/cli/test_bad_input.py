@@ -91,7 +91,7 @@ def bench(say, *arguments: object) -> tuple[int, str, str]:
         (["tiny.onnx", "--device", "1"], 2, "'1' is no device", "--device cuda:1"),
         (["tiny.onnx", "--cuda-graph=maybe"], 2, "'maybe' is not one of", "--help"),
         (["tiny.onnx", "--lock-clocks=fast"], 2, "--lock-clocks fast cannot be read", "MHz"),
-        ([], 2, "Missing argument 'MODEL'", "--help"),
+        ([], 2, "Missing argument 'MODEL'", "trtbench bench model.onnx"),
     ],
 )
 def test_what_cannot_be_asked_for(say, arguments, status, message, fix):
@@ -173,9 +173,9 @@ def test_every_protocol_can_be_asked_for():
 @pytest.mark.parametrize(
     ("flags", "name", "value"),
     [
-        (["--cuda-graph", "tiny.onnx"], "cuda_graph", "on"),
+        (["-r", "trtexec", "--cuda-graph", "tiny.onnx"], "cuda_graph", "on"),
         (["--cuda-graph=auto", "tiny.onnx"], "cuda_graph", "auto"),
-        (["tiny.onnx", "--cuda-graph"], "cuda_graph", "on"),
+        (["-r", "trtexec", "tiny.onnx", "--cuda-graph"], "cuda_graph", "on"),
         (["--telemetry", "tiny.onnx"], "telemetry_s", 0.1),
         (["--telemetry", "50ms", "tiny.onnx"], "telemetry_s", 0.05),
         (["--lock-clocks", "tiny.onnx"], "lock_clocks", "base"),

@@ -183,19 +183,21 @@ def test_a_reader_never_sees_half_a_run(tmp_path):
     for writer in writers:
         writer.start()
     seen: set[str] = set()
-    while len(seen) < 200 and all(writer.is_alive() for writer in writers):
-        for folder in run_directories(tmp_path):
-            try:
-                run = read_run(folder)
-            except InputError:
-                # It may be taken away between the listing and the look, never be half there.
-                assert not folder.exists()
-                continue
-            assert len(run.times) == 50
-            seen.add(folder.name)
-    enough.set()
-    for writer in writers:
-        writer.join()
+    try:
+        while len(seen) < 200 and all(writer.is_alive() for writer in writers):
+            for folder in run_directories(tmp_path):
+                try:
+                    run = read_run(folder)
+                except InputError:
+                    # It may be taken away between the listing and the look, never be half there.
+                    assert not folder.exists()
+                    continue
+                assert len(run.times) == 50
+                seen.add(folder.name)
+    finally:
+        enough.set()
+        for writer in writers:
+            writer.join()
     assert len(seen) >= 200
     assert [writer.exitcode for writer in writers] == [0, 0]
 
