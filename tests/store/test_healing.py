@@ -53,6 +53,21 @@ def test_an_index_may_be_opened_when_it_is_first_used_and_is_then_by_one_alone(t
     assert heard == ["1 run that the index lacked was taken in"]
 
 
+def test_a_lost_index_is_made_anew_by_reading_every_run_once(tmp_path):
+    for name in ("r1", "r2"):
+        put_on_disk(Store(tmp_path), name)
+    (tmp_path / "index.sqlite").unlink()
+    read: list[str] = []
+
+    def describe(run):
+        read.append(run.record.id)
+        return cached_from_run(run)
+
+    store = Store(tmp_path, describe=describe, at_once=False)
+    assert sorted(store.reindex(describe).adopted) == ["r1", "r2"]
+    assert sorted(read) == ["r1", "r2"]
+
+
 @pytest.mark.parametrize("how", ["deleted", "empty", "no tables", "another table"])
 def test_an_index_that_is_no_more_comes_back(tmp_path, how):
     store = Store(tmp_path)

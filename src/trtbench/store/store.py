@@ -110,9 +110,8 @@ class Store:
 
                 index, lost = open_index(self._place)
                 self.news += [lost] if lost is not None else []
-                if (
-                    adopting and self._remote is None
-                ):  # to list far storage takes long; reindex and fsck do
+                # To list far storage takes long; reindex and fsck do.
+                if adopting and self._remote is None:
                     self.news += adopt(index, self.runs, describe=self._describe, name=self._stored)
                 self._index = index
                 for line in self.news:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from trtbench.trtexec.log_text import HARD_BREAK, said_in, texts_in
+from trtbench.trtexec._log_records import said_in
+from trtbench.trtexec.log_text import HARD_BREAK, texts_in
 
 _STAMP = r"\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] (?:\[TRT\] )?\[[IWEVF]\]"
 _NAMES = (

@@ -11,7 +11,6 @@ import contextlib
 import io
 import re
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from typing import BinaryIO, NamedTuple
 
 import msgspec
@@ -19,6 +18,7 @@ import msgspec
 from trtbench.trtexec._log_lanes import lanes_in, naming_of, sorted_apart
 from trtbench.trtexec._log_packed import is_mail, texts_of_mail, unpacked
 from trtbench.trtexec._log_page import page_texts
+from trtbench.trtexec._log_records import is_row, lines_of_records
 from trtbench.trtexec._log_rtf import is_rtf, text_from_rtf
 from trtbench.trtexec._log_screen import drawn, is_drawn, unbroken, width_of
 
@@ -58,24 +58,6 @@ _HTML = re.compile(
     r"|main|h[1-6]|ul|ol|rss|[a-z]{1,20}:[a-z-]{1,40})\b)",
     re.IGNORECASE | re.DOTALL,
 )
-_WRAPPED_KEYS = (
-    "log",
-    "message",
-    "MESSAGE",
-    "Message",
-    "msg",
-    "line",
-    "text",
-    "event",
-    "textPayload",
-    "@message",
-    "short_message",
-    "_raw",
-    "body",
-)
-"""Where loggers that write one JSON object a line keep what was said."""
-_TIME_KEYS = ("@timestamp", "timestamp", "time", "ts", "_time", "eventTime", "timeUnixNano")
-MOST_COLUMNS = 12
 _LIST = re.compile(r"\[\s*(?:[\[{\"\]]|-?\d+\.?\d*\s*[,\]])")
 """How a JSON list begins and the prefix of a log line does not."""
 
@@ -275,7 +257,7 @@ def _from_json(text: str) -> str | None:
         return None
     if isinstance(value, dict) and value.get("version") == 1 and "stdout" in value:
         pieces = value["stdout"] if isinstance(value["stdout"], list) else []
-        return "".join(each[-1] for each in pieces if _is_row(each))  # asciinema's first
+        return "".join(each[-1] for each in pieces if is_row(each))  # asciinema's first
     cells = _cells(value)
     blocks = _cell_texts(cells) if cells is not None else texts_in(value)
     return f"\n{HARD_BREAK}\n".join(blocks)
@@ -343,7 +325,7 @@ def texts_in(value: object) -> Iterator[str]:
             inner = _from_json(value) if value.lstrip()[:1] in ("{", "[") else None
             yield inner or value
     elif isinstance(value, list):
-        lines = _one_line_each(value) or [""]
+        lines = lines_of_records(value) or [""]
         text = ("" if lines[0].endswith("\n") else "\n").join(lines)
         if holds_log(text.encode("utf-8", "replace")):
             yield from texts_in(text)
@@ -354,62 +336,3 @@ def texts_in(value: object) -> Iterator[str]:
         for key, each in value.items():
             again = isinstance(key, str) and key.endswith("_lines") and key[:-6] in value
             yield from () if again else texts_in(each)  # Ansible keeps stdout and stdout_lines
-
-
-def _one_line_each(values: list[object]) -> list[str] | None:
-    """Read a list of records of one line each, as servers of logs answer."""
-    lines = []
-    if _are_backward(values):
-        values = values[::-1]
-    for value in values:
-        if isinstance(value, list):  # when, what
-            value = value[-1] if _is_row(value) else None
-        line = value if isinstance(value, str) else said_in(value)
-        if line is None or ("\n" in line.rstrip("\r\n") and not isinstance(value, str)):
-            return None
-        lines.append(line)
-    return lines
-
-
-def _is_row(value: object) -> bool:
-    return isinstance(value, list) and 1 < len(value) <= MOST_COLUMNS and isinstance(value[-1], str)
-
-
-def _are_backward(values: list[object]) -> bool:
-    """Say whether records come with the latest first, as servers of logs like to answer."""
-    times = [_time_of(value) for value in values]
-    known = [time for time in times if time is not None]
-    if len(known) < len(times) or len(known) < 2 or known[0] <= known[-1]:
-        return False
-    return all(a >= b for a, b in pairwise(known))
-
-
-def _time_of(value: object, depth: int = 2) -> str | None:
-    """Find when a record is of, as a text that sorts as times do."""
-    if isinstance(value, list):
-        return value[0] if _is_row(value) and isinstance(value[0], str) else None
-    if not isinstance(value, dict) or not depth:
-        return None
-    for key in _TIME_KEYS:
-        when = value.get(key)
-        if isinstance(when, (str, int, float)):
-            return when if isinstance(when, str) else f"{when:020.6f}"
-    inner = (_time_of(each, depth - 1) for each in value.values() if isinstance(each, dict))
-    return next((each for each in inner if each is not None), None)
-
-
-def said_in(found: object, depth: int = 3) -> str | None:
-    """Find what was said in the record of a logger."""
-    if not isinstance(found, dict) or not depth:
-        return None
-    said = (found.get(key) for key in _WRAPPED_KEYS)
-    text = next((each for each in said if isinstance(each, str)), None)
-    if text is not None:
-        return text
-    inner = (said_in(each, depth - 1) for each in found.values() if isinstance(each, dict))
-    text = next((each for each in inner if each is not None), None)
-    if text is not None:
-        return text
-    texts = (each for each in found.values() if isinstance(each, str) and " " in each)
-    longest = max(texts, key=len, default=None)
-    return None if longest is None or "\n" in longest.rstrip() else longest
