@@ -181,7 +181,8 @@ def unsupported_operator_model(path: Path) -> Path:
 
 def save_graph(graph: onnx.GraphProto, path: Path) -> Path:
     """Write a graph as a model of the opset and IR that every model here has, once checked."""
-    opsets = [helper.make_opsetid("", OPSET)]
+    others = sorted({node.domain for node in graph.node} - {""})
+    opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(each, 1) for each in others)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     onnx.checker.check_model(model)
     onnx.save(model, path)

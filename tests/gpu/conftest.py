@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from trtbench.cli import run
 from trtbench.domain.codec import json_from_value, value_from_json
 from trtbench.domain.job import Job, JobEnd, WorkerError
 from trtbench.host.cuda import cuda_problem
@@ -151,6 +152,23 @@ def _builds_are_warm(builder: BuilderProcess) -> Iterator[None]:
 def timing_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One for all builds whose subject it is not: kernels of the same layers are timed once."""
     return tmp_path_factory.mktemp("timing") / "timing.cache"
+
+
+@pytest.fixture(scope="session")
+def built(timing_cache: Path) -> Callable[..., str]:
+    """Build an engine by the command, with as little search as ``build_job``; gives its path.
+
+    An item is ``NAME:SHAPE`` of an input without its batch, which may then be 1 to 16.
+    """
+
+    def build(model: Path, engine: Path, *more: str, item: str | None = None) -> str:
+        words = ["--optimization-level", "1", "--timing-cache", str(timing_cache)]
+        for end, items in {"min": 1, "opt": 8, "max": 16}.items() if item else ():
+            words += [f"--shape-{end}", str(item).replace(":", f":{items}x")]
+        assert run(["build", str(model), "-o", str(engine), "-r", "tensorrt", *words, *more]) == 0
+        return str(engine)
+
+    return build
 
 
 @pytest.fixture(scope="session")

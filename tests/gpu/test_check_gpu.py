@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tasks"))
 
 from made_data import annotations, depth_data, depth_network, person, pose_network, pose_row
 
+import trtbench
 from trtbench.cli import run
 from trtbench.data import demo_file
+from trtbench.domain.result import precision_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -26,15 +30,7 @@ pytestmark = [
     ),
 ]
 
-ENDS = ("min", "opt", "max")
-IMAGE = {end: f"image:{batch}x1x32x32" for end, batch in (("min", 1), ("opt", 8), ("max", 16))}
-
-
-def build(source: Path, target: Path, shapes: dict[str, str], *more: str) -> str:
-    words = [word for end, text in shapes.items() for word in (f"--shape-{end}", text)]
-    words += ["--optimization-level", "1", "--timing-cache", str(target.with_name("timing.cache"))]
-    assert run(["build", str(source), "-o", str(target), "-r", "tensorrt", *words, *more]) == 0
-    return str(target)
+Built = Callable[..., str]
 
 
 def side(*runtimes: str) -> list[str]:
@@ -42,13 +38,14 @@ def side(*runtimes: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def engines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def engines(built: Built, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The digits in FP32, FP16 and INT8, the last from a quantized model."""
     folder = tmp_path_factory.mktemp("digits")
+    made = {"fp32": "digits.onnx", "fp16": "digits.onnx", "int8": "digits.int8.onnx"}
+    asked = {name: () if name == "int8" else ("--precision", name) for name in made}
     return [
-        build(demo_file("digits.onnx"), folder / "fp32.engine", IMAGE, "--precision", "fp32"),
-        build(demo_file("digits.onnx"), folder / "fp16.engine", IMAGE, "--precision", "fp16"),
-        build(demo_file("digits.int8.onnx"), folder / "int8.engine", IMAGE),
+        built(demo_file(model), folder / f"{name}.engine", *asked[name], item="image:1x32x32")
+        for name, model in made.items()
     ]
 
 
@@ -79,6 +76,27 @@ def test_each_precision_is_as_near_as_it_can_be(engines: list[str], told: Any) -
     assert all(each["checks"][0]["items"] == 200 for each in found["candidates"])
 
 
+@pytest.mark.parametrize("named", ["fp32", "int8"])
+def test_layers_confirm_or_deny_the_record_beside_an_engine(
+    engines: list[str], tmp_path: Path, named: str
+) -> None:
+    """The inspector is asked once inputs are bound, without a profile; it decides the label."""
+    engine = tmp_path / "net.engine"
+    shutil.copy(engines[0], engine)
+    record = json.loads(Path(f"{engines[0]}.json").read_text())
+    record["conditions"]["precision"]["value"] = named
+    Path(f"{engine}.json").write_text(json.dumps(record))
+    found = trtbench.bench(
+        engine, runtime="tensorrt", batch=8, iterations=20, warmup="20ms", until_steady=False,
+        store=tmp_path / "store",
+    )  # fmt: skip
+    assert precision_of(found.record) == "fp32"
+    denied = named != "fp32"
+    assert found.record.conditions["precision"].source == ("implied" if denied else "stated")
+    assert found.record.facts.get("claimed_precision") == (named if denied else None)
+    assert ("H26" in {each.code for each in found.findings}) is denied
+
+
 def test_accuracy_and_latency_of_the_same_bytes(
     engines: list[str], told: Any, tmp_path: Path
 ) -> None:
@@ -100,21 +118,13 @@ def test_accuracy_and_latency_of_the_same_bytes(
     assert "top1" in text or "top-1" in text
 
 
-def test_depth_and_keypoints_through_engines(told: Any, tmp_path: Path, build_job: Any) -> None:
+def test_depth_and_keypoints_through_engines(told: Any, tmp_path: Path, built: Built) -> None:
     from PIL import Image
 
     root = depth_data(tmp_path / "rooms", count=3)
     model = depth_network(tmp_path / "depth.onnx")
-
-    def engine_of(source: Path, size: int) -> str:
-        shapes = {
-            "images": {end: [n, 3, size, size] for end, n in zip(ENDS, (1, 1, 4), strict=True)}
-        }
-        folder = tmp_path / source.stem
-        build_job(source, folder, shapes=shapes, precision="fp32")
-        return str(folder / "net.engine")
-
-    engine = engine_of(model, 32)
+    exact = ("--precision", "fp32")
+    engine = built(model, tmp_path / "depth.engine", *exact, item="images:3x32x32")
     words = ["eval", str(model), engine, "--task", "depth", "--data", str(root / "images")]
     words += ["--gt", str(root / "truth"), "--normalize", "none"]
     models = told(*words, *side("onnxruntime", "tensorrt"))["models"]
@@ -125,7 +135,7 @@ def test_depth_and_keypoints_through_engines(told: Any, tmp_path: Path, build_jo
     points = [(20.0, 20.0), (30.0, 30.0), (40.0, 40.0)]
     rows = [pose_row((30, 30), (40, 40), 0.9, points)]
     pose = pose_network(tmp_path / "pose.onnx", rows)
-    engine = engine_of(pose, 64)
+    engine = built(pose, tmp_path / "pose.engine", *exact, item="images:3x64x64")
     (tmp_path / "people").mkdir()
     Image.new("RGB", (64, 64), (9, 9, 9)).save(tmp_path / "people" / "a.png")
     people = [person(points, [10, 10, 40, 40], image=1, id=1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,13 @@ pytestmark = [
 ]
 
 BATCH = 8
+Built = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRTBENCH_STORE", str(tmp_path / "store"))
-
-
-def build(model: Path, engine: str, shape: str, *more: str) -> None:
-    words = [word for end in ("min", "opt", "max") for word in (f"--shape-{end}", shape)]
-    words += ["--optimization-level", "1"]
-    assert run(["build", str(model), "-o", engine, "-r", "tensorrt", *words, *more]) == 0
 
 
 def looked_at(reference: Path, engine: str) -> Localization:
@@ -43,10 +39,12 @@ def looked_at(reference: Path, engine: str) -> Localization:
     )  # fmt: skip
 
 
-def test_marks_do_not_change_an_int8_engine_and_the_drift_grows_along_it() -> None:
-    build(demo_file("digits.int8.onnx"), "int8.engine", f"image:{BATCH}x1x32x32")
-    result = looked_at(demo_file("digits.onnx"), "int8.engine")
-    found = result.found
+def test_marks_do_not_change_an_int8_engine_and_the_drift_grows_along_it(
+    built: Built, tmp_path: Path
+) -> None:
+    shape = ("--shape", f"image:{BATCH}x1x32x32")
+    engine = built(demo_file("digits.int8.onnx"), tmp_path / "int8.engine", *shape)
+    found = looked_at(demo_file("digits.onnx"), engine).found
     assert len(found.groups) >= 3, found.notes
     assert not found.marks_changed_outputs, found.notes
     assert all(group.rel_l2 is not None and group.rel_l2 < 1 for group in found.groups)
@@ -54,12 +52,13 @@ def test_marks_do_not_change_an_int8_engine_and_the_drift_grows_along_it() -> No
     assert "INT8" in {group.type for group in found.groups} or found.groups[0].added > 0
 
 
-def test_an_overflow_in_an_fp16_engine_is_named_first(tmp_path: Path) -> None:
+def test_an_overflow_in_an_fp16_engine_is_named_first(built: Built, tmp_path: Path) -> None:
     """TensorRT 8.6 may compute single layers in FP32: then nothing overflows there."""
     reference = overflowing(tmp_path / "model.onnx", layer=2, seed=4, layers=5)
     assert run(["quantize", str(reference), "--precision", "fp16", "--keep-io"]) == 0
-    build(tmp_path / "model.fp16.onnx", "fp16.engine", f"x:{BATCH}x{WIDTH}", "--precision", "fp16")
-    found = looked_at(reference, "fp16.engine").found
+    words = ("--shape", f"x:{BATCH}x{WIDTH}", "--precision", "fp16")
+    engine = built(tmp_path / "model.fp16.onnx", tmp_path / "fp16.engine", *words)
+    found = looked_at(reference, engine).found
     assert not found.marks_changed_outputs, found.notes
     if found.candidate["nonfinite"]:
         assert found.groups[0].node == "fc2"

@@ -283,6 +283,7 @@ REFUSALS = {
     "built by TensorRT": "Serialization assertion stdVersionRead == kSERIALIZATION_VERSION "
     "failed.Version tag does not match.",
     "damaged or cut short": "Serialization assertion sizeRead == static_cast<uint64_t>",
+    "needs a plugin": "getPluginCreator could not find plugin: Unheard version: 1",
     "not enough GPU memory": "Error Code 2: OutOfMemory (no further information)",
 }
 

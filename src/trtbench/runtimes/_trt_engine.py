@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _NO_MEMORY = re.compile(r"out of memory|OutOfMemory|Requested amount of GPU memory", re.I)
 _OTHER_GPU = re.compile(r"incompatible device|compute capability|different (GPU|device)", re.I)
 _OTHER_VERSION = re.compile(r"Version tag|not compatible with this version|library version", re.I)
+_NO_PLUGIN = re.compile(r"find plugin|PluginCreator not found|plugin not found", re.I)
 _STDERR, _NOWHERE = Path("/dev/stderr"), Path(os.devnull)
 """The log of the worker; a socket in its place cannot be opened."""
 
@@ -195,6 +196,12 @@ def _refused(
                 "reason": cause,
             },
             fix="build it on this GPU: trtbench build MODEL.onnx",
+        )
+    if _NO_PLUGIN.search(cause):
+        return InputError(
+            f"{path.name} needs a plugin that is not loaded",
+            facts={"reason": cause},
+            fix="--opt plugins=LIBRARY.so that has it",
         )
     numbers = version_numbers(header.version)[:3] if header.version else None
     if _OTHER_VERSION.search(cause) or (numbers and numbers != version_numbers(here)[:3]):
