@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_KEPT: list[Any] = []
+"""Loggers: TensorRT goes on using the first one of a process."""
+
 
 def conv_engines(
     paths: Sequence[Path],
@@ -27,6 +30,7 @@ def conv_engines(
     import tensorrt as trt
 
     logger = trt.Logger(trt.Logger.ERROR)
+    _KEPT.append(logger)
     builder = trt.Builder(logger)
     keeper = builder.create_builder_config()  # the cache must not outlive what made it
     cache = keeper.create_timing_cache(b"")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,39 +40,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def engine(stack_engines: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stack of convolutions for batches of 1 to 8, in FP16 where the version still chooses.
 
     Large enough that the GPU, not the launching of kernels, takes the time.
     """
     path = tmp_path_factory.mktemp("engine") / "stack.engine"
-    conv_engines()([path], layers=[12], channels=CHANNELS, size=IMAGE[1], batch=(1, 2, 8))
+    stack_engines([path], layers=[12], batch=(1, 2, 8))
     return path
 
 
 @pytest.fixture(scope="session")
-def stacks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def stacks(
+    stack_engines: Callable[..., None], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
     """Two engines of equal layers with the same kernels, the second with one layer more."""
     folder = tmp_path_factory.mktemp("stacks")
     paths = folder / "less.engine", folder / "more.engine"
-    conv_engines()(paths, layers=[LAYERS, LAYERS + 1], channels=CHANNELS, size=IMAGE[1])
+    stack_engines(paths, layers=[LAYERS, LAYERS + 1])
     return paths
 
 
 SERVE = """
-import os, sys
+import os, runpy, sys
 from trtbench.worker import main
 out, err = os.dup(1), os.dup(2)
 for line in sys.stdin:
     job, folder = line.rstrip("\\n").split("\\t")
     log = os.open(os.path.join(folder, "log.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1), os.dup2(log, 2), os.close(log)
-    status = main([job, folder])
+    status = main([job, folder]) if job.endswith(".json") else int(not runpy.run_path(job))
     sys.stdout.flush(), sys.stderr.flush()
     os.dup2(out, 1), os.dup2(err, 2)
     print("done", status, flush=True)
 """
-"""Does jobs as workers do, each with a log in its folder."""
+"""Does jobs as workers do, and runs scripts, each with a log in its folder."""
+STACKS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {beside!r})
+from _engines import conv_engines
+conv_engines([Path(each) for each in {paths!r}], channels={channels}, size={size}, **{more!r})
+"""
 
 
 class BuilderProcess:
@@ -198,13 +207,24 @@ def build_job(builder: BuilderProcess, timing_cache: Path) -> Callable[..., dict
     return job
 
 
-def conv_engines() -> Callable[..., None]:
-    """Find what builds stacks of convolutions, which the benchmarks use too."""
-    pytest.importorskip("tensorrt", reason="no GPU: TensorRT is not installed")
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / "_engines.py"
-    spec = importlib.util.spec_from_file_location("_engines", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.conv_engines
+@pytest.fixture(scope="session")
+def stack_engines(
+    builder: BuilderProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., None]:
+    """Build stacks of convolutions, as the benchmarks do, where the builder is loaded already."""
+    if importlib.util.find_spec("tensorrt") is None:
+        pytest.skip("no GPU: TensorRT is not installed")
+    beside = Path(__file__).resolve().parents[2] / "benchmarks"
+
+    def build(paths: Sequence[Path], **more: Any) -> None:
+        folder = tmp_path_factory.mktemp("script")
+        script, names = folder / "stacks.py", [str(each) for each in paths]
+        script.write_text(
+            STACKS.format(
+                beside=str(beside), paths=names, channels=CHANNELS, size=IMAGE[1], more=more
+            )
+        )
+        builder.do(script, folder)
+        assert all(each.is_file() for each in paths), (folder / "log.txt").read_text()[-2000:]
+
+    return build

@@ -180,8 +180,11 @@ def test_int8_without_scales_is_refused(build: Build, model: Path, tmp_path: Pat
 
 
 def test_the_timing_cache_is_reused(
-    build: Build, model: Path, tmp_path: Path, record_property: pytest.RecordProperty
+    build: Build, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
+    import models
+
+    model = models.conv_model(tmp_path / "net.onnx", channels=16, size=SIZE, layers=2)
     cache = tmp_path / "timing.cache"
     asked = {"precision": "fp16", "timing_cache": str(cache), "optimization_level": 3}
     first = build(model, tmp_path / "first", **asked)
