@@ -17,7 +17,8 @@ from trtbench.cli import run as command
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import value_from_json
 from trtbench.errors import InputError, UsageError
-from trtbench.executors._errand import with_files_in, with_own_names
+from trtbench.executors import Errand, Request
+from trtbench.executors._errand import with_files_in, with_marks, with_own_files, with_own_names
 from trtbench.models.identity import sha256_of
 from trtbench.store.store import Store
 from trtbench.workflows.request.judging import CheckRequest
@@ -139,3 +140,43 @@ def test_names_that_lead_out_are_refused_on_both_ways(tmp_path):
 def test_layers_are_compared_here_only(tmp_path):
     with pytest.raises(UsageError, match="layers"):
         CheckRequest(reference="a", candidates=["b"], layers=True, executor="local")
+
+
+def test_files_are_called_by_their_own_names_on_each_machine(tmp_path):
+    """There and back again: what an answer says of files, also in the midst of a command line."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    files = {"0/my net.onnx": str(here / "my net.onnx"), "1/val": str(here / "val")}
+    asked = {"model": "trtbench-file:0/my net.onnx", "batch": 3, "more": ["trtbench-file:1/val"]}
+    placed = with_files_in(asked, there / "files")
+    assert placed == {
+        "model": str(there / "files" / "0" / "my net.onnx"), "batch": 3,
+        "more": [str(there / "files" / "1" / "val")],
+    }  # fmt: skip
+    answer = {
+        "path": str(there / "out" / "e.engine"),
+        "made": {"of": placed["model"], "first": str(there / "files" / "1" / "val" / "0.png")},
+        "command": f"trtexec --onnx='{placed['model']}' --data {placed['more'][0]} -o x",
+        "left": f"see {there}/out/a.log and {there}/files/2/unknown.bin",
+        "score": 0.5, "none": None, "pair": ("a", 1),
+    }  # fmt: skip
+    told = with_marks(answer, files=there / "files", output=there / "out")
+    assert str(there) not in str(told)
+    own = with_own_names(told, files=files, output=here / "made")
+    assert own == {
+        "path": str(here / "made" / "e.engine"),
+        "made": {"of": files["0/my net.onnx"], "first": str(here / "val" / "0.png")},
+        "command": f"trtexec --onnx='{files['0/my net.onnx']}' --data {files['1/val']} -o x",
+        "left": f"see {here}/made/a.log and 2/unknown.bin",
+        "score": 0.5, "none": None, "pair": ["a", 1],
+    }  # fmt: skip
+
+
+def test_an_errand_on_this_machine_finds_its_files_where_they_are(tmp_path):
+    errand = Errand(
+        verb="check", asked={"reference": "trtbench-file:0/a.onnx", "batch": 2},
+        files={"0/a.onnx": "/models/a.onnx"},
+    )  # fmt: skip
+    request = with_own_files(Request(id="r", errand=errand))
+    assert request.errand.asked == {"reference": "/models/a.onnx", "batch": 2}
+    plain = Request(id="r")
+    assert with_own_files(plain) is plain

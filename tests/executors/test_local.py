@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -12,13 +13,16 @@ import pytest
 import runs
 
 from trtbench.cli import run as trtbench
+from trtbench.domain.codec import json_from_value
+from trtbench.domain.job import BenchJob, WorkerError
 from trtbench.domain.result import Gpu
-from trtbench.errors import InputError, StoreError, UnavailableError, UsageError
-from trtbench.executors import ExecutorSettings, Needs
-from trtbench.executors._folders import blob, keep_blob, pack, place_blob, unpack
-from trtbench.executors.local import open_executor
+from trtbench.errors import InputError, JobError, StoreError, UnavailableError, UsageError
+from trtbench.executors import ExecutorSettings, Needs, Request
+from trtbench.executors._folders import blob, cache_folder, keep_blob, pack, place_blob, unpack
+from trtbench.executors.local import Assignment, _Heard, _job_end, _note, open_executor
 from trtbench.host import gpu_names
 from trtbench.host.locks import hold
+from trtbench.host.process import Exit
 from trtbench.store.store import Store
 from trtbench.workflows.compare.compare import compare
 from trtbench.workflows.measure.bench import run_bench
@@ -95,6 +99,85 @@ def test_an_error_of_the_run_is_raised_as_it_is(tmp_path, clocked):
     assert list(store.runs.iterdir()) == []
 
 
+@pytest.mark.process
+def test_a_run_without_an_end_is_ended_and_said(tmp_path, clocked):
+    """A limit that the start of the process uses up already: nothing was measured."""
+    executor = open_executor(ExecutorSettings())
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
+    request = Request(id="r1", spec=spec, limit_s=0.01)
+    with pytest.raises(JobError, match="not carried out") as caught:
+        executor.run(request, folder=tmp_path / "run", tell=lambda text: None)
+    assert caught.value.facts == {"where": "this machine", "how it ended": "no end in time"}
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.process
+def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path, clocked):
+    executor = open_executor(ExecutorSettings(environment={"CLOCKED_BEGUN": str(tmp_path / "on")}))
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
+    ended: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            run_bench(spec, store=Store(tmp_path / "store"), conduct=Conduct(executor=executor))
+        except BaseException as problem:
+            ended.append(problem)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    wait_for((tmp_path / "on").is_file)  # named by the settings: they reach the process
+    executor.close()
+    thread.join()
+    assert isinstance(ended[0], KeyboardInterrupt)
+    assert Store(tmp_path / "store").index.find() == []
+
+
+def test_what_a_worker_says_over_its_pipe():
+    """Stages, progress in them, and an error that a full disk would not take."""
+    heard, seen = _Heard(), []
+    error = WorkerError(kind="StoreError", message="the disk is full", stage="measure")
+    for line in ("load", "~0.5 half", json_from_value(error).decode()):
+        _note(heard, seen.append, line)
+    assert (heard.stage, heard.error, seen) == ("load", error, ["load", "~0.5 half"])
+    _note(heard, None, "measure")
+    assert heard.stage == "measure"
+
+
+def test_how_a_job_ended_is_told_by_whatever_is_left_of_it(tmp_path):
+    """A file that a full disk cut short says nothing; the pipe, and the program's log, do."""
+    piped = WorkerError(kind="StoreError", message="the disk is full", stage="measure")
+    job = BenchJob(spec=runs.quick_spec(tmp_path))
+    place = Assignment(job=job, folder=tmp_path)
+    (tmp_path / "error.json").write_bytes(b'{"kind": "Store')
+    (tmp_path / "log.txt").touch()
+    (tmp_path / "trtexec.log").write_text("building\n--password=hunter2\n")
+    ended = Exit(seconds=1.0, status=None, signal="SIGKILL")
+    found = _job_end(ended, place, heard=_Heard(stage="load", error=piped))
+    assert (found.error, found.stage, found.signal) == (piped, "measure", "SIGKILL")
+    assert found.log_tail[0] == "building"
+    assert "hunter2" not in str(found.log_tail)
+    alone = _job_end(ended, place, heard=_Heard(stage="load"))
+    assert (alone.error, alone.stage) == (None, "load")
+    done = Exit(seconds=1.0, status=0, signal=None)
+    assert "without leaving a result" in str(_job_end(done, place, heard=_Heard()).error)
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "outcome.json").touch()  # of one side of two
+    assert _job_end(done, place, heard=_Heard()).error is None
+
+
+@pytest.mark.parametrize(
+    ("named", "base", "expected"),
+    [("own", "base", "own"), (None, "base", "base/trtbench"), (None, None, "home/.cache/trtbench")],
+)
+def test_where_models_are_kept(tmp_path, monkeypatch, named, base, expected):
+    for name, value in (("TRTBENCH_CACHE", named), ("XDG_CACHE_HOME", base), ("HOME", "home")):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, str(tmp_path / value))
+    assert cache_folder() == tmp_path / expected
+    assert (tmp_path / expected).is_dir()
+
+
 def hold_for_long(device: str, held: Path) -> None:
     with hold(device, what="another"):
         held.touch()
@@ -149,6 +232,7 @@ def test_contents_are_kept_whole_and_only_if_they_are_right(tmp_path):
     assert not blob(tmp_path, digest).exists()
     keep_blob(tmp_path, digest, [b"mo", b"del"])
     place_blob(tmp_path, digest, tmp_path / "job" / "net.onnx")
+    place_blob(tmp_path, digest, tmp_path / "job" / "net.onnx")  # two that need it at once
     assert (tmp_path / "job" / "net.onnx").read_bytes() == b"model"
     pack(tmp_path / "job", tmp_path / "job.tar")
     unpack(tmp_path / "job.tar", tmp_path / "again")

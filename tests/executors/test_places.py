@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trtbench.errors import InputError, UnavailableError
+from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.executors import Needs
 from trtbench.executors._hosts import hosts_from_file, slots_of
 from trtbench.executors._slots import Slot, Slots
@@ -53,11 +53,12 @@ def test_a_place_says_what_it_lacks(slot: Slot, needs: Needs, lacks: str | None)
 
 def test_needs_are_told_in_words() -> None:
     needs = Needs(
-        gpu=True, gpu_type="H100", memory_bytes=16 * GIB, gpu_memory_bytes=GIB,
+        gpu=True, machine="lab", gpu_type="H100", memory_bytes=16 * GIB, gpu_memory_bytes=GIB,
         resources={"lidar": 1.0, "camera": 2.0},
     )  # fmt: skip
     assert str(needs) == (
-        "a GPU, GPU type H100, 16.0 GiB of memory, 1.00 GiB of GPU memory, camera 2, lidar 1"
+        "a GPU, machine lab, GPU type H100, 16.0 GiB of memory, 1.00 GiB of GPU memory, camera 2, "
+        "lidar 1"
     )
     assert str(Needs()) == "a processor"
 
@@ -181,6 +182,23 @@ def test_a_list_of_hosts_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read") as caught:
         hosts_from_file(tmp_path / "none.toml")
     assert "No such file" in caught.value.facts["reason"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("environment = { 'A B' = '1' }", "'A B' is no name of a variable"),
+        ("environment = { 'x;reboot' = '1' }", "is no name of a variable"),
+        ("environment = { 'ä' = '1' }", "is no name of a variable"),
+        ("gpus = -1", "a host has 0 to 1024 GPUs"),
+        ("gpus = 1025", "a host has 0 to 1024 GPUs"),
+    ],
+)
+def test_what_no_machine_has_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "hosts.toml").write_text(f"[[host]]\naddress = 'me@orin'\n{line}\n")
+    with pytest.raises(UsageError, match=message) as caught:
+        hosts_from_file(tmp_path / "hosts.toml")
+    assert caught.value.facts["host"] == "me@orin"
 
 
 class Growing:

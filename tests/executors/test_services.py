@@ -6,7 +6,9 @@ import hashlib
 import io
 import sys
 import tarfile
+import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from trtbench.executors import Request
 from trtbench.executors._folders import blob, unpack
 from trtbench.executors._hosts import Host
 from trtbench.executors._parcel import bytes_from_parcel, parcel_from_request
-from trtbench.executors._ray_task import on_node
+from trtbench.executors._ray_task import _fetch, on_node
 from trtbench.executors._shell import Shell
 from trtbench.executors._ssh_services import main
 
@@ -111,6 +113,24 @@ def test_a_node_fetches_what_it_lacks_and_measures(tmp_path, clocked, monkeypatc
     told = on_node(bytes_from_parcel(parcel), contents, 0)
     assert (told.run, told.fetched) == (None, 0)  # it has the model by now
     assert "refused" in told.error.message
+
+
+def test_two_tasks_that_want_the_same_fetch_it_once(tmp_path, monkeypatch):
+    fetched, begun = [], threading.Event()
+
+    def get(piece: bytes) -> bytes:
+        fetched.append(piece)
+        begun.wait()
+        return piece
+
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(get=get))
+    sha256 = digest(b"model")
+    with ThreadPoolExecutor(2) as pool:
+        one, two = (pool.submit(_fetch, tmp_path, sha256, [b"mo", b"del"]) for _ in range(2))
+        begun.set()
+    assert sorted([one.result(), two.result()]) == [False, True]
+    assert fetched == [b"mo", b"del"]
+    assert _fetch(tmp_path, sha256, []) is False
 
 
 @pytest.mark.parametrize(

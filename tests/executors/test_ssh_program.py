@@ -14,7 +14,7 @@ import pytest
 import runs
 
 from trtbench.errors import InputError, JobError, TrtbenchError, UnavailableError
-from trtbench.executors import ExecutorSettings, Needs, _shell
+from trtbench.executors import ExecutorSettings, Needs, Request, _shell
 from trtbench.executors.ssh import open_executor
 from trtbench.store.store import Store
 from trtbench.version import __version__
@@ -32,6 +32,9 @@ case "$SSH_DOES" in
   lose) case "$command" in *trtbench.node*) echo "connection reset" >&2; exit 255 ;; esac ;;
   chat) case "$command" in *trtbench-probe*) echo "Welcome to the board!"; exit 0 ;; esac ;;
   die) case "$command" in *trtbench.node*) exit 9 ;; esac ;;
+  full) case "$command" in
+    *_ssh_services?place*) echo "OSError: No space left on device" >&2; exit 1 ;;
+  esac ;;
 esac
 cd "$SSH_HOME" && exec sh -c "$command"
 """
@@ -94,6 +97,7 @@ def test_a_run_goes_there_and_comes_back(tmp_path: Path, ssh: Path) -> None:
         ("lose", UnavailableError, "connection reset"),
         ("chat", UnavailableError, "Welcome to the board"),
         ("die", JobError, "status 9"),
+        ("full", UnavailableError, "No space left on device"),
     ],
 )
 def test_what_a_network_does_is_said(
@@ -106,7 +110,10 @@ def test_what_a_network_does_is_said(
     assert isinstance(error, TrtbenchError)
     assert words in " ".join(error.facts.values())
     assert Store(tmp_path / "store").index.find(kind="run") == []
-    if kind is UnavailableError:
+    if does == "full":
+        assert error.fix == "make room on the disk of .cache/trtbench there"
+        assert not ssh.read_text().count("trtbench.node"), "it was measured nevertheless"
+    elif kind is UnavailableError:
         assert (error.fix or "").endswith("me@board true")
 
 
@@ -195,3 +202,60 @@ def test_a_closed_executor_lets_go_of_what_it_measures(tmp_path: Path, ssh: Path
     thread.join()
     assert isinstance(ended[0], KeyboardInterrupt)
     assert Store(tmp_path / "store").index.find() == []
+
+
+@pytest.mark.parametrize(("gpus", "seen"), [("2", "0"), ("['MIG-1111']", "MIG-1111")])
+def test_a_run_on_a_gpu_there_sees_that_one_alone(
+    tmp_path: Path, ssh: Path, gpus: str, seen: str
+) -> None:
+    path = hosts(tmp_path)
+    path.write_text(f"{path.read_text()}gpus = {gpus}\n")
+    executor, store = open_executor(ExecutorSettings(hosts=path)), Store(tmp_path / "store")
+    spec = runs.quick_spec(tmp_path, runtime="clocked", device="cuda:0", options={"sleep": "0"})
+    run_bench(spec, store=store, conduct=Conduct(executor=executor))
+    assert [device for device, *_ in runs.spans(tmp_path / "clocked.log")] == [seen]
+
+
+def test_a_run_there_without_an_end_is_ended_and_said(
+    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trtbench.executors.ssh.GRACE_S", 0.0)
+    executor = open_executor(ExecutorSettings(hosts=hosts(tmp_path)))
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
+    request = Request(id="r1", spec=spec, limit_s=0.01)
+    with pytest.raises(JobError, match="not carried out") as caught:
+        executor.run(request, folder=tmp_path / "run", tell=lambda text: None)
+    assert caught.value.facts == {"where": "me@board", "how it ended": "no end in time"}
+    assert list((tmp_path / "home" / ".cache" / "trtbench" / "work").iterdir()) == []
+
+
+def test_a_large_model_goes_alone_and_is_told(
+    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trtbench.executors.ssh.SMALL_BYTES", 1)
+    executor, heard = open_executor(ExecutorSettings(hosts=hosts(tmp_path))), []
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "0"})
+    for number in range(2):
+        request = Request(id=f"r{number}", spec=spec)
+        executor.run(request, folder=tmp_path / f"run{number}", tell=heard.append)
+        assert (tmp_path / f"run{number}" / "run.json").is_file()
+    assert heard.count("sending tiny.onnx to me@board") == 1
+    assert any(text.startswith("me@board: ") for text in heard)
+    calls = ssh.read_text()
+    assert calls.count("_ssh_services keep ") == 1
+    assert "keep-all" not in calls
+
+
+def test_a_host_that_cannot_be_used_leaves_its_runs_to_another(tmp_path: Path, ssh: Path) -> None:
+    path = hosts(tmp_path, name="good")
+    bad = f'[[host]]\nname = "bad"\naddress = "me@bad"\npython = "{tmp_path}/gone"\n'
+    path.write_text(bad + path.read_text())
+    executor, heard = open_executor(ExecutorSettings(hosts=path)), []
+    assert executor.width(Needs()) == 2
+    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "0"})
+    executor.run(Request(id="r", spec=spec), folder=tmp_path / "run", tell=heard.append)
+    assert (tmp_path / "run" / "run.json").is_file()
+    assert [text for text in heard if text.startswith("bad was lost")]
+    assert executor.width(Needs()) == 1
+    with pytest.raises(UnavailableError, match="bad cannot be used"):
+        executor.width(Needs(machine="bad"))

@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from trtbench.executors._interpreter import check_interpreter, worker_environment
+import trtbench
+from trtbench.errors import UnavailableError
+from trtbench.executors._interpreter import (
+    can_import,
+    check_interpreter,
+    worker_command,
+    worker_environment,
+)
 from trtbench.host.interpreters import cache_tag, environment_for
 
 OWN = sys.implementation.cache_tag
@@ -90,3 +97,56 @@ def test_what_is_no_interpreter_is_told(tmp_path: Path) -> None:
     assert cache_tag(str(fake)) is None
     with pytest.raises(Exception, match="not a Python interpreter that works"):
         check_interpreter(str(fake))
+
+
+@pytest.mark.parametrize(
+    ("says", "message", "facts", "fix"),
+    [
+        ("echo trtbench-probe 3.8", "too old", {"Python": "3.8", "needed": "3.10"}, "3.10 or"),
+        ("echo trtbench-probe 3.9 numpy", "too old", {"Python": "3.9"}, "3.10 or"),
+        ("echo hi; echo trtbench-probe 3.12 numpy", "lacks", {"missing": "numpy"}, "install numpy"),
+        ("exit 1", "not a Python interpreter", {"it said": "nothing"}, "bin/python"),
+        ("echo; echo odd; exit 1", "not a Python interpreter", {"it said": "odd"}, "bin/python"),
+    ],
+)
+def test_an_interpreter_that_cannot_work_is_refused(
+    tmp_path: Path, says: str, message: str, facts: dict[str, str], fix: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{says}\n")
+    python.chmod(0o755)
+    with pytest.raises(UnavailableError, match=message) as caught:
+        check_interpreter(str(python))
+    assert caught.value.facts.items() >= facts.items()
+    assert fix in (caught.value.fix or "")
+
+
+def test_a_folder_or_nothing_in_the_place_of_an_interpreter(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_bytes(b"no program")
+    with pytest.raises(UnavailableError, match="no Python interpreter at") as caught:
+        check_interpreter(str(tmp_path))
+    assert caught.value.fix == f"--python {tmp_path}/bin/python"
+    with pytest.raises(UnavailableError, match="no Python interpreter at") as caught:
+        check_interpreter("/no/such/python")
+    assert "trtbench.toml" in (caught.value.fix or "")
+    (tmp_path / "bin" / "python").chmod(0o755)
+    with pytest.raises(UnavailableError, match="not a Python interpreter") as caught:
+        check_interpreter(str(tmp_path / "bin" / "python"))
+    assert "format" in caught.value.facts["it said"]
+
+
+def test_what_an_interpreter_can_import() -> None:
+    assert can_import(sys.executable, "numpy")
+    assert not can_import(sys.executable, "no_such_module")
+    assert not can_import("/no/such/python", "numpy")
+
+
+def test_a_worker_elsewhere_is_lent_this_very_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, flag, code = worker_command("/opt/other/bin/python")
+    assert (program, flag) == ("/opt/other/bin/python", "-c")
+    assert str(Path(trtbench.__file__)) in code
+    if sys.version_info >= (3, 11):
+        assert worker_command(None) == [sys.executable, "-m", "trtbench.worker"]
+    monkeypatch.setattr(sys, "version_info", (3, 10, 1))  # would import from the working folder
+    assert worker_command(None)[:2] == [sys.executable, "-c"]

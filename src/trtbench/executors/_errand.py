@@ -84,9 +84,12 @@ def with_own_names(tree: object, *, files: Mapping[str, str], output: Path) -> o
     def name(text: str) -> str:
         if text.startswith((OUTPUT_MARK, FILE_MARK)):
             return path_of(text)
-        return _WITHIN.sub(lambda found: path_of(found[0]), text)  # a command line, for one
+        return within.sub(lambda found: path_of(found[0]), text)  # a command line, for one
 
+    # Names that are known may hold spaces; the others end where a word does.
+    known = [re.escape(FILE_MARK + each) + _BENEATH for each in sorted(files, key=len)[::-1]]
+    within = re.compile("|".join([*known, rf"(?:{OUTPUT_MARK}|{FILE_MARK})[^\s'\"]+"]))
     return renamed(tree, name)
 
 
-_WITHIN = re.compile(rf"(?:{OUTPUT_MARK}|{FILE_MARK})[^\s'\"]+")
+_BENEATH = r"(?:/[^\s'\"]+|(?=['\"\s]|$))"
