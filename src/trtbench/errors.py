@@ -138,6 +138,11 @@ def meant(
     return listed if write is None or not words else f"{write('NAME')}, where NAME is {listed}"
 
 
+def first_line(problem: BaseException) -> str:
+    """Shorten what an exception says to its first line, or to its kind where it says nothing."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+
+
 def refuse_unknown_options(
     who: str, options: Mapping[str, str], known: Mapping[str, str] | Iterable[str]
 ) -> None:

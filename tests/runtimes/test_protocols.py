@@ -15,7 +15,7 @@ from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.result import Environment, Run, RunRecord
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import Length, ModelRef, RunSpec, TensorSpec, Warmup
-from trtbench.errors import UsageError
+from trtbench.errors import InputError, UsageError
 from trtbench.host.waiting import waiter
 from trtbench.runtimes._protocols import bench_session
 from trtbench.runtimes._server import arrivals, load_evidence, open_loop, queue_grows
@@ -219,11 +219,55 @@ def test_the_session_is_closed_whatever_happens() -> None:
         ({"protocol": "first", "streams": 2}, "one query at a time"),
         ({"protocol": "server", "rate_hz": 5.0, "gap_s": 0.1}, "a gap needs"),
         ({"profile": True}, "cannot time single layers"),
+        ({"protocol": "server", "rate_hz": 1e9, "stop": Length(seconds=1.0)}, "too many to plan"),
+        ({"switch_shapes": {"x": (2,)}, "streams": 2}, "timed on one stream"),
+        ({"switch_profile": 1}, "has no optimization profiles"),
+        ({"profile_index": 1}, "optimization profiles are an engine's"),
     ],
 )
 def test_combinations_without_meaning_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         run(**changes)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind", "words"),
+    [
+        (ValueError("wrong rank\nand more"), InputError, "does not run on these inputs"),
+        (RuntimeError("CUDA out of memory. Tried"), MemoryError, "out of memory"),
+        (RuntimeError("Failed to allocate memory"), MemoryError, "allocate"),
+        (MemoryError("no room"), MemoryError, "no room"),
+        (UsageError("its own words"), UsageError, "its own words"),
+    ],
+)
+def test_a_first_query_that_fails_says_why_and_closes_the_session(
+    problem: Exception, kind: type[Exception], words: str
+) -> None:
+    opened: list[Sleeper] = []
+
+    class Refuses(Sleeper):
+        def _once(self) -> None:
+            opened.append(self)
+            raise problem
+
+    with pytest.raises(kind, match=words):
+        bench_session(Refuses, spec(), stage=Stage())
+    assert [each.closed for each in opened] == [True]
+
+
+def test_a_session_may_leave_abilities_out() -> None:
+    session = Sleeper(spec())
+    assert session.burst(size=1, lead=1) is None
+    with pytest.raises(UsageError, match="cannot change shapes between queries"):
+        session.query({})
+    outputs, seconds = session.fetch_with_span()
+    assert (outputs, seconds >= 0) == ({}, True)
+
+
+def test_a_trace_is_stretched_to_the_rate_and_begins_anew() -> None:
+    due = arrivals(10.0, Length(iterations=7), kind="trace", trace_s=(0.0, 1.0, 4.0)) * 1e-9
+    np.testing.assert_allclose(due, [0.0, 0.05, 0.2, 0.3, 0.35, 0.5, 0.6], atol=1e-6)
+    assert np.all(np.diff(due) > 0)
 
 
 def test_of_several_launches_the_worst_evidence_counts() -> None:

@@ -42,6 +42,14 @@ def found(tmp_path_factory: pytest.TempPathFactory, torch_python: str) -> dict[s
         ("module", "module", [["x", "float32", []]], False),
         ("checkpoint", "module", [["x", "float32", []]], False),
         ("torchscript", "TorchScript", [["x", "float32", []]], False),
+        ("timm_own_weights", "timm", [["x", "float32", ["batch", 3, 48, 64]]], True),
+        ("state_dict_wrapped", "state dict", [["x", "float32", []]], False),
+        ("ultralytics", "ultralytics", [["images", "float32", ["batch", 4, 96, 96]]], True),
+        ("ultralytics_network", "ultralytics", [["images", "float32", ["batch", 4, 96, 96]]], True),
+        ("ultralytics_pickle", "ultralytics", [["images", "float32", ["batch", 4, 96, 96]]], True),
+        ("hub_weights", "torch.hub", [["x", "float32", []]], False),
+        ("hub_pretrained", "torch.hub", [["x", "float32", []]], False),
+        ("hub_nothing", "torch.hub", [["x", "float32", []]], False),
     ],
 )
 def test_sources_that_load(
@@ -50,7 +58,8 @@ def test_sources_that_load(
     told = found[name]["ok"]
     assert (told["kind"], told["inputs"], told["suggested"]) == (kind, inputs, suggested)
     assert told["training"] is False
-    assert any("was trusted" in note for note in told["notes"]) is (kind == "module")
+    trusted = kind in ("module", "torch.hub") or name in ("ultralytics", "ultralytics_pickle")
+    assert any("was trusted" in note for note in told["notes"]) is trusted
 
 
 def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) -> None:
@@ -79,6 +88,29 @@ def test_a_program_tells_its_shapes_and_which_are_open(found: dict[str, Any]) ->
         ("program_untrusted", "UsageError", "can run any code", "--opt trust=on"),
         ("no_module", "InputError", "holds no module", None),
         ("damaged", "InputError", "damaged", None),
+        ("state_dict_empty", "InputError", "holds no module", None),
+        ("factory_with_arguments", "UsageError", "makes no module", "without arguments"),
+        ("factory_that_is_broken", "UsageError", "cannot be imported", None),
+        ("needs_code", "InputError", "needs code that is not here", "imported"),
+        ("cut_script", "InputError", "cannot load cut.ts", "save it again"),
+        ("cut_program", "InputError", "cannot load cut.pt2", "save it again"),
+        ("ultralytics_gone", "InputError", "no model gone.pt", None),
+        ("hub_untrusted", "UsageError", "is a program: loading it can run", "--opt trust=on"),
+        ("hub_without_a_model", "UsageError", "names no model", "resnet18"),
+        ("hub_unknown", "UsageError", "no model called 'by_noting'", None),
+        ("hub_own_weights", "InputError", "does not fit the model", None),
+        ("hub_lacking", "UnavailableError", "packages that are not here", "no_such_package"),
+        ("hub_importing", "UnavailableError", "packages that are not here", "no_such_package"),
+        ("hub_bare", "InputError", "misses a file", None),
+        ("session_picky", "InputError", "cannot prepare the model", None),
+        ("session_frozen_compiled", "InputError", "cannot prepare the model", None),
+        ("session_odd_weights", "InputError", "does not fit the model", None),
+        ("export_strict", "InputError", "does not run on inputs", "--input-shape"),
+        ("export_branching", "InputError", "could not export", "--exporter legacy"),
+        ("export_legacy_opset", "InputError", "could not export", "--exporter dynamo"),
+        ("export_other_opset", "InputError", "the dynamo exporter made opset", "--opset"),
+        ("export_no_type", "UsageError", "no type 'nn'", "int64"),
+        ("export_without_an_example", "InputError", "no example", "--input-shape"),
         ("session_words", "InputError", "gives no tensors", "wrap it"),
         ("session_without_a_gpu", "UnavailableError", "device", "--device"),
         ("session_switch_unclear", "UsageError", "half is on or off", "--opt half=on"),
@@ -113,6 +145,47 @@ def test_a_session_on_the_processor(found: dict[str, Any]) -> None:
     assert told["conditions"]["threads"] == 1
     assert told["conditions"]["precision"] == "fp32"
     assert told["conditions"]["loaded_as"] == "state dict"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "precision"),
+    [
+        ("session_script", "TorchScript", "fp32"),
+        ("session_frozen", "TorchScript", "fp32"),
+        ("session_program", "ExportedProgram", "fp32"),
+        ("session_quantized", "module", "int8"),
+    ],
+)
+def test_the_precision_is_that_of_the_weights_wherever_they_lie(
+    found: dict[str, Any], name: str, kind: str, precision: str
+) -> None:
+    """Those of a frozen script are constants of its graph, those of a quantized module packed."""
+    told = found[name]["ok"]
+    assert told["conditions"]["loaded_as"] == kind
+    assert told["conditions"]["precision"] == precision
+    assert told["first"] == pytest.approx(found["session"]["ok"]["first"], abs=0.02)
+
+
+def test_what_is_not_compiled_is_called_eager(found: dict[str, Any]) -> None:
+    told = found["session_disabled"]["ok"]
+    assert told["conditions"]["compile"] == "eager"
+    assert any("compiled nothing of the model" in note for note in told["notes"])
+
+
+def test_idle_threads_rest_where_that_is_asked_for(found: dict[str, Any]) -> None:
+    told = found["session_passive"]["ok"]
+    assert (told["passive"], told["conditions"]["waiting"]) == ("PASSIVE", "passive")
+    assert found["session"]["ok"]["passive"] is None
+
+
+def test_outputs_that_numpy_cannot_hold_become_wider(found: dict[str, Any]) -> None:
+    told = found["session_sixteen"]["ok"]
+    assert told["told"] == [["output0", "bfloat16"]]
+    assert told["outputs"]["output0"][0] == "float32"
+
+
+def test_of_a_program_operators_are_timed(found: dict[str, Any]) -> None:
+    assert {"aten::linear", "aten::relu"} <= set(found["layers"]["ok"])
 
 
 def test_a_change_of_shape_is_timed_in_both_directions(found: dict[str, Any]) -> None:
@@ -156,6 +229,11 @@ def test_outputs_are_found_however_deep_they_lie(found: dict[str, Any]) -> None:
         ("export_by_name", "torchvision", "dynamo", ["output"]),
         ("export_program", "ExportedProgram", "dynamo", ["output"]),
         ("export_torchscript", "TorchScript", "legacy", ["output"]),
+        ("export_named", "state dict", "dynamo", ["logits", "probabilities"]),
+        ("export_by_keyword", "state dict", "legacy", ["logits", "probabilities"]),
+        ("export_half", "state dict", "dynamo", ["output"]),
+        ("export_open_sides", "state dict", "legacy", ["output"]),
+        ("export_sixteen", "state dict", "dynamo", ["output"]),
     ],
 )
 def test_exports(
@@ -181,9 +259,10 @@ def test_notes_of_exports_say_what_proves_nothing(found: dict[str, Any]) -> None
 
 def test_inputs_by_name_come_in_the_order_of_the_parameters(found: dict[str, Any]) -> None:
     assert found["export_masked"]["ok"]["inputs"] == ["x", "mask"]
+    assert found["export_by_keyword"]["ok"]["inputs"] == ["x", "mask"]
 
 
-@pytest.mark.parametrize("path", ["talk.pt", "talk.ts"])
+@pytest.mark.parametrize("path", ["talk.pt", "talk.ts", "talk_quantized.pt"])
 def test_a_module_that_knows_five_words_gets_no_others(found: dict[str, Any], path: str) -> None:
     assert found[path] == {"ok": {"highest": 4}}
     assert found["export_few_words"]["ok"]["inputs"] == ["ids"]

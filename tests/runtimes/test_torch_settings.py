@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
-from trtbench.errors import UsageError
-from trtbench.models.torch_models import LoadedModel, is_named
+from trtbench.errors import UnavailableError, UsageError
+from trtbench.models.torch_models import LoadedModel, import_torch, is_named
 from trtbench.runtimes import torch as runtime
 
 
@@ -147,3 +149,96 @@ def test_models_of_libraries_are_told_from_files() -> None:
     assert is_named("timm:vit_base_patch16_224.augreg")
     assert not is_named("models/torchvision.pt")
     assert not is_named("C:net.pt")
+
+
+CODE = {
+    "mine/__init__.py": "",
+    "mine/nets.py": "import os, helper\nfrom . import layers\nfrom .blocks.deep import Deep\n",
+    "mine/layers.py": "def make(:\n",  # its importer will say so
+    "mine/blocks/__init__.py": "",
+    "mine/blocks/deep.py": "from ..common import width\nfrom mine.nets import later\n",
+    "mine/common.py": "width = 3\n",
+    "mine/unused.py": "",
+    "helper.py": "",
+}
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in CODE.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_code_that_makes_a_model_is_a_part_of_it(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is imported from the same place, and nothing beside it."""
+    files, made_with = runtime.model_parts("w.pt", {"factory": "mine.nets:make"})
+    assert files[0] == "mine/nets.py"
+    assert set(files) == CODE.keys() - {"mine/unused.py"}
+    assert made_with == ("factory=mine.nets:make",)
+    monkeypatch.chdir("/")
+    assert runtime.model_parts("w.pt", {"factory": "mine.nets:make"})[0] == ()
+    monkeypatch.setenv("PYTHONPATH", str(code))
+    found, _ = runtime.model_parts("w.pt", {"factory": "helper:make", "weights": "own.pt"})
+    assert found == ("own.pt", str(code / "helper.py"))
+    assert runtime.model_parts("w.pt", {"factory": ".:make"})[0] == ()
+
+
+def test_random_weights_are_told_by_their_seed() -> None:
+    named, asked = "timm:net", {"weights": "none", "seed": "7"}
+    assert runtime.model_parts(named, asked) == ((), ("weights=none", "seed=7"))
+    assert runtime.model_parts("net.pt", asked) == ((), ())  # a file has its own
+    for odd in ("x", "-1", "²"):
+        with pytest.raises(UsageError, match=f"seed is a whole number, not '{odd}'"):
+            runtime.model_parts(named, {"weights": "none", "seed": odd})
+
+
+@pytest.mark.parametrize(
+    ("changes", "together", "waits"),
+    [
+        ({}, False, True),
+        ({}, True, False),  # one pool for all of a process
+        ({"threads": 1}, False, False),
+        ({"device": "cuda:0"}, False, False),
+        ({"options": {"waiting": "passive"}}, False, True),
+    ],
+)
+def test_idle_threads_rest_while_another_process_has_its_turn(
+    changes: dict[str, Any], together: bool, waits: bool
+) -> None:
+    own = spec(**changes)
+    settled = runtime.turn_spec(own, [own] if together else [])
+    assert (settled.spec.options.get("waiting") == "passive") is waits
+    assert settled.like_alone
+
+
+def test_bursts_need_a_gpu_and_a_graph() -> None:
+    assert runtime.bursts(spec(device="cuda:1", cuda_graph="auto"))
+    assert not runtime.bursts(spec(device="cuda:1", cuda_graph="off"))
+    assert not runtime.bursts(spec(cuda_graph="auto"))
+    assert runtime.device(spec(device=None)) == "cuda:0"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("raise ImportError('libtorch.so: cannot open shared object file')", "cannot be imported"),
+        ("raise OSError('undefined symbol')", "cannot be imported"),
+        ("import no_such_part", "cannot be imported"),
+    ],
+)
+def test_a_pytorch_that_does_not_start_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    (tmp_path / "torch.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with pytest.raises(UnavailableError, match=message) as caught:
+        import_torch()
+    assert set(caught.value.facts) == {"interpreter", "reason"}
+    assert "--python PATH" in (caught.value.fix or "")

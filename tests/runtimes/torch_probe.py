@@ -13,104 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-NETS = """
-import torch
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self, wide=4):
-        super().__init__()
-        self.conv, self.head = nn.Conv2d(3, wide, 3, padding=1), nn.Linear(wide, 5)
-    def forward(self, x):
-        return self.head(self.conv(x).relu().mean((2, 3)))
-
-class Nested(Net):
-    def forward(self, x):
-        y = super().forward(x)
-        return {"first": y, "rest": [y * 2, (y.argmax(1),)]}
-
-class Pair(Net):
-    def forward(self, x):
-        y = super().forward(x)
-        return y, y * 0
-
-class Words(Net):
-    def forward(self, x):
-        return "no tensor"
-
-class Masked(nn.Module):
-    def forward(self, x, mask):
-        return torch.where(mask, x, -x)
-
-class Talk(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.words, self.places = nn.Embedding(5, 3), nn.Embedding(2, 3)
-    def forward(self, ids):
-        return self.words(ids).mean(1)
-
-def make(): return Net()
-def make_wide(): return Net(8)
-def make_nested(): return Nested()
-def make_pair(): return Pair()
-def make_words(): return Words()
-def make_masked(): return Masked()
-"""
-TORCHVISION = """
-from types import SimpleNamespace as Space
-from nets import Net
-
-def list_models(): return ["netone", "nettwo"]
-def get_model(name, weights=None):
-    if name not in list_models(): raise ValueError(name)
-    return Net()
-def get_model_weights(name):
-    crop = [96] if name == "netone" else None
-    keywords = {"crop_size": crop} if crop else {}
-    return Space(DEFAULT=Space(transforms=Space(keywords=keywords)))
-"""
-TIMM = """
-from nets import Net
-def list_models(): return ["net_small"]
-def is_model(name): return name in list_models()
-def create_model(name, pretrained=False):
-    made = Net()
-    made.pretrained_cfg = {"input_size": (3, 48, 64)}
-    return made
-"""
-
-
-def prepare() -> None:
-    """Write the modules and the files that the cases load, into the working folder."""
-    Path("nets.py").write_text(NETS)
-    Path("torchvision").mkdir()
-    Path("torchvision/__init__.py").touch()
-    Path("torchvision/models.py").write_text(TORCHVISION)
-    Path("timm.py").write_text(TIMM)
-    sys.path.insert(0, str(Path.cwd()))
-    import nets  # type: ignore[import-not-found]
-    import torch
-
-    torch.manual_seed(0)
-    net = nets.Net().eval()
-    weights = net.state_dict()
-    torch.save(weights, "weights.pt")
-    torch.save(nets.Net(8).state_dict(), "wide.pt")
-    torch.save({"state_dict": {f"module.{k}": v for k, v in weights.items()}}, "nested.pt")
-    torch.save({"ema": None, "model": net}, "checkpoint.pt")
-    torch.save(net, "module.pt")
-    torch.save(nets.Masked(), "masked.pt")
-    torch.save(nets.Talk(), "talk.pt")
-    torch.jit.script(nets.Talk()).save("talk.ts")
-    torch.save({"epochs": 3, "note": "no module"}, "plain.pt")
-    torch.save({"where": Path("x")}, "odd.pt")
-    Path("damaged.pt").write_bytes(b"\x80\x04not a pickle")
-    example = torch.rand(2, 3, 16, 16)
-    torch.jit.trace(net, example).save("net.ts")
-    batch = torch.export.Dim("batch", min=1)
-    program = torch.export.export(net, (example,), dynamic_shapes=({0: batch},))
-    torch.export.save(program, "net.pt2")
-
+from torch_files import prepare
 
 # Sources
 
@@ -155,6 +58,28 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
     "torchscript": ("net.ts", {}),
     "program_untrusted": ("net.pt2", {}),
     "program": ("net.pt2", {"trust": True}),
+    "timm_own_weights": ("timm:net_small", {"weights": "weights.pt"}),
+    "ultralytics": ("ultralytics:yolov8n", {"trust": True}),
+    "ultralytics_network": ("ultralytics:yolov8n", {"weights": "none"}),
+    "ultralytics_pickle": ("yolo.pt", {"trust": True}),
+    "ultralytics_gone": ("ultralytics:gone", {"trust": True}),
+    "hub_weights": ("torch.hub:hub/by_weights", {"trust": True}),
+    "hub_pretrained": ("torch.hub:hub/by_pretrained", {"trust": True, "weights": "none"}),
+    "hub_nothing": ("torch.hub:hub/by_nothing", {"trust": True}),
+    "hub_own_weights": ("torch.hub:hub/by_nothing", {"trust": True, "weights": "wide.pt"}),
+    "hub_untrusted": ("torch.hub:hub/by_nothing", {}),
+    "hub_without_a_model": ("torch.hub:hub", {"trust": True}),
+    "hub_unknown": ("torch.hub:hub/by_noting", {"trust": True}),
+    "hub_lacking": ("torch.hub:lacking/by_nothing", {"trust": True}),
+    "hub_importing": ("torch.hub:importing/by_nothing", {"trust": True}),
+    "hub_bare": ("torch.hub:bare/net", {"trust": True}),
+    "state_dict_wrapped": ("wrapped.pt", {"factory": "nets:make"}),
+    "state_dict_empty": ("empty.pt", {"factory": "nets:make", "trust": True}),
+    "factory_with_arguments": ("weights.pt", {"factory": "nets:make_of"}),
+    "factory_that_is_broken": ("weights.pt", {"factory": "broken_nets:make"}),
+    "needs_code": ("needs_code.pt", {"trust": True}),
+    "cut_script": ("cut.ts", {}),
+    "cut_program": ("cut.pt2", {"trust": True}),
 }
 
 
@@ -167,9 +92,9 @@ def run_session(factory: str, **changes: Any) -> dict[str, Any]:
     from trtbench.domain.spec import ModelRef, RunSpec
     from trtbench.runtimes.torch import open_session
 
-    options = {"factory": f"nets:{factory}", **changes.pop("options", {})}
+    options = {**({"factory": f"nets:{factory}"} if factory else {}), **changes.pop("options", {})}
     given = {
-        "model": ModelRef(path="weights.pt", format="torch"),
+        "model": ModelRef(path=changes.pop("path", "weights.pt"), format="torch"),
         "runtime": "torch",
         "device": "cpu",
         "shapes": {"x": (2, 3, 16, 16)},
@@ -185,6 +110,9 @@ def run_session(factory: str, **changes: Any) -> dict[str, Any]:
         "outputs": {n: [str(v.dtype), list(v.shape)] for n, v in outputs.items()},
         "told": [[tensor.name, tensor.dtype] for tensor in session.outputs],
         "conditions": {name: fact.value for name, fact in session.conditions.items()},
+        "evidence": dict(session.evidence),
+        "notes": list(session.notes),
+        "passive": os.environ.get("OMP_WAIT_POLICY"),
         "first": float(np.asarray(next(iter(outputs.values())), np.float64).ravel()[0]),
     }
 
@@ -207,6 +135,21 @@ def drawn_ids(path: str) -> dict[str, Any]:
     session.bind(arrays)
     session.first()
     return {"highest": int(arrays["ids"].max())}
+
+
+def layers(path: str) -> list[str]:
+    """Name what the profiler times of a model."""
+    import numpy as np
+
+    from trtbench.domain.spec import ModelRef, RunSpec
+    from trtbench.runtimes.torch import open_session
+
+    model = ModelRef(path=path, format="torch")
+    spec = RunSpec(model=model, runtime="torch", device="cpu", options={"trust": "on"})
+    session = open_session(spec)
+    session.bind({"x": np.ones((2, 3, 16, 16), np.float32)})
+    session.first()
+    return [each.name for each in session.profile_layers()[0].layers]
 
 
 def change_shapes(*shape: int) -> dict[str, Any]:
@@ -233,6 +176,16 @@ SESSIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "session_words": ("make_words", {}),
     "session_without_a_gpu": ("make", {"device": "cuda:99"}),
     "session_switch_unclear": ("make", {"options": {"half": "yes"}}),
+    "session_picky": ("make_picky", {"options": {"half": "on"}}),
+    "session_sixteen": ("make_sixteen", {}),
+    "session_odd_weights": ("make_wide", {}),
+    "session_passive": ("make", {"options": {"waiting": "passive"}}),
+    "session_script": ("", {"path": "net.ts"}),
+    "session_frozen": ("", {"path": "frozen.ts"}),
+    "session_disabled": ("make_disabled", {"options": {"compile": "default"}}),
+    "session_frozen_compiled": ("", {"path": "frozen.ts", "options": {"compile": "default"}}),
+    "session_program": ("", {"path": "net.pt2", "options": {"trust": "on"}}),
+    "session_quantized": ("", {"path": "quantized.pt", "options": {"trust": "on"}}),
 }
 
 
@@ -299,7 +252,28 @@ EXPORTS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "export_program_shape": ("net.pt2", (IMAGE,), MADE),
     "export_program_legacy": ("net.pt2", (), {"exporter": "legacy", **MADE}),
     "export_torchscript": ("net.ts", (IMAGE,), {}),
-}
+    "export_named": ("weights.pt", (IMAGE,), {"factory": "nets:make_named"}),
+    "export_by_keyword": (
+        "weights.pt",
+        (("mask", (-1, 1, 16, 16), None), ("x", (-1, 3, 16, 16), None)),
+        {"factory": "nets:make_named", "exporter": "legacy"},
+    ),
+    "export_half": ("weights.pt", (IMAGE,), {"factory": "nets:make", "half": True}),
+    "export_open_sides": (
+        "weights.pt", ((None, (-1, 3, -1, -1), None),),
+        {"factory": "nets:make", "exporter": "legacy"},
+    ),
+    "export_sixteen": ("weights.pt", ((None, (2, 3, 16, 16), None),),
+                       {"factory": "nets:make_sixteen"}),
+    "export_strict": ("weights.pt", (IMAGE,), {"factory": "nets:make_strict"}),
+    "export_branching": ("weights.pt", (IMAGE,), {"factory": "nets:make_branching"}),
+    "export_other_opset": ("weights.pt", (IMAGE,), {"factory": "nets:make", "opset": 7}),
+    "export_no_type": ("module.pt", ((None, (1, 3, 8, 8), "nn"),), MADE),
+    "export_without_an_example": ("no_example.pt2", (), MADE),
+    "export_legacy_opset": (
+        "weights.pt", (IMAGE,), {"factory": "nets:make", "exporter": "legacy", "opset": 99}
+    ),
+}  # fmt: skip
 
 
 def outcome(make: Callable[[], Any]) -> dict[str, Any]:
@@ -324,7 +298,8 @@ def main(source: str, folder: str) -> None:
         found[name] = outcome(lambda f=factory, c=changes: run_session(f, **c))
     found["change"] = outcome(lambda: change_shapes(4, 3, 16, 16))
     found["no_change"] = outcome(lambda: change_shapes(2, 3, 16, 16))
-    for path in ("talk.pt", "talk.ts"):
+    found["layers"] = outcome(lambda: layers("net.pt2"))
+    for path in ("talk.pt", "talk.ts", "talk_quantized.pt"):
         found[path] = outcome(lambda p=path: drawn_ids(p))
     for name, (what, inputs, more) in EXPORTS.items():
         found[name] = outcome(lambda w=what, i=inputs, m=more: run_export(w, *i, **m))

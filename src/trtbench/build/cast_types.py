@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtbench.domain.arrays import AnyArray
-from trtbench.errors import InputError
+from trtbench.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -152,7 +152,7 @@ def at_opset(model: ModelProto, needed: int, *, what: str) -> ModelProto:
     except Exception as problem:  # the converter raises RuntimeError and others
         raise InputError(
             f"the model cannot be brought from opset {have} to {needed}, which {what} needs",
-            facts={"reason": str(problem).strip().splitlines()[0]},
+            facts={"reason": first_line(problem)},
             fix=f"trtbench export ... --opset {needed}",
         ) from None
     raised.metadata_props.extend(model.metadata_props[len(raised.metadata_props) :])

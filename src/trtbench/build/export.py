@@ -27,7 +27,7 @@ from trtbench.build.export_write import (
 from trtbench.build.quantize_data import save_feeds
 from trtbench.domain.conversion import Exporter, ExportOutcome, ExportSpec, InputShape
 from trtbench.domain.job import Stage
-from trtbench.errors import InputError, UsageError
+from trtbench.errors import InputError, UsageError, first_line
 from trtbench.host.versions import library_versions
 from trtbench.models.torch_models import import_torch, rows_of_tables
 from trtbench.models.torch_sources import TorchSource, load_source
@@ -174,12 +174,12 @@ def _example(spec: ExportSpec, source: TorchSource, torch: ModuleType) -> Exampl
 
 
 def _from_program(program: ExportedProgram) -> Example:
-    arguments, keywords = program.example_inputs
+    arguments, keywords = program.example_inputs or ((), {})
     names = [node for node in program.graph_signature.user_inputs if isinstance(node, str)]
     values = [*arguments, *keywords.values()]
     if not all(hasattr(value, "numpy") for value in values) or len(values) != len(names):
         raise InputError(
-            "the ExportedProgram takes inputs that are not tensors",
+            "the ExportedProgram takes inputs that are not tensors, or brings no example of them",
             fix="export the module it was made of, with --input-shape",
         )
     return Example(inputs=dict(zip(names, values, strict=True)), open_axes={}, by_name=False)
@@ -242,7 +242,7 @@ def _draw(
         values = torch.rand(dims, generator=generator)
         return values.half() if half else values
     dtype = getattr(torch, shape.dtype, None)
-    if dtype is None:
+    if not isinstance(dtype, torch.dtype):
         raise UsageError(
             f"PyTorch has no type {shape.dtype!r}", fix="--input-shape ids:-1x128:int64"
         )
@@ -258,11 +258,11 @@ def _run(model: Module, example: Example, torch: ModuleType) -> dict[str, Tensor
     with torch.no_grad():
         try:
             result = model(*example.arguments, **example.keywords)
-        except (RuntimeError, TypeError, ValueError, IndexError) as problem:
+        except Exception as problem:  # its authors' own code: it may assert, or miss a key
             shapes = {n: text_from_shape(v.shape) for n, v in example.inputs.items()}
             raise InputError(
                 "the model does not run on inputs of this shape",
-                facts={**shapes, "reason": str(problem).strip().splitlines()[0]},
+                facts={**shapes, "reason": first_line(problem)},
                 fix="give other shapes with --input-shape",
             ) from None
     return _outputs(result, torch)

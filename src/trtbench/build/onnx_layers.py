@@ -22,7 +22,7 @@ from trtbench.build.onnx_read import input_specs, read_onnx
 from trtbench.domain.conversion import TensorDiff
 from trtbench.domain.feed import LayerDrift, LayersOutcome, LayersSpec
 from trtbench.domain.job import Stage
-from trtbench.errors import InputError, UnavailableError
+from trtbench.errors import InputError, UnavailableError, first_line
 from trtbench.host.unfinished import temporary_folder
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def outputs_of(session: InferenceSession, names: Sequence[str], feed: Feed) -> F
         values = session.run(list(names), typed)
     except Exception as problem:  # its exceptions share no base class of their own
         raise InputError(
-            "ONNX Runtime does not run the graph", facts={"reason": _first_line(problem)}
+            "ONNX Runtime does not run the graph", facts={"reason": first_line(problem)}
         ) from None
     return dict(zip(names, values, strict=True))
 
@@ -198,7 +198,7 @@ def session_of(model: ModelProto, names: Sequence[str]) -> InferenceSession:
             return onnxruntime.InferenceSession(str(path), options, providers)
     except Exception as problem:
         raise InputError(
-            "ONNX Runtime does not take the graph", facts={"reason": _first_line(problem)}
+            "ONNX Runtime does not take the graph", facts={"reason": first_line(problem)}
         ) from None
 
 
@@ -260,7 +260,3 @@ def _owners(model: ModelProto) -> dict[str, str]:
         owners[node.name] = owner
         makers |= dict.fromkeys(node.output, owner)
     return owners
-
-
-def _first_line(problem: Exception) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

@@ -13,7 +13,7 @@ from trtbench.analysis.open_shapes import with_assumed_shapes
 from trtbench.build.onnx_file import external_files, load_onnx, stored_tensors
 from trtbench.build.onnx_shapes import infer_values
 from trtbench.domain.spec import NO_TENSORS, TensorSpec
-from trtbench.errors import UsageError, meant
+from trtbench.errors import UsageError, first_line, meant
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -45,7 +45,7 @@ def read_onnx(path: Path, *, shapes: Shapes | None = None, batch: int | None = N
     try:
         values = infer_values(model)
     except Exception as problem:  # onnx raises several kinds, and inspection goes on without
-        notes = (f"shapes could not be inferred: {str(problem).strip().splitlines()[0]}",)
+        notes = (f"shapes could not be inferred: {first_line(problem)}",)
     return OnnxModel(
         inputs=specs,
         outputs=outputs,

@@ -16,7 +16,7 @@ from trtbench.build.onnx_read import input_specs, spec_from_value
 from trtbench.build.quantize_data import Feed, FeedFile
 from trtbench.domain.conversion import VerifyOutcome, VerifySpec
 from trtbench.domain.job import Stage
-from trtbench.errors import InputError, UnavailableError
+from trtbench.errors import InputError, UnavailableError, first_line
 from trtbench.host.versions import library_versions
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _open(path: Path) -> InferenceSession:
 
 def _reason(problem: Exception, path: Path) -> str:
     """What ONNX Runtime says, without its numbers and without the folder of the job."""
-    first = str(problem).strip().splitlines()[0].replace(str(path), path.name)
+    first = first_line(problem).replace(str(path), path.name)
     return re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", first)
 
 

@@ -11,7 +11,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from trtbench.domain.conversion import ExportSpec
-from trtbench.errors import InputError, TrtbenchError, UnavailableError, UsageError, near_miss
+from trtbench.errors import (
+    InputError,
+    TrtbenchError,
+    UnavailableError,
+    UsageError,
+    first_line,
+    near_miss,
+)
 from trtbench.host.versions import library_versions
 
 if TYPE_CHECKING:
@@ -38,7 +45,7 @@ def downloaded(spec: ExportSpec, make: Callable[[], Module]) -> Module:
             raise
         raise InputError(
             "the weights cannot be downloaded",
-            facts={"source": spec.source, "reason": str(problem).strip().splitlines()[0]},
+            facts={"source": spec.source, "reason": first_line(problem)},
             fix="--weights none exports with random weights; --weights FILE takes your own",
         ) from None
 
@@ -55,7 +62,7 @@ def library(module: str, package: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError, OSError) as problem:
-        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        reason = first_line(problem)
         if "torchvision::" in reason:  # its operators did not load: built for another PyTorch
             raise _mismatch(reason) from None
         raise UnavailableError(

@@ -113,7 +113,8 @@ def rows_of_tables(module: Module, names: Sequence[str]) -> dict[str, int]:
     A single input picks from the table that comes first, which is that of the words; several may
     pick from any, so the smallest counts.
     """
-    rows = [int(each.weight.shape[0]) for each in module.modules() if _is_table(each)]
+    tables = [each.weight for each in module.modules() if _is_table(each)]
+    rows = [int((table() if callable(table) else table).shape[0]) for table in tables]
     if not rows or not names:
         return {}
     return dict.fromkeys(names, rows[0] if len(names) == 1 else min(rows))
@@ -133,13 +134,11 @@ def import_torch() -> ModuleType:
     """Import PyTorch, or say how to get it."""
     try:
         torch = importlib.import_module("torch")
-    except ModuleNotFoundError as problem:
-        facts = {"interpreter": sys.executable, "reason": problem}
-        raise UnavailableError("PyTorch is not installed here", facts=facts, fix=INSTALL) from None
     except Exception as problem:  # a broken installation fails in many ways
-        raise UnavailableError(
-            "PyTorch is installed and cannot be imported", facts={"reason": problem}, fix=INSTALL
-        ) from None
+        missing = isinstance(problem, ModuleNotFoundError) and problem.name == "torch"
+        how = "not installed here" if missing else "installed and cannot be imported"
+        facts = {"interpreter": sys.executable, "reason": problem}
+        raise UnavailableError(f"PyTorch is {how}", facts=facts, fix=INSTALL) from None
     try:
         torch.zeros(1).numpy()
     except RuntimeError as problem:  # one built for NumPy 1 imports with NumPy 2, and no more

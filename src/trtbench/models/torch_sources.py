@@ -7,12 +7,13 @@ import re
 import urllib.error
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from trtbench.domain.conversion import ExportSpec, InputShape
-from trtbench.errors import InputError, UsageError, near_miss
+from trtbench.errors import InputError, UnavailableError, UsageError, first_line, near_miss
 from trtbench.models.identity import sha256_of
 from trtbench.models.torch_libraries import downloaded, library, unknown_model
 from trtbench.models.torch_pickle import archive_kind, file_operators, modules_named
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.export import ExportedProgram
     from torch.nn import Module
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +154,15 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
         except RuntimeError as problem:
             if "Cannot find callable" in str(problem):
                 raise UsageError(f"{repository} has no model called {entry!r}") from None
+            if missing := re.search(r"Missing dependencies: (.+)", str(problem)):
+                raise _lacking(repository, missing[1]) from None
             raise
+        except ModuleNotFoundError as problem:
+            raise _lacking(repository, problem.name or str(problem)) from None
+        except FileNotFoundError as problem:
+            raise InputError(
+                f"{repository} misses a file that torch.hub needs", facts={"reason": problem}
+            ) from None
         except urllib.error.URLError as problem:
             kept = repository.partition(":")[0].replace("/", "_")
             if local or any(Path(torch.hub.get_dir()).glob(f"{kept}_*")):
@@ -169,6 +180,14 @@ def _hub(name: str, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     model = downloaded(spec, lambda: _first_that_fits(load, ways))
     note = f"{repository} ran its own code and was trusted"
     return TorchSource(kind="torch.hub", model=_with_weights(model, spec, torch), notes=(note,))
+
+
+def _lacking(repository: str, packages: str) -> UnavailableError:
+    return UnavailableError(
+        f"{repository} needs packages that are not here",
+        facts={"missing": packages},
+        fix=f"pip install {packages.replace(',', '')}",
+    )
 
 
 def _first_that_fits(load: Callable[..., Module], ways: Sequence[dict[str, object]]) -> Module:
@@ -206,19 +225,32 @@ def _checkpoint(path: Path, spec: ExportSpec, torch: ModuleType) -> TorchSource:
     if kind == "ExportedProgram":
         # torch.export.load takes constants and examples that are pickles, and runs what they name.
         _demand_trust(spec, path.name, modules_named(path), what="an exported program")
-        program = torch.export.load(str(path))
+        program = _read(path, torch.export.load)
         return TorchSource(kind=kind, model=program.module(), program=program, sha256=digest)
     if kind == "TorchScript":
         touched = file_operators(path, torch)
         if touched:
             danger = "running it can change any of yours"
             _demand_trust(spec, path.name, touched, what="TorchScript with files", danger=danger)
-        return TorchSource(kind=kind, model=torch.jit.load(str(path), "cpu"), sha256=digest)
+        script = _read(path, partial(torch.jit.load, map_location="cpu"))
+        return TorchSource(kind=kind, model=script, sha256=digest)
     weights = _weights_only(path, spec, torch)
     if weights is not None:
         model = _from_factory(spec, weights, path)
         return TorchSource(kind="state dict", model=model, sha256=digest)
     return _pickled(path, spec, torch, digest)
+
+
+def _read(path: Path, load: Callable[[str], T]) -> T:
+    """Have PyTorch read a file; what it says of one that it cannot read is put into words."""
+    try:
+        return load(str(path))
+    except Exception as problem:  # a damaged file, or operators of a library that is not here
+        raise InputError(
+            f"PyTorch cannot load {path.name}",
+            facts={"reason": first_line(problem)},
+            fix="save it again, with the version of PyTorch that is here",
+        ) from None
 
 
 def _version(torch: ModuleType) -> tuple[int, ...]:
@@ -305,13 +337,21 @@ def _from_factory(spec: ExportSpec, weights: dict[str, Tensor], path: Path) -> M
         raise UsageError("--factory is written package.module:function")
     try:
         make = getattr(importlib.import_module(module_name), function)
-    except (ImportError, AttributeError) as problem:
+    except Exception as problem:  # not there, or its code fails when it is imported
         raise UsageError(
             f"--factory {spec.factory} cannot be imported",
             facts={"reason": problem},
             fix="run it in the folder of that module, or --python of an environment that has it",
         ) from None
-    return _loaded(make(), weights, path)
+    try:
+        model: Module = make()
+    except Exception as problem:  # the user's own code
+        raise UsageError(
+            f"--factory {spec.factory} makes no module",
+            facts={"reason": f"{type(problem).__name__}: {first_line(problem)}"},
+            fix="name a function that is called without arguments and returns the module",
+        ) from None
+    return _loaded(model, weights, path)
 
 
 def _with_weights(model: Module, spec: ExportSpec, torch: ModuleType) -> Module:

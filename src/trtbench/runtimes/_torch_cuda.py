@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trtbench.domain.result import Fact
 from trtbench.domain.spec import ON_DEVICE, RunSpec
-from trtbench.errors import InputError
+from trtbench.errors import InputError, first_line
 from trtbench.runtimes._gpu_query import Lane, Pipeline, SerialQuery, burst_of_queries
 from trtbench.runtimes._session import Arrays, Burst, Spans
 from trtbench.runtimes._torch_session import Call, TorchSession, as_numpy, flattened
@@ -137,8 +137,9 @@ class CudaSession(TorchSession):
             with torch.cuda.graph(graph, stream=self._stream):
                 result = forward()
         except RuntimeError as problem:
-            reason = str(problem).strip().splitlines()[0]
-            return self._uncaptured("the work cannot be captured in a CUDA graph", reason)
+            return self._uncaptured(
+                "the work cannot be captured in a CUDA graph", first_line(problem)
+            )
         self._results = [t for t in flattened(result) if isinstance(t, torch.Tensor)]
         if self._replay_differs(graph, forward):
             self.evidence["graph_outputs_differ"] = True

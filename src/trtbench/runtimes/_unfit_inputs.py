@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from trtbench.analysis.inputs import TOKEN_LIMIT
 from trtbench.analysis.open_shapes import with_ones
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import InputError
+from trtbench.errors import InputError, first_line
 from trtbench.units import text_from_shape
 
 _NO_SUCH_ROW = re.compile(
@@ -24,7 +24,7 @@ def unfit_inputs(
 
     ``drawn`` at random, and not read from a file; ``ranged`` where --range says how far they go.
     """
-    reason = (str(problem).strip().splitlines() or [repr(problem)])[0]
+    reason = first_line(problem)
     shown = ", ".join(f"{each.name} {text_from_shape(each.shape)} {each.dtype}" for each in inputs)
     facts = {"reason": reason, "inputs": f"{shown}{', drawn at random' if drawn else ''}"}
     flags = " ".join(f"--shape {shlex.quote(with_ones(each))}" for each in inputs)

@@ -13,7 +13,14 @@ import msgspec
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
 from trtbench.domain.spec import ON_DEVICE, RunSpec, TensorSpec
-from trtbench.errors import InputError, UnavailableError, UsageError, meant, refuse_unknown_options
+from trtbench.errors import (
+    InputError,
+    UnavailableError,
+    UsageError,
+    first_line,
+    meant,
+    refuse_unknown_options,
+)
 from trtbench.host.cuda import index_of
 from trtbench.models.torch_models import (
     INSTALL,
@@ -139,11 +146,11 @@ def open_session(spec: RunSpec) -> CpuSession | CudaSession:
     session = CpuSession if device(spec) == "cpu" else CudaSession
     try:
         return session(torch, loaded, spec, settings=settings, inputs=inputs)
-    except (RuntimeError, TypeError) as problem:
+    except (RuntimeError, TypeError, ValueError) as problem:  # its own .half() may refuse in any
         refuse_if_out_of_memory(problem)
         raise InputError(
             "PyTorch cannot prepare the model",
-            facts={"reason": (str(problem).strip().splitlines() or [repr(problem)])[0]},
+            facts={"reason": first_line(problem)},
         ) from None
 
 
@@ -316,7 +323,7 @@ def _switch(spec: RunSpec, key: str, *, default: bool) -> bool:
 
 def _number(options: Mapping[str, str], key: str, default: int, *, least: int = 0) -> int:
     value = options.get(key, str(default))
-    if not value.isdigit() or int(value) < least:
+    if not value.isdecimal() or int(value) < least:
         from_here = f" from {least} on" if least else ""
         raise UsageError(
             f"--opt {key} is a whole number{from_here}, not {value!r}",
