@@ -6,11 +6,16 @@ import os
 import socket
 import threading
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from trtbench.runtimes._duet import on_one_core, run_stretches
-from trtbench.runtimes._partner import TurnPartner
+import models
+from trtbench.domain.job import DuetJob, Stage
+from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
+from trtbench.runtimes._duet import on_one_core, play, run_stretches
+from trtbench.runtimes._partner import PartnerLost, TurnPartner
 
 
 @pytest.mark.parametrize("plan", [[(0, 1), (1, 2), (0, 1), (1, 1)], [(1, 1), (0, 3)]])
@@ -63,3 +68,76 @@ def test_a_pools_threads_leave_the_measuring_core_alone() -> None:
     finally:
         end.set()
         thread.join()
+
+
+def one_side(path: Path, threads: int = 1, **options: str) -> RunSpec:
+    return RunSpec(
+        model=ModelRef(path=str(path), format="onnx"), runtime="onnxruntime", batch=1,
+        threads=threads,
+        warmup=Warmup(floor=Length(iterations=5), until_steady=False), options=options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_two_sides_of_one_process_take_turns_and_tell_their_time_alone(
+    tmp_path: Path, threads: int
+) -> None:
+    """Pools that are set otherwise cannot be one: each then has a time alone before the turns."""
+    path = models.tiny_model(tmp_path / "m.onnx")
+    sides = (one_side(path, threads, spinning="on"), one_side(path, threads, spinning="off"))
+    stage = Stage()
+    found = play(DuetJob(sides=sides, pairs=20, seed=3, launch=1), stage)
+    assert stage.begun == ["load", "warm-up", "measure"]
+    first, second = (found[side][1] for side in (0, 1))
+    assert len(first) == len(second) == 20
+    after = [each.stamps["second"].astype(bool) for each in (first, second)]
+    np.testing.assert_array_equal(after[0], ~after[1])  # one of each pair comes second
+    assert 0 < after[0].sum() < 20, "the order is drawn"
+    for outcome, times in found.values():
+        assert outcome.conditions["interleaved"].value == "one process"
+        assert outcome.facts.solo_median_s > 0
+        assert (times.host > 0).all()
+        assert outcome.facts.alone_s
+    again = play(DuetJob(sides=sides, pairs=20, seed=3, launch=1), Stage())
+    np.testing.assert_array_equal(again[0][1].stamps["second"].astype(bool), after[0])
+
+
+def test_a_side_that_runs_alone_needs_the_other(tmp_path: Path) -> None:
+    side = one_side(models.tiny_model(tmp_path / "m.onnx"))
+    with pytest.raises(ValueError, match="needs a channel"):
+        play(DuetJob(sides=(side, side), mine=0), Stage())
+
+
+def test_a_partner_that_is_lost_ends_the_wait() -> None:
+    """Whatever one waits for: a greeting, a turn, a number; and a word that was not expected."""
+    for wait in (TurnPartner.meet, TurnPartner.wait, lambda partner: partner.swap(1.0)):
+        here, there = socket.socketpair()
+        there.close()
+        with TurnPartner(here.detach()) as partner, pytest.raises(PartnerLost):
+            wait(partner)
+    here, there = socket.socketpair()
+    there.sendall(b"x")
+    with there, TurnPartner(here.detach()) as partner, pytest.raises(PartnerLost):
+        partner.wait()
+
+
+def test_a_slot_has_the_machine_to_itself_and_paces_are_swapped() -> None:
+    ends = socket.socketpair()
+    happened: list[str] = []
+    heard: dict[int, float] = {}
+
+    def side(mine: int) -> None:
+        with TurnPartner(ends[mine].detach()) as partner:
+            with partner.slot(first=mine == 1):
+                happened.append(f"in {mine}")
+                time.sleep(0.02)
+                happened.append(f"out {mine}")
+            heard[mine] = partner.swap(0.5 + mine)
+
+    threads = [threading.Thread(target=side, args=(mine,)) for mine in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert happened == ["in 1", "out 1", "in 0", "out 0"]
+    assert heard == {0: 1.5, 1: 0.5}

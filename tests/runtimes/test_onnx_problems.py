@@ -79,6 +79,17 @@ def test_weights_in_another_file(tmp_path):
     assert problem.facts["missing"] == str(weights)
 
 
+@pytest.mark.parametrize("odd", ["abc", "-3", "²"])
+def test_weights_whose_place_is_no_number(tmp_path, odd):
+    path = models.external_data_model(tmp_path / "m.onnx")
+    model = onnx.load(path, load_external_data=False)
+    for entry in model.graph.initializer[0].external_data:
+        if entry.key == "offset":
+            entry.value = odd
+    path.write_bytes(model.SerializeToString())
+    assert refuse(path).facts["file"] == str(path)
+
+
 def test_an_unsupported_operator_is_named(tmp_path):
     problem = refuse(models.unsupported_operator_model(tmp_path / "m.onnx"))
     assert "operator that ONNX Runtime does not have" in problem.message
@@ -104,8 +115,9 @@ def test_an_option_that_is_none_and_a_value_that_is_none(tmp_path):
     assert caught.value.fix == "--opt spinning=off"
     with pytest.raises(UsageError, match="one of on, off"):
         load(path, options={"spinning": "maybe"})
-    with pytest.raises(UsageError, match="whole number"):
-        load(path, options={"inter_threads": "two"})
+    for number in ("two", "²", ""):  # a digit, and no number
+        with pytest.raises(UsageError, match="whole number"):
+            load(path, options={"inter_threads": number})
     with pytest.raises(UnavailableError, match="no execution provider 'cuda'") as caught:
         load(path, options={"providers": "cuda"})
     assert "cpu" in caught.value.facts["available"]

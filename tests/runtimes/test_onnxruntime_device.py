@@ -53,6 +53,32 @@ def test_bound_tensors_give_the_same_outputs(spec: RunSpec) -> None:
     np.testing.assert_array_equal(bound.fetch()["y"], -np.maximum(-x, 0))
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"memory_pattern": "off"}, {"enable_mem_pattern": False}),
+        ({"execution": "parallel", "inter_threads": "2"},
+         {"execution_mode": library.ExecutionMode.ORT_PARALLEL, "inter_op_num_threads": 2}),
+        ({"optimization": "disable"},
+         {"graph_optimization_level": library.GraphOptimizationLevel.ORT_DISABLE_ALL}),
+        ({"spinning": "off"}, {}),
+        ({"spinning": "run"}, {}),
+    ],
+)  # fmt: skip
+def test_options_reach_the_library_and_change_no_number(
+    spec: RunSpec, options: dict[str, str], told: dict[str, object]
+) -> None:
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    session = onnxruntime.open_session(changed(spec, options=options))
+    session.bind({"x": x})
+    np.testing.assert_array_equal(session.fetch()["y"], -np.maximum(x, 0))
+    used = session._session.get_session_options()
+    assert {name: getattr(used, name) for name in told} == told
+    assert session.conditions["spinning"].value == options.get("spinning", "on")
+    stops = [note for note in session.notes if "stopped whenever a query ended" in note]
+    assert bool(stops) is (options.get("spinning") == "run")
+
+
 def test_transfers_can_be_left_out_only_with_bound_tensors(spec: RunSpec, tmp_path: Path) -> None:
     asked = changed(spec, options={"io_binding": "on"}, transfers=False)
     outcome, times = onnxruntime.bench(asked, folder=tmp_path, stage=Stage())

@@ -7,13 +7,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from onnx import TensorProto
 
+import models
 from gpu_standin import GPU_S, Trt, plan_bytes
 from trtbench.domain.feed import Feed, InferOutcome
 from trtbench.domain.job import Stage
-from trtbench.domain.spec import ModelRef, RunSpec
+from trtbench.domain.spec import InputSpec, ModelRef, RunSpec
+from trtbench.errors import InputError, UsageError
 from trtbench.host.chunks import Chunks
-from trtbench.runtimes import tensorrt
+from trtbench.runtimes import onnxruntime, tensorrt
+from trtbench.runtimes._infer import infer
 from trtbench.runtimes._stream import TIMES, stream
 from trtbench.tasks._feed import open_feed
 
@@ -73,3 +77,128 @@ def test_what_a_task_makes_of_outputs_is_kept_instead(
     run(spec, tmp_path / "a", count=6, decode=decode)
     assert seen == [4, 2]
     assert set(Chunks(tmp_path / "a").whole()) == {"sum"}
+
+
+class Items:
+    """Items that a test has at hand; of those that are ``None`` only the name is there."""
+
+    notes = ("made by a test",)
+    drawn = False
+
+    def __init__(self, *items: object) -> None:
+        self._items = items
+        self.names = tuple(f"item {number}" for number in range(len(items)))
+
+    def load(self, index: int) -> object:
+        if self._items[index] is None:
+            raise InputError("it cannot be read", facts={"reason": "cut short"})
+        return self._items[index]
+
+    def prepare(self, loaded: object) -> object:
+        return loaded
+
+
+def over(path: Path, folder: Path, *items: object, **changes: object) -> InferOutcome:
+    """Run items through a model on ONNX Runtime."""
+    folder.mkdir()
+    reference = ModelRef(path=str(path), format="onnx")
+    asked = RunSpec(model=reference, runtime="onnxruntime", **changes)  # type: ignore[arg-type]
+    return stream(
+        onnxruntime.open_session, asked, open_source=lambda tensors: Items(*items),  # type: ignore[arg-type,return-value]
+        decode=None, folder=folder, stage=Stage(),
+    )  # fmt: skip
+
+
+def row(value: float = 1.0, size: int = 16) -> dict[str, np.ndarray]:
+    return {"x": np.full(size, value, np.float32)}
+
+
+def test_items_that_cannot_be_read_are_left_out_and_named(tmp_path: Path) -> None:
+    model = models.tiny_model(tmp_path / "m.onnx")
+    found = over(model, tmp_path / "a", row(1), None, row(2), None, batch=2)
+    assert found.items == 2
+    assert [(each.place, each.name, each.reason) for each in found.unreadable] == [
+        (1, "item 1", "cut short"), (3, "item 3", "cut short"),
+    ]  # fmt: skip
+    assert Chunks(tmp_path / "a").whole()["y"].shape == (2, 4)
+    assert found.notes[-1] == "made by a test"
+    with pytest.raises(InputError, match="no item can be read") as caught:
+        over(model, tmp_path / "b", None, None)
+    assert caught.value.facts == {"items": "2", "item 0": "cut short"}
+    with pytest.raises(InputError, match="no items were found"):
+        over(model, tmp_path / "c")
+
+
+def test_a_model_of_fixed_batch_gets_the_last_one_filled_up(tmp_path: Path) -> None:
+    fixed = models.tiny_model(tmp_path / "fixed.onnx", batch=4)
+    items = [row(value) for value in range(6)]
+    found = over(fixed, tmp_path / "a", *items)
+    assert (found.items, found.batch) == (6, 4)
+    over(models.tiny_model(tmp_path / "open.onnx"), tmp_path / "b", *items)
+    first, second = (Chunks(tmp_path / name).whole()["y"] for name in ("a", "b"))
+    np.testing.assert_allclose(first, second, rtol=1e-5)
+    with pytest.raises(InputError, match="batch of the model is fixed at 4") as caught:
+        over(fixed, tmp_path / "c", *items, batch=2)
+    assert "leave --batch out" in (caught.value.fix or "")
+    with pytest.raises(InputError, match="--shape says that the batch is 4") as caught:
+        over(fixed, tmp_path / "d", *items, batch=2, shapes={"x": (4, 16)})
+    assert "--shape x:2x16" in (caught.value.fix or "")
+
+
+def test_items_that_do_not_fit_are_told_apart(tmp_path: Path) -> None:
+    wide = models.identity(tmp_path / "w.onnx", ("x", TensorProto.FLOAT, ["batch", "width"]))
+    with pytest.raises(InputError, match="differ in size") as caught:
+        over(wide, tmp_path / "a", row(size=3), row(size=5), batch=2)
+    assert caught.value.facts["sizes"] == "3, 5"
+    assert over(wide, tmp_path / "b", row(size=3), row(size=5), batch=1).items == 2
+    with pytest.raises(InputError, match="no array for the input 'x'") as caught:
+        over(wide, tmp_path / "c", {"y": np.ones(3, np.float32)})
+    assert caught.value.facts["arrays"] == "y"
+    tiny = models.tiny_model(tmp_path / "t.onnx")
+    with pytest.raises(InputError, match="does not run on these inputs") as caught:
+        over(tiny, tmp_path / "d", row(size=7))
+    assert "x 1x7 float32" in caught.value.facts["inputs"]
+    assert "data that the model takes" in (caught.value.fix or "")
+
+
+def test_outputs_that_are_no_rows_of_numbers_are_left_out(tmp_path: Path) -> None:
+    text, kinds = ("s", TensorProto.STRING, ["batch"]), ("x", TensorProto.FLOAT, ["batch", 16])
+    both = models.identity(tmp_path / "both.onnx", kinds, text)
+    item = {**row(), "s": np.array("word", dtype=object)}
+    found = over(both, tmp_path / "a", item, item, batch=2)
+    assert set(Chunks(tmp_path / "a").whole()) == {"x_out"}
+    assert [each.name for each in found.outputs] == ["x_out"]
+    assert "the output s_out was left out: it holds text" in found.notes
+    with pytest.raises(InputError, match="no output holds one row of numbers"):
+        over(models.identity(tmp_path / "s.onnx", text), tmp_path / "b", {"s": item["s"]})
+
+
+def computed(path: Path, source: Path | None, **changes: object) -> dict[str, np.ndarray]:
+    asked = RunSpec(
+        model=ModelRef(path=str(path), format="onnx"), runtime="onnxruntime",
+        inputs=InputSpec(source=str(source) if source else None), **changes,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return infer(onnxruntime.open_session, asked, stage=Stage())
+
+
+def test_all_items_of_a_file_are_computed_whatever_the_batch(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(7, 16)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", x=rows)
+    opened = models.tiny_model(tmp_path / "open.onnx")
+    whole = computed(opened, tmp_path / "in.npz", batch=7)["y"]
+    assert whole.shape == (7, 4)
+    for path, batch in ((opened, 3), (models.tiny_model(tmp_path / "f.onnx", batch=4), None)):
+        parts = computed(path, tmp_path / "in.npz", batch=batch)["y"]
+        np.testing.assert_allclose(parts, whole, rtol=1e-5)
+
+
+def test_files_of_items_that_cannot_be_computed_are_refused(tmp_path: Path) -> None:
+    two = models.identity(
+        tmp_path / "two.onnx", *((name, TensorProto.FLOAT, ["batch", 2]) for name in "ab")
+    )
+    np.savez(tmp_path / "in.npz", a=np.ones((3, 2), np.float32), b=np.ones((2, 2), np.float32))
+    with pytest.raises(InputError, match="same number of items") as caught:
+        computed(two, tmp_path / "in.npz")
+    assert caught.value.facts == {"a": "3 items", "b": "2 items"}
+    with pytest.raises(UsageError, match="nothing to run on"):
+        computed(two, None)

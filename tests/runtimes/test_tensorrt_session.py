@@ -21,7 +21,7 @@ from trtbench.domain.spec import Length, ModelRef, RunSpec, Warmup
 from trtbench.errors import InputError, UnavailableError, UsageError
 from trtbench.host.cuda import CudaError
 from trtbench.host.tensorrt import abilities_of
-from trtbench.runtimes import _trt_engine, tensorrt, tensorrt_rtx
+from trtbench.runtimes import _trt_bench, _trt_engine, tensorrt, tensorrt_rtx
 
 
 @pytest.fixture
@@ -415,6 +415,43 @@ def test_options_and_combinations_without_meaning_are_refused(
         bench(spec, tmp_path, options={"modules": "soon"})
     with pytest.raises(UsageError, match="has no threads to set"):
         bench(spec, tmp_path, threads=2)
+    with pytest.raises(UsageError, match="no optimization profile 7"):
+        bench(spec, tmp_path, profile_index=7)
+    assert gpu.cuda.live == {}
+
+
+def test_libraries_of_plugins_are_loaded_before_the_engine(
+    gpu: Trt, spec: RunSpec, tmp_path: Path
+) -> None:
+    bench(spec, tmp_path, options={"plugins": "libm.so.6, ", "verbose": "on"})
+    with pytest.raises(InputError, match=r"plugin library /no/such\.so cannot be loaded") as caught:
+        bench(spec, tmp_path, options={"plugins": "libm.so.6,/no/such.so"})
+    assert "No such file" in caught.value.facts["reason"]
+    assert gpu.cuda.live == {}
+
+
+@pytest.mark.parametrize("runtime", [tensorrt, tensorrt_rtx])
+def test_what_is_missing_is_said_in_order(
+    runtime: Any, spec: RunSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First what to install, then what keeps it from working."""
+
+    def no_cuda(*_: object, **__: object) -> None:
+        raise UnavailableError("no CUDA device")
+
+    monkeypatch.setattr(_trt_bench, "open_cuda", no_cuda)
+    monkeypatch.setattr(_trt_bench, "cuda_problem", lambda: "no CUDA device")
+    monkeypatch.setattr(_trt_bench.util, "find_spec", lambda name: None)
+    assert "is not installed" in runtime.available()
+    with pytest.raises(UnavailableError, match="is not installed here") as caught:
+        runtime.open_session(spec)
+    assert caught.value.fix == runtime.fix()
+    assert "pip install" in runtime.fix()
+    monkeypatch.setattr(_trt_bench.util, "find_spec", lambda name: object())
+    assert runtime.available() == "no CUDA device"
+    assert "driver" in runtime.fix()
+    with pytest.raises(UnavailableError, match="no CUDA device"):
+        runtime.open_session(spec)
 
 
 def test_memory_is_measured_step_by_step(gpu: Trt, spec: RunSpec, tmp_path: Path) -> None:

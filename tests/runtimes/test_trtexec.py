@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from trtbench.domain.artefact import Artefact
+from trtbench.domain.codec import json_from_value
 from trtbench.domain.job import BenchOutcome, Stage
 from trtbench.domain.samples import IterationTimes
-from trtbench.domain.spec import Length, RunSpec, Warmup
-from trtbench.errors import ProgramError, UnavailableError, UsageError
-from trtbench.models.identity import model_ref
+from trtbench.domain.spec import BuildSpec, Length, ModelRef, RunSpec, ShapeProfile, Warmup
+from trtbench.errors import InputError, ProgramError, UnavailableError, UsageError
+from trtbench.models.identity import model_ref, sha256_of
 from trtbench.runtimes import trtexec as runtime
 from trtbench.trtexec.profile import profile_from_json
 from trtbench.trtexec.statistics import text_from_number, trtexec_statistics
@@ -165,6 +167,66 @@ def test_a_batch_that_nothing_can_be_done_about_is_told(trtexec: Any) -> None:
     assert "--batch" not in str(outcome.reported["command"])
     assert outcome.notes[0] == "batch 4 was not passed on: the shapes of the engine decide"
     assert outcome.inputs[0].shape[0] == 1
+
+
+def span(*batches: int) -> dict[str, ShapeProfile]:
+    least, best, most = ((batch, 3, 8, 8) for batch in batches)
+    return {"input": ShapeProfile(min=least, opt=best, max=most)}
+
+
+@pytest.fixture
+def recorded(trtexec: Any) -> Path:
+    """An engine of two profiles, with the record that its build left beside it."""
+    path: Path = trtexec.engine()
+    made = Artefact(
+        path=str(path), filename=path.name, size_bytes=1, sha256=sha256_of(path), created="now",
+        spec=BuildSpec(
+            model=ModelRef(path="m.onnx", format="onnx"), output=path.name, shapes=span(1, 4, 8),
+            more_profiles=(span(16, 16, 32),),
+        ),
+    )  # fmt: skip
+    Path(f"{path}.json").write_bytes(json_from_value(made))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [
+        ({"batch": 2}, "2x3x8x8"),
+        ({"batch": 16, "profile_index": 1}, "16x3x8x8"),
+        ({"shapes": {"input": (8, 3, 8, 8)}}, "8x3x8x8"),
+    ],
+)
+def test_a_batch_becomes_the_shapes_of_an_engine_that_tells_them(
+    recorded: Path, asked: dict[str, Any], shape: str
+) -> None:
+    assert f"--shapes=input:{shape}" in runtime.command_lines(spec_for(recorded, **asked))[0]
+    assert "--shapes" not in runtime.command_lines(spec_for(recorded))[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "least"),
+    [
+        ({"batch": 9}, "1x3x8x8"),
+        ({"batch": 2, "profile_index": 1}, "16x3x8x8"),
+        ({"shapes": {"input": (2, 3, 9, 8)}}, "1x3x8x8"),
+    ],
+)
+def test_shapes_that_an_engine_was_not_built_for_are_refused_before_anything_runs(
+    recorded: Path, asked: dict[str, Any], least: str
+) -> None:
+    with pytest.raises(InputError, match="was not built for input") as caught:
+        runtime.command_lines(spec_for(recorded, **asked))
+    assert caught.value.facts["least"] == least
+    assert "--shape-max" in (caught.value.fix or "")
+
+
+def test_the_log_of_a_build_goes_with_the_runs_of_its_engine(recorded: Path, trtexec: Any) -> None:
+    Path(f"{recorded}.build.log").write_text("built")
+    *_, folder = bench(trtexec, path=recorded, batch=2)
+    assert (folder / "build.log").read_text() == "built"
+    assert (folder / "profile.metadata.json").is_file()
+    assert not (folder / "build.metadata.json").exists()
 
 
 def test_shapes_options_and_arguments_reach_trtexec(trtexec: Any) -> None:

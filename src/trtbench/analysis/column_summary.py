@@ -85,7 +85,7 @@ class ColumnSummary(Value, frozen=True, kw_only=True):
     def statistic(self, name: str) -> float | None:
         """Take a statistic by name (``median``, ``mean``, ``p99``), ``None`` when nobody knows."""
         value: float | None
-        if name.startswith("p") and name[1:].replace(".", "", 1).isdigit():
+        if name.startswith("p") and name[1:].replace(".", "", 1).isdecimal():
             value = next((each.value for each in self.quantiles if each.name == name), None)
         else:
             value = getattr(self, name)

@@ -97,7 +97,7 @@ def memory_from_facts(
 def profiles_from_facts(facts: Mapping[str, Scalar]) -> tuple[int, ...]:
     """Read what activations need in each profile; empty where one number stands for all."""
     words = str(facts.get("activations_by_profile") or "").split(", ")
-    return tuple(int(word) for word in words if word.isdigit())
+    return tuple(int(word) for word in words if word.isdecimal())
 
 
 def predicted(

@@ -28,7 +28,7 @@ def stranger(path: Path) -> str | None:
 def _own_users() -> set[int]:
     users = {os.getuid(), 0}
     caller = os.environ.get("SUDO_UID", "")
-    if os.getuid() == 0 and caller.isdigit():
+    if os.getuid() == 0 and caller.isdecimal():
         users.add(int(caller))
     return users
 

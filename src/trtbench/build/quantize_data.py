@@ -161,7 +161,7 @@ def array_items(source: Path, inputs: Sequence[TensorSpec]) -> Items:
 def item_limit(spec: BuildSpec) -> int:
     """Compute the most items that are calibrated with."""
     text = spec.options.get("calibration_items", str(ITEMS))
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"{text!r} is no number of items", fix="--opt calibration_items=256")
     return int(text)
 

@@ -304,7 +304,7 @@ def gpu_number(record: Record) -> int:
     if isinstance(seen, int):
         return seen
     _, _, number = (record.spec.device or "").partition(":")
-    return int(number) if number.isdigit() else 0
+    return int(number) if number.isdecimal() else 0
 
 
 def gpu_of(record: Record) -> Gpu | None:

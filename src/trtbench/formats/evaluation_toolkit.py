@@ -309,7 +309,7 @@ def _finite(column: Column) -> Column:
 
 
 def _integer(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None
+    return int(text) if text and text.isdecimal() else None
 
 
 def _text(value: Scalar) -> str | None:

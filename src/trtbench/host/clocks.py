@@ -43,7 +43,7 @@ def locked_clocks(index: int, wish: str, *, nvml: ModuleType | None = None) -> I
 
 def wanted_mhz(device: Device, wish: str) -> int | None:
     """Turn a wish into a clock; the base clock is what the GPU holds within its power for long."""
-    if wish.isdigit():
+    if wish.isdecimal():
         return int(wish)
     kind = device.number("NVML_CLOCK_SM", 1)
     if wish == "max":

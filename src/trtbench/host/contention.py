@@ -89,7 +89,7 @@ def cpu_ticks(*, root: Path) -> tuple[int, ...] | None:
     line = (text_of(root / "proc/stat") or "").partition("\n")[0].split()
     # Guest time follows, and is contained in user and nice already.
     values = line[1:9]
-    if len(values) < 8 or line[0] != "cpu" or not all(value.isdigit() for value in values):
+    if len(values) < 8 or line[0] != "cpu" or not all(value.isdecimal() for value in values):
         return None
     return tuple(int(value) for value in values)
 
@@ -108,7 +108,7 @@ def cpu_quota_cores(*, root: Path) -> float | None:
         if not quota:
             quota = str(number_of(folder / "cpu.cfs_quota_us"))
             period = str(number_of(folder / "cpu.cfs_period_us"))
-        if quota.isdigit() and period.isdigit() and int(period):
+        if quota.isdecimal() and period.isdecimal() and int(period):
             quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
 

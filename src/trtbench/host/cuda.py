@@ -294,7 +294,7 @@ def runtime_module() -> ModuleType:
 def index_of(device: str | None) -> int:
     """Read the number of ``cuda:1``; the first device when none is named."""
     name, _, number = (device or "cuda:0").partition(":")
-    if name not in ("cuda", "gpu") or not (number or "0").isdigit():
+    if name not in ("cuda", "gpu") or not (number or "0").isdecimal():
         raise UnavailableError(f"{device} is not a CUDA device", fix="--device cuda:0")
     return int(number or 0)
 

@@ -27,7 +27,7 @@ def lock_name(device: str, *, nvml: ModuleType | None = None) -> str:
     name = _visible(device, os.environ, count=len(known))
     if name is None:
         return device
-    return _uuid(name, known) or (f"cuda:{name}" if name.isdigit() else name)
+    return _uuid(name, known) or (f"cuda:{name}" if name.isdecimal() else name)
 
 
 def gpu_uuid(
@@ -99,7 +99,7 @@ def index_of_name(name: str, *, nvml: ModuleType | None = None) -> int | None:
 
 def _uuid(name: str, known: list[tuple[Gpu, ...]]) -> str | None:
     """CUDA takes an index, a UUID or the beginning of one; of a divided GPU the first slice."""
-    if name.isdigit():
+    if name.isdecimal():
         return known[int(name)][0].uuid if int(name) < len(known) else None
     uuids = (each.uuid for parts in known for each in parts)
     return next((uuid for uuid in uuids if uuid and uuid.startswith(name)), name)

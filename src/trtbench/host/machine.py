@@ -125,7 +125,7 @@ def container(*, root: Path) -> bool | None:
 def memory_bytes(key: str, *, root: Path) -> int | None:
     """Return one line of the kernel's memory table: ``MemTotal``, ``MemAvailable``."""
     words = fields_of(root / "proc/meminfo", separator=":").get(key, "").split()
-    return int(words[0]) * 1024 if words and words[0].isdigit() else None
+    return int(words[0]) * 1024 if words and words[0].isdecimal() else None
 
 
 def board(*, root: Path) -> dict[str, Scalar]:

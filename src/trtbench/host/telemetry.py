@@ -275,7 +275,7 @@ def visible_index(index: int, *, environment: dict[str, str] | None = None) -> i
     numbers = [word.strip() for word in listed.split(",") if word.strip()]
     if index >= len(numbers):
         return index
-    if numbers[index].isdigit():
+    if numbers[index].isdecimal():
         return int(numbers[index])
     found = index_of_name(numbers[index])  # a UUID, of a GPU or of a MIG slice
     return index if found is None else found

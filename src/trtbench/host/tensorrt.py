@@ -156,7 +156,7 @@ def version_numbers(version: str) -> Version:
     """Turn ``10.13.3.9`` into numbers that compare."""
     parts = []
     for part in version.split(".")[:4]:
-        if not part.isdigit():
+        if not part.isdecimal():
             break
         parts.append(int(part))
     if not parts:

@@ -194,7 +194,7 @@ def _is_abandoned(path: Path, prefix: str) -> bool:
 def _is_dead(signature: str) -> bool:
     """Whether whoever signed ``process-kernel.space`` was on this machine and is no more."""
     pid, _, where = signature.partition("-")
-    return where == ".".join(_whereabouts()) and pid.isdigit() and not _alive(int(pid))
+    return where == ".".join(_whereabouts()) and pid.isdecimal() and not _alive(int(pid))
 
 
 def _lock(folder: Path) -> int | None:

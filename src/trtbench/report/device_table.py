@@ -76,7 +76,7 @@ def _device(run: Run) -> str:
     on_gpu = run.times.gpu is not None or printed or asked.startswith("cuda")
     if on_gpu and environment.gpus:
         number = asked.partition(":")[2]
-        place = int(number) if number.isdigit() else 0
+        place = int(number) if number.isdecimal() else 0
         return environment.gpus[place if place < len(environment.gpus) else 0].name
     return environment.cpu or environment.host
 

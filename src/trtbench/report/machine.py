@@ -82,7 +82,7 @@ def _title(key: str) -> str:
     if key in TITLES:
         return TITLES[key]
     gpu, _, rest = key.partition("_")
-    if gpu.startswith("gpu") and gpu[3:].isdigit() and rest in GPU_TITLES:
+    if gpu.startswith("gpu") and gpu[3:].isdecimal() and rest in GPU_TITLES:
         return f"GPU {gpu[3:]} {GPU_TITLES[rest]}"
     words = re.sub(r"_(s|bytes|fraction)$", "", key).replace("_", " ")
     return words[:1].upper() + words[1:]

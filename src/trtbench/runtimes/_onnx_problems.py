@@ -108,7 +108,8 @@ def external_data_problem(path: str) -> TrtbenchError | None:
         if "location" not in facts:
             continue
         weights = Path(path).parent / facts["location"]
-        end = int(facts.get("offset", 0)) + int(facts.get("length", 0))
+        places = [facts.get(key, "0") for key in ("offset", "length")]
+        end = sum(int(each) for each in places if each.isdecimal())
         if not weights.is_file():
             return InputError(
                 "the model keeps its weights in another file, which is not there",

@@ -390,7 +390,7 @@ def _choice(key: str, value: str, choices: dict[str, Any]) -> Any:
 
 
 def _number(key: str, value: str) -> int:
-    if not value.isdigit():
+    if not value.isdecimal():
         raise UsageError(f"--opt {key} is a whole number, not {value!r}", fix=f"--opt {key}=1")
     return int(value)
 

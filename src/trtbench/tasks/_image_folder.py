@@ -86,7 +86,7 @@ class ImageFolder(ImageFiles):
                 f"the labels go up to {self.labels.max()}, the network has {scores} classes",
                 fix="--classes FILE with the classes in the network's order",
             )
-        by_order = not self._settings.get("classes") and not self.folders[0].isdigit()
+        by_order = not self._settings.get("classes") and not self.folders[0].isdecimal()
         if by_order and len(self.folders) != scores:
             raise InputError(
                 f"there are {len(self.folders)} folders and {scores} classes: their order says "
@@ -107,7 +107,7 @@ def _numbers(folders: tuple[str, ...], classes: Scalar) -> dict[str, int]:
                 f"{classes} does not name all folders", facts={"missing": ", ".join(missing[:5])}
             )
         return {folder: order[folder] for folder in folders}
-    if all(folder.isdigit() for folder in folders):
+    if all(folder.isdecimal() for folder in folders):
         return {folder: int(folder) for folder in folders}
     return {folder: index for index, folder in enumerate(folders)}
 

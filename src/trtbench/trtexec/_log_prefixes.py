@@ -150,7 +150,7 @@ def _varying(part: str) -> str:
         return r"\s+"
     if len(part) >= SHORTEST_HASH:
         return r"[0-9a-f]+"
-    return r"\d+" if part.isdigit() else r"[A-Za-z]+"
+    return r"\d+" if part.isdecimal() else r"[A-Za-z]+"
 
 
 def _is_wrapping(text: str, end: int) -> bool:

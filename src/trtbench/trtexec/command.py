@@ -217,6 +217,6 @@ def _device(device: str | None) -> list[str]:
     if device is None:
         return []
     number = device.removeprefix("cuda:")
-    if not number.isdigit():
+    if not number.isdecimal():
         raise UsageError(f"{device!r} is not a CUDA device", fix="--device cuda:0")
     return [f"--device={number}"]

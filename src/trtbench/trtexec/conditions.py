@@ -82,11 +82,11 @@ def _switch(run: LogRun, *, label: str, on: str, off: str, default: bool | None)
 
 def _streams(run: LogRun) -> Fact:
     printed = run.option("Inference Streams") or run.option("Streams") or ""
-    if printed.isascii() and printed.isdigit() and len(printed) < 10:
+    if printed.isascii() and printed.isdecimal() and len(printed) < 10:
         return Fact(value=int(printed))
     for word in run.arguments:
         flag, _, value = word.partition("=")
-        if flag in ("--infStreams", "--streams") and value.isdigit() and len(value) < 10:
+        if flag in ("--infStreams", "--streams") and value.isdecimal() and len(value) < 10:
             return Fact(value=int(value))
     return _implied(1 if run.major is not None else None)
 
@@ -134,7 +134,9 @@ def _batch(run: LogRun) -> Fact:
     """Find the items in one query: a stated implicit batch, else the inputs' leading size."""
     section = run.section("Inference Options") or run.section("Options") or LogSection(name="")
     printed = section.get("Batch") or section.get("batch") or ""
-    number = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
+    number = (
+        int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
+    )
     if number is not None and number > 1:
         return Fact(value=number)
     leading = {each.shape[0] for each in run.bindings if not each.output and len(each.shape) > 1}

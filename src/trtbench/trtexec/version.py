@@ -9,7 +9,7 @@ _DOTTED = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?")
 
 def version_from_digits(digits: str) -> str | None:
     """Read a banner's digits: 8601 is 8.6.1 and 8510 is 8.5.10; from 10 on 100300 is 10.3.0."""
-    if not digits.isascii() or not digits.isdigit() or not 4 <= len(digits) <= 6:
+    if not digits.isascii() or not digits.isdecimal() or not 4 <= len(digits) <= 6:
         return None
     number = int(digits)
     major = number // (1000 if len(digits) == 4 else 10000)

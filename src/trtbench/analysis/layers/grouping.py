@@ -67,7 +67,7 @@ def fits(layer: Layer, pattern: str) -> bool:
 def _parts_of(by: str) -> Callable[[Layer], list[Part]]:
     key, _, depth = by.partition(":")
     if key == "block":
-        if depth and not depth.isdigit():
+        if depth and not depth.isdecimal():
             raise UsageError(f"{by!r} has no depth", fix="write it like block:2")
         return lambda layer: [(_block(layer, int(depth or 1)), 1.0)]
     if key == "node":

@@ -154,7 +154,7 @@ def placement_from_plain(text: str, table: LayerTable) -> Placement | None:
         words = line.split()
         if words[:1] == ["graph"] and len(words) >= 4:
             high = float(words[3]) * inches
-        elif words[:1] == ["node"] and len(words) >= 4 and words[1].lstrip("L").isdigit():
+        elif words[:1] == ["node"] and len(words) >= 4 and words[1].lstrip("L").isdecimal():
             x, y = float(words[2]) * inches, float(words[3]) * inches
             places[int(words[1].lstrip("L"))] = (x - BOX_W / 2, high - y - BOX_H / 2)
     if set(places) != set(shown):

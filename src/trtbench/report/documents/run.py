@@ -198,7 +198,7 @@ def _reported_table(
 
 
 def _statistic(name: str) -> str:
-    return name if name[1:2].isdigit() else name.capitalize()
+    return name if name[1:2].isdecimal() else name.capitalize()
 
 
 def facts_of(run: Run) -> Iterator[tuple[str, str]]:

@@ -74,7 +74,7 @@ def draw(document: Document, console: Console) -> None:
 
     In a pipe or a file nothing is broken or left out, unless COLUMNS says how wide it may be.
     """
-    wide = console.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+    wide = console.is_terminal or os.environ.get("COLUMNS", "").isdecimal()
     _print(console, lines(document, width=console.width if wide else None))
 
 

@@ -31,7 +31,7 @@ def warmup_ms_of(run: LogRun) -> float | None:
         return float(match[1])
     for word in run.arguments:
         flag, _, value = word.partition("=")
-        if flag == "--warmUp" and value.replace(".", "", 1).isdigit():
+        if flag == "--warmUp" and value.replace(".", "", 1).isdecimal():
             return float(value)
     return None
 

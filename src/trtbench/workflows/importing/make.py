@@ -328,7 +328,7 @@ def _facts(
 def _counts_items(told: LogRun) -> bool:
     """Say whether the printed rate counts items: an implicit batch is multiplied in by trtexec."""
     printed = conditions_from_log(told)["batch"]
-    implicit = (told.option("Batch") or "").isdigit()
+    implicit = (told.option("Batch") or "").isdecimal()
     return implicit and printed.source == "stated" and printed.value not in (None, 1)
 
 

@@ -182,7 +182,7 @@ def _precision(fact: Fact) -> Precision | None:
 def _options(draft: Draft, told: LogRun) -> dict[str, str]:
     options = {}
     averages = (told.option("Averages") or "").split(" ")[0]
-    if averages.isdigit():
+    if averages.isdecimal():
         options["avg_runs"] = averages
     config = draft.parts.get("run_config")
     binary = config.value.trtexec_binary if config else None

@@ -213,7 +213,7 @@ def _device(name: str | None) -> str | None:
 
 
 def _clock(value: str | None) -> str | None:
-    if value is None or value in ("base", "max") or value.isdigit():
+    if value is None or value in ("base", "max") or value.isdecimal():
         return value
     raise UsageError(f"--lock-clocks {value} cannot be read", fix="base, max, or 1500 (in MHz)")
 

@@ -59,7 +59,7 @@ def open_shapes_from_flags(flags: Sequence[str]) -> dict[str, tuple[int | str, .
             raise UsageError(
                 f"--shape {text} cannot be read", fix="write it like input:1x3x224x224"
             )
-        found[name] = tuple(int(word) if word.isdigit() else word for word in words)
+        found[name] = tuple(int(word) if word.isdecimal() else word for word in words)
     return found
 
 
