@@ -134,9 +134,7 @@ def _batch(run: LogRun) -> Fact:
     """Find the items in one query: a stated implicit batch, else the inputs' leading size."""
     section = run.section("Inference Options") or run.section("Options") or LogSection(name="")
     printed = section.get("Batch") or section.get("batch") or ""
-    number = (
-        int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
-    )
+    number = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
     if number is not None and number > 1:
         return Fact(value=number)
     leading = {each.shape[0] for each in run.bindings if not each.output and len(each.shape) > 1}
