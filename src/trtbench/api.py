@@ -695,6 +695,7 @@ def evaluate(
     *models: File,
     task: str,
     data: File,
+    names: Literal["file", "vanilla"] = "file",
     join: Sequence[str] = (),
     output: File = "artifacts/eval",
     limit: int | None = None,
@@ -723,6 +724,7 @@ def evaluate(
     ``settings`` are the flags of the task, with underscores: ``{"gt": "truth", "align": "none"}``.
 
     models: Files to evaluate.
+    names: Call models by their files, or Vanilla and TRT fp16, as ArtTRT does.
     join: Insist on this run; those of the same bytes are joined anyway.
     output: Folder of tables and pictures.
     task: classification, detection, depth, pose; with --help shows its flags.

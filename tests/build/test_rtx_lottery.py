@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import models
-from bindings.rtx import Rtx
+from bindings.rtx import OLDER, NoRtx, Rtx, older_python
 from trtbench.store.store import Store
 from trtbench.workflows.builds.draws import run_lottery
 from trtbench.workflows.builds.networks import UNPAIRED, compare_networks
@@ -42,6 +42,31 @@ def test_real_builds_are_compared_where_nothing_can_run_them(rtx: Rtx, tmp_path:
     if found.spread is None:
         assert both.verdict.kind == "incomparable"
         assert "not measured" in both.verdict.reason
+
+
+def test_two_versions_stand_side_by_side(found_rtx: Rtx, tmp_path: Path) -> None:
+    """Each in its interpreter: builds, bytes and layers of both, and why nothing was run."""
+    try:
+        older = older_python()
+    except NoRtx as reason:
+        pytest.skip(str(reason))
+    store = Store(tmp_path / "store")
+    request = UpgradeRequest(
+        old=f"older={older}", new=f"newer={found_rtx.interpreter(tmp_path / 'newer')}", builds=2,
+        model=models.conv_model(tmp_path / "net.onnx", batch=1), target="sm_86",
+    )  # fmt: skip
+    found = run_upgrade(
+        request, store=store, config=Config(store=str(store.root)), conduct=Conduct()
+    )
+    assert (found.old.version, found.old.builds.builder) == (OLDER, f"tensorrt-rtx {OLDER}")
+    assert found.new.version != OLDER
+    for side in (found.old, found.new):
+        assert side.builds.aspect("bytes").same is True
+    assert found.old.builds.draws[0].sha256 != found.new.builds.draws[0].sha256
+    assert "layers of the network, before any was fused" in found.layers
+    if found.verdict.kind == "incomparable":
+        assert "the engines were not measured: CUDA" in found.verdict.reason
+        assert found.outputs.same is None
 
 
 def test_networks_are_built_in_pairs_without_a_timing_cache(rtx: Rtx, tmp_path: Path) -> None:

@@ -28,12 +28,14 @@ from onnx import helper
 
 from trtbench.cli import run
 from trtbench.data import demo_file
+from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError
 from trtbench.report.documents.evaluation import document_from_evaluation
 from trtbench.report.renderers.md import markdown
 from trtbench.store.store import Store
 from trtbench.workflows.check.evaluate import Evaluation, run_evaluation
 from trtbench.workflows.check.evaluate_files import join, write_evaluation
+from trtbench.workflows.check.naming import told_apart, vanilla_name
 from trtbench.workflows.measure.bench import run_bench
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.judging import EvalRequest
@@ -51,6 +53,7 @@ def evaluate(tmp_path: Path, store: Store, config: Config):
             models=models,
             task=task,
             data=settings.pop("data"),  # type: ignore[arg-type]
+            names=settings.pop("names", "file"),  # type: ignore[arg-type]
             settings=settings,  # type: ignore[arg-type]
             threads=1,
             batch=batch,
@@ -110,10 +113,24 @@ def test_numbered_folders_and_lists_of_classes(tmp_path: Path, evaluate) -> None
 
 def test_the_demo_digits_from_an_npz(evaluate) -> None:
     models = [demo_file("digits.onnx"), demo_file("digits.int8.onnx")]
-    found = evaluate("classification", models, batch=64, data=str(demo_file("digits.npz")))
+    data = str(demo_file("digits.npz"))
+    found = evaluate("classification", models, batch=64, data=data, names="vanilla")
+    assert [each.label for each in found.models] == ["onnxruntime fp32", "onnxruntime int8"]
     assert found.models[0].items == 510
     assert found.models[0].score("top1").value > 0.98
     assert found.models[1].score("agreement").value > 0.98
+
+
+def test_names_as_arttrt_has_them() -> None:
+    assert vanilla_name("torch", "fp32") == "Vanilla"
+    assert vanilla_name("torch", "fp16") == "Vanilla fp16"
+    assert vanilla_name("tensorrt", "int8", engine="dynamic") == "TRT int8-dynamic"
+    specs = [
+        RunSpec(model=ModelRef(path=f"{name}.engine", format="engine"), runtime="tensorrt")
+        for name in ("a", "b")
+    ]
+    assert told_apart(["TRT fp16"] * 2, specs) == ["a.engine TRT fp16", "b.engine TRT fp16"]
+    assert told_apart(["a.onnx"] * 2, [specs[0]] * 2)[1] == "a.onnx (tensorrt) 2"
 
 
 def test_skeleton_sequences_are_classified_too(tmp_path: Path, evaluate) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,25 @@ class Small(torch.nn.Module):
         return self.fc(torch.relu(self.conv(images)).mean((2, 3)))
 
 class People(torch.nn.Module):
+    # ST-GCN in small: people beside the batch, a graph of five joints, then time.
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(15)
+        joints = torch.eye(5)
+        self.register_buffer("A", torch.stack([joints, joints.roll(1, 0), joints.roll(-1, 0)]))
+        self.space = torch.nn.Conv2d(3, 12, 1)
+        self.time = torch.nn.Conv2d(4, 4, (3, 1), padding=(1, 0))
+        self.fc = torch.nn.Linear(4, 3)
+
     def forward(self, x):
-        return x.mean((2, 3)) * 2
+        n, c, t, v, m = x.shape
+        x = self.norm(x.permute(0, 4, 3, 1, 2).reshape(n * m, v * c, t))
+        x = x.reshape(n * m, v, c, t).permute(0, 2, 3, 1)
+        x = self.space(x).reshape(n * m, 3, 4, t, v)
+        x = torch.relu(torch.einsum("nkctv,kvw->nctw", x, self.A))
+        x = torch.relu(self.time(x)).mean((2, 3))
+        return self.fc(x.reshape(n, m, 4).mean(1))
 
 def make():
     torch.manual_seed(1)
@@ -50,7 +68,8 @@ SAVE = """
 import torch, nets
 torch.save(nets.make().state_dict(), "best.pth")
 torch.save(nets.make(), "y8.pt")
-torch.save(nets.People(), "stgcn.pt")
+torch.manual_seed(1)
+torch.save(nets.People().eval(), "stgcn.pt")
 """
 SHORT = ["--duration", "20ms", "--axis", "warmup=5ms", "--axis", "until_steady=false",
          "--axis", "device=cpu", "--format", "none"]  # fmt: skip
@@ -87,7 +106,8 @@ def test_weights_factories_and_trust_reach_every_step(place: Path) -> None:
     assert "| Vanilla" in (place / "own" / "results.md").read_text()
     told = json.loads((place / "own" / "accuracy" / "eval.json").read_text())
     tables = {each["id"]: each for each in told["tables"]}
-    assert tables["top"]["headings"][1:3] == ["torch score", "torch label"]
+    assert tables["top"]["headings"][1:3] == ["Vanilla score", "Vanilla label"]
+    assert [each["label"] for each in told["models"]] == ["Vanilla", "onnxruntime fp32"]
     best = tables["top"]["rows"][0]
     assert best[1] == pytest.approx(best[3], abs=1e-5)
     assert best[2] == best[4]
@@ -130,3 +150,16 @@ def test_people_are_an_axis(place: Path) -> None:
     for row in rows:
         record = json.loads((place / "store" / "runs" / row["runs"][0] / "run.json").read_text())
         assert record["inputs"][0]["shape"] == [2, 3, 4, 5, row["shape.M"]]
+
+
+def test_the_preset_of_stgcn_is_run_whole(place: Path) -> None:
+    """Every number of people in both precisions on both runtimes, from one checkpoint."""
+    words = ["--preset", "stgcn", "stgcn.pt", "--trust", "-r", "torch,onnxruntime",
+             "--input-shape", "x:-1x3x8x5xM", "--axis", "shape.M=1,2", "--rounds", "1",
+             "--axis", "warmup_iterations=2", "--axis", "iterations=10", "--axis", "device=cpu",
+             "--format", "none", "-o", "out"]  # fmt: skip
+    assert cli(["sweep", *words]) == 0
+    rows = rows_of(place / "out")
+    assert [row["reason"] for row in rows] == [None] * 8
+    found = {(row["runtime"], row["precision"], row["shape.M"]) for row in rows}
+    assert found == set(product(("torch", "onnxruntime"), ("fp32", "fp16"), (1, 2)))

@@ -96,7 +96,7 @@ def run_upgrade(
         new=sides[1],
         verdict=measured.verdict([side.builds for side in sides], verdict_over_builds),
         outputs=across,
-        layers=_layers(built[0][0].engine, built[1][0].engine),
+        layers=_layers(built[0][0], built[1][0]),
         notes=tuple(notes),
     )
 
@@ -189,13 +189,15 @@ def _scores(
     return found.models[0].scores, None
 
 
-def _layers(old: Path, new: Path) -> str:
-    """Say how the layers of the first builds differ."""
-    tables = [graph_of(each) for each in (old, new)]
+def _layers(old: Built, new: Built) -> str:
+    """Say how the layers of the first builds differ; without a GPU they are the network's own."""
+    tables = [graph_of(each.engine) for each in (old, new)]
     if tables[0] is None or tables[1] is None:
         return "not known: a builder left no layer information"
     found = difference(*(join_layers(None, graph) for graph in tables))
+    fused = all(each.artefact.facts.get("layers_from") != "network" for each in (old, new))
     counts = f"{len(tables[0].layers)} and {len(tables[1].layers)} layers"
+    counts += "" if fused else " of the network, before any was fused"
     changed = {
         what: sum(what in each.changed for each in found.changes)
         for what in ("fusion", "precision", "tactic")

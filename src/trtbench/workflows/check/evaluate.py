@@ -24,6 +24,7 @@ from trtbench.tasks import TASKS
 from trtbench.tasks._feed import open_feed_of_pass
 from trtbench.tasks.contract import Judgement, Predicted, completed, preparation_from_source
 from trtbench.workflows.check.check import sides_of
+from trtbench.workflows.check.naming import told_apart, vanilla_name
 from trtbench.workflows.check.preparation import preparation_findings, unreadable_findings
 from trtbench.workflows.measure.errand import run_errand, sides_on_gpu
 from trtbench.workflows.measure.failure import Failed, Failures
@@ -198,7 +199,7 @@ def run_evaluation(
                 work = folder / f"model-{number}"
                 passed = _pass(side, feed, work, store=store, conduct=part, warmup=warmup)
                 passes.append(replace(passed, place=number))
-        passes = _labelled(passes)
+        passes = _labelled(passes, vanilla=request.names == "vanilla")
         lost = unreadable_findings([(each.label, each.outcome) for each in passes])
         source = open_feed_of_pass(feed, passes[0].outcome, spec=passes[0].spec)
         models = [
@@ -295,16 +296,16 @@ def _pass(
     )
 
 
-def _labelled(passes: list[Passed]) -> list[Passed]:
-    """Tell models of the same name apart by their runtime, their folder, else by their number."""
-    names = [each.label for each in passes]
-    if len(set(names)) == len(names):
-        return passes
-    by_runtime = [f"{each.label} ({each.spec.runtime})" for each in passes]
-    by_folder = [f"{Path(each.spec.model.path).parent.name}/{each.label}" for each in passes]
-    numbered = [f"{name} {place}" for place, name in enumerate(by_runtime, start=1)]
-    fuller = next(w for w in (by_runtime, by_folder, numbered) if len(set(w)) == len(passes))
-    return [replace(each, label=name) for each, name in zip(passes, fuller, strict=True)]
+def _labelled(passes: list[Passed], *, vanilla: bool) -> list[Passed]:
+    """Call every model as no other is, by its file or by what ran."""
+    names = [
+        vanilla_name(each.spec.runtime, precision_of_pass(each.spec, each.outcome.conditions))
+        if vanilla
+        else each.label
+        for each in passes
+    ]
+    apart = told_apart(names, [each.spec for each in passes])
+    return [replace(each, label=name) for each, name in zip(passes, apart, strict=True)]
 
 
 def _evaluation(passes: Sequence[Passed], judgement: Judgement, request: EvalRequest) -> Evaluation:

@@ -176,6 +176,10 @@ class EvalRequest(
     """Evaluate models on data with known answers, each through its own runtime."""
 
     models: Annotated[Sequence[File], Argument("Files to evaluate.", "MODELS...")]
+    names: Annotated[
+        Literal["file", "vanilla"],
+        Option("Call models by their files, or Vanilla and TRT fp16, as ArtTRT does."),
+    ] = "file"
     join: Annotated[
         Sequence[str],
         Option("Insist on this run; those of the same bytes are joined anyway.", metavar="RUN"),

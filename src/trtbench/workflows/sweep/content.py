@@ -42,6 +42,7 @@ def judging_of(matrix: Matrix) -> dict[str, object]:
         "settings": settings,
         "files": files_named(settings),
         "beside": [data_digest(str(path)) for path in beside],
+        **({"names": matrix.names} if matrix.names != "case" else {}),
     }
 
 

@@ -11,7 +11,8 @@ import msgspec
 
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.result import Run
+from trtbench.domain.labels import precision_that_ran as label_of_precision
+from trtbench.domain.result import UNKNOWN, Run, known_value
 from trtbench.errors import StoreError, TrtbenchError, writing
 from trtbench.host.files import write_whole
 from trtbench.runtimes import RUNTIMES
@@ -20,12 +21,14 @@ from trtbench.workflows.check.check import SettledSide, run_check
 from trtbench.workflows.check.check_files import BESIDE, rows_of, write_check
 from trtbench.workflows.check.evaluate import EvalSide, Evaluation, run_evaluation, scores_of
 from trtbench.workflows.check.evaluate_files import write_evaluation
+from trtbench.workflows.check.naming import vanilla_name
 from trtbench.workflows.measure.infer import write_scores
 from trtbench.workflows.request.judging import CheckRequest, EvalRequest
 from trtbench.workflows.sweep.cache import Made, made_from_step
 from trtbench.workflows.sweep.content import digest
 from trtbench.workflows.sweep.graph import SweepStep, reason_of
 from trtbench.workflows.sweep.journal import Journal
+from trtbench.workflows.sweep.matrix import Case
 from trtbench.workflows.sweep.plan import SweepPlan
 from trtbench.workflows.sweep.specs import arrays_of, judging_spec, reference_spec
 from trtbench.workflows.sweep.steps import Workshop
@@ -133,7 +136,7 @@ class Jury:
         return EvalSide(
             spec=judging_spec(self._plan, place, model, config),
             python=config.python_for(self._plan.cases[place].runtime),
-            label=label_of_side(self._plan, place, [each[0] for each in sides]),
+            label=label_of_side(self._plan, place, [each[0] for each in sides], run=smallest),
             latency_s=head.mean / smallest.record.items_per_query if smallest and head else None,
         )
 
@@ -144,13 +147,27 @@ class Jury:
         return [run for run in found if isinstance(run, Run)]
 
 
-def label_of_side(plan: SweepPlan, place: int, places: Sequence[int]) -> str:
+def label_of_side(plan: SweepPlan, place: int, places: Sequence[int], *, run: Run | None) -> str:
     """Name a side among others: by its model, or by its label, with its batch if need be."""
     case = plan.cases[place]
     if plan.one_table:
         return plan.called(place)
+    label = case.label
+    if plan.matrix.names == "vanilla":
+        both = len({each.engine for each in plan.cases if each.engine}) > 1
+        label = vanilla_name(
+            case.runtime, precision_that_ran(case, run) if run else case.precision,
+            engine=case.engine if both else None, options=case.options,
+        )  # fmt: skip
     alike = [each for each in places if plan.cases[each].label == case.label]
-    return f"{case.label} batch {case.batch}" if len(alike) > 1 else case.label
+    return f"{label} batch {case.batch}" if len(alike) > 1 else label
+
+
+def precision_that_ran(case: Case, run: Run) -> str | None:
+    """Name the precision of what was measured, as the case calls it where that is right."""
+    told = known_value(run.record.conditions.get("precision"))
+    ran = label_of_precision(told, asked=case.precision)
+    return ran or (UNKNOWN if case.precision is not None else None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,16 +17,13 @@ from trtbench.analysis.summary import summary_from_run
 from trtbench.analysis.sweep import SweepRow, with_front
 from trtbench.boundary import file_name_from_text
 from trtbench.build.onnx_read import read_onnx
-from trtbench.domain.labels import precision_that_ran as label_of_precision
 from trtbench.domain.result import (
-    UNKNOWN,
     Environment,
     FailedRun,
     Finding,
     Run,
     Scalar,
     Score,
-    known_value,
 )
 from trtbench.domain.samples import IterationTimes, join_launches, times_from_columns
 from trtbench.domain.short_view import ShortView
@@ -37,13 +34,13 @@ from trtbench.models.sidecar import kept_value
 from trtbench.report.documents.sweep import document_from_sweep
 from trtbench.report.renderers.md import markdown
 from trtbench.report.sweep_files import csv_from_rows, json_from_rows
-from trtbench.runtimes import RUNTIMES
 from trtbench.store.directory import now
 from trtbench.store.store import Store
 from trtbench.workflows.check.check_files import BESIDE
 from trtbench.workflows.check.evaluate_files import EVAL_JSON, EVAL_MD
+from trtbench.workflows.check.naming import vanilla_name
 from trtbench.workflows.stored.report import write_report
-from trtbench.workflows.sweep.judge import Judged
+from trtbench.workflows.sweep.judge import Judged, precision_that_ran
 from trtbench.workflows.sweep.matrix import Case
 from trtbench.workflows.sweep.pipeline_files import write_pipeline_files
 from trtbench.workflows.sweep.run import Sweep
@@ -92,20 +89,12 @@ def results_from_sweep(sweep: Sweep, *, store: Store) -> Results:
 def vanilla_names(rows: Sequence[SweepRow]) -> list[SweepRow]:
     """Call rows as ArtTRT does: PyTorch is Vanilla, engines are TRT, with their kind if need be."""
     both = len({row.engine for row in rows if row.engine}) > 1
-    named = []
-    for row in rows:
-        formats = RUNTIMES.load(row.runtime).FORMATS if row.runtime in RUNTIMES.names() else ()
-        if "torch" in formats:
-            plain = row.precision in (None, "fp32", "tf32")
-            parts = ["Vanilla", *([] if plain else [str(row.precision)])]
-        elif "engine" in formats:
-            kind = f"-{row.engine}" if both and row.engine else ""
-            parts = ["TRT", f"{row.precision or 'as it is'}{kind}"]
-        else:
-            parts = [row.runtime, *([row.precision] if row.precision else [])]
-        options = (f"{key}={value}" for key, value in row.options.items())
-        named.append(msgspec.structs.replace(row, name=" ".join([*parts, *options])))
-    return named
+    return [
+        msgspec.structs.replace(row, name=vanilla_name(
+            row.runtime, row.precision, engine=row.engine if both else None, options=row.options
+        ))
+        for row in rows
+    ]  # fmt: skip
 
 
 def _with_pictures(runs: list[Run], judged: Sequence[Judged]) -> list[Run]:
@@ -253,13 +242,6 @@ def _row(case: Case, run: Run, ids: list[str], remark: str | None, *, name: str)
         sqnr_db=min((each["sqnr_db"] for each in rows if "sqnr_db" in each), default=None),
         findings=run.findings,
     )
-
-
-def precision_that_ran(case: Case, run: Run) -> str | None:
-    """Name the precision of what was measured, as the case calls it where that is right."""
-    told = known_value(run.record.conditions.get("precision"))
-    ran = label_of_precision(told, asked=case.precision)
-    return ran or (UNKNOWN if case.precision is not None else None)
 
 
 def _remark(case: Case, run: Run, remark: str | None) -> str | None:
