@@ -142,11 +142,14 @@ class Standin:
         self._monkeypatch.setenv("STANDIN_BEHAVIOUR", ",".join(words))
         self._monkeypatch.setenv("STANDIN_PAUSE", str(pause_s))
 
-    def engine(self, *, detailed: bool = True) -> Path:
-        """Make an engine as the stand-in of the version at hand saves it."""
+    def engine(self, *, detailed: bool = True, **edges: dict[str, str]) -> Path:
+        """Make an engine as the stand-in of the version at hand saves it.
+
+        ``inputs`` and ``outputs`` are shapes by name; without them it has one of each.
+        """
         path = self.folder / f"net-{self._version}.engine"
         numbers = bytes(int(part) for part in self._version.split("."))
-        facts = {"detailed": detailed, "shape": "1x3x8x8"}
+        facts = {"detailed": detailed, "shape": "1x3x8x8", **edges}
         head = b"ftrt" + (1).to_bytes(4, "little") + bytes(16) + numbers + bytes([34])
         path.write_bytes(head.ljust(64, b"\0") + json.dumps(facts).encode())
         return path

@@ -138,6 +138,10 @@ def test_between_two_shares_a_bare_number_is_points_of_per_cent(text: str, meant
         ("mAP>=30", "write the %"),
         ("batch>5%", "is no count"),
         ("throughput>5ms", "is no rate"),
+        ("sqnr>=30%", "is no level"),
+        ("max_abs<1ms", "is no count"),
+        ("p99<2*5", "has no unit"),
+        ("p99<baseline+2*5", "has no unit"),
     ],
 )
 def test_a_number_has_the_unit_of_its_quantity(text: str, said: str) -> None:
@@ -149,7 +153,7 @@ def test_a_number_has_the_unit_of_its_quantity(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["median<=baseline*110%", "size<=baseline+1MiB", "items>5", "items>5/s", "batch>=4", "std<0",
-     "workspace<5", "workspace<5MiB"],
+     "p99<2*5ms", "sqnr>=30dB", "sqnr>30", "workspace<5", "workspace<5MiB"],
 )  # fmt: skip
 def test_what_needs_no_other_unit_is_read(text: str) -> None:
     names = [*quantities(()), "workspace"]

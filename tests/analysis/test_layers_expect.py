@@ -62,6 +62,8 @@ def test_what_is_not_known_is_unclear_and_said() -> None:
         ("count(Conv)", "comparison"),
         ("count(Conv)==", "missing"),
         ("jitter<5", "5%"),
+        ("layers<100%", "is no count"),
+        ("gpu<2*5", "has no unit"),
     ],
 )
 def test_a_wrong_expectation_says_how_to_write_it(text: str, hint: str) -> None:

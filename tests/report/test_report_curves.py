@@ -10,7 +10,7 @@ from made_runs import made_run, made_times, phased_times
 
 from trtbench.analysis.surface import choice_from_surface
 from trtbench.domain.comparison import Comparison, Verdict
-from trtbench.domain.result import Interval, LaunchFacts, Run
+from trtbench.domain.result import Fact, Interval, LaunchFacts, Run
 from trtbench.report.charts import Lines
 from trtbench.report.compose import document_from_runs
 from trtbench.report.document import Figure, Section, Table, Text
@@ -108,6 +108,37 @@ def test_runs_of_two_machines_are_no_curve() -> None:
         (host, gap) for host in "ab" for gap in (0.0, 0.001))]  # fmt: skip
     figures = [each for each in section(both, "gaps").blocks if isinstance(each, Figure)]
     assert [each.title[-1] for each in figures] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"streams": 4}, {"options": {"compile": "default"}}, {"gap_s": 0.01}]
+)
+def test_what_differs_in_more_than_the_batch_is_no_curve_over_it(change: dict[str, Any]) -> None:
+    runs = [run(0, batch=1), run(1, batch=4, **change)]
+    assert document_from_runs(runs).section("throughput") is None
+    assert document_from_runs([run(0, batch=1), run(1, batch=4)]).section("throughput")
+
+
+def test_what_ran_decides_which_runs_are_alike() -> None:
+    """Of streams that a program was told by itself, its own word counts, in every section."""
+
+    def told(number: int, batch: int, streams: int) -> Run:
+        made = run(number, batch=batch)
+        conditions = {**made.record.conditions, "streams": Fact(value=streams)}
+        record = msgspec.structs.replace(made.record, conditions=conditions)
+        return Run(record=record, times=made.times)
+
+    mixed = [told(0, 1, 1), told(1, 4, 4)]
+    assert document_from_runs(mixed).section("throughput") is None
+    surface = [told(n, batch, streams) for n, (batch, streams) in enumerate(
+        (batch, streams) for batch in (1, 8) for streams in (1, 2))]  # fmt: skip
+    assert section(surface, "streams")
+    days = [told(n, 4, 1 + n % 2) for n in range(6)]
+    dated = [Run(record=msgspec.structs.replace(
+        each.record, created=f"2026-03-0{n + 1}T10:00:00+01:00"), times=each.times)
+        for n, each in enumerate(days)]  # fmt: skip
+    table = next(each for each in section(dated, "history").blocks if isinstance(each, Table))
+    assert len({row[0].shown for row in table.rows}) == 2, "two series, and no line between them"
 
 
 def test_rest_between_queries_is_a_curve_with_its_clock() -> None:

@@ -5,6 +5,8 @@ A flag is either refused before the run, or what it names is what ran, or a find
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import models
 from gpu_standin import plan_bytes
 from trtbench.analysis.comparability import differences
 from trtbench.analysis.findings.rules_labels import contradictions
+from trtbench.analysis.history import key_from_record
 from trtbench.analysis.layers.computing import denied_by, types_of_layers
 from trtbench.analysis.summary import summary_from_run
 from trtbench.cli.bench import requests_of
@@ -22,19 +25,22 @@ from trtbench.domain.artefact import Artefact
 from trtbench.domain.codec import json_from_value
 from trtbench.domain.conversion import Sidecar
 from trtbench.domain.labels import batch_that_ran, precision_that_ran
+from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import Fact, Run, precision_of
 from trtbench.domain.samples import EngineGraph, LayerInfo, TensorInfo
-from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile
+from trtbench.domain.spec import BuildSpec, ModelRef, ShapeProfile, TensorSpec
 from trtbench.domain.variables import without_tf32
 from trtbench.errors import TrtbenchError, UsageError
 from trtbench.models.identity import model_ref, sha256_of
+from trtbench.models.index_limits import index_limits
 from trtbench.report.documents.run import facts_of, title_of
-from trtbench.report.labels import precision_name
+from trtbench.report.labels import labels_from_runs, precision_name
 from trtbench.runtimes._ort_providers import computing
 from trtbench.store.entries import entry_from_record
 from trtbench.store.store import Store
+from trtbench.workflows.look.engine import inspect_engine
 from trtbench.workflows.measure.bench import run_bench
-from trtbench.workflows.measure.model_notes import conditions_of_model
+from trtbench.workflows.measure.model_notes import conditions_of_model, work_of_model
 from trtbench.workflows.request.conduct import Conduct
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.measuring import BenchRequest
@@ -62,11 +68,17 @@ def bench(path: Path, store: Store, **flags: Any) -> Run:
 
 
 def record_beside(
-    engine: Path, *, precision: str = "fp16", shapes: dict[str, ShapeProfile] | None = None
+    engine: Path,
+    *,
+    precision: str = "fp16",
+    shapes: dict[str, ShapeProfile] | None = None,
+    source: ModelRef | None = None,
 ) -> None:
     """Write down how an engine was built, as ``trtbench build`` does."""
     built = BuildSpec(
-        model=ModelRef(path="net.onnx", format="onnx"), output=str(engine), shapes=shapes or {}
+        model=source or ModelRef(path="net.onnx", format="onnx"),
+        output=str(engine),
+        shapes=shapes or {},
     )
     made = Artefact(
         path=str(engine), filename=engine.name, size_bytes=1, sha256=sha256_of(engine),
@@ -235,6 +247,10 @@ def test_inputs_that_leave_the_batch_open_have_no_items(tmp_path: Path, store: S
     assert summary_from_run(run).items_per_s is None
     assert summary_from_run(run).queries_per_s
     assert "(batch unknown)" in dict(facts_of(run))["throughput"]
+    assert run.path is not None
+    written = json.loads((run.path / "summary.json").read_text())
+    told = {written.get(name) for name in ("batch", "items_per_s", "throughput_qps")}
+    assert told == {None}, "files say no more than the screen"
     assert bench(path, store, batch=4).record.batch == 4
 
 
@@ -277,6 +293,72 @@ def test_an_image_made_of_an_image_is_not_three_items(tmp_path: Path, store: Sto
     assert bench(grey, store, shapes={"x": (3, 16, 24)}).record.batch == 3
 
 
+def test_an_open_front_beside_a_fixed_one_counts_items(tmp_path: Path, store: Store) -> None:
+    first, second = ("a", TensorProto.FLOAT, ["n", 3]), ("b", TensorProto.FLOAT, [100, 2])
+    path = models.identity(tmp_path / "net.onnx", first, second)
+    run = bench(path, store, shapes={"a": (8, 3)})
+    assert (run.record.batch, items_per_query(run)) == (8, 8)
+    assert bench(path, store).record.batch == 1
+    fixed = models.identity(tmp_path / "two.onnx", ("a", 1, [4, 3]), second)
+    assert bench(fixed, store).record.batch is None
+
+
+def test_inputs_of_an_engine_that_differ_in_front_leave_the_batch_open(
+    trtexec: Any, store: Store
+) -> None:
+    """Unless a record tells which of them are open, as builders write it."""
+    inputs = {"images": "4x3x8x8", "anchors": "100x4"}
+    engine = trtexec.engine(inputs=inputs, outputs={"boxes": "4x100x4"})
+    run = bench(engine, store, runtime="trtexec", profile=False)
+    assert [each.shape for each in run.record.inputs] == [(4, 3, 8, 8), (100, 4)]
+    assert (run.record.batch, items_per_query(run)) == (None, None)
+    span = ShapeProfile(min=(1, 3, 8, 8), opt=(4, 3, 8, 8), max=(8, 3, 8, 8))
+    record_beside(engine, shapes={"images": span})
+    assert bench(engine, store, runtime="trtexec", profile=False).record.batch == 4
+    run = bench(engine, store, runtime="trtexec", profile=False, batch=2)
+    assert [each.shape for each in run.record.inputs] == [(2, 3, 8, 8), (100, 4)]
+    assert (run.record.batch, items_per_query(run)) == (2, 2)
+
+
+def test_colours_of_one_image_are_no_batch_to_trtexec_either(trtexec: Any, store: Store) -> None:
+    engine = trtexec.engine(inputs={"image": "3x32x32"}, outputs={"scores": "1000"})
+    run = bench(engine, store, runtime="trtexec", profile=False)
+    assert run.record.inputs[0].shape == (3, 32, 32)
+    assert (run.record.batch, items_per_query(run)) == (None, None)
+    assert entry_from_record(run.record, path="").batch is None
+    same = bench(engine, store, runtime="trtexec", profile=False, shapes={"image": (3, 32, 32)})
+    assert same.record.batch is None
+
+
+# Settings: what ran names a run, however it was asked for.
+
+
+def test_what_is_passed_on_to_trtexec_names_the_run(trtexec: Any, store: Store) -> None:
+    engine = trtexec.engine()
+    plain = bench(engine, store, runtime="trtexec", profile=False)
+    several = bench(engine, store, runtime="trtexec", profile=False, extra_args=("--infStreams=4",))
+    assert "4 streams, latencies overlap" in title_of(several)
+    named = ["4 streams" in label for label in labels_from_runs([plain, several])]
+    assert named == [False, True]
+    assert key_from_record(plain.record) != key_from_record(several.record)
+    exposed = bench(engine, store, runtime="trtexec", profile=False, extra_args=("--exposeDMA",))
+    assert title_of(exposed).count("serve")
+    assert entry_from_record(exposed.record, path="").protocol == "serve"
+    [difference] = [d for d in differences(plain.record, exposed.record) if d.key == "protocol"]
+    assert difference.blocking
+
+
+def test_no_transfers_are_a_pipeline_without_them(trtexec: Any, store: Store) -> None:
+    """Without a CUDA graph it is not the protocol gpu, and nothing ran otherwise than asked."""
+    run = bench(trtexec.engine(), store, runtime="trtexec", profile=False, transfers=False)
+    assert "H46" not in {each.code for each in run.findings}
+    assert protocol_of(run.record) == "pipeline"
+    for asked in ({"protocol": "gpu"}, {"transfers": False, "cuda_graph": "on"}):
+        run = bench(trtexec.engine(), store, runtime="trtexec", profile=False, **asked)
+        assert "H46" not in {each.code for each in run.findings}
+        assert protocol_of(run.record) == "gpu"
+
+
 # Records that lie beside models, of their very bytes.
 
 
@@ -293,6 +375,32 @@ def test_types_of_a_file_deny_the_record_beside_it(tmp_path: Path, store: Store)
     assert entry_from_record(run.record, path="").precision == "fp32"
     [finding] = [each for each in run.findings if each.code == "H26"]
     assert finding.evidence == {"claimed": "int8", "ran": "fp32"}
+
+
+def test_a_network_that_has_changed_tells_nothing_of_its_engine(tmp_path: Path) -> None:
+    """Neither operations nor rows of tables are those of another file of the same name."""
+    network = models.multi_input_model(tmp_path / "net.onnx", vocabulary=100)
+    engine = tmp_path / "net.engine"
+    engine.write_bytes(plan_bytes())
+    record_beside(engine, source=model_ref(network))
+    model, ids = model_ref(engine), TensorSpec(name="input_ids", dtype="int64", shape=(1, 8))
+    assert index_limits(model, [ids]) == {"input_ids": 100}
+    assert work_of_model(model, ())["weight_bytes"]
+    models.multi_input_model(network, vocabulary=50)
+    os.utime(network, (1, 1))
+    assert index_limits(model, [ids]) == {}
+    assert work_of_model(model, ()) == {}
+
+
+def test_a_record_of_another_engine_is_left_aside(tmp_path: Path) -> None:
+    engine = tmp_path / "net.engine"
+    engine.write_bytes(plan_bytes())
+    record_beside(engine, precision="int8")
+    assert inspect_engine(engine).facts["precision"] == "int8"
+    engine.write_bytes(plan_bytes() + b"built anew by somebody else")
+    found = inspect_engine(engine)
+    assert "precision" not in found.facts
+    assert any("of another engine" in note for note in found.notes)
 
 
 def test_layers_deny_the_record_beside_an_engine(trtexec: Any, store: Store) -> None:

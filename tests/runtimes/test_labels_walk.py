@@ -21,6 +21,7 @@ import models
 from gpu_standin import Trt, plan_bytes
 from trtbench.analysis.findings.rules_labels import contradictions
 from trtbench.domain.job import BenchOutcome, Stage
+from trtbench.domain.ran import options_of
 from trtbench.domain.result import Environment, RunRecord, known_value, precision_of
 from trtbench.domain.spec import Length, RunSpec, Warmup
 from trtbench.errors import TrtbenchError
@@ -310,7 +311,65 @@ def walk_scripts(make: Any, look: Callable[[Any], dict[str, object]], tmp_path: 
     outcome, _ = run(spec, tmp_path)
     assert outcome.conditions["compile"].value == "eager"
     assert any("compiled nothing" in note for note in outcome.notes)
+    record = record_of(spec, outcome)
+    assert options_of(record)["compile"] == "eager"
+    assert "compile" in {each.what for each in contradictions(record)}
+
+
+CASTING = """
+import torch
+from torch import nn
+
+class Casting(nn.Linear):
+    "Computes in another type than its weights have, and gives out the first again."
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return super().forward(x).float()
+
+class Halves(nn.Module):
+    "Has weights of one type, and computes with a copy of another."
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(8, 8).half())
+    def forward(self, x):
+        return x @ self.weight.float()
+
+def casting(): return Casting(8, 8)
+def halves(): return Halves()
+def plain(): return nn.Linear(8, 8)
+"""
+
+
+def walk_casts(tmp_path: Path) -> None:
+    """What a module computes in is seen, not read off its weights; of what is compiled, it is."""
+    import torch
+
+    os.chdir(tmp_path)
+    Path("casting.py").write_text(CASTING)
+    sys.path.insert(0, str(tmp_path))
+    import casting  # type: ignore[import-not-found]
+
+    run = of_session("torch", lambda session: {})
+    for name, precision, ran in (
+        ("casting", None, "bf16"),
+        ("halves", None, "fp32"),
+        ("plain", None, "fp32"),
+        ("plain", "bf16", "bf16"),
+        ("casting", "fp32", "bf16"),
+    ):
+        path = Path(f"{name}.pt")
+        torch.save(getattr(casting, name)().state_dict(), path)
+        options = {"factory": f"casting:{name}"}
+        spec = spec_for(
+            path, "torch", device="cpu", options=options, precision=precision, shapes={"x": (2, 8)}
+        )
+        outcome, _ = run(spec, tmp_path)
+        record = record_of(spec, outcome)
+        assert precision_of(record) == ran, (name, precision)
+        told = {each.what for each in contradictions(record)}
+        assert ("precision" in told) is (precision not in (None, ran))
 
 
 if __name__ == "__main__":
     walk_torch(Path(sys.argv[1]))
+    walk_casts(Path(sys.argv[1]))

@@ -46,6 +46,7 @@ from trtbench.workflows.request.progress import Event
 from trtbench.workflows.request.spec import run_spec
 from trtbench.workflows.stored.report import load_runs, write_report
 from trtbench.workflows.sweep.content import files_named
+from trtbench.workflows.sweep.progress import SweepProgress
 from trtbench.workflows.sweep.result import results_from_sweep
 from trtbench.workflows.sweep.run import carry_out, start_sweep
 
@@ -229,6 +230,36 @@ def test_a_sweep_does_not_keep_steps_of_other_weights(
     assert max(accuracies("after")) < 1.0
 
 
+@pytest.mark.parametrize("moment", ["int8", "round 1", "accuracy"])
+def test_a_model_that_changes_between_the_steps_of_a_sweep_is_noticed(
+    tmp_path: Path, store: Store, config: Config, moment: str
+) -> None:
+    """Nothing of the new bytes is kept under the hash of the old ones."""
+    path = with_weights_beside(colour_network(tmp_path / "net.onnx"))
+    data, weights = colour_folder(tmp_path / "val"), models.external_data_path(path)
+    own = weights.read_bytes()
+    asked = matrix(
+        path, precision=["fp32", "int8"], batch=[4], data=str(data), calibration=str(data),
+        task_settings={"normalize": "none"}, rounds=2,
+    )  # fmt: skip
+
+    def change(progress: SweepProgress) -> None:
+        if moment in progress.doing and weights.read_bytes() == own:
+            swap_weights(path)
+
+    start_sweep(asked, tmp_path / "sweep", store=store)
+    found = carry_out(
+        tmp_path / "sweep", store=store, config=config, conduct=Conduct(), watch=change
+    )
+    told = [*found.failures.values(), *found.remarks.values()]
+    assert any("net.onnx has changed since the sweep began" in each for each in told), told
+    weights.write_bytes(own)
+    start_sweep(asked, tmp_path / "again", store=store)
+    found = carry_out(tmp_path / "again", store=store, config=config, conduct=Conduct())
+    rows = results_from_sweep(found, store=store).rows
+    assert [row.scores["top1"].value for row in rows] == [1.0, 1.0]
+
+
 def test_a_model_that_changes_while_it_is_measured_ends_the_run(
     tmp_path: Path, store: Store, config: Config
 ) -> None:
@@ -247,6 +278,33 @@ def test_a_model_that_changes_while_it_is_measured_ends_the_run(
     assert "net.onnx.data" in record.reason
     with pytest.raises(InputError, match="has changed since"):
         run_bench(spec, store=store)
+
+
+@pytest.mark.parametrize("link", ["net.onnx", "current"])
+def test_a_link_that_points_elsewhere_meanwhile_ends_the_run(
+    tmp_path: Path, store: Store, config: Config, link: str
+) -> None:
+    """The file it points to before and after is untouched; the one between may have been read."""
+    for name, make in (("one", models.tiny_model), ("two", models.conv_model)):
+        (tmp_path / name).mkdir()
+        make(tmp_path / name / "net.onnx")
+    path = tmp_path / link if link == "net.onnx" else tmp_path / link / "net.onnx"
+
+    def point_to(name: str) -> None:
+        way = tmp_path / name / "net.onnx" if link == "net.onnx" else tmp_path / name
+        (tmp_path / link).unlink(missing_ok=True)
+        (tmp_path / link).symlink_to(way)
+
+    def swap(event: Event) -> None:
+        if event.text.endswith("measuring"):
+            point_to("two")
+            point_to("one")
+
+    point_to("one")
+    spec = run_spec(BenchRequest(model=path, batch=1, **SHORT), config)
+    with pytest.raises(JobError, match=r"net\.onnx was replaced or written to meanwhile"):
+        run_bench(spec, store=store, conduct=Conduct(listen=swap))
+    assert run_bench(spec, store=store).record.spec.model == spec.model
 
 
 @pytest.mark.parametrize("way", ["moved", "written"])
@@ -402,6 +460,19 @@ def test_random_weights_are_told_by_their_seed(tmp_path: Path) -> None:
     assert changed(drawn) is None
     assert drawn.size_bytes is None
     assert trained.identity != torch_reference("torchvision:resnet50", tmp_path).identity
+
+
+def test_where_weights_lie_makes_no_other_model(tmp_path: Path) -> None:
+    """The same network with the same weights is one model on every machine."""
+    found = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "weights.pt").write_bytes(b"of the last epoch")
+        weights = str(tmp_path / name / "weights.pt")
+        found.append(torch_reference("torchvision:resnet18", tmp_path / name, weights=weights))
+    assert found[0].sha256 == found[1].sha256
+    assert found[0].files != found[1].files
+    assert changed(found[0]) is None
 
 
 def test_a_gate_does_not_take_two_models_of_a_library_for_one(tmp_path: Path) -> None:

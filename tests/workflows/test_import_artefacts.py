@@ -14,7 +14,7 @@ import pytest
 from imports import bring, only, reasons, record, stored
 
 import leftovers
-from trtbench.domain.result import Fact, FailedRun
+from trtbench.domain.result import Fact, FailedRun, precision_of
 from trtbench.errors import InputError, UsageError
 from trtbench.store.store import Store
 from trtbench.trtexec.times import read_times
@@ -227,6 +227,21 @@ def test_times_alone_tell_transfers_and_little_else(tmp_path: Path, store: Store
     assert made.environment.versions == {}
     assert "TensorRT 8.5 or later" in " ".join(made.notes)
     assert "H44" in {finding.code for finding in made.findings}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "told"),
+    [("Myelin", "{ForeignNode[a...b]}", None), ("CaskConvolution", "conv", "fp32")],
+)
+def test_what_hides_its_layers_is_not_called_by_its_edges(
+    tmp_path: Path, store: Store, kind: str, name: str, told: str | None
+) -> None:
+    (tmp_path / "net.times.json").write_text(leftovers.times_text())
+    edge = {"Name": "x", "Dimensions": [1, 8], "Format/Datatype": "Row major linear FP32"}
+    layer = {"Name": name, "LayerType": kind, "Inputs": [edge], "Outputs": [{**edge, "Name": "y"}]}
+    graph = {"Layers": [layer], "Bindings": ["x", "y"]}
+    (tmp_path / "net.graph.json").write_text(json.dumps(graph))
+    assert precision_of(record(only(bring(tmp_path, store=store)))) == told
 
 
 def test_what_a_version_implies_is_said_to_be_implied(tmp_path: Path, store: Store) -> None:

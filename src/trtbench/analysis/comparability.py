@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
+from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import UNKNOWN, Fact, Gpu, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 from trtbench.domain.variables import deciding, variables_of
@@ -166,7 +167,8 @@ def _inputs(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
         message = f"input shapes or types differ: {_shapes(a)} against {_shapes(b)}"
         yield _difference("inputs", _shapes(a), _shapes(b), message, blocking=True)
     if a.items_per_query != b.items_per_query:
-        message = f"batch {a.items_per_query} against {b.items_per_query}"
+        one, other = (each.known_items or "unknown" for each in (a, b))
+        message = f"batch {one} against {other}"
         yield _difference("batch", a.batch, b.batch, message, blocking=True)
 
 
@@ -175,9 +177,9 @@ def _protocol(a: RunRecord, b: RunRecord) -> Iterator[Difference]:
     if any(fact is not None and fact.source == "unknown" for fact in told):
         message = "nobody recorded the protocol on one side"
         yield _difference("protocol", _text(told[0]), _text(told[1]), message)
-    elif a.spec.protocol != b.spec.protocol:
-        message = f"different protocols: {a.spec.protocol} against {b.spec.protocol}"
-        yield _difference("protocol", a.spec.protocol, b.spec.protocol, message, blocking=True)
+    elif (one := protocol_of(a)) != (other := protocol_of(b)):
+        message = f"different protocols: {one} against {other}"
+        yield _difference("protocol", one, other, message, blocking=True)
     for key, what in (("gap_s", "gaps between queries"), ("rate_hz", "rates of arrival")):
         left, right = getattr(a.spec, key), getattr(b.spec, key)
         if left != right:

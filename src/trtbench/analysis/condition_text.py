@@ -304,9 +304,15 @@ def _with_baseline(term: Term, other: Term, error: Callable[[str], UsageError]) 
 
 
 def _addends(term: Term) -> list[Term]:
-    """List what is added up in a term; a factor is a number without a unit by right."""
+    """List what is added up in a term; a factor is a number without a unit by right.
+
+    Of a product of numbers alone the unit is that of any of them.
+    """
     if not isinstance(term, Sum):
         return [term]
     if term.sign in "*/":
-        return [each for each in terms_of(term) if isinstance(each, Name)]
+        factors = terms_of(term)
+        names: list[Term] = [each for each in factors if isinstance(each, Name)]
+        units: list[Term] = [each for each in factors if isinstance(each, Number) and each.unit]
+        return names or (units or factors)[:1]
     return [*_addends(term.left), *_addends(term.right)]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trtbench.analysis.changepoints import LEAST_POINTS, ChangePoint, change_points, segments
+from trtbench.domain.ran import options_of, protocol_of, streams_of, threads_of
 from trtbench.domain.result import Fact, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 from trtbench.units import instant_from_text, text_from_shape
@@ -96,12 +97,12 @@ def key_from_record(record: RunRecord) -> SeriesKey:
     """Say which series a run belongs to."""
     spec, where, gpu = record.spec, record.environment, gpu_of(record)
     settings = {
-        "threads": spec.threads,
-        "streams": spec.streams if spec.streams != 1 else None,
+        "threads": threads_of(record),
+        "streams": streams if (streams := streams_of(record)) != 1 else None,
         "gap": spec.gap_s or None,
         "rate": spec.rate_hz,
         # Where trtexec lay says nothing about what it measured.
-        **{name: value for name, value in spec.options.items() if name != "binary"},
+        **{name: value for name, value in options_of(record).items() if name != "binary"},
         **{name: _told(name, record.conditions.get(name)) for name in CONDITIONS},
     }
     told = (f"{name} {value}" for name, value in sorted(settings.items()) if value is not None)
@@ -110,7 +111,7 @@ def key_from_record(record: RunRecord) -> SeriesKey:
         runtime=spec.runtime,
         precision=precision_of(record),
         shape=_shape(record),
-        protocol=spec.protocol,
+        protocol=protocol_of(record),
         machine=where.kind,
         device=gpu.name if gpu else None,
         settings=", ".join(told),

@@ -9,6 +9,7 @@ import numpy as np
 
 from trtbench.analysis.column_summary import QUANTILES, ColumnSummary, Quantile, summarize_column
 from trtbench.analysis.reported import reported_headline, reported_rate, reported_statistics
+from trtbench.domain.ran import protocol_of, streams_of
 from trtbench.domain.result import Interval, Run, RunRecord
 from trtbench.domain.samples import DURATIONS, Column, IterationTimes
 from trtbench.domain.short_view import ShortView
@@ -188,15 +189,15 @@ def _times_items(rate: float | None, items: int | None) -> float | None:
 
 
 def _wall_s(run: Run) -> float | None:
-    if run.record.spec.protocol == "coldl2":
+    if protocol_of(run.record) == "coldl2":
         return None  # much of that time went into emptying the cache
     walls = [launch.wall_s for launch in run.record.launches]
     return sum(w for w in walls if w is not None) if walls and None not in walls else None
 
 
 def _is_closed(run: Run) -> bool:
-    spec = run.record.spec
-    return spec.protocol in ("serve", "gpu") and spec.streams == 1 and spec.gap_s == 0
+    alone = streams_of(run.record) == 1 and run.record.spec.gap_s == 0
+    return alone and protocol_of(run.record) in ("serve", "gpu")
 
 
 def throughput(

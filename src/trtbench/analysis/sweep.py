@@ -27,7 +27,7 @@ TIMES = (
 )  # fmt: skip
 """Quantities that are times, and are compared with nothing but times."""
 RATES = ("throughput", "items")
-COUNTS = ("layers", "parameters", "batch")
+COUNTS = ("layers", "parameters", "batch", "max_abs")
 SHARES = ("top1", "top5", "cov")
 """Quantities that are shares wherever there are any."""
 
@@ -123,7 +123,7 @@ def kinds(names: Iterable[str]) -> dict[str, Kind]:
     """Tell what quantities are, so that a condition writes them in their own unit."""
     known: dict[str, Kind] = {
         **dict.fromkeys(TIMES, "time"), **dict.fromkeys(RATES, "rate"), "size": "size",
-        **dict.fromkeys(COUNTS, "count"), **dict.fromkeys(SHARES, "share"),
+        **dict.fromkeys(COUNTS, "count"), **dict.fromkeys(SHARES, "share"), "sqnr": "level",
     }  # fmt: skip
     return {**{name: "share" for name in names if is_share(name)}, **known}
 

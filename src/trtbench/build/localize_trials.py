@@ -92,7 +92,8 @@ def aim_of(spec: LocalizeSpec, pair: TwoGraphs, scores: dict[str, float]) -> Aim
     if spec.repair is None:
         return Aim(metric=metric)
     names = (*scores, *METRICS)
-    kinds: dict[str, Kind] = {name: "share" for name in scores if is_share(name)}
+    shares: dict[str, Kind] = {name: "share" for name in scores if is_share(name)}
+    kinds: dict[str, Kind] = {**shares, "sqnr": "level"}
     where = understood(spec.where or _usual(metric, pair), names=names, kinds=kinds)
     condition = condition_from_text(where, names=names, kinds=kinds)
     asked = [name for name in names_of(condition) if name in scores]

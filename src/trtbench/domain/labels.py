@@ -11,7 +11,9 @@ from trtbench.domain.spec import batch_from_shapes
 
 Shape = Sequence[int | str | None]
 
-LOWEST_FIRST = ("fp4", "int4", "fp8", "int8", "fp16", "half", "bf16", "tf32", "fp32", "fp64")
+LOWEST_FIRST = (
+    "int2", "fp4", "int4", "fp8", "int8", "int16", "fp16", "half", "bf16", "tf32", "fp32", "fp64",
+)  # fmt: skip
 """Order in which the types of a mixed precision are named; FP32 beside others goes unsaid."""
 
 LEAST_SIDE, MOST_ASPECT = 8, 4
@@ -103,9 +105,10 @@ def lowest_type(precision: str | None) -> str | None:
 
 
 def name_of(types: frozenset[str]) -> str:
-    """Write the types that ran, the lowest first: ``int8+fp16``; FP32 alone is ``fp32``."""
+    """Write the types that ran, the lowest first: ``int8+fp16``; FP32 and FP64 only alone."""
     if "best" in types:
         return "best"
+    types = types - {"fp64"} or types
     lower = [name for name in LOWEST_FIRST if name in types and name not in _FULL]
     full = [name for name in ("tf32", "fp32") if name in types]
     return "+".join(lower) or full[0]

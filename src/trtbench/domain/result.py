@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -256,21 +257,18 @@ def known_value(fact: Fact | None) -> Scalar:
     return fact.value if fact is not None and fact.source != "unknown" else None
 
 
-def setting_of(record: Record, name: str) -> Scalar:
-    """Tell a setting as it ran; where nobody knows that, as it was asked for: a graph may be."""
-    ran = known_value(record.conditions.get(name)) if isinstance(record, RunRecord) else None
-    asked: Scalar = getattr(record.spec, name)
-    return {"on": True, "off": False, "auto": None}.get(str(asked), asked) if ran is None else ran
-
-
 def precision_of(record: Record) -> str | None:
     """Write the precision that ran, ``None`` when nobody knows; of what did not run, that asked."""
     if isinstance(record, FailedRun):
         return record.spec.precision
-    told, asked = known_value(record.conditions.get("precision")), record.spec.precision
-    if asked == "tf32" and known_value(record.conditions.get("tf32")) is False:
+    return precision_in(record.conditions, asked=record.spec.precision)
+
+
+def precision_in(conditions: Mapping[str, Fact], *, asked: str | None) -> str | None:
+    """Write the precision that conditions tell, by the name it was asked for where they agree."""
+    if asked == "tf32" and known_value(conditions.get("tf32")) is False:
         asked = None
-    return precision_that_ran(told, asked=asked)
+    return precision_that_ran(known_value(conditions.get("precision")), asked=asked)
 
 
 def without_secrets(record: R) -> R:

@@ -122,11 +122,11 @@ def summary(run: Run) -> ToolkitSummary:
     ours, (name, latency) = summary_of(run), _latency(run)
     if ours.reported:
         return _printed_summary(run)
-    batch, times = run.record.items_per_query, run.times
+    batch, times = run.record.known_items, run.times
     return ToolkitSummary(
         batch=batch,
         samples=len(times),
-        throughput_qps=throughput_from_mean(latency, batch=batch),
+        throughput_qps=throughput_from_mean(latency, batch=batch) if batch else None,
         queries_per_s=ours.queries_per_s,
         items_per_s=ours.items_per_s,
         latency=None if name is None else _block(latency),
@@ -174,7 +174,7 @@ def _printed_summary(run: Run) -> ToolkitSummary:
     ours = summary_of(run)
     known = {column.column: _printed_block(run, column.column) for column in ours.columns}
     return ToolkitSummary(
-        batch=run.record.items_per_query,
+        batch=run.record.known_items,
         samples=0,
         reported=True,
         throughput_qps=ours.items_per_s,
@@ -225,7 +225,7 @@ def run_config(run: Run) -> RunConfig:
     graph = record.conditions.get("cuda_graph")
     return RunConfig(
         timestamp_iso=_text(record.facts.get("measured_at")) or record.created,
-        batch=record.items_per_query,
+        batch=record.known_items,
         iterations=spec.stop.iterations,
         warmup=None if warmup is None else warmup * 1e3,
         avg_runs=_integer(spec.options.get("avg_runs")),
@@ -253,7 +253,7 @@ def torch_benchmark(run: Run) -> TorchBenchmark | None:
     return TorchBenchmark(
         model_path=record.spec.model.path,
         device=record.spec.device or "cuda:0",
-        batch=record.items_per_query,
+        batch=record.known_items,
         shape=record.inputs[0].shape if record.inputs else None,
         dtype=_text(condition.get("precision")),
         tf32=_flag(condition.get("tf32")),

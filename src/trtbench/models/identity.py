@@ -31,6 +31,8 @@ SUFFIXES: dict[str, ModelFormat] = {
 _PLAN_MAGICS = (b"ftrt", b"vtrt")
 _ZIP_MAGIC = b"PK\x03\x04"
 _CHUNK = 1 << 20
+MOST_LINKS = 40
+"""On the way to one file; the system itself follows no more."""
 TICK_NS = 50_000_000
 """A file that changed less than this ago may change again under the same time of change."""
 
@@ -48,7 +50,7 @@ class Signature(NamedTuple):
 class _State(NamedTuple):
     """A file as it is seen from outside."""
 
-    place: tuple[int, int, int, int]
+    place: tuple[object, ...]
     rights: tuple[int, int, int, int]
     changed_ns: int
 
@@ -124,6 +126,19 @@ def changed(model: ModelRef) -> str | None:
     before = {each.name: each.sha256 for each in model.files}
     other = [each.name for each in now.files if before.get(each.name) != each.sha256]
     return f"the bytes of {', '.join(other) or model.name} are no longer the same"
+
+
+def still_there(model: ModelRef) -> bool:
+    """Tell whether a model lies where it did, and is what it was when it was described.
+
+    One of the same size and time is not read again.
+    """
+    own = Path(model.path)
+    paths = [own, *(own.parent / each.name for each in model.files)]
+    if not all(path.is_file() for path in paths):
+        return False
+    told = (sum(path.stat().st_size for path in paths), _time_of(own, model.files))
+    return told == (model.size_bytes, model.modified) or changed(model) is None
 
 
 def changed_and_back(model: ModelRef) -> str | None:
@@ -229,12 +244,16 @@ def _model_file(folder: Path, name: str) -> ModelFile:
 
 
 def _combined(first: str, files: Sequence[ModelFile], *, made_with: Sequence[str] = ()) -> str:
-    """Hash all that belongs to a model; a single file has the hash of its bytes."""
+    """Hash all that belongs to a model; a single file has the hash of its bytes.
+
+    Where a file lies that is not in the model's own folder makes no other model.
+    """
     if not files and not made_with:
         return first
     digest = hashlib.sha256(first.encode())
     for each in files:
-        digest.update(f"\n{each.name}\0{each.sha256}".encode())
+        name = Path(each.name).name if Path(each.name).is_absolute() else each.name
+        digest.update(f"\n{name}\0{each.sha256}".encode())
     for option in made_with:
         digest.update(f"\n{option}".encode())
     return digest.hexdigest()
@@ -291,9 +310,23 @@ def _state_of(path: Path) -> _State | None:
         facts = path.stat()
     except OSError:
         return None
-    place = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    place = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, _links_to(path))
     rights = (facts.st_mode, facts.st_nlink, facts.st_uid, facts.st_gid)
     return _State(place, rights, facts.st_ctime_ns)
+
+
+def _links_to(path: Path) -> tuple[tuple[int, int, int], ...]:
+    """Tell the symbolic links that a path goes through: one that is set anew is another."""
+    found, rest = [], path.absolute()
+    for _ in range(MOST_LINKS):
+        way = (*reversed(rest.parents), rest)
+        link = next((each for each in way if each.is_symlink()), None)
+        if link is None:
+            break
+        facts = link.lstat()
+        found.append((facts.st_dev, facts.st_ino, facts.st_ctime_ns))
+        rest = link.parent / link.readlink() / rest.relative_to(link)
+    return tuple(found)
 
 
 def _exists(path: Path) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from trtbench.domain.spec import ModelRef, TensorSpec
 from trtbench.errors import InputError
 from trtbench.models.onnx_outline import outline_of
-from trtbench.models.sidecar import record_of_engine
+from trtbench.models.sidecar import source_of
 
 _WHOLE = ("int", "uint")
 
@@ -21,9 +21,8 @@ def index_limits(model: ModelRef, tensors: Iterable[TensorSpec] | None = None) -
     """
     if tensors is not None and not any(each.dtype.startswith(_WHOLE) for each in tensors):
         return {}
-    record = record_of_engine(model)
-    source = record.spec.model if record is not None else model
-    if source.format != "onnx" or not Path(source.path).is_file():
+    source = source_of(model)
+    if source is None:
         return {}
     try:
         return outline_of(Path(source.path)).index_limits

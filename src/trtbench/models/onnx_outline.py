@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trtbench.domain.spec import MAP, OPTIONAL, SEQUENCE, SPARSE, TensorSpec, Value
 from trtbench.errors import InputError
 from trtbench.models.onnx_bytes import fields, varints
+from trtbench.models.onnx_types import QUANTIZERS, SAME_VALUES, Node, Typed, held_types
 
 TYPES = {1: "fp32", 3: "int8", 10: "fp16", 16: "bf16", 17: "fp8", 19: "fp8"}
 """ONNX numbers of the types that a precision is made of."""
@@ -26,17 +27,6 @@ DTYPES = {
 """numpy's names of the types that inputs have."""
 UNTOLD = "unknown"
 
-_QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
-_STORED = {2: "int8", 3: "int8", 17: "fp8", 18: "fp8", 19: "fp8", 20: "fp8", 21: "int4",
-           22: "int4", 23: "fp4"}  # fmt: skip
-"""What numbers are that a quantizer makes or takes, with a sign or without."""
-_INTEGER = ("QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger", "DynamicQuantizeLinear",
-            "QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")  # fmt: skip
-"""Operators that compute in 8 bits whatever types a file lists."""
-_FLOATS = {1, 10, 11, 16}
-_SAME_VALUES = ("Cast", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
-                "Tile", "Transpose", "Unsqueeze")  # fmt: skip
-"""Operators that give out values of their first input and no others."""
 _SAME_ROWS = ("Cast", "DequantizeLinear", "Identity")
 _ROWS, _EMBEDDED = ((0, 1),), ((2, 0), (4, 1))
 _LOOKUPS = {
@@ -47,20 +37,10 @@ _LOOKUPS = {
     "QEmbedLayerNormalization": _EMBEDDED,
 }
 """Operators that pick rows: which of their inputs are tables, and which pick from them."""
-_DOUBLE = 11
 _NO_TENSORS = {4: SEQUENCE, 5: MAP, 8: SPARSE, 9: OPTIONAL}
 """Fields of a type that are no tensors."""
 _SIDES = "imgsz"
 """Where Ultralytics keeps the size of images that a dynamic export was made with."""
-
-
-class Node(Value, frozen=True, kw_only=True):
-    """One node of the main graph."""
-
-    name: str
-    operator: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
 
 
 class ModelOutline(Value, frozen=True, kw_only=True):
@@ -74,7 +54,7 @@ class ModelOutline(Value, frozen=True, kw_only=True):
     carried: frozenset[str]
     """Precisions below FP32 that the model's own types ask for: ``fp16 bf16 int8 fp8``."""
     held: frozenset[str]
-    """All types that its numbers have, for a label: also ``int4 fp4 fp64`` and 8-bit operators."""
+    """Types that its numbers have, for a label: also ``int4 fp4 fp64`` and 8-bit operators."""
     external: tuple[str, ...]
     """Files beside the model that hold its weights."""
     inputs: tuple[TensorSpec, ...] = ()
@@ -125,6 +105,7 @@ def _model(data: memoryview) -> ModelOutline:
     numbers: dict[int, int] = {}
     texts: dict[int, str] = {}
     opset, graph, sides = None, None, None
+    functions: list[_Graph] = []
     for field, value in fields(data):
         if isinstance(value, int):
             numbers[field] = value
@@ -136,6 +117,8 @@ def _model(data: memoryview) -> ModelOutline:
             opset = _standard_opset(value) or opset
         elif field == 14:
             sides = _sides(value) or sides
+        elif field == 25:
+            functions.append(_Graph(value, function=True))
     if graph is None or 1 not in numbers:
         raise ValueError("there is no graph in it")
     return ModelOutline(
@@ -144,7 +127,7 @@ def _model(data: memoryview) -> ModelOutline:
         producer=" ".join(texts[key] for key in (2, 3) if texts.get(key)),
         nodes=tuple(graph.nodes),
         carried=graph.carried(),
-        held=graph.held(),
+        held=held_types(part for each in (graph, *functions) for part in each.typed({})),
         external=tuple(dict.fromkeys(graph.external)),
         inputs=graph.fed(),
         sides=sides,
@@ -155,22 +138,24 @@ def _model(data: memoryview) -> ModelOutline:
 class _Graph:
     """Gathers nodes and types of one graph and of the graphs within it."""
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview, *, function: bool = False) -> None:
         self.nodes: list[Node] = []
         self.types: dict[str, int] = {}
         self.sizes: dict[str, tuple[int, ...]] = {}
-        self.axes: dict[str, int] = {}
+        self.numbers: dict[tuple[str, str], int] = {}
         self.seen: set[int] = set()
         self.external: list[str] = []
         self.inputs: list[TensorSpec] = []
+        self.kinds: dict[str, int] = {}
+        self.inner: list[_Graph] = []
         for field, value in fields(data):
             if isinstance(value, int):
                 continue
-            if field == 1:
+            if field == (7 if function else 1):
                 self.nodes.append(self._node(value))
-            elif field == 5:
+            elif field == 5 and not function:
                 self._tensor(value)
-            elif field == 11:
+            elif field == 11 and not function:
                 self._input(value)
 
     def fed(self) -> tuple[TensorSpec, ...]:
@@ -186,11 +171,11 @@ class _Graph:
                 if max(table, picking) >= len(node.inputs):
                     continue
                 size, name = tables.get(node.inputs[table]), origin.get(node.inputs[picking])
-                axis = self.axes.get("".join(node.outputs[:1]), 0)
+                axis = self.numbers.get(("".join(node.outputs[:1]), "axis"), 0)
                 if size and name is not None and -len(size) <= axis < len(size):
                     limits[name] = min(size[axis], limits.get(name, size[axis]))
             first = node.inputs[0] if node.inputs else ""
-            if node.operator in _SAME_VALUES and first in origin:
+            if node.operator in SAME_VALUES and first in origin:
                 origin |= dict.fromkeys(node.outputs, origin[first])
             if node.operator in _SAME_ROWS and first in tables:
                 tables |= dict.fromkeys(node.outputs, tables[first])
@@ -200,23 +185,17 @@ class _Graph:
         """Tell which precisions the types ask for; integers count where they quantize."""
         found = {TYPES[each] for each in self.seen if each in (10, 16)}
         for node in self.nodes:
-            if node.operator in _QUANTIZERS and len(node.inputs) > 2:
+            if node.operator in QUANTIZERS and len(node.inputs) > 2:
                 found.add(TYPES.get(self.types.get(node.inputs[2], 0), ""))
         return frozenset(found & {"fp16", "bf16", "int8", "fp8"})
 
-    def held(self) -> frozenset[str]:
-        """Tell the types that numbers of the model have; weights that are unpacked count too."""
-        found = {TYPES[each] for each in self.seen if each in (10, 16)}
-        for node in self.nodes:
-            if node.operator in _QUANTIZERS:
-                told = (self.types.get(name, 0) for name in (*node.inputs[:1], *node.inputs[2:3]))
-                found |= {_STORED[each] for each in told if each in _STORED}
-            elif node.operator in _INTEGER:
-                found.add("int8")
-            elif node.operator == "MatMulNBits":
-                found.add("int4")
-        doubles = self.seen & _FLOATS == {_DOUBLE}
-        return frozenset(found | ({"fp64"} if doubles else set()))
+    def typed(self, around: Mapping[str, int]) -> Iterator[Typed]:
+        """Tell the types of this graph and of those within it, which see what is around them."""
+        stored = {**around, **self.types}
+        fed = {name: kind for name, kind in self.kinds.items() if name not in self.types}
+        yield Typed(self.nodes, stored, fed, self.numbers)
+        for each in self.inner:
+            yield from each.typed(stored)
 
     def _node(self, data: memoryview) -> Node:
         inputs: list[str] = []
@@ -243,13 +222,14 @@ class _Graph:
             elif field == 5 and not isinstance(value, int):
                 self._tensor(value, name=outputs[0] if outputs else None)
             elif field == 6 and not isinstance(value, int):
-                inner = _Graph(value)
-                self.seen |= inner.seen
-                self.external += inner.external
+                self.inner.append(_Graph(value))
+                self.seen |= self.inner[-1].seen
+                self.external += self.inner[-1].external
         if name == "to":
             self.seen.add(number)
-        elif name == "axis" and outputs:
-            self.axes[outputs[0]] = number if number < 1 << 63 else number - (1 << 64)
+        if outputs:
+            number = number if number < 1 << 63 else number - (1 << 64)
+            self.numbers[outputs[0], name] = number
 
     def _tensor(self, data: memoryview, name: str | None = None) -> None:
         kind, size = 0, list[int]()
@@ -278,6 +258,8 @@ class _Graph:
         for kind in (tensor for each in _parts(data, 2) for tensor in _parts(each, 1)):
             numbers = [v for f, v in fields(kind) if f == 1 and isinstance(v, int)]
             self.seen.update(numbers)
+            if numbers:
+                self.kinds[name] = numbers[0]
             dims = [_dim(dim) for shape in _parts(kind, 2) for dim in _parts(shape, 1)]
             dtype = DTYPES.get(numbers[0], UNTOLD) if numbers else UNTOLD
             self.inputs.append(TensorSpec(name=name, dtype=dtype, shape=tuple(dims)))

@@ -12,6 +12,7 @@ from trtbench.domain.conversion import Sidecar
 from trtbench.domain.result import known_value
 from trtbench.domain.spec import ModelRef
 from trtbench.errors import InputError
+from trtbench.models.identity import still_there
 
 T = TypeVar("T")
 
@@ -39,6 +40,16 @@ def record_of_engine(model: ModelRef) -> Artefact | None:
         return None
     record = kept_value(Path(f"{model.path}.json"), Artefact)
     return record if record and model.sha256 in (None, record.sha256) else None
+
+
+def source_of(model: ModelRef) -> ModelRef | None:
+    """Find the ONNX file that a model is, or that an engine was built of, if it is still the same.
+
+    The file of an engine is the one that the record beside it names.
+    """
+    record = record_of_engine(model)
+    source = record.spec.model if record is not None else model
+    return source if source.format == "onnx" and still_there(source) else None
 
 
 def precision_of_engine(model: ModelRef) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from trtbench.domain.result import Run, gpu_of, setting_of
+from trtbench.domain.ran import options_of, protocol_of, setting_of, streams_of, threads_of
+from trtbench.domain.result import Run, gpu_of
 from trtbench.report.labels import model_name, precision_name
 from trtbench.units import text_from_rate, text_from_seconds
 
@@ -25,7 +26,7 @@ def series_over(
     for run in runs:
         place = at(run) if len(run.times) else None
         if place is not None:
-            key = _key(run, leave_out, machines=several)
+            key = alike_key(run, leave_out, machines=several)
             groups.setdefault(key, {}).setdefault(place, []).append(run)
     return {
         key: dict(sorted(found.items())) for key, found in groups.items() if len(found) >= least
@@ -44,19 +45,26 @@ def name_of_key(key: Key) -> str:
     return " · ".join(part for part in key if part)
 
 
-def _key(run: Run, leave_out: Sequence[str], *, machines: bool) -> Key:
+def alike_key(
+    run: Run, leave_out: Sequence[str], *, machines: bool, model: str | None = None
+) -> Key:
+    """Put together all that makes a run another than others, by what ran."""
     record, spec = run.record, run.record.spec
+    protocol, streams, threads = protocol_of(record), streams_of(record), threads_of(record)
+    # Where trtexec lies says nothing about what it measured.
+    options = [f"{key}={value}" for key, value in options_of(record).items() if key != "binary"]
     parts = {
-        "model": model_name(record),
+        "model": model or model_name(record),
         "runtime": spec.runtime,
         "precision": precision_name(record) or "",
         "batch": f"batch {record.batch}" if record.batch else "",
-        "protocol": "" if spec.protocol == "serve" else spec.protocol,
-        "streams": f"{spec.streams} streams" if spec.streams > 1 else "",
+        "protocol": "" if protocol == "serve" else protocol,
+        "streams": f"{streams} streams" if streams > 1 else "",
         "rate": f"{text_from_rate(spec.rate_hz)}" if spec.rate_hz else "",
         "arrivals": "" if spec.arrivals == "poisson" else spec.arrivals,
         "gap": f"gap {text_from_seconds(spec.gap_s, digits=3)}" if spec.gap_s else "",
-        "threads": f"{spec.threads} threads" if spec.threads else "",
+        "threads": f"{threads} threads" if threads else "",
+        "options": " ".join(options),
         "graph": "CUDA graph" if setting_of(record, "cuda_graph") else "",
         "transfers": "" if setting_of(record, "transfers") else "no transfers",
         "gpu": gpu.name if (gpu := gpu_of(record)) else "",

@@ -13,7 +13,7 @@ from statistics import median
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.comparability import DEVICE_KEYS, differences
 from trtbench.analysis.reported import reported_s
-from trtbench.domain.result import Run
+from trtbench.domain.result import Run, gpu_of
 from trtbench.report.cells import duration_cell, number_cell
 from trtbench.report.document import Block, Cell, Heading, table_from_rows
 from trtbench.report.headings import DEVICE_HEADING, ID_HEADING, MODEL_HEADING
@@ -74,11 +74,8 @@ def _device(run: Run) -> str:
     environment, asked = run.record.environment, run.record.spec.device or ""
     printed = reported_s(run.record, "gpu", "mean") is not None
     on_gpu = run.times.gpu is not None or printed or asked.startswith("cuda")
-    if on_gpu and environment.gpus:
-        number = asked.partition(":")[2]
-        place = int(number) if number.isdecimal() else 0
-        return environment.gpus[place if place < len(environment.gpus) else 0].name
-    return environment.cpu or environment.host
+    gpu = gpu_of(run.record) if on_gpu else None
+    return gpu.name if gpu is not None else environment.cpu or environment.host
 
 
 def device_blocks(runs: Sequence[Run], names: Mapping[str, str]) -> Iterator[Block]:

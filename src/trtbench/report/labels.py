@@ -9,7 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from trtbench.domain.result import FailedRun, Run, RunRecord, gpu_of, precision_of, setting_of
+from trtbench.domain.ran import options_of, protocol_of, setting_of, streams_of, threads_of
+from trtbench.domain.result import FailedRun, Run, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import RunSpec
 from trtbench.units import text_from_rate, text_from_seconds
 
@@ -62,7 +63,7 @@ def _told_apart(names: list[str], facts: list[dict[str, str]], keys: tuple[str, 
 def _options(records: Sequence[RunRecord]) -> list[str]:
     """Tell the options that differ among runs of one runtime, but no precision a second time."""
     told = [
-        {key: str(value) for key, value in each.spec.options.items() if key != precision_name(each)}
+        {key: value for key, value in options_of(each).items() if key != precision_name(each)}
         for each in records
     ]
     runtimes = [record.spec.runtime for record in records]
@@ -134,7 +135,7 @@ def device_name(record: RunRecord) -> str | None:
 
 def protocol_name(record: RunRecord) -> str:
     """Name the protocol with every part of it that was set: without them a number means little."""
-    spec = record.spec
+    spec, streams, protocol = record.spec, streams_of(record), protocol_of(record)
     known = {key: fact.value for key, fact in record.conditions.items() if fact.source != "unknown"}
     graph = "CUDA graph"
     words = (
@@ -142,13 +143,13 @@ def protocol_name(record: RunRecord) -> str:
         graph if known.get("cuda_graph") else f"no {graph}" if "cuda_graph" in known else "",
         "no transfers" if known.get("transfers") is False else "",
         "spin wait" if known.get("spin_wait") is True else "",
-        f"{spec.streams} streams, latencies overlap" if spec.streams > 1 else "",
+        f"{streams} streams, latencies overlap" if streams > 1 else "",
         f"gap {text_from_seconds(spec.gap_s, digits=3)}" if spec.gap_s else "",
         f"profile {spec.profile_index}" if spec.profile_index else "",
         "clocks locked" if known.get("clocks_locked") is True else "",
     )
     told = ", ".join(filter(None, words))
-    return f"{spec.protocol} ({told})" if told else spec.protocol
+    return f"{protocol} ({told})" if told else protocol
 
 
 def shortened(name: str, *, length: int = 44) -> str:
@@ -171,15 +172,16 @@ def shortened_apart(names: Sequence[str], *, length: int = 44) -> list[str]:
 
 def _facts(record: RunRecord) -> dict[str, str]:
     spec: RunSpec = record.spec
+    threads, streams = threads_of(record), streams_of(record)
     return {
         "model": model_name(record),
         "runtime": spec.runtime,
         "device": device_name(record) or "",
         "precision": precision_name(record) or "",
         "batch": f"batch {record.batch}" if record.batch else "",
-        "protocol": spec.protocol,
-        "threads": f"{spec.threads} threads" if spec.threads else "",
-        "streams": f"{spec.streams} streams" if spec.streams > 1 else "",
+        "protocol": protocol_of(record),
+        "threads": f"{threads} threads" if threads else "",
+        "streams": f"{streams} streams" if streams > 1 else "",
         "cuda_graph": "CUDA graph" if setting_of(record, "cuda_graph") else "no CUDA graph",
         "transfers": "with transfers" if setting_of(record, "transfers") else "no transfers",
         "asked_device": spec.device or "",

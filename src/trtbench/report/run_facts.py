@@ -13,6 +13,7 @@ import numpy as np
 
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.summary import Summary, summary_from_run
+from trtbench.domain.ran import protocol_of, streams_of
 from trtbench.domain.result import Run
 from trtbench.domain.samples import Column
 
@@ -107,7 +108,7 @@ def headline_title(runs: Sequence[Run]) -> str:
 
 def words_on_protocols(runs: Sequence[Run]) -> str | None:
     """Warn where times of different protocols stand side by side: they mean different things."""
-    names = list(dict.fromkeys(run.record.spec.protocol for run in runs))
+    names = list(dict.fromkeys(protocol_of(run.record) for run in runs))
     if len(names) < 2:
         return None
     return (
@@ -118,4 +119,4 @@ def words_on_protocols(runs: Sequence[Run]) -> str | None:
 
 def overlapping(run: Run) -> bool:
     """Tell whether several queries were in flight at once, so that one over latency is no rate."""
-    return run.record.spec.streams > 1 or run.record.spec.protocol == "pipeline"
+    return streams_of(run.record) > 1 or protocol_of(run.record) == "pipeline"

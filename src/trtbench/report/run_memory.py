@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.analysis.memory import MemoryPart, MemoryUse, memory_from_facts
+from trtbench.domain.ran import streams_of
 from trtbench.domain.result import Run
 from trtbench.units import text_from_bytes
 
@@ -16,7 +17,7 @@ def memory_of(run: Run) -> MemoryUse | None:
     """Put together what a run saw; an engine's file stands for its weights."""
     record = run.record
     size = record.spec.model.size_bytes if record.spec.model.format == "engine" else None
-    return memory_from_facts(record.facts, contexts=record.spec.streams, weight_bytes=size)
+    return memory_from_facts(record.facts, contexts=streams_of(record), weight_bytes=size)
 
 
 def name_of_part(part: MemoryPart, use: MemoryUse) -> str:

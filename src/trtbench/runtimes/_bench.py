@@ -99,6 +99,7 @@ def _made_ready(session: Session, spec: RunSpec, *, load_s: float) -> PreparedSe
     settled, arrays = resolve_inputs(session.inputs, spec, limits=session.index_limits)
     session.bind(arrays)
     first_s = _first(session.first, settled, drawn=spec.inputs.source is None)
+    session.look()
     step = session.step()
     outcome = BenchOutcome(
         facts=LaunchFacts(),

@@ -27,7 +27,7 @@ from trtbench.analysis.open_shapes import (
     with_assumed_shapes,
     with_same_dims,
 )
-from trtbench.domain.labels import may_be_colours
+from trtbench.domain.labels import batch_that_ran, may_be_colours
 from trtbench.domain.result import Fact, Scalar
 from trtbench.domain.samples import Column, LayerProfile
 from trtbench.domain.spec import InputSpec, RunSpec, TensorSpec, batch_from_shapes
@@ -112,6 +112,9 @@ class Session(ABC):
     def first(self) -> object:
         """Run the very first query; what ``step`` makes may need one before it."""
         return self.step()()
+
+    def look(self) -> None:  # noqa: B027 - most sessions know all of it when they are opened
+        """Look at what ran, once something has, for the conditions; nothing of this is timed."""
 
     def fetch_with_span(self) -> tuple[dict[str, NDArray[np.generic]], float]:
         """Do what ``fetch`` does, and tell the seconds it took: the device's, where it tells."""
@@ -199,24 +202,37 @@ def items_counted(
     """
     items = items_by_name(declared, settled)
     if items is None and batch_from_shapes(each.shape for each in settled) is None:
-        items = _items_assumed(declared, settled, batch or 1)
+        items = _items_in_front(declared, settled, batch=batch or 1)
     if batch is None and declared and all(map(is_one_sequence, declared)):
         items = 1
     if items is None and settled and all(may_be_colours(each.shape) for each in settled):
-        opened = all(each.shape and is_open(each.shape[0]) for each in declared)
+        fronts = [each.shape[0] if each.shape else 0 for each in declared]
+        opened = bool(fronts) and all(map(is_open, fronts))
         return (
             {"items_per_query": batch_from_shapes(each.shape for each in settled)} if opened else {}
         )
     return {} if items is None else {"items_per_query": items}
 
 
-def _items_assumed(
-    declared: Sequence[TensorSpec], settled: Sequence[TensorSpec], batch: int
+def _items_in_front(
+    declared: Sequence[TensorSpec], settled: Sequence[TensorSpec], *, batch: int
 ) -> int | None:
-    """Take the batch that open fronts were given, where sizes alone would not tell it."""
-    fronts = {now.shape[0] for was, now in zip(declared, settled, strict=True)
-              if was.shape and is_open(was.shape[0])}  # fmt: skip
-    return batch if fronts == {batch} else None
+    """Take the size that all open fronts were given, where fixed ones beside them hide it.
+
+    A single dimension may be the length of one item, unless it is as long as the batch.
+    """
+    opened = {
+        each.name
+        for each in declared
+        if each.shape and is_open(each.shape[0]) and not is_one_sequence(each)
+    }
+    fronts = {
+        each.shape[0]
+        for each in settled
+        if each.name in opened and (each.shape[1:] or each.shape[:1] == (batch,))
+    }
+    size = fronts.pop() if len(fronts) == 1 else None
+    return size if isinstance(size, int) else None
 
 
 def refuse_undrawn(tensors: Sequence[TensorSpec], spec: RunSpec) -> None:
@@ -311,7 +327,9 @@ def demand_room_for_batch(tensors: Sequence[TensorSpec], *, batch: int | None) -
 def _demand_agreement(tensors: tuple[TensorSpec, ...], spec: RunSpec, batch: int) -> None:
     """Refuse a batch when shapes tell another for every input: items would be counted wrongly."""
     given = [msgspec.structs.replace(t, shape=spec.shapes[t.name]) for t in tensors if t.shape]
-    told = items_by_name(tensors, given) or batch_from_shapes(spec.shapes.values())
+    told = items_by_name(tensors, given) or batch_that_ran(
+        spec.shapes.values(), asked=batch, told=None
+    )
     if told not in (None, batch):
         raise UsageError(
             f"--batch {batch} does not agree with the shapes, which hold {told} items",

@@ -72,6 +72,7 @@ def stream(
         size = _size(session.inputs, spec, open_batch)
         work = _Pass(session, source, decode, folder, size=size)
         work.run(stage.progress)
+        session.look()
         return InferOutcome(
             items=len(source.names) - len(work.unreadable),
             unreadable=tuple(work.unreadable),

@@ -59,6 +59,11 @@ class CudaSession(TorchSession):
             self._copy_out()
         self._torch.cuda.synchronize()
 
+    def look(self) -> None:
+        with self._torch.cuda.stream(self._stream):
+            super().look()
+        self._torch.cuda.synchronize()
+
     def step(self) -> Callable[[], object]:
         """One query on a stream of its own, with events where TensorRT's queries have them."""
         self._torch.cuda.set_stream(self._stream)

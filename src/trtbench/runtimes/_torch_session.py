@@ -19,16 +19,13 @@ from trtbench.errors import InputError
 from trtbench.models.torch_models import LoadedModel, rows_of_tables
 from trtbench.runtimes._session import Arrays, Session
 from trtbench.runtimes._torch_layers import profile_modules
+from trtbench.runtimes._torch_types import precisions_of, types_of_weights, types_seen
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
 Call = Callable[[], None]
-_PRECISIONS = {
-    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
-    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "qint8": "int8", "quint8": "int8", "int8": "int8",
-}  # fmt: skip
 MODES_WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 """Modes of torch.compile that launch CUDA graphs of their own."""
 
@@ -155,7 +152,7 @@ class TorchSession(Session):
             "protocol": spec.protocol,
             "streams": 1,
             "tf32": settings.tf32,
-            "precision": "tf32" if settings.tf32 and precision == "fp32" else precision,
+            "precision": self._full_precision() if precision == "fp32" else precision,
             "autocast": settings.autocast is not None,
             "compile": settings.compile or "eager",
             "channels_last": settings.channels_last,
@@ -182,27 +179,23 @@ class TorchSession(Session):
     def _own_precision(self, loaded: LoadedModel) -> str | None:
         """Name the types a model computes in by itself: of its weights, else of its inputs."""
         types = types_of_weights(loaded.module) or {each.dtype for each in self.inputs}
-        known = frozenset(_PRECISIONS[each] for each in types if each in _PRECISIONS)
+        known = precisions_of(types)
         return name_of(known) if known else None
 
+    def look(self) -> None:
+        """Name the types that a query was seen to compute in: a model may cast by itself.
 
-def types_of_weights(module: Module) -> set[str]:
-    """Name the types that the weights of a module have, those that a script keeps inside too."""
-    try:
-        found, parts = {str(each.dtype) for each in module.parameters()}, list(module.modules())
-    except (AttributeError, RuntimeError):
-        return set()
-    for each in parts:
-        if "quantized" in type(each).__module__.split("."):
-            found.add("torch.qint8")
-    graph = getattr(module, "inlined_graph", None)
-    if graph is not None:  # a script: frozen weights are constants of its graph
-        if "quantized::" in str(graph):
-            found.add("torch.qint8")
-        for node in () if found else graph.findAllNodes("prim::Constant"):
-            if node.hasAttribute("value") and node.kindOf("value") == "t":
-                found.add(str(node.t("value").dtype))
-    return {name.removeprefix("torch.") for name in found}
+        What is compiled cannot be looked into.
+        """
+        seen = types_seen(self._torch, self._forward()) if self._settings.compile is None else None
+        if not seen:
+            return
+        ran, half = name_of(seen), "half" if self._settings.half else "fp16"
+        named = {"fp16": half, "fp32": self._full_precision()}
+        self.conditions["precision"] = Fact(value=named.get(ran, ran))
+
+    def _full_precision(self) -> str:
+        return "tf32" if self._settings.tf32 else "fp32"
 
 
 def _structure(module: Module) -> dict[str, Scalar]:

@@ -323,7 +323,7 @@ def _outcome(
         reported={**reported_from_log(run), **reported},
         evidence={
             **warnings_from_log(run),
-            **items_counted(inputs_of(spec.model), inputs, batch=spec.batch),
+            **items_counted(inputs_of(spec.model, spec.profile_index), inputs, batch=spec.batch),
         },
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import Record, RunRecord, gpu_of, precision_of
 from trtbench.domain.spec import Value
 from trtbench.errors import StoreError
@@ -65,7 +66,7 @@ def entry_from_record(record: Record, *, path: str, cached: Cached | None = None
         sha256=spec.model.sha256,
         precision=precision_of(record),
         batch=record.known_items if isinstance(record, RunRecord) else spec.batch,
-        protocol=spec.protocol,
+        protocol=protocol_of(record),
         host=environment.label,
         gpu=gpu.name if gpu else None,
         provenance=record.provenance if isinstance(record, RunRecord) else None,

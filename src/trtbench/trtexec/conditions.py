@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trtbench.domain.labels import batch_that_ran
 from trtbench.domain.result import Fact, Scalar
 from trtbench.trtexec._log_values import LogRun, LogSection
 
@@ -37,7 +38,7 @@ def conditions_from_log(run: LogRun) -> dict[str, Fact]:
             default=_by_major(run, before_11=False, from_11=True),
         ),
         "streams": _streams(run),
-        "protocol": _protocol(run, transfers),
+        "protocol": UNKNOWN if run.major is None else protocol_from_log(run, transfers, graph),
         "typing": _typing(run),
         "tf32": _tf32(run),
         "batch": _batch(run),
@@ -91,17 +92,20 @@ def _streams(run: LogRun) -> Fact:
     return _implied(1 if run.major is not None else None)
 
 
-def _protocol(run: LogRun, transfers: Fact) -> Fact:
+def protocol_from_log(run: LogRun, transfers: Fact, graph: Fact) -> Fact:
     """Tell how queries followed one another; trtexec never says so itself.
 
     TensorRT 5 and 6 wait for every query; from 7 on the next one is enqueued before the last
-    is awaited, unless ``--exposeDMA`` takes that overlap away.
+    is awaited, unless ``--exposeDMA`` takes that overlap away. Without transfers it is ``gpu``
+    where a CUDA graph was asked for too.
     """
-    if run.major is None or transfers.value is None:
+    if transfers.value is None:
         return UNKNOWN
-    if run.major <= 6 or (run.option("ExposeDMA") or "").startswith("Enabled"):
+    early = run.major is not None and run.major <= 6
+    exposed = (run.option("ExposeDMA") or "").startswith("Enabled")
+    if early or exposed or _has_flag(run, "--exposeDMA"):
         return _implied("serve")
-    return _implied("pipeline" if transfers.value else "gpu")
+    return _implied("pipeline" if transfers.value or graph.value is False else "gpu")
 
 
 def _loads(run: LogRun) -> bool:
@@ -131,15 +135,18 @@ def _tf32(run: LogRun) -> Fact:
 
 
 def _batch(run: LogRun) -> Fact:
-    """Find the items in one query: a stated implicit batch, else the inputs' leading size."""
+    """Find the items in one query: a stated implicit batch, else what its inputs tell."""
     section = run.section("Inference Options") or run.section("Options") or LogSection(name="")
     printed = section.get("Batch") or section.get("batch") or ""
     number = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 10 else None
     if number is not None and number > 1:
         return Fact(value=number)
-    leading = {each.shape[0] for each in run.bindings if not each.output and len(each.shape) > 1}
-    if len(leading) == 1:
-        return _implied(leading.pop())
+    inputs, outputs = (
+        [each.shape for each in run.bindings if each.output is side] for side in (False, True)
+    )
+    size = batch_that_ran(inputs, asked=None, told=None, outputs=outputs)
+    if size is not None:
+        return _implied(size)
     explicit = printed.lower() == "explicit" or run.option("Max batch") == "explicit batch"
     return Fact(value=number) if number is not None and not explicit else UNKNOWN
 

@@ -19,6 +19,7 @@ from trtbench.analysis.findings import (
 from trtbench.analysis.findings.evidence import BatchPoint, Evidence, evidence_from_run
 from trtbench.analysis.findings.rule import Rule
 from trtbench.analysis.summary import Summary
+from trtbench.domain.ran import protocol_of, streams_of
 from trtbench.domain.result import Finding, Run, precision_of
 
 __all__ = [
@@ -58,8 +59,8 @@ def findings_over_batches(runs: Sequence[Run]) -> dict[str, tuple[Finding, ...]]
     """Look at runs of one model at several batch sizes together; by the id of the largest."""
     groups: dict[object, list[Run]] = {}
     for run in runs:
-        spec = run.record.spec
-        key = (spec.model.name, spec.runtime, precision_of(run.record), spec.protocol, spec.device)
+        spec, how = run.record.spec, (protocol_of(run.record), streams_of(run.record))
+        key = (spec.model.name, spec.runtime, precision_of(run.record), *how, spec.device)
         groups.setdefault((key, run.record.environment.host), []).append(run)
     return {
         members[-1].id: found

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from trtbench.analysis.findings.evidence import Evidence
 from trtbench.analysis.findings.rule import Hit, Limits, rule
+from trtbench.domain.ran import options_of
 from trtbench.domain.result import RunRecord, Scalar, Severity, known_value, precision_of
 from trtbench.domain.spec import RunSpec, Value
 from trtbench.domain.variables import variable_of, variables_of
@@ -42,6 +43,7 @@ def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
             if record.inputs
         ),
         *((key, _asked(spec, key), known_value(record.conditions.get(key))) for key in _CHECKED),
+        *((key, value, options_of(record)[key]) for key, value in spec.options.items()),
     ]
     silent = _CHECKED if record.provenance == "measured" else (*_CHECKED, "batch", "precision")
     return tuple(
@@ -53,6 +55,8 @@ def contradictions(record: RunRecord) -> tuple[Contradiction, ...]:
 
 def _asked(spec: RunSpec, key: str) -> Scalar:
     value: Scalar = getattr(spec, key)
+    if key == "protocol" and not spec.transfers and value in ("pipeline", "gpu"):
+        return None  # they differ in the graph alone, which is looked at by itself
     if key == GRAPH:  # one that fell back has a rule of its own
         return False if value == "off" else None
     return value

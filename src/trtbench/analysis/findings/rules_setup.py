@@ -10,6 +10,7 @@ from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
 from trtbench.analysis.layers.computing import layer_types
 from trtbench.analysis.modes import quantum
 from trtbench.domain.labels import types_of
+from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import precision_of
 
 SHARED_TYPES = {"best": (), "tf32": ("fp32", "tf32"), "fp32": ("fp32", "tf32")}
@@ -134,11 +135,11 @@ def not_under_load(e: Evidence, at: Limits) -> Iterator[Hit]:
                 concerns="host",
             )
         return
-    if e.record is not None and e.record.spec.protocol in ("serve", "pipeline", "gpu"):
+    if e.record is not None and protocol_of(e.record) in ("serve", "pipeline", "gpu"):
         yield Hit(
             message="queries came as fast as they were answered: what users of a busy service "
             "wait comes on top",
-            evidence={"protocol": e.record.spec.protocol},
+            evidence={"protocol": protocol_of(e.record)},
             remedy="--protocol server --rate 100/s",
             concerns="p99",
         )
@@ -233,8 +234,7 @@ def warm_caches(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when caches and clocks were kept warm throughout."""
     if e.record is None or e.record.provenance != "measured":
         return
-    spec = e.record.spec
-    if spec.gap_s == 0 and spec.protocol in ("serve", "pipeline", "gpu"):
+    if e.record.spec.gap_s == 0 and protocol_of(e.record) in ("serve", "pipeline", "gpu"):
         yield Hit(
             message="back to back: caches and clocks are warm, a lone query would be slower",
             evidence={"gap_s": 0.0},

@@ -9,6 +9,7 @@ import numpy as np
 from trtbench.analysis.findings.evidence import Evidence, known
 from trtbench.analysis.findings.rule import Hit, Limits, rounded, rule
 from trtbench.analysis.modes import quantum
+from trtbench.domain.ran import protocol_of
 
 
 @rule(
@@ -65,7 +66,7 @@ def missing_sync(e: Evidence, at: Limits) -> Iterator[Hit]:
     """Fire when the host was done before the GPU was."""
     host, gpu = e.median("host"), e.median("gpu")
     spans = (gpu or 0.0) + sum(known([e.median("h2d"), e.median("d2h")]))
-    serial = e.record is not None and e.record.spec.protocol == "serve"
+    serial = e.record is not None and protocol_of(e.record) == "serve"
     too_short = host is not None and gpu is not None and host < at["identity"] * gpu
     overlaps = host is not None and serial and host < spans - at["slack_us"] * 1e-6
     if host is not None and gpu is not None and (too_short or overlaps):

@@ -65,6 +65,7 @@ def expectation_from_text(text: str) -> Expectation:
     kinds: dict[str, Kind] = {
         **dict.fromkeys(TIMES, "time"),
         **dict.fromkeys(PERCENT, "share"),
+        **dict.fromkeys(NUMBERS, "count"),
         **{name: FUNCTIONS[function] for name, (function, _) in calls.items()},
     }
     try:

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.reported import reported_statistics
+from trtbench.domain.ran import options_of, protocol_of
 from trtbench.domain.result import FailedRun, Finding, Run, Scalar
 from trtbench.domain.variables import deciding, variables_of
 from trtbench.report.cells import count_cell, duration_cell, seconds_cell
@@ -85,7 +86,7 @@ def title_of(run: Run) -> str:
     """Say in one line what was measured and how."""
     record = run.record
     inputs = ", ".join(f"{t.name} {t.dtype} {text_from_shape(t.shape)}" for t in record.inputs)
-    options = ", ".join(f"{key}={value}" for key, value in record.spec.options.items())
+    options = ", ".join(f"{key}={value}" for key, value in options_of(record).items())
     spec, precision, device = record.spec, precision_words(record), device_name(record)
     told = variables_of(record)
     set_here = ", ".join(f"{name}={told[name]}" for name in deciding(told))
@@ -253,7 +254,7 @@ def _telemetry(run: Run) -> Iterator[tuple[str, str]]:
     if isinstance(joules, (int, float)):
         counted = run.record.facts.get("energy_counter_j") is not None
         source = "the energy counter" if counted else "the power seen"
-        if run.record.spec.protocol == "coldl2":
+        if protocol_of(run.record) == "coldl2":
             source += "; emptying the cache included"
         items = run.record.known_items
         each = f", {joules / items:.4g} J per item" if items else ""

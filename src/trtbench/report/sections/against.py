@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from trtbench.analysis.deltas import CompareRow, comparison_rows
 from trtbench.domain.comparison import Comparison
+from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import Run
 from trtbench.report.document import (
     Block,
@@ -80,7 +81,7 @@ def _engines_of(run: Run, runs: Sequence[Run]) -> set[str]:
         and each.record.batch == run.record.batch
         and (only or network_name(each.record) == network_name(run.record))
     ]
-    same = [each for each in alike if each.record.spec.protocol == run.record.spec.protocol]
+    same = [each for each in alike if protocol_of(each.record) == protocol_of(run.record)]
     return {each.id for each in same or alike}
 
 

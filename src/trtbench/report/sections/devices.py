@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trtbench.domain.price import Price, price_of, under_of
+from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import Run
 from trtbench.report.cells import duration_cell, number_cell
 from trtbench.report.device_table import device_blocks, device_names, priced_name
@@ -82,7 +83,7 @@ def _point(run: Run, device: str) -> _Point | None:
         return None
     rate = summary.items_per_s
     items = run.record.known_items
-    if rate is None and items and run.record.spec.protocol == "serve" and head.typical > 0:
+    if rate is None and items and protocol_of(run.record) == "serve" and head.typical > 0:
         rate = items / head.typical  # one at a time, and nothing beside it
     if rate is None:
         return None

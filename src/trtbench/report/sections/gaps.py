@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trtbench.domain.ran import protocol_of, streams_of
 from trtbench.domain.result import Run
 from trtbench.report.alike import name_of_key, series_over
 from trtbench.report.cells import duration_cell, fraction_cell
@@ -41,7 +42,7 @@ def make(runs: Sequence[Run]) -> Section | None:
 
 
 def _gap(run: Run) -> float | None:
-    serial = run.record.spec.protocol == "serve" and run.record.spec.streams == 1
+    serial = protocol_of(run.record) == "serve" and streams_of(run.record) == 1
     timed = any(getattr(run.times, column) is not None for column in COLUMNS)
     return run.record.spec.gap_s if serial and timed else None
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtbench.domain.result import Run, gpu_of
+import msgspec
+
+from trtbench.analysis.history import key_from_record
+from trtbench.domain.result import Run
 from trtbench.report.alike import Key, names_of_keys
 from trtbench.report.cells import change_cell, duration_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Cell, Figure, Heading, Section, table_from_rows
 from trtbench.report.headings import CHANGE_HEADING, ID_HEADING, MEDIAN_HEADING
-from trtbench.report.labels import model_name, precision_name, shortened
+from trtbench.report.labels import shortened
 from trtbench.report.machine import facts_from_environment
 from trtbench.report.numbers import (
     common_unit,
     unit_for_seconds,
 )
 from trtbench.report.run_facts import headline_summary, headline_title
-from trtbench.units import instant_from_text, text_from_shape
+from trtbench.units import instant_from_text
 
 ORDER = 88
 
@@ -65,18 +68,8 @@ def _series(runs: Sequence[Run]) -> dict[Key, list[Run]]:
 
 
 def _key(run: Run) -> Key:
-    spec = run.record.spec
-    shapes = (f"{each.name}:{text_from_shape(each.shape)}" for each in run.record.inputs)
-    return (
-        model_name(run.record),
-        spec.runtime,
-        precision_name(run.record) or "",
-        f"batch {items}" if (items := run.record.known_items) else "",
-        " ".join(sorted(shapes)),
-        spec.protocol,
-        run.record.environment.host,
-        gpu.name if (gpu := gpu_of(run.record)) else "",
-    )
+    """Name the series of a run by the parts that a history tells apart."""
+    return tuple(str(part or "") for part in msgspec.structs.astuple(key_from_record(run.record)))
 
 
 def _seconds(run: Run) -> float | None:

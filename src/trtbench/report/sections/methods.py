@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trtbench.analysis.column_summary import LEVEL
+from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import Run, RunRecord
 from trtbench.domain.spec import Length
 from trtbench.report.document import Section, Text
@@ -53,7 +54,7 @@ def make(runs: Sequence[Run]) -> Section:
 
 
 def _protocols(records: Sequence[RunRecord]) -> str:
-    kinds = list(dict.fromkeys(record.spec.protocol for record in records))
+    kinds = list(dict.fromkeys(protocol_of(record) for record in records))
     words = "; ".join(f"{kind}: {PROTOCOLS[kind]}" for kind in kinds)
     if len(kinds) == 1:
         return f"All runs follow the protocol {words}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trtbench.analysis.surface import Choice, Place, choice_from_surface
+from trtbench.domain.ran import streams_of
 from trtbench.domain.result import Run
 from trtbench.report.alike import name_of_key, series_over
 from trtbench.report.charts import Axis, Line, Lines, Panel
@@ -35,7 +36,7 @@ def make(runs: Sequence[Run]) -> Section | None:
 
 
 def _place(run: Run) -> Place | None:
-    return (run.record.items_per_query, run.record.spec.streams) if _rate(run) else None
+    return (run.record.items_per_query, streams_of(run.record)) if _rate(run) else None
 
 
 def _rate(run: Run) -> float:

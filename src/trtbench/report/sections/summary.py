@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from trtbench.analysis.column_summary import ColumnSummary
+from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import Run
 from trtbench.report.cells import bytes_cell, count_cell, number_cell
 from trtbench.report.device_table import device_names
@@ -176,7 +177,7 @@ def _lowest(runs: Sequence[Run]) -> str | None:
         and not any(finding.severity == "error" for finding in run.findings)
     }
     alike = {
-        (network_name(r.record), r.record.spec.protocol, summary_of(r).headline, r.record.batch)
+        (network_name(r.record), protocol_of(r.record), summary_of(r).headline, r.record.batch)
         for r in runs
     }
     if len(medians) < 2 or len(alike) > 1:

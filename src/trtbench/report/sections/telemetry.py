@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import Run
 from trtbench.domain.samples import TelemetrySample
 from trtbench.report.cells import number_cell
@@ -131,7 +132,7 @@ def _table(seen: Sequence[tuple[int, str, Run]]) -> Block:
         for _, label, run in seen
     ]
     caption = "Means over the looks; energy from the device's own counter, or the power seen."
-    if any(run.record.spec.protocol == "coldl2" for _, _, run in seen):
+    if any(protocol_of(run.record) == "coldl2" for _, _, run in seen):
         caption += " Of coldl2 it includes emptying the cache, which its times do not."
     return table_from_rows("telemetry", headings=headings, rows=rows, caption=caption)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trtbench.domain.result import Run, gpu_of
-from trtbench.report.alike import Key, names_of_keys
+from trtbench.domain.result import Run
+from trtbench.report.alike import Key, alike_key, names_of_keys
 from trtbench.report.cells import duration_cell, number_cell
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import (
@@ -20,7 +20,6 @@ from trtbench.report.document import (
 from trtbench.report.headings import BATCH_HEADING, ID_HEADING, ITEMS_HEADING
 from trtbench.report.labels import (
     file_stem,
-    model_name,
     network_name,
     precision_name,
     shortened,
@@ -91,19 +90,12 @@ def _series(runs: Sequence[Run]) -> dict[Key, list[Run]]:
 
 
 def _key(run: Run) -> Key:
-    spec = run.record.spec
-    precision = precision_name(run.record)
-    return (
-        # Engines of fixed batch are one file per batch; without a precision, only files tell.
-        network_name(run.record) if precision else model_name(run.record),
-        spec.runtime,
-        precision or "",
-        spec.protocol,
-        f"{spec.threads} threads" if spec.threads else "",
-        "CUDA graph" if spec.cuda_graph == "on" else "",
-        run.record.environment.host,
-        gpu.name if (gpu := gpu_of(run.record)) else "",
-    )
+    """Name what a curve is of; engines of fixed batch are one file per batch of one network.
+
+    Without a precision, only files tell.
+    """
+    network = network_name(run.record) if precision_name(run.record) else None
+    return alike_key(run, ("batch",), machines=True, model=network)
 
 
 def _cells(run: Run, unit: Unit) -> tuple[Cell | str | int | None, ...]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trtbench.analysis.column_summary import ColumnSummary
 from trtbench.analysis.comparability import BLOCKING_CONDITIONS
 from trtbench.analysis.history import Series
+from trtbench.domain.ran import graph_of, protocol_of, setting_of, streams_of, threads_of
 from trtbench.domain.result import Fact, FailedRun, Record, Run, RunRecord, Scalar, gpu_of
 from trtbench.report.charts import Axis, Line, Lines, Panel
 from trtbench.report.document import Figure
@@ -71,7 +72,7 @@ def row_from_record(
         "runtime": record.spec.runtime,
         "precision": precision_name(record),
         "batch": record.known_items if isinstance(record, RunRecord) else record.spec.batch,
-        "protocol": record.spec.protocol,
+        "protocol": protocol_of(record),
         "machine": record.environment.host,
         "device": gpu.name if gpu else record.environment.cpu,
         "median": median_s,
@@ -153,13 +154,13 @@ def basis(record: RunRecord) -> dict[str, object]:
     return {
         "shapes": shapes or None,
         "batch": record.known_items,
-        "protocol": spec.protocol,
+        "protocol": protocol_of(record),
         "gap": spec.gap_s or None,
         "rate": spec.rate_hz,
         "machine": where.host,
         "GPU": gpu.name if (gpu := gpu_of(record)) else None,
         "precision": precision_name(record),
-        "threads": spec.threads,
+        "threads": threads_of(record),
         **known,
     }
 
@@ -190,9 +191,9 @@ def _options(record: Record) -> dict[str, Scalar]:
         "warm-up": _words(spec.warmup.floor.seconds, spec.warmup.floor.iterations),
         "length": _words(length.seconds, length.iterations),
         "launches": spec.launches,
-        "streams": spec.streams,
-        "CUDA graph": spec.cuda_graph,
-        "transfers": spec.transfers,
+        "streams": streams_of(record),
+        "CUDA graph": graph_of(record),
+        "transfers": setting_of(record, "transfers"),
         "inputs": spec.inputs.source or f"random, seed {spec.inputs.seed}",
         **{f"option {key}": value for key, value in spec.options.items()},
     }

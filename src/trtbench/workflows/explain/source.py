@@ -20,6 +20,7 @@ from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.result import FailedRun, Run
 from trtbench.domain.samples import EngineGraph
 from trtbench.errors import InputError, UsageError
+from trtbench.models.sidecar import source_of
 from trtbench.store.directory import RECORD, read_run
 from trtbench.store.store import Store
 from trtbench.trtexec.layers import graph_from_json
@@ -28,7 +29,6 @@ from trtbench.workflows.importing.look import TimesShelf, data_of, parts_from_fi
 from trtbench.workflows.importing.make import run_from_draft
 from trtbench.workflows.importing.match import Draft, drafts_from_parts
 from trtbench.workflows.importing.user_facts import Stated
-from trtbench.workflows.look.engine import read_artefact
 from trtbench.workflows.measure.profile import way_to_layers
 
 NOT_KEPT = "(files)"
@@ -208,13 +208,9 @@ def _graph(drafts: Sequence[Draft], measured: Sequence[Draft]) -> EngineGraph | 
 
 
 def _model_of(run: Run) -> Path | None:
-    """Find the ONNX file a run's engine was built of, where it still lies there."""
-    path = Path(run.record.spec.model.path)
-    if path.suffix == ".onnx":
-        return path if path.is_file() else None
-    artefact = read_artefact(path) if path.is_file() else None
-    source = Path(artefact.spec.model.path) if artefact else None
-    return source if source and source.suffix == ".onnx" and source.is_file() else None
+    """Find the ONNX file that a run, or its engine, is of, where it is still the same."""
+    source = source_of(run.record.spec.model)
+    return Path(source.path) if source is not None else None
 
 
 def _engine(

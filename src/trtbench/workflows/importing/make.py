@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from trtbench.analysis.findings import findings_from_run
+from trtbench.analysis.layers.computing import types_of_layers
 from trtbench.analysis.summary import summary_from_run
+from trtbench.domain.labels import LOWEST_FIRST
 from trtbench.domain.result import (
     UNKNOWN,
     Environment,
@@ -25,6 +27,7 @@ from trtbench.domain.spec import TensorSpec
 from trtbench.formats.toolkit_files import TorchBenchmark
 from trtbench.report.run_facts import remember_summary
 from trtbench.store.directory import now
+from trtbench.trtexec.conditions import protocol_from_log
 from trtbench.trtexec.failure import AFTERMATH
 from trtbench.trtexec.log import LogRun, conditions_from_log, time_of_log
 from trtbench.trtexec.metadata import log_from_metadata
@@ -42,6 +45,7 @@ from trtbench.workflows.importing.printed_numbers import numbers_of
 from trtbench.workflows.importing.samples import edge_tensors, graph_of, layers_of, times_of
 from trtbench.workflows.importing.spec import batch_of, engine_path, spec_from_told
 from trtbench.workflows.importing.user_facts import Stated
+from trtbench.workflows.measure.model_notes import held_to_layers
 
 _ENDLESS = "the log has no end: cut short, or trtexec did not end by itself"
 _FAILED = "trtexec ended with FAILED and named no error"
@@ -81,7 +85,7 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, told: LogRun | 
     times, array = times_of(draft, told, warmup_s=stated.warmup_s)
     layers, graph = layers_of(draft), graph_of(draft)
     inputs, outputs = _tensors(told, graph)
-    conditions = _conditions(draft, told, times, stated, inputs)
+    conditions = _conditions(draft, told, times, stated, inputs, outputs)
     conditions["precision"] = _precision(conditions["precision"], told, graph)
     reported = numbers_of(draft)
     notes = (*draft.notes, *_notes(draft, array, told), *stated.words())
@@ -108,6 +112,7 @@ def run_from_draft(draft: Draft, stated: Stated, *, run_id: str, told: LogRun | 
             **warnings_from_log(told),
         },
     )
+    record = held_to_layers(record, graph)
     run = Run(record=record, times=times, layers=layers, graph=graph)
     summary = summary_from_run(run)
     findings = findings_from_run(run, summary=None if summary.reported else summary)
@@ -167,6 +172,7 @@ def _conditions(
     times: IterationTimes,
     stated: Stated,
     inputs: tuple[TensorSpec, ...] = (),
+    outputs: tuple[TensorSpec, ...] = (),
 ) -> dict[str, Fact]:
     conditions = conditions_from_log(told)
     transfers = conditions["transfers"]
@@ -178,17 +184,14 @@ def _conditions(
     if transfers.source == "unknown" and printed is not None:
         conditions["transfers"] = transfers = Fact(value=printed, source="implied")
     if conditions["protocol"].value is None and transfers.value is not None:
-        # TensorRT 5 and 6, which wait for every query, tell nothing about transfers.
-        exposed = (told.option("ExposeDMA") or "").startswith("Enabled")
-        value = "serve" if exposed else "pipeline" if transfers.value else "gpu"
-        conditions["protocol"] = Fact(value=value, source="implied")
+        conditions["protocol"] = protocol_from_log(told, transfers, conditions["cuda_graph"])
     if "build_log" in draft.parts:
         built = conditions_from_log(draft.parts["build_log"].value)
         unknown = [key for key in _OF_THE_BUILD if conditions[key].source == "unknown"]
         conditions |= {key: built[key] for key in unknown}
     if draft.of_torch:
         conditions |= _torch_conditions(draft)
-    conditions["batch"] = batch_of(draft, conditions["batch"], inputs, asked=stated.batch)
+    conditions["batch"] = batch_of(draft, conditions["batch"], inputs, outputs, asked=stated.batch)
     return stated.conditions(conditions)
 
 
@@ -196,12 +199,8 @@ def _precision(known: Fact, told: LogRun, graph: EngineGraph | None) -> Fact:
     """Read the precision off the layers where nothing else tells it."""
     if known.value is not None:
         return known
-    types: set[str | None] = {*told.layer_types} or {
-        tensor.dtype
-        for layer in (graph.layers if graph is not None else ())
-        for tensor in (*layer.inputs, *layer.outputs)
-    }
-    found = [name for name in ("fp32", "fp16", "bf16", "int8", "fp8", "int4") if name in types]
+    types = {*told.layer_types} or types_of_layers(graph)
+    found = [name for name in reversed(LOWEST_FIRST) if name in types]
     return Fact(value="+".join(found), source="implied") if found else known
 
 

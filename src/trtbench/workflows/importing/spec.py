@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
+from trtbench.domain.labels import batch_that_ran
 from trtbench.domain.result import Fact
 from trtbench.domain.spec import (
     Length,
@@ -16,7 +17,6 @@ from trtbench.domain.spec import (
     RunSpec,
     TensorSpec,
     Warmup,
-    batch_from_shapes,
 )
 from trtbench.formats.toolkit_files import EngineMetadata
 from trtbench.models.identity import SUFFIXES, model_ref
@@ -87,7 +87,12 @@ def engine_path(told: LogRun) -> str | None:
 
 
 def batch_of(
-    draft: Draft, told: Fact, inputs: tuple[TensorSpec, ...], *, asked: int | None
+    draft: Draft,
+    told: Fact,
+    inputs: tuple[TensorSpec, ...],
+    outputs: tuple[TensorSpec, ...],
+    *,
+    asked: int | None,
 ) -> Fact:
     """Settle the items per query: the user's word, the log's, the shapes', then the record's.
 
@@ -97,7 +102,8 @@ def batch_of(
         return Fact(value=asked)
     if told.value not in (None, 1):
         return told
-    size = batch_from_shapes(tensor.shape for tensor in inputs)
+    taken, given = ([tensor.shape for tensor in side] for side in (inputs, outputs))
+    size = batch_that_ran(taken, asked=None, told=None, outputs=given)
     if size is not None:
         return Fact(value=size, source="implied")
     recorded = recorded_batch(draft)

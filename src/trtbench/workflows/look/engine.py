@@ -25,6 +25,7 @@ from trtbench.domain.spec import BuildSpec, ShapeProfile, TensorSpec
 from trtbench.errors import InputError
 from trtbench.host.gpu_names import gpus_in_use
 from trtbench.host.versions import distribution_versions
+from trtbench.models.identity import sha256_of, still_there
 from trtbench.models.sidecar import kept_value
 from trtbench.report.run_memory import words_from_profiles
 from trtbench.trtexec.layers import graph_from_json
@@ -41,7 +42,7 @@ def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
     """Describe an engine by its header and by what lies beside it."""
     with open(path, "rb") as file:
         header = plan_from_bytes(file.read(HEADER_BYTES), where=str(path))
-    artefact, graph = read_artefact(path), read_graph(path)
+    artefact, graph, aside = _beside(path)
     found = inspection_from_graph(graph, path=str(path)) if graph else None
     loads, reasons = would_load(
         header,
@@ -71,6 +72,7 @@ def inspect_engine(path: Path, *, onnx: Path | None = None) -> Inspection:
         summary=found.summary if found else None,
         layers=found.layers if found else None,
         notes=(
+            *aside,
             *reasons,
             *_source_notes(graph, artefact, onnx, held),
             *_graph_note(graph, artefact),
@@ -122,6 +124,14 @@ def _gpu_reasons(header: PlanHeader, artefact: Artefact | None, gpu: Gpu) -> lis
 
 def _parts(version: str) -> list[str]:
     return version.split("+")[0].split(".")[:_SAME_PARTS]
+
+
+def _beside(path: Path) -> tuple[Artefact | None, EngineGraph | None, tuple[str, ...]]:
+    """Read the record and the layers beside an engine, and leave aside those of another one."""
+    artefact = read_artefact(path)
+    if artefact is not None and artefact.sha256 != sha256_of(path):
+        return None, None, ("what lies beside it is of another engine, and was left aside",)
+    return artefact, read_graph(path), ()
 
 
 def read_artefact(engine: Path) -> Artefact | None:
@@ -247,7 +257,8 @@ def _source_notes(
     graph: EngineGraph | None, artefact: Artefact | None, onnx: Path | None, held: int | None
 ) -> tuple[str, ...]:
     """Compare with the ONNX file: the one given, or the one it was built from if still there."""
-    source = onnx or (Path(artefact.spec.model.path) if artefact is not None else None)
+    built = artefact.spec.model if artefact is not None else None
+    source = onnx or (Path(built.path) if built is not None and still_there(built) else None)
     if source is None or not source.is_file():
         return ()
     try:

@@ -22,6 +22,7 @@ from trtbench.boundary import read_bytes
 from trtbench.build.onnx_read import read_onnx
 from trtbench.domain.artefact import Artefact
 from trtbench.domain.conversion import Sidecar
+from trtbench.domain.ran import protocol_of
 from trtbench.domain.result import FailedRun, Run, RunRecord, Scalar, precision_of
 from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.host.tensorrt import OPSETS
@@ -118,7 +119,7 @@ def _with_sidecar(found: Inspection, path: Path) -> Inspection:
         facts["difference"] = f"rel L2 {worst.rel_l2:.2e} on {sidecar.compared_on}"
     notes = [note for note in sidecar.notes if note not in found.notes]
     if sidecar.sha256 != model_ref(path, whole=False).sha256:
-        notes.append("the file has changed since its sidecar was written")
+        facts, notes = {}, ["the file has changed since its sidecar was written"]
     return msgspec.structs.replace(
         found,
         facts={**found.facts, **{k: v for k, v in facts.items() if v is not None}},
@@ -249,7 +250,7 @@ def _run(run: Run | FailedRun, path: Path) -> Inspection:
         "created": record.created,
         "model": record.spec.model.path,
         "runtime": record.spec.runtime,
-        "protocol": record.spec.protocol,
+        "protocol": protocol_of(record),
         "precision": precision_of(record),
         "batch": record.batch if isinstance(record, RunRecord) else record.spec.batch,
     }

@@ -18,13 +18,13 @@ from trtbench.analysis.onnx_stamp import (
 )
 from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import read_onnx
-from trtbench.domain.labels import fits, name_of, precision_that_ran
-from trtbench.domain.result import Fact, RunRecord, Scalar, known_value, precision_of
+from trtbench.domain.labels import fits, name_of
+from trtbench.domain.result import Fact, RunRecord, Scalar, precision_in, precision_of
 from trtbench.domain.samples import EngineGraph
 from trtbench.domain.spec import ModelRef, RunSpec, TensorSpec
 from trtbench.errors import InputError, TrtbenchError, UnavailableError
 from trtbench.models.onnx_outline import outline_of
-from trtbench.models.sidecar import read_sidecar, record_of_engine
+from trtbench.models.sidecar import read_sidecar, record_of_engine, source_of
 from trtbench.runtimes._session import assumed_of, refuse_undrawn
 
 LARGEST_COUNTED_BYTES = 1 << 30
@@ -113,8 +113,8 @@ def held_to_layers(record: RunRecord, graph: EngineGraph | None) -> RunRecord:
 
 def precision_of_pass(spec: RunSpec, told: dict[str, Fact]) -> str | None:
     """Name the precision in which a model was run over data; ``None`` when nobody knows."""
-    known = joined_conditions(conditions_of_model(spec.model), told).get("precision")
-    return precision_that_ran(known_value(known), asked=spec.precision)
+    known = joined_conditions(conditions_of_model(spec.model), told)
+    return precision_in(known, asked=spec.precision)
 
 
 def joined_conditions(known: dict[str, Fact], told: dict[str, Fact]) -> dict[str, Fact]:
@@ -156,12 +156,11 @@ def _metadata(path: Path) -> dict[str, str]:
 def work_of_model(model: ModelRef, inputs: Sequence[TensorSpec]) -> dict[str, Scalar]:
     """Count what one query takes at least, where the ONNX file is at hand: operations, weights.
 
-    The ONNX file of an engine is the one that its record names. Nothing is known of the rest.
+    The ONNX file of an engine is the one that its record names, if it is still that file.
     """
-    record = record_of_engine(model)
-    source = record.spec.model if record is not None else model
-    path = Path(source.path)
-    if source.format != "onnx" or not path.is_file() or path.stat().st_size > LARGEST_COUNTED_BYTES:
+    source = source_of(model)
+    path = Path(source.path if source is not None else "")
+    if source is None or path.stat().st_size > LARGEST_COUNTED_BYTES:
         return {}
     shapes = {each.name: _whole(each) for each in inputs if len(_whole(each)) == len(each.shape)}
     try:

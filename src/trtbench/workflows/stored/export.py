@@ -12,7 +12,8 @@ from typing import Any
 
 from trtbench.analysis.summary import summary_from_run
 from trtbench.boundary import mask
-from trtbench.domain.result import FailedRun, Run, Scalar, gpu_of, setting_of
+from trtbench.domain.ran import graph_of, setting_of
+from trtbench.domain.result import FailedRun, Run, gpu_of
 from trtbench.domain.samples import DURATIONS
 from trtbench.domain.short_view import ShortView
 from trtbench.errors import InputError, StoreError, UsageError, write_error
@@ -36,7 +37,6 @@ ID_TAG = "trtbench.id"
 COLUMNS = ("start", *DURATIONS)
 
 Row = dict[str, Any]
-_GRAPH: dict[Scalar, str] = {True: "on", False: "off", None: "auto"}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -84,10 +84,10 @@ def row_from_run(entry: Entry, run: Run | FailedRun) -> Row:
         "runtime": spec.runtime,
         "precision": entry.precision,
         "batch": entry.batch,
-        "protocol": spec.protocol,
+        "protocol": entry.protocol,
         "launches": spec.launches,
         "streams": setting_of(record, "streams"),
-        "cuda_graph": _GRAPH.get(setting_of(record, "cuda_graph")),
+        "cuda_graph": graph_of(record),
         "transfers": setting_of(record, "transfers"),
         "threads": setting_of(record, "threads"),
         "device": spec.device,

@@ -18,9 +18,10 @@ from trtbench.analysis.history import (
     key_from_record,
     series_from_points,
 )
+from trtbench.domain.labels import batch_that_ran
 from trtbench.domain.result import FailedRun, RunRecord
 from trtbench.domain.short_view import ShortView
-from trtbench.domain.spec import RunSpec, batch_from_shapes
+from trtbench.domain.spec import RunSpec
 from trtbench.errors import TrtbenchError, UsageError, writing
 from trtbench.host.environment import read_environment
 from trtbench.report.compose import write_document
@@ -112,13 +113,13 @@ def _comparable(request: GateRequest, store: Store, config: Config) -> list[Seri
         return [series_from_points(key, points)] if points else []
     runtime = pick(request.runtime, -1, 2, what="-r")
     spec = duet_spec(request, candidate, runtime, config=config, place=(-1, 2))
-    batch = spec.batch or batch_from_shapes(spec.shapes.values())
+    batch = spec.batch or batch_that_ran(spec.shapes.values(), asked=None, told=None)
     here = read_environment(command=None, folder=Path.cwd(), label=config.machine).kind
     entries = [
         entry
         for entry in store.index.find(model=spec.model.name, runtime=spec.runtime, kind="run")
         if entry.model == spec.model.name
-        and batch in (None, entry.batch)
+        and (None in (batch, entry.batch) or batch == entry.batch)
         and entry.protocol == spec.protocol
         and _asked_alike(entry, spec, store, machine=here)
     ]

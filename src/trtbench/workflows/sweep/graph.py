@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from trtbench.analysis.open_shapes import batch_place
 from trtbench.build.builders import BUILDERS
-from trtbench.build.quantize_data import settled_items
+from trtbench.build.quantize_data import RANDOM, settled_items
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import ModelFormat, Value
 from trtbench.errors import TrtbenchError, UnavailableError, UsageError
@@ -23,6 +23,7 @@ from trtbench.runtimes import RUNTIMES
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.spec import refuse_other_precision
 from trtbench.workflows.sweep.content import (
+    ARRAYS,
     builder_tools,
     calibration_digest,
     data_digest,
@@ -85,12 +86,13 @@ class StepGraph:
         self.keys: list[str] = []
         self.shapes: list[Shapes] = []
         self.refused: dict[int, str] = {}
-        self._contents: dict[str, str] = {}
         self._sides: dict[str, Shapes] = {}
         self._data = data_digest(matrix.data) if matrix.data else None
         self._judging = judging_of(matrix) if matrix.data else {}
         self._inputs = data_digest(matrix.inputs) if matrix.inputs else None
         self._calibration = calibration_digest(matrix) if matrix.calibration else None
+        used = (matrix.data, matrix.calibration)
+        self.contents = {given: content_of(given) for given in used if given}
 
     def add(self, place: int, case: Case) -> None:
         """Put one case and the steps it needs into the graph, or the reason why it cannot be."""
@@ -323,10 +325,17 @@ class StepGraph:
         return key
 
     def _content(self, model: str) -> str:
-        if model not in self._contents:
-            hub = is_hub(model)
-            self._contents[model] = model if hub else model_ref(Path(model)).sha256 or ""
-        return self._contents[model]
+        if model not in self.contents:
+            self.contents[model] = content_of(model)
+        return self.contents[model]
+
+
+def content_of(given: str) -> str:
+    """Hash a model with all its files, or data; what a library has by name is that name."""
+    path = Path(given)
+    if path.is_dir() or path.suffix.lower() in ARRAYS:
+        return data_digest(given)
+    return given if is_hub(given) or given == RANDOM else model_ref(path).sha256 or ""
 
 
 def is_hub(model: str) -> bool:

@@ -11,8 +11,7 @@ import msgspec
 
 from trtbench.analysis.summary import summary_from_run
 from trtbench.domain.codec import json_from_value
-from trtbench.domain.labels import precision_that_ran as label_of_precision
-from trtbench.domain.result import UNKNOWN, Run, known_value
+from trtbench.domain.result import UNKNOWN, Run, precision_in
 from trtbench.errors import StoreError, TrtbenchError, writing
 from trtbench.host.files import write_whole
 from trtbench.runtimes import RUNTIMES
@@ -77,6 +76,7 @@ class Jury:
             "check": ("outputs not compared", self._outputs),
         }[step.kind]
         try:
+            self._plan.demand_same(self._plan.matrix.data, self._plan.cases[sides[0][0]].model)
             problems = judge(step, sides)
         except StoreError:
             raise
@@ -132,12 +132,13 @@ class Jury:
         place, config = places[0], self._shop.config
         model = self._input(self._plan.source(place))
         smallest = min(runs, key=lambda run: run.record.items_per_query, default=None)
+        items = smallest.record.known_items if smallest else None
         head = smallest and summary_from_run(smallest).head
         return EvalSide(
             spec=judging_spec(self._plan, place, model, config),
             python=config.python_for(self._plan.cases[place].runtime),
             label=label_of_side(self._plan, place, [each[0] for each in sides], run=smallest),
-            latency_s=head.mean / smallest.record.items_per_query if smallest and head else None,
+            latency_s=head.mean / items if head and items else None,
         )
 
     def _runs_of(self, places: list[int]) -> list[Run]:
@@ -165,8 +166,7 @@ def label_of_side(plan: SweepPlan, place: int, places: Sequence[int], *, run: Ru
 
 def precision_that_ran(case: Case, run: Run) -> str | None:
     """Name the precision of what was measured, as the case calls it where that is right."""
-    told = known_value(run.record.conditions.get("precision"))
-    ran = label_of_precision(told, asked=case.precision)
+    ran = precision_in(run.record.conditions, asked=case.precision)
     return ran or (UNKNOWN if case.precision is not None else None)
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from trtbench.analysis.sweep import is_one_table
 from trtbench.build.builders import BUILDERS
-from trtbench.errors import UsageError
+from trtbench.errors import InputError, UsageError
 from trtbench.workflows.request.choice import first_choice
 from trtbench.workflows.request.config import Config
-from trtbench.workflows.sweep.graph import JudgedPlace, StepGraph, SweepStep, source_format
+from trtbench.workflows.sweep.graph import (
+    JudgedPlace,
+    StepGraph,
+    SweepStep,
+    content_of,
+    source_format,
+)
 from trtbench.workflows.sweep.matrix import Case, Matrix, cases_from_matrix, names_of_models
 from trtbench.workflows.sweep.shapes import Shapes
 
@@ -32,6 +39,8 @@ class SweepPlan:
     """Cases that cannot be measured here, and why."""
     shapes: tuple[Shapes, ...]
     """Of the inputs of each case, as far as they were given."""
+    contents: dict[str, str]
+    """Hashes of models and data, by the names they were given under."""
     one_table: bool
     """Whether every model has one case in each batch: then models are what is compared."""
     elsewhere: bool = False
@@ -41,6 +50,15 @@ class SweepPlan:
         """What a case measures: the result of its last step, or the model itself."""
         chain = self.chains[place]
         return chain[-1] if chain else self.cases[place].model
+
+    def demand_same(self, *given: str | None) -> None:
+        """Refuse to go on with a model or with data that are no longer those of the plan."""
+        for each in given:
+            if each in self.contents and content_of(each) != self.contents[each]:
+                raise InputError(
+                    f"{Path(each).name} has changed since the sweep began",
+                    fix="give the command again once nobody writes to it",
+                )
 
     def called(self, place: int) -> str:
         """Name the model of a case as no other model of the sweep is."""
@@ -96,6 +114,7 @@ def plan_sweep(
         checks=nowhere if elsewhere else graph.checks(cases),
         refused=graph.refused,
         shapes=tuple(graph.shapes),
+        contents=graph.contents,
         one_table=one_table,
         elsewhere=elsewhere,
     )

@@ -30,6 +30,7 @@ from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec
 from trtbench.errors import InputError, TrtbenchError, writing
 from trtbench.host.files import write_output
+from trtbench.models.identity import still_there
 from trtbench.models.sidecar import kept_value
 from trtbench.report.documents.sweep import document_from_sweep
 from trtbench.report.renderers.md import markdown
@@ -276,6 +277,8 @@ def _structure(run: Run) -> tuple[int | None, int | None]:
     model = run.record.spec.model
     if model.format != "onnx":
         return _whole(run, "modules"), _whole(run, "parameters")
+    if not still_there(model):
+        return None, None
     try:
         read = read_onnx(Path(model.path))
     except (InputError, TrtbenchError):

@@ -172,7 +172,7 @@ class SweepWork:
             return
         self._tell(step.title)
         try:
-            made = do_step(step, self._input(step.source), self._shop)
+            made = do_step(step, self._input(step.source), self._shop, self._plan)
             self._made[step.key] = made
             if note := next((each for each in made.notes if RANDOM_DATA in each), None):
                 self.remarks.update(dict.fromkeys(self._plan.dependants(step.key), note))
@@ -189,6 +189,7 @@ class SweepWork:
     def _input(self, source: str) -> Path | str:
         made = self._made.get(source)
         if made is None or made.file is None:
+            self._plan.demand_same(source)
             return source
         return self._shop.cache.folder(self._plan.steps[source]) / made.file
 
@@ -272,6 +273,7 @@ class SweepWork:
         case = self._plan.cases[place]
         conduct = replace(self._conduct, listen=partial(self._hear, case.name))
         if self._plan.elsewhere:
+            self._plan.demand_same(case.model)
             run, remark = bench_elsewhere(
                 self._outline.matrix,
                 case,

@@ -30,6 +30,7 @@ from trtbench.workflows.sweep.cache import Cache, Made, made_from_file
 from trtbench.workflows.sweep.content import prepares, preparing_of
 from trtbench.workflows.sweep.graph import SweepStep
 from trtbench.workflows.sweep.matrix import Matrix
+from trtbench.workflows.sweep.plan import SweepPlan
 from trtbench.workflows.sweep.shapes import Shapes
 
 
@@ -44,8 +45,11 @@ class Workshop:
     conduct: Conduct
 
 
-def do_step(step: SweepStep, source: Path | str, shop: Workshop) -> Made:
-    """Do a step, or take what was made before; whatever goes wrong is raised."""
+def do_step(step: SweepStep, source: Path | str, shop: Workshop, plan: SweepPlan) -> Made:
+    """Do a step, or take what was made before; whatever goes wrong is raised.
+
+    What was made of something else than the plan is of is not kept.
+    """
     found = shop.cache.find(step)
     if found is not None:
         return found
@@ -53,6 +57,7 @@ def do_step(step: SweepStep, source: Path | str, shop: Workshop) -> Made:
     folder = shop.cache.folder(step)
     make = {"export": _export, "quantize": _quantize, "build": _build}[step.kind]
     file, notes = make(step, source, folder, shop)
+    plan.demand_same(step.source, shop.matrix.calibration)
     made = made_from_file(step, file, seconds=time.monotonic() - began, notes=notes)
     return shop.cache.keep(step, made)
 
