@@ -56,6 +56,7 @@ FACTS: dict[str, Key] = {
     "switch_back_cost_high_s": Key("number", "s", "analysis.switching", "its interval of 95 %"),
     "time_to_steady_s": Key("number", "s", "runtimes._protocols", "from loading to steady"),
     "claimed_precision": Key("text", "", "workflows.measure.model_notes", "on record, and untrue"),
+    "computes_in": Key("text", "", "runtimes._ort_types", "none of the types that a file holds"),
     "executes_engine": Key("switch", "", "workflows.measure.launches", "an engine is what ran"),
     # work of one query
     "flops": Key("number", "1", "workflows.measure.model_notes", "operations of one query"),

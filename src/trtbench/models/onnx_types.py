@@ -102,5 +102,12 @@ def _packed_in(node: Node, kinds: Mapping[str, int], graph: Typed) -> set[str]:
     return {_STORED[kind] for kind in told if kind in _STORED}
 
 
+def few_bits(operator: str) -> str | None:
+    """Name the type that an operator computes in by itself; of packed weights, the usual one."""
+    if operator in _IN_BITS:
+        return "int4"
+    return "int8" if _IN_8_BITS.match(operator) else None
+
+
 def _first(names: Iterable[str]) -> str:
     return next(iter(names), "")

@@ -123,6 +123,8 @@ def precision_name(record: RunRecord | FailedRun) -> str | None:
 def precision_words(record: RunRecord) -> str | None:
     """Write the precision that ran, and who says so where nothing that ran tells."""
     fact, name = record.conditions.get("precision"), precision_of(record)
+    if name and (ran := record.facts.get("computes_in")):
+        return f"{name}, computed in {ran}"
     return f"{name} by its record" if name and fact and fact.source == "recorded" else name
 
 

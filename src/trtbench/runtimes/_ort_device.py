@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trtbench.runtimes._ort_layers import KERNEL, TraceEvent
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -67,13 +66,13 @@ class IoBinding:
         return found
 
 
-def nodes_and_providers(profile: Path) -> dict[str, str]:
+def nodes_and_providers(events: Iterable[TraceEvent]) -> dict[str, str]:
     """Tell which provider ran each node, from the trace of one run."""
     placed: dict[str, str] = {}
-    for event in json.loads(profile.read_text(encoding="utf-8")):
+    for event in events:
         arguments = event.get("args", {})
         if event.get("cat") == "Node" and "provider" in arguments:
-            name = event["name"].removesuffix("_kernel_time")
+            name = event["name"].removesuffix(KERNEL)
             placed[name] = arguments["provider"]
     return placed
 
@@ -82,15 +81,3 @@ def listed(nodes: Sequence[str]) -> str:
     """Name the first few of many nodes."""
     more = len(nodes) - _NAMED
     return ", ".join(nodes[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def end_trace(session: InferenceSession) -> dict[str, str]:
-    """Stop tracing, tell who ran what, and leave no file behind."""
-    profile = Path(session.end_profiling())
-    try:
-        return nodes_and_providers(profile)
-    except (OSError, ValueError):
-        return {}
-    finally:
-        with suppress(OSError):
-            profile.unlink()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtbench.boundary import read_text
 from trtbench.domain.samples import LayerProfile
+from trtbench.errors import InputError
 from trtbench.runtimes._layer_times import WARMUP, Row, profile_from_rows, repeat_profiled
 
 if TYPE_CHECKING:
@@ -26,18 +27,25 @@ LARGEST_BYTES = 1 << 30
 def profile_nodes(session: InferenceSession, run: Callable[[], object]) -> LayerProfile:
     """Run a session that was opened with profiling on; its trace has every node of every run."""
     repeat_profiled(run, most=MOST)
+    return profile_from_rows(rows_of_runs(end_trace(session))[WARMUP:])
+
+
+def end_trace(session: InferenceSession) -> list[TraceEvent]:
+    """Stop tracing, read all events, and leave no file behind."""
     trace = Path(session.end_profiling())
     try:
-        events = json.loads(read_text(trace, most=LARGEST_BYTES))
+        events: list[TraceEvent] = json.loads(read_text(trace, most=LARGEST_BYTES))
+        return events
+    except (OSError, ValueError, InputError):
+        return []
     finally:
         with suppress(OSError):
             trace.unlink()
-    return profile_from_rows(rows_of_runs(events)[WARMUP:])
 
 
 def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
     """Sort the nodes of a trace into runs, each in the order of execution."""
-    nodes = [each for each in events if _is_kernel(each)]
+    nodes = [each for each in events if is_kernel(each)]
     runs = sorted(
         (float(each["ts"]), float(each["ts"]) + float(each["dur"]))
         for each in events
@@ -54,7 +62,8 @@ def rows_of_runs(events: list[TraceEvent]) -> list[list[Row]]:
     return rows
 
 
-def _is_kernel(event: TraceEvent) -> bool:
+def is_kernel(event: TraceEvent) -> bool:
+    """Tell the run of a node from the other events."""
     return event.get("cat") == "Node" and str(event.get("name", "")).endswith(KERNEL)
 
 

@@ -59,7 +59,8 @@ def bench_session(
             outcome = _switched(prepared, spec, outcome, stage)
         if spec.profile:
             outcome = _profiled(prepared.session, outcome, stage)
-        return outcome, times
+        told = {**outcome.evidence, **prepared.session.look_back()}
+        return msgspec.structs.replace(outcome, evidence=told), times
     finally:
         close_session(prepared.session)
 

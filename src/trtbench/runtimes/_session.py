@@ -116,6 +116,10 @@ class Session(ABC):
     def look(self) -> None:  # noqa: B027 - most sessions know all of it when they are opened
         """Look at what ran, once something has, for the conditions; nothing of this is timed."""
 
+    def look_back(self) -> dict[str, Scalar]:
+        """Tell what can be found out at the price of time and memory, once all is measured."""
+        return {}
+
     def fetch_with_span(self) -> tuple[dict[str, NDArray[np.generic]], float]:
         """Do what ``fetch`` does, and tell the seconds it took: the device's, where it tells."""
         began = time.perf_counter()

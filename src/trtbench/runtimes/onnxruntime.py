@@ -36,8 +36,8 @@ from trtbench.host.cuda import index_of
 from trtbench.host.unfinished import temporary_name
 from trtbench.models.onnx_outline import outline_of
 from trtbench.runtimes._onnx_problems import explain_load_failure
-from trtbench.runtimes._ort_device import IoBinding, end_trace, listed
-from trtbench.runtimes._ort_layers import profile_nodes
+from trtbench.runtimes._ort_device import IoBinding, listed, nodes_and_providers
+from trtbench.runtimes._ort_layers import end_trace, profile_nodes
 from trtbench.runtimes._ort_providers import (
     CPU,
     computing,
@@ -48,6 +48,7 @@ from trtbench.runtimes._ort_providers import (
     refuse_if_no_device,
     short_name,
 )
+from trtbench.runtimes._ort_types import computed_elsewise, traced
 from trtbench.runtimes._protocols import PROFILE_AN_ENGINE, SERIAL, bench_session
 from trtbench.runtimes._session import Arrays, Session, TurnSpec, refuse_if_out_of_memory
 
@@ -219,7 +220,7 @@ class OrtSession(Session):
         *,
         profiling: Callable[[], InferenceSession] | None = None,
     ) -> None:
-        self._session = session
+        self._session, self._model = session, spec.model
         self._profiling = profiling
         self._feed: dict[str, NDArray[np.generic]] = {}
         self.inputs = tuple(_tensor(each) for each in session.get_inputs())
@@ -255,6 +256,13 @@ class OrtSession(Session):
     def fetch(self) -> dict[str, NDArray[np.generic]]:
         names = [tensor.name for tensor in self.outputs]
         return dict(zip(names, self._session.run(names, self._feed), strict=True))
+
+    def look_back(self) -> dict[str, Scalar]:
+        """Run once with a trace: a file may hold types that no node of it computes in here."""
+        if self._profiling is None:
+            return {}
+        session, names, feed = self._profiling, self._names, self._feed
+        return computed_elsewise(self._model, lambda: traced(session(), names, feed))
 
     def profile_layers(self) -> tuple[LayerProfile, float | None]:
         """Time every node in a second session, where the profiler is on."""
@@ -295,7 +303,7 @@ class BoundSession(OrtSession):
         if not self._traced:
             return
         self._traced = False
-        placed = end_trace(self._session)
+        placed = nodes_and_providers(end_trace(self._session))
         elsewhere = [node for node, provider in placed.items() if provider == CPU]
         self.evidence["fallback_nodes"] = len(elsewhere)
         if elsewhere:
