@@ -16,8 +16,12 @@ from models import save_graph
 from trtbench.analysis.numeric import tensor_diffs
 from trtbench.build.cast import cast
 from trtbench.build.onnx_file import load_onnx
+from trtbench.build.quantize import quantize
 from trtbench.build.quantize_data import save_feeds
 from trtbench.data import demo_file
+from trtbench.domain.conversion import QuantSpec
+from trtbench.domain.job import Stage
+from trtbench.domain.spec import ModelRef
 from trtbench.errors import UsageError
 
 DIGITS = demo_file("digits.onnx")
@@ -203,3 +207,24 @@ def test_branches_get_what_they_read_in_fp32(tmp_path: Path) -> None:
         feeds = tmp_path / "feeds.npz"
         save_feeds(feeds, [{"x": np.array([2.0], np.float32), "flag": np.array([flag])}])
         assert outputs(path, feeds)["y"].tolist() == [wanted]
+
+
+def test_a_plugin_without_a_domain_is_left_as_it_is(tmp_path: Path) -> None:
+    """TensorRT's parser finds plugins in any domain; ONNX's checker knows of none."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("EfficientNMS_TRT", ["r"], ["y"], name="plugin"),
+    ]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", models.OPSET)]
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=models.IR_VERSION), path)
+    spec = QuantSpec(
+        model=ModelRef(path=str(path), format="onnx"), output=str(tmp_path / "half.onnx"),
+        precision="fp16", via="cast", keep_io=True,
+    )  # fmt: skip
+    outcome = quantize(spec, folder=tmp_path, stage=Stage())
+    assert outcome.changed == {"Relu": 1}
+    made = onnx.load(tmp_path / "half.onnx").graph.node
+    assert [node.op_type for node in made] == ["Cast", "Relu", "Cast", "EfficientNMS_TRT"]
