@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from torch import Tensor
+    from torch._ops import OpOverload
     from torch.nn import Module
 
 _PRECISIONS = {
@@ -35,7 +37,11 @@ def types_seen(torch: ModuleType, call: Callable[[], object]) -> frozenset[str]:
         """Hears of every operator, after autocast has had its way."""
 
         def __torch_dispatch__(
-            self, func: Any, types: object, args: Any = (), kwargs: Any = None
+            self,
+            func: OpOverload,
+            types: object,
+            args: tuple[object, ...] = (),
+            kwargs: dict[str, object] | None = None,
         ) -> object:
             seen.update(_types_of_call(torch, func._schema.name, args))
             return func(*args, **(kwargs or {}))
@@ -48,7 +54,7 @@ def types_seen(torch: ModuleType, call: Callable[[], object]) -> frozenset[str]:
     return frozenset(seen)
 
 
-def _types_of_call(torch: ModuleType, name: str, arguments: Any) -> frozenset[str]:
+def _types_of_call(torch: ModuleType, name: str, arguments: Iterable[object]) -> frozenset[str]:
     packed = _PACKED.search(name)
     if packed is not None:
         return frozenset({f"int{packed[1] or 8}"})
@@ -59,7 +65,7 @@ def _types_of_call(torch: ModuleType, name: str, arguments: Any) -> frozenset[st
     )
 
 
-def _leaves(torch: ModuleType, arguments: Any) -> Iterator[Any]:
+def _leaves(torch: ModuleType, arguments: Iterable[object]) -> Iterator[Tensor]:
     for each in arguments:
         if isinstance(each, torch.Tensor):
             yield each
