@@ -31,7 +31,7 @@ from trtbench.domain.localize import Localized, LocalizeSpec
 from trtbench.domain.spec import RunSpec
 from trtbench.errors import InputError
 from trtbench.models.identity import model_ref
-from trtbench.report.documents.localize import telling_range
+from trtbench.report.documents.localize import range_words, telling_range
 from trtbench.tasks._feed import open_feed
 from trtbench.tasks.contract import DataSource
 
@@ -224,6 +224,15 @@ def test_a_long_network_is_searched_by_bisection(tmp_path: Path) -> None:
         return None if len(tried) > 12 else (0.0 if 20 in chosen else 1.0, -len(chosen))
 
     assert list(bisect(41, loss)) == [20]
+
+
+def test_values_too_small_for_fp16_are_said_to_be(tmp_path: Path) -> None:
+    reference = overflowing(tmp_path / "a.onnx", layer=2, seed=3, layers=LAYERS, factor=1e-6)
+    worst = searched(tmp_path, reference, fp16_of(reference, tmp_path / "b.onnx")).groups[0]
+    told = telling_range(worst)
+    assert worst.node == "fc2"
+    assert told is not None
+    assert range_words(told).startswith("is too small for FP16: ")
 
 
 def test_nothing_low_is_said_so(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def squares(root: Path, *, count: int = 12) -> Path:
             lines.append(f"{label} {(x + 4) / SIZE} {(y + 4) / SIZE} {8 / SIZE} {8 / SIZE}")
         image.save(root / "images" / "val" / f"{number}.png")
         (root / "labels" / "val" / f"{number}.txt").write_text("\n".join(lines))
-    (root / "data.yaml").write_text("val: images/val\nnames: [red, green]\n")
+    (root / "data.yaml").write_text("train: images/val\nval: images/val\nnames: [red, green]\n")
     return root / "data.yaml"
 
 

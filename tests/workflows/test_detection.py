@@ -225,7 +225,22 @@ def test_numbers_of_classes_that_are_ids(tmp_path: Path, evaluate) -> None:
     error = evaluate(other, "--data", data, "--annotations", told, status=1)["error"]
     assert "do not have the same classes" in error
     assert "oriented boxes (OBB) are not done" in error
+    near = coco(tmp_path / "near.json", ids=(1, 2, 3))
+    error = evaluate(other, "--data", data, "--annotations", near, status=1)["error"]
+    assert "do not have the same classes" in error, "it says 0, which is no id"
     found = evaluate(other, "--data", data, "--annotations", told, "--class-map", "index")
+    assert values(found["models"][0])["mAP"] == pytest.approx(1.0)
+
+
+def test_a_category_that_only_groups_the_others_is_no_class(tmp_path: Path, evaluate) -> None:
+    """As Roboflow writes it: 0 is the data set itself, and classes begin with 1."""
+    data, told = pictures(tmp_path / "images"), coco(tmp_path / "i.json", ids=(1, 2, 3))
+    written = json.loads(told.read_text())
+    own = [{**each, "supercategory": "animals"} for each in written["categories"]]
+    written["categories"] = [{"id": 0, "name": "animals", "supercategory": "none"}, *own]
+    told.write_text(json.dumps(written))
+    model = network(tmp_path / "three.onnx", {"output0": yolov8()})
+    found = evaluate(model, "--data", data, "--annotations", told)
     assert values(found["models"][0])["mAP"] == pytest.approx(1.0)
 
 

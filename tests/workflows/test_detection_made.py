@@ -94,6 +94,27 @@ def test_a_sweep_of_precisions_with_its_accuracies(place: Path) -> None:
     assert again[0]["mAP"] < 1.0
 
 
+def test_the_train_part_is_calibrated_with(place: Path) -> None:
+    """What is judged on is not what scales were found on, unless somebody says so."""
+    part = place / "set/images/train"
+    part.mkdir()
+    for number in range(5):
+        (place / f"set/images/val/{number}.png").rename(part / f"{number}.png")
+    yaml = place / "set/data.yaml"
+    yaml.write_text("train: images/train\nval: images/val\nnames: [red, green]\n")
+    words = ["quantize", "net.onnx", "--precision", "int8", "--calibration", "set/data.yaml"]
+    counts = {}
+    for split in ((), ("--split", "val")):
+        assert cli([*words, "--task", "detection", *split, "-o", "low.onnx"]) == 0
+        sidecar = read_sidecar(place / "low.onnx")
+        assert sidecar is not None
+        assert sidecar.calibration is not None
+        counts[split] = sidecar.calibration.items
+    assert list(counts.values()) == [4, 6], "a fifth is held out of 5, and of 7"
+    yaml.write_text("val: images/val\nnames: [red, green]\n")
+    assert cli([*words, "--task", "detection"]) == 2, "val is to be asked for"
+
+
 HOOK = """
 import numpy as np
 

@@ -100,11 +100,14 @@ def test_numbered_folders_and_lists_of_classes(tmp_path: Path, evaluate) -> None
     with pytest.raises(InputError, match="3 folders and 10 classes"):
         evaluate("classification", [network], data=str(wordnet), normalize="none")
     order = tmp_path / "classes.txt"
-    order.write_text("n01440764 tench\nn01443537 goldfish\nn01484850 shark\n")
+    rest = "".join(f"n{number} unseen\n" for number in range(7))
+    order.write_text(f"n01440764 tench\nn01443537 goldfish\nn01484850 shark\n{rest}")
     found = evaluate(
         "classification", [network], data=str(wordnet), normalize="none", classes=str(order)
     )
     assert found.models[0].score("top1").value == 1.0
+    top = next(table for table in found.tables if table.id == "top")
+    assert {"n0", "n6"} < {row[2] for row in top.rows}, "classes without a folder have names too"
     numbered = colour_folder(tmp_path / "numbered", names=["2", "0", "1"])
     found = evaluate("classification", [network], data=str(numbered), normalize="none")
     assert found.models[0].score("top1").value == 0.0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -16,11 +18,14 @@ from made_data import annotations, depth_data, depth_network, person, pose_netwo
 from made_detectors import pictures, square_finder, squares
 
 import trtbench
-from planted_faults import WIDTH, int8_of, overflowing, with_outlier
+from planted_faults import WIDTH, convolutions, int8_of, overflowing, with_outlier
 from trtbench.build.cast import cast
 from trtbench.build.onnx_file import save_onnx
 from trtbench.cli import run as run_command
 from trtbench.errors import EXIT_BROKEN, UsageError
+from trtbench.models.sidecar import read_sidecar
+from trtbench.workflows.explain.localize import commands_for
+from trtbench.workflows.request.judging import LocalizeRequest
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +73,39 @@ def test_the_command_that_is_printed_makes_a_model_as_good(fp16: tuple[Path, Pat
     again = trtbench.localize(fp16[0], "again.onnx", distribution="normal", random=64)
     assert again.found.candidate["nonfinite"] == 0
     assert again.found.candidate["sqnr_db"] == pytest.approx(found.found.repaired["sqnr_db"], abs=1)
+
+
+def test_the_command_prepares_images_as_they_were_and_leaves_out_what_was_left_out(
+    tmp_path: Path,
+) -> None:
+    """And does not write over the candidate."""
+    model = convolutions(tmp_path / "net.onnx", layers=3, seed=0)
+    squares(tmp_path / "set")
+    words = ["quantize", "net.onnx", "--precision", "int8", "--calibration", "set/images/val",
+             "--task", "detection", "--fit", "stretch", "--items", "9", "--method", "minmax",
+             "--per-tensor", "--op", "Conv", "-o", "net.int8.onnx"]  # fmt: skip
+    assert run_command(words) == 0
+    found = trtbench.localize(
+        model, "net.int8.onnx", images="set/images/val", task="detection",
+        settings={"fit": "stretch"},
+    )  # fmt: skip
+    told = shlex.split(found.commands["trtbench"])
+    assert {*words[4:-2]} <= {*told}
+    before = (tmp_path / "net.int8.onnx").read_bytes()
+    assert run_command(told[1:]) == 0
+    assert (tmp_path / "net.int8.onnx").read_bytes() == before
+    better = trtbench.check(model, "net.int8.repaired.onnx", random=8, floor="off")
+    assert better.candidates[0].checks[0].sqnr_db > 0
+    made = read_sidecar(tmp_path / "net.int8.onnx")
+    assert made is not None
+    more = msgspec.structs.replace(made, kept={"other": "asked for", "third": "adds a constant"})
+    (tmp_path / "net.int8.json").write_bytes(msgspec.json.encode(more))
+    again = commands_for(
+        LocalizeRequest(reference=model, candidate="net.int8.onnx"), found.found
+    )["trtbench"]  # fmt: skip
+    assert "--exclude other --exclude" in again
+    assert "third" not in again
+    assert "-o net.int8.repaired.onnx" in again
 
 
 def test_the_metric_of_a_task_decides_where_there_are_answers(tmp_path: Path) -> None:

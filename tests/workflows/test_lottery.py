@@ -177,3 +177,19 @@ def test_an_upgrade_builds_with_what_both_interpreters_have(
     assert _in_process(pythons) == "tensorrt-rtx"
     (tmp_path / "tensorrt.py").write_text("")
     assert _in_process(pythons) == "tensorrt"
+
+
+def test_a_task_judges_both_versions_with_all_its_flags(
+    trtexec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Nothing is calibrated, so the task prepares no images for that; trtexec hands out nothing."""
+    monkeypatch.chdir(tmp_path)
+    models.conv_model(tmp_path / "net.onnx", batch=1)
+    words = ["upgrade", f"a={sys.executable}", f"b={sys.executable}", "net.onnx", "-r", "trtexec",
+             "--task", "depth", "--data", "images", "--gt", "truth", "--align", "none",
+             "--builds", "2", "--launches", "1", "--duration", "20ms"]  # fmt: skip
+    assert command([*words, "--store", "store", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert all("trtexec" in note for note in told["notes"])
+    assert len(told["notes"]) == 2
+    assert not (tmp_path / "artifacts").exists()

@@ -53,6 +53,24 @@ def test_an_engine_that_was_given_is_neither_called_static_nor_dynamic() -> None
     assert [case.engine for case in cases] == ["static", "dynamic"]
 
 
+def test_other_code_of_a_repository_is_another_model(tmp_path: Path) -> None:
+    """Else a sweep would take the export of the code as it was."""
+    (tmp_path / "hubconf.py").write_text("from nets import small\n")
+    code = tmp_path / "nets.py"
+    source = f"torch.hub:{tmp_path}/small"
+    asked = matrix(source, runtime=["onnxruntime"], input_shape="-1x3x8x8")
+    found = []
+    for number in (1, 1, 2):
+        code.write_text(f"def small():\n    return {number}\n")
+        steps = plan_sweep(asked, config=Config(store=str(tmp_path))).steps
+        parts = RUNTIMES.load("torch").model_parts
+        assert parts is not None
+        found.append(([*steps], parts(source, {})))
+    assert found[0] == found[1]
+    assert found[0][0] != found[2][0]
+    assert found[0][1] != found[2][1]
+
+
 def test_yaml_means_the_same_as_toml_or_says_what_is_missing(tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text("models: [net.onnx]\nbatch: 4\noptions:\n  threads: [1, 2]\n")

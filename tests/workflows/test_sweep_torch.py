@@ -105,6 +105,9 @@ def test_weights_factories_and_trust_reach_every_step(place: Path) -> None:
     assert vanilla["size"] > 0
     assert "| Vanilla" in (place / "own" / "results.md").read_text()
     told = json.loads((place / "own" / "accuracy" / "eval.json").read_text())
+    assert [told["models"][0][key] for key in ("layers", "parameters", "size_bytes")] == [
+        vanilla[key] for key in ("layers", "parameters", "size")
+    ]
     tables = {each["id"]: each for each in told["tables"]}
     assert tables["top"]["headings"][1:3] == ["Vanilla score", "Vanilla label"]
     assert [each["label"] for each in told["models"]] == ["Vanilla", "onnxruntime fp32"]

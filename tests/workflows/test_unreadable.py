@@ -24,6 +24,8 @@ from made_data import (
 from made_detectors import network, yolo_data, yolov8
 
 from trtbench.cli import run
+from trtbench.workflows.sweep.matrix import Matrix
+from trtbench.workflows.sweep.shapes import judged_items
 
 POINTS = [(12.0, 20.0), (30.0, 22.0), (24.0, 40.0)]
 
@@ -173,3 +175,11 @@ def test_a_check_on_images_goes_on(
     assert any("1 of 6 items could not be read" in note for note in candidate["notes"])
     worst = candidate["checks"][0]["worst"][0]["name"]
     assert worst != "n01440764/n01440764_0.png"
+
+
+def test_a_sweep_finds_the_size_it_judges_behind_an_image_that_is_damaged(tmp_path: Path) -> None:
+    data = yolo_data(tmp_path / "set")
+    cut(tmp_path / "set" / "images" / "val" / "square.png")
+    model = network(tmp_path / "open.onnx", {"output0": yolov8()}, size="side")
+    asked = Matrix(data=str(data), task="detection", task_settings={"size": 64})
+    assert judged_items(asked, model) == {"images": (0, 3, 64, 64)}

@@ -74,6 +74,10 @@ class BuildCommand(InputShapeCommand, ImageCommand):
     """Takes shapes with blanks, and the flags of the task that prepares images."""
 
 
+class UpgradeCommand(InputShapeCommand, TaskCommand):
+    """Takes shapes with blanks, and all flags of the task that judges."""
+
+
 def joined_dims(args: list[str]) -> list[str]:
     """Put the numbers after the flag together: ``-1 3 224`` becomes ``-1x3x224``."""
     joined: list[str] = []

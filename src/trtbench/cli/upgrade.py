@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from trtbench.cli._commands import BuildCommand
+from trtbench.cli._commands import UpgradeCommand
 from trtbench.cli._flags import flags
 from trtbench.cli._options import json_option
 from trtbench.workflows.request.rebuilding import UpgradeRequest
 
 
-@click.command("upgrade", short_help="Two TensorRT versions, one network.", cls=BuildCommand)
+@click.command("upgrade", short_help="Two TensorRT versions, one network.", cls=UpgradeCommand)
 @flags(UpgradeRequest)
 @json_option
 def command(request: UpgradeRequest, as_json: bool) -> None:

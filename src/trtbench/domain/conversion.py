@@ -188,4 +188,6 @@ class Sidecar(ShortView, Value, frozen=True, kw_only=True):
     unverified: str | None = None
     """Why there is no difference."""
     command: str | None = None
+    recipe: tuple[str, ...] = ()
+    """Flags of ``trtbench quantize`` that make it again, but for the nodes it left alone."""
     notes: tuple[str, ...] = ()

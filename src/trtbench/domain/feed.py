@@ -61,6 +61,8 @@ class InferOutcome(Value, frozen=True, kw_only=True):
     inputs_sha256: str
     """Of all items as they were before they took the type of the input, in order."""
     conditions: dict[str, Fact] = {}
+    facts: dict[str, Scalar] = {}
+    """What the session told of the model."""
     versions: dict[str, str] = {}
     python: str | None = None
     notes: tuple[str, ...] = ()

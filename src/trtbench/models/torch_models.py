@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 import inspect
 import os
@@ -19,6 +20,7 @@ from trtbench.boundary import read_bytes
 from trtbench.domain.conversion import ExportSpec
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, TrtbenchError, UnavailableError
+from trtbench.models.identity import sha256_of
 from trtbench.models.torch_sources import ZOOS, TorchSource, load_source
 
 if TYPE_CHECKING:
@@ -50,6 +52,17 @@ def files_of_factory(factory: str) -> tuple[str, ...]:
         if named and _file_of(named, root) is not None:
             return tuple(map(str, _code_of(named, root)))
     return ()
+
+
+def code_of_hub(source: str) -> str | None:
+    """Hash the code of a repository of torch.hub that is a folder here: other code, other model."""
+    zoo, _, name = source.partition(":")
+    if zoo != "torch.hub" or not Path(name).parent.is_dir():
+        return None
+    digest = hashlib.sha256()
+    for path in _code_of("hubconf", Path(name).parent):
+        digest.update(f"{path.name} {sha256_of(path)}\n".encode())
+    return digest.hexdigest()
 
 
 def _file_of(module: str, root: Path) -> Path | None:

@@ -82,6 +82,7 @@ def stream(
             outputs=tuple(each for each in session.outputs if each.name not in work.left_out),
             inputs_sha256=work.digest.hexdigest(),
             conditions=session.conditions,
+            facts=dict(session.evidence),
             notes=(*session.notes, *source.notes, *work.notes()),
         )
     finally:
@@ -168,7 +169,11 @@ class _Pass:
             self.left_out.setdefault(name, _unfit(outputs[name], padded))
         found = {n: each for n, each in kept.items() if each is not None and n not in self.left_out}
         if not found:
-            raise InputError("no output holds one row of numbers per item", facts=self.left_out)
+            raise InputError(
+                "no output holds one row of numbers per item",
+                facts=self.left_out,
+                fix="--batch 1" if padded > 1 else None,
+            )
         return found
 
     def _joined(self, tensor: TensorSpec, items: Sequence[Arrays]) -> NDArray[np.generic]:

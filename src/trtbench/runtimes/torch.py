@@ -25,6 +25,7 @@ from trtbench.host.cuda import index_of
 from trtbench.models.torch_models import (
     INSTALL,
     LoadedModel,
+    code_of_hub,
     files_of_factory,
     import_torch,
     is_named,
@@ -93,6 +94,7 @@ def model_parts(model: str, options: Mapping[str, str]) -> tuple[tuple[str, ...]
     weights, factory = options.get("weights", "default"), options.get("factory")
     files = files_of_factory(factory or "")
     made_with: tuple[str, ...] = (f"factory={factory}",) if factory else ()
+    made_with += (f"code={code}",) if (code := code_of_hub(model)) else ()
     if weights == "none" and is_named(model):
         made_with += ("weights=none", f"seed={_number(options, 'seed', 0)}")
     return files if weights in ("default", "none") else (weights, *files), made_with

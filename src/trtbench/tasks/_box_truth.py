@@ -55,16 +55,30 @@ class CocoBoxes(CocoFile):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         try:
-            known = {int(each["id"]): str(each.get("name")) for each in self.raw["categories"]}
+            known = self._categories()
             self.ids: tuple[int, ...] = tuple(sorted(known))
             self.names: Mapping[int, str] = {place: known[id] for place, id in enumerate(self.ids)}
             self._places = {id: place for place, id in enumerate(self.ids)}
             for each in self.raw["annotations"]:
-                self._places[each["category_id"]]
+                self._places[int(each["category_id"])]
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise InputError(
                 f"{path} names no or other categories", facts={"reason": repr(problem)}
             ) from None
+
+    def _categories(self) -> dict[int, str]:
+        """Names of categories by their ids; one that only groups all others, as in Roboflow's
+        files, is none."""
+        categories = self.raw["categories"]
+        groups = {each.get("supercategory") for each in categories} - {"none", None}
+        used = {int(each["category_id"]) for each in self.raw["annotations"]}
+        kept = [
+            each
+            for each in categories
+            if int(each["id"]) in used
+            or (each.get("supercategory"), {each.get("name")}) != ("none", groups)
+        ]
+        return {int(each["id"]): str(each.get("name")) for each in kept}
 
     def of_other_sizes(self, paths: Sequence[Path], names: Sequence[str]) -> list[str]:
         """List images that were scaled or turned since they were annotated: boxes lie elsewhere."""
@@ -85,7 +99,7 @@ class CocoBoxes(CocoFile):
         areas = [each.get("area", each["bbox"][2] * each["bbox"][3]) for each in own]
         return Objects(
             boxes=sides,
-            classes=np.array([self._places[each["category_id"]] for each in own], np.int64),
+            classes=np.array([self._places[int(each["category_id"])] for each in own], np.int64),
             scores=np.ones(len(own)),
             areas=np.array(areas, np.float64),
             crowd=np.array([bool(each.get("iscrowd")) for each in own], bool),

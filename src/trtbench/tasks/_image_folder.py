@@ -75,7 +75,7 @@ class ImageFolder(ImageFiles):
         if empty:
             self.notes = (*self.notes, noted("classes without an image", empty))
         numbers = _numbers(self.folders, self._settings.get("classes"))
-        self.class_names = {number: folder for folder, number in numbers.items()}
+        self.class_names = {number: name for name, number in numbers.items()}
         return np.array([numbers[folder] for folder in own if folder], np.int64)
 
     def check_classes(self, scores: int) -> None:
@@ -106,7 +106,7 @@ def _numbers(folders: tuple[str, ...], classes: Scalar) -> dict[str, int]:
             raise InputError(
                 f"{classes} does not name all folders", facts={"missing": ", ".join(missing[:5])}
             )
-        return {folder: order[folder] for folder in folders}
+        return order
     if all(folder.isdecimal() for folder in folders):
         return {folder: int(folder) for folder in folders}
     return {folder: index for index, folder in enumerate(folders)}

@@ -47,7 +47,9 @@ def numbering_of(
         return _asked(asked, every, len(truth.ids)), None
     said = {int(number) for own in rows for number in np.unique(own[:, 5]) if number >= 0}
     if classes:
-        fitting = _by_count(classes, truth.ids, every)
+        fitting = [
+            n for n in _by_count(classes, truth.ids, every) if not _says_lower(rows, every[n])
+        ]
     else:
         fitting = [name for name, known in every.items() if said <= known.keys()]
     if not fitting:
@@ -56,9 +58,10 @@ def numbering_of(
     # Numbers from 1 are rare: only where they cannot be places.
     likely = [name for name in fitting if name != "from-one" or "index" not in fitting]
     best = max(likely, key=lambda name: right[name])
+    taken = every[best]
     others = [
         name for name in fitting
-        if right[name] >= right[best] and any(every[name][n] != every[best][n] for n in said)
+        if right[name] >= right[best] and any(every[name].get(n) != taken.get(n) for n in said)
     ]  # fmt: skip
     note = (
         f"{label}: its numbers of classes were taken for {best}; {' or '.join(others)} would do as "
@@ -92,6 +95,12 @@ def _by_count(classes: int, ids: tuple[int, ...], every: Mapping[str, dict[int, 
     if ids != tuple(range(len(ids))):
         return ["id"] if classes > ids[-1] else []
     return ["coco"] if "coco" in every and classes == COCO_IDS[-1] + 1 else []
+
+
+def _says_lower(rows: Sequence[AnyArray], places: Mapping[int, int]) -> bool:
+    """Whether a number is likely said that is below all of this reading: it is another one."""
+    likely = (own[own[:, 4] >= SHOWN, 5] for own in rows)
+    return any((numbers < min(places)).any() for numbers in likely)
 
 
 def _agreement(

@@ -41,6 +41,8 @@ class Flag(Value, frozen=True, kw_only=True):
     kind: Literal["text", "whole", "number", "switch"] = "text"
     preprocessing: bool = False
     """Whether it matters for the inputs alone, and so for ``check --images`` too."""
+    to_calibrate: Scalar = None
+    """Its value for items to calibrate with, unless another is told."""
 
     @property
     def key(self) -> str:
@@ -58,6 +60,13 @@ def completed(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
                 fix=meant(key, known),
             )
     return {**{key: flag.default for key, flag in known.items()}, **settings}
+
+
+def calibrating(flags: Sequence[Flag], settings: Settings) -> dict[str, Scalar]:
+    """Complete settings for items to calibrate with: others than those that are judged on."""
+    own = {flag.key: flag.to_calibrate for flag in flags if flag.to_calibrate is not None}
+    told = {key: value for key, value in settings.items() if value is not None}
+    return completed(flags, {**own, **told})
 
 
 def settings_from_text(flags: Sequence[Flag], told: Mapping[str, str]) -> dict[str, Scalar]:

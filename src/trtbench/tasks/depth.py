@@ -181,7 +181,7 @@ def _tables(
     tables = []
     rows: tuple[tuple[Scalar, ...], ...]
     if len(models) > 1:
-        names = list(tallies[1].differences[0]) if tallies[1].differences else []
+        names = next((list(t.differences[0]) for t in tallies if t.differences), [])
         rows = tuple(
             (
                 model.label,

@@ -58,8 +58,8 @@ from trtbench.tasks.contract import (
 FLAGS = (
     Flag(name="annotations", help="COCO's instances (JSON), or a folder of YOLO's labels "
          "(default: labels/ beside images/, or beside each image)."),
-    Flag(name="split", default="val", choices=("train", "val", "test"), preprocessing=True,
-         help="Which images of a data.yaml."),
+    Flag(name="split", choices=("train", "val", "test"), preprocessing=True, to_calibrate="train",
+         help="Which images of a data.yaml (default: val; to calibrate with, train)."),
     Flag(name="decoder", default="auto", help="Family of the outputs: auto, "
          + ", ".join(each.name for each in DECODERS[:-1])
          + ", or your own: FILE.py:FUNCTION."),

@@ -91,13 +91,12 @@ def _main(evaluation: Evaluation) -> Table:
 
 
 def _row(model: Evaluated, metrics: Sequence[str]) -> Sequence[Cell | Scalar]:
-    size = model.model.size_bytes
     return (
         model.label,
         *(_score(model, metric) for metric in metrics),
         count_cell(model.items),
         *(_latency(model, part) for part in ("inference", "model")),
-        bytes_cell(size),
+        bytes_cell(model.size_bytes),
         count_cell(model.layers),
         count_cell(model.parameters),
     )

@@ -30,6 +30,8 @@ FEW = 1.0
 """Decibels below which a group gains nothing worth speaking of."""
 MANY_ZEROED, MANY_BEYOND = 0.25, 0.001
 """Shares from which a range explains a loss."""
+SMALLEST = 2.0**-14
+"""Of FP16's normal numbers: what stays below has lost digits, if it is not zero."""
 
 RANKING = (
     Heading(key="node", title="Node", fit="shorten"),
@@ -104,6 +106,9 @@ def range_words(told: TypeRange, *, named: bool = False) -> str:
     of = f"{told.what} of {told.node}" if named and told.what != "weights" else told.what
     if told.type in ("FP16", "BF16"):
         where = f" in {told.node}" if named else ""
+        if not told.beyond:
+            zero = f", {_share(told.zeroed)} of values become 0" if told.zeroed else ""
+            return f"is too small for {told.type}{where}: largest {told.largest:.2g}{zero}"
         return (
             f"overflows {told.type}{where}: {told.largest:.6g} > {told.limit:.6g} "
             f"({_share(told.beyond)} of values)"
@@ -124,8 +129,9 @@ def range_words(told: TypeRange, *, named: bool = False) -> str:
 def telling_range(group: NodeGroup) -> TypeRange | None:
     """Choose the range that explains the loss of a group; ``None`` where none does."""
     over = [each for each in group.ranges if each.type in ("FP16", "BF16") and each.beyond]
-    if over:
-        return over[0]
+    small = [e for e in group.ranges if e.type == "FP16" and 0 < e.largest < SMALLEST]
+    if over or small:
+        return (over or small)[0]
     quantized = [each for each in group.ranges if each.type not in ("FP16", "BF16")]
     odd = [e for e in quantized if e.beyond >= MANY_BEYOND or e.zeroed >= MANY_ZEROED]
     return max(odd, key=lambda each: max(each.zeroed, 10 * each.beyond), default=None)
@@ -283,7 +289,8 @@ def _row(found: Localized, group: NodeGroup) -> Sequence[Cell | Scalar]:
 
 def _short(told: TypeRange) -> str:
     if told.type in ("FP16", "BF16"):
-        return f"{told.largest:.6g} > {told.limit:.6g}"
+        over = f"{told.largest:.6g} > {told.limit:.6g}"
+        return over if told.beyond else f"{_share(told.zeroed)} of {told.what} 0"
     share = told.beyond if told.beyond * 10 >= told.zeroed else told.zeroed
     word = "clipped" if share == told.beyond else "0"
     return f"{text_from_fraction(share)} of {told.what} {word}"

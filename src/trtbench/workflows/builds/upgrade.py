@@ -129,6 +129,10 @@ def _build_all(
 ) -> tuple[list[Built], list[Built]]:
     built: tuple[list[Built], list[Built]] = ([], [])
     builder = request.runtime or _in_process([python for _, python in names])
+    # The task judges; images to calibrate with, where there are any, it prepares too.
+    judges: dict[str, object] = (
+        {} if request.calibration is not None else {"task": None, "settings": {}}
+    )
     for number in range(request.builds):
         for turn, side in enumerate((0, 1) if number % 2 == 0 else (1, 0)):
             recipe = converted(
@@ -139,6 +143,7 @@ def _build_all(
                 output=folder / f"{('old', 'new')[side]}-{number + 1}.engine",
                 no_timing_cache=True,
                 timing_cache=None,
+                **judges,
             )
             heard = building(conduct, 2 * number + turn + 1, of=2 * request.builds)
             heard = replace(heard, python=names[side][1])
@@ -178,6 +183,7 @@ def _scores(
         data=request.data,
         runtime=runtime_of(built, config),
         python=built.python,
+        output=built.engine.with_suffix(".accuracy"),
         precision=None,
         options={},
         timeout=None,

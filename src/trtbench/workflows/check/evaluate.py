@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,13 +10,14 @@ import msgspec
 import numpy as np
 
 from trtbench.analysis.pass_times import Split, split_from_columns, times_in_words
-from trtbench.boundary import is_inside, read_bytes, shown
+from trtbench.boundary import is_inside, shown
 from trtbench.domain.feed import Feed, InferOutcome, Unreadable
 from trtbench.domain.result import FailedRun, Finding, Scalar, Score, Scores
 from trtbench.domain.short_view import ShortView
 from trtbench.domain.spec import ModelRef, RunSpec, Value
 from trtbench.errors import InputError, StoreError, UsageError
 from trtbench.host.chunks import Chunks
+from trtbench.models.sidecar import record_of_engine
 from trtbench.runtimes._stream import TIMES
 from trtbench.store.directory import read_record
 from trtbench.store.store import Store
@@ -52,6 +53,7 @@ class Evaluated(Value, frozen=True, kw_only=True):
     load_s: float
     timed: str
     """How the times per item in ``split`` were taken."""
+    size_bytes: int | None = None
     layers: int | None = None
     parameters: int | None = None
     versions: dict[str, str] = {}
@@ -353,7 +355,7 @@ def _evaluation(passes: Sequence[Passed], judgement: Judgement, request: EvalReq
 
 
 def _evaluated(each: Passed, scores: tuple[Score, ...]) -> Evaluated:
-    layers, parameters = size_of(each.spec.model)
+    size, layers, parameters = size_of(each.spec.model, each.outcome.facts)
     return Evaluated(
         label=each.label,
         place=each.place,
@@ -365,6 +367,7 @@ def _evaluated(each: Passed, scores: tuple[Score, ...]) -> Evaluated:
         batch=each.outcome.batch,
         load_s=each.outcome.load_s,
         timed=times_in_words(each.split),
+        size_bytes=size,
         layers=layers,
         parameters=parameters,
         versions=each.outcome.versions,
@@ -374,26 +377,20 @@ def _evaluated(each: Passed, scores: tuple[Score, ...]) -> Evaluated:
     )
 
 
-def size_of(model: ModelRef) -> tuple[int | None, int | None]:
-    """Layers and parameters, as an ONNX file or the record beside an engine tells; else unknown."""
-    path = Path(model.path)
+def size_of(
+    model: ModelRef, told: Mapping[str, Scalar]
+) -> tuple[int | None, int | None, int | None]:
+    """Bytes, layers and parameters, by an ONNX file, an engine's record, or what a session told."""
     if model.format == "onnx":
         from trtbench.build.onnx_read import read_onnx
 
         try:
-            known = read_onnx(path)
+            known = read_onnx(Path(model.path))
         except InputError:
-            return None, None
-        return len(known.nodes), known.parameters
-    try:
-        told = msgspec.json.decode(read_bytes(path.with_name(f"{path.name}.json")))
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None, None
-    facts = told.get("facts", {}) if isinstance(told, dict) else {}
-    if not isinstance(facts, dict) or told.get("sha256") != model.sha256:
-        return None, None
-    layers, parameters = facts.get("layers"), facts.get("parameters")
-    return (
-        layers if isinstance(layers, int) else None,
-        parameters if isinstance(parameters, int) else None,
-    )
+            return model.size_bytes, None, None
+        return model.size_bytes, len(known.nodes), known.parameters
+    record = record_of_engine(model)
+    facts = {**told, **(record.facts if record else {})}
+    found = (facts.get(key) for key in ("parameter_bytes", "modules", "layers", "parameters"))
+    held, modules, layers, parameters = (v if isinstance(v, int) else None for v in found)
+    return model.size_bytes or held, layers or modules, parameters

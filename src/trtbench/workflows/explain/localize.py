@@ -12,6 +12,7 @@ import msgspec
 from trtbench.analysis.check_rules import METRICS
 from trtbench.analysis.condition_text import condition_from_text
 from trtbench.boundary import clean_line
+from trtbench.build.cast import ASKED_FOR
 from trtbench.domain.feed import Feed
 from trtbench.domain.job import LocalizeJob
 from trtbench.domain.localize import Localization, Localized, LocalizeSpec, NodeGroup, Speed
@@ -182,39 +183,26 @@ def commands_for(request: LocalizeRequest, found: Localized) -> dict[str, str]:
     names = list(dict.fromkeys(name for group in kept for name in group.named))
     if not names or (not found.kept and (found.met or not _matters(kept[0]))):
         return {}
-    low = kept[0].type.lower()
-    reference = shlex.quote(str(request.reference))
-    excluded = f"--nodes_to_exclude {shlex.join(names)}"
-    if low in ("fp16", "bf16"):
-        return {
-            "trtbench": f"trtbench quantize {reference} --precision {low} {_each('keep', names)}",
-            "ModelOpt": f"python -m modelopt.onnx.autocast --onnx_path {reference} "
-            f"--low_precision_type {low} {excluded}",
-        }
-    if low not in ("int8", "fp8"):
+    low, record = kept[0].type.lower(), read_sidecar(Path(request.candidate))
+    is_cast = low in ("fp16", "bf16")
+    if not is_cast and low not in ("int8", "fp8"):
         return {}
-    own = f"trtbench quantize {reference} --precision {low}"
+    before = [node for node, why in record.kept.items() if why == ASKED_FOR] if record else []
+    names = list(dict.fromkeys([*before, *names]))
+    recipe = (record.recipe if record else ()) or (() if is_cast else ("--calibration", "DATA"))
+    reference, target = str(request.reference), f"{Path(request.candidate).stem}.repaired.onnx"
+    own = shlex.join(["quantize", reference, "-o", target, "--precision", low, *recipe])
+    theirs = "autocast" if is_cast else "quantization"
+    how = "low_precision_type" if is_cast else "calibration_data CALIBRATION.npy --quantize_mode"
     return {
-        "trtbench": f"{own} {_recipe(request)} {_each('exclude', names)}",
-        "ModelOpt": f"python -m modelopt.onnx.quantization --onnx_path {reference} "
-        f"--quantize_mode {low} --calibration_data CALIBRATION.npy {excluded}",
+        "trtbench": f"trtbench {own} {_each('keep' if is_cast else 'exclude', names)}",
+        "ModelOpt": f"python -m modelopt.onnx.{theirs} --onnx_path {shlex.quote(reference)} "
+        f"--{how} {low} --nodes_to_exclude {shlex.join(names)}",
     }
 
 
 def _each(flag: str, names: Sequence[str]) -> str:
     return " ".join(f"--{flag} {shlex.quote(name)}" for name in names)
-
-
-def _recipe(request: LocalizeRequest) -> str:
-    """How the candidate was calibrated, where the record beside it tells."""
-    record = read_sidecar(Path(request.candidate))
-    if record is None or record.calibration is None:
-        return "--calibration DATA"
-    method = (record.method or "").split()[-1:]
-    parts = ["--calibration", record.calibration.source, *(["--method", *method] if method else [])]
-    if record.facts.get("per_channel") is False:
-        parts.append("--per-tensor")
-    return shlex.join(parts)
 
 
 def _matters(group: NodeGroup) -> bool:

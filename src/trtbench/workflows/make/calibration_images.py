@@ -13,7 +13,7 @@ from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec
 from trtbench.errors import InputError, UsageError
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import completed, preparation_from_source
+from trtbench.tasks.contract import calibrating, preparation_from_source
 
 
 def are_images(calibration: str | None) -> bool:
@@ -50,7 +50,7 @@ def task_items(
     Gives them with how they were prepared.
     """
     module = TASKS.load(task)
-    known = completed(module.FLAGS, {**settings, "data": data, "unlabelled": True})
+    known = calibrating(module.FLAGS, {**settings, "data": data, "unlabelled": True})
     source = module.open_source(known, list(inputs))
     order = np.random.default_rng(seed).permutation(len(source.names))[:limit]
     if not len(order):

@@ -42,6 +42,8 @@ from trtbench.errors import InputError, UsageError
 from trtbench.models.identity import demand_unchanged, model_ref
 from trtbench.models.index_limits import index_limits
 from trtbench.store.directory import now
+from trtbench.tasks import TASKS
+from trtbench.units import text_from_shape
 from trtbench.workflows.make.calibration_images import refuse_without_task, task_items
 from trtbench.workflows.make.conversion import (
     conversion_folder,
@@ -164,7 +166,7 @@ def run_quantize(
         made = Path(inner.output)
         sidecar = _sidecar(inner, outcome, verified, compared_on, end.seconds, conduct)
         notes = (*((assumed,) if assumed else ()), *sidecar.notes)
-        sidecar = msgspec.structs.replace(sidecar, notes=notes)
+        sidecar = msgspec.structs.replace(sidecar, notes=notes, recipe=recipe_of(spec, data))
         put_in_place(made, output)
     write_sidecar(sidecar, output)
     return sidecar
@@ -336,6 +338,27 @@ def _sidecar(
         command=conduct.command,
         notes=_notes(outcome, verified, calibration, spec.precision),
     )
+
+
+def recipe_of(spec: QuantSpec, data: Data) -> tuple[str, ...]:
+    """Write the flags that make a file again; those that say what is so anyway are left out."""
+    shapes = [w for name, dims in data.shapes.items()
+              for w in ("--shape", f"{name}:{text_from_shape(dims)}")]  # fmt: skip
+    if spec.via == "cast":
+        return (*shapes, *(("--keep-io",) if spec.keep_io else ()))
+    usual = QuantSpec(model=spec.model, output="", precision=spec.precision)
+    told: dict[str, tuple[Scalar, Scalar]] = {
+        "calibration": (data.calibration, None), "method": (spec.method, usual.method),
+        "percentile": (spec.percentile, usual.percentile), "rest": (spec.rest, usual.rest),
+        "via": (spec.via, VIA[spec.precision]), "items": (data.items, ITEMS),
+        "seed": (data.seed, 0), "task": (data.task, None),
+    }  # fmt: skip
+    flags = TASKS.load(data.task).FLAGS if data.task else ()
+    told |= {flag.name: (data.settings.get(flag.key), flag.default) for flag in flags}
+    words = [*shapes, *(w for name, (own, other) in told.items() if own not in (None, other)
+                        for w in (f"--{name}", str(own)))]  # fmt: skip
+    words += [] if spec.per_channel else ["--per-tensor"]
+    return (*words, *(w for kind in spec.operators for w in ("--op", kind)))
 
 
 def _notes(

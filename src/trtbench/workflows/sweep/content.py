@@ -20,7 +20,7 @@ from trtbench.models.folder_hashes import hashes_of_folder
 from trtbench.models.identity import sha256_of
 from trtbench.models.torch_models import files_of_factory
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import completed
+from trtbench.tasks.contract import calibrating, completed
 from trtbench.workflows.make.calibration_images import are_images
 from trtbench.workflows.sweep.matrix import Matrix
 
@@ -81,7 +81,7 @@ def calibration_digest(matrix: Matrix) -> str:
     source, task = str(matrix.calibration), TASKS.load(matrix.task)
     if not prepares(matrix) or task.read_beside is None:
         return data_digest(source)
-    beside = task.read_beside({**preparing_of(matrix), "data": source})
+    beside = task.read_beside(calibrating(task.FLAGS, {**preparing_of(matrix), "data": source}))
     return digest([data_digest(each) for each in (source, *map(str, beside))])
 
 

@@ -19,6 +19,7 @@ from trtbench.errors import TrtbenchError, UnavailableError, UsageError
 from trtbench.models.identity import model_ref
 from trtbench.models.onnx_outline import outline_of
 from trtbench.models.sidecar import precision_of_engine
+from trtbench.models.torch_models import code_of_hub
 from trtbench.runtimes import RUNTIMES
 from trtbench.workflows.request.config import Config
 from trtbench.workflows.request.spec import refuse_other_precision
@@ -335,7 +336,9 @@ def content_of(given: str) -> str:
     path = Path(given)
     if path.is_dir() or path.suffix.lower() in ARRAYS:
         return data_digest(given)
-    return given if is_hub(given) or given == RANDOM else model_ref(path).sha256 or ""
+    if is_hub(given) or given == RANDOM:
+        return " ".join(filter(None, [given, code_of_hub(given)]))
+    return model_ref(path).sha256 or ""
 
 
 def is_hub(model: str) -> bool:

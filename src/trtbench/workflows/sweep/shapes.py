@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from trtbench.analysis.open_shapes import is_open
@@ -10,9 +11,9 @@ from trtbench.build.onnx_file import load_onnx
 from trtbench.build.onnx_read import input_specs
 from trtbench.domain.result import Scalar
 from trtbench.domain.spec import TensorSpec
-from trtbench.errors import TrtbenchError, UsageError
+from trtbench.errors import InputError, TrtbenchError, UsageError
 from trtbench.tasks import TASKS
-from trtbench.tasks.contract import completed
+from trtbench.tasks.contract import Arrays, DataSource, completed
 from trtbench.units import text_from_shape
 from trtbench.workflows.make.export import input_shapes
 from trtbench.workflows.sweep.matrix import Case, Matrix
@@ -56,7 +57,7 @@ def judged_items(matrix: Matrix, onnx: Path | None) -> Shapes:
     told = {**matrix.task_settings, "data": matrix.data, "unlabelled": True}
     try:
         source = task.open_source(completed(task.FLAGS, told), inputs)
-        item = source.prepare(source.load(0)) if source.preparation else {}
+        item = _first_item(source) if source.preparation else {}
     except TrtbenchError:
         return {}
     return {
@@ -64,6 +65,14 @@ def judged_items(matrix: Matrix, onnx: Path | None) -> Shapes:
         for each in opened
         if each.name in item
     }
+
+
+def _first_item(source: DataSource) -> Arrays:
+    """Prepare the first item that can be read."""
+    for place in range(len(source.names)):
+        with suppress(InputError):
+            return source.prepare(source.load(place))
+    return {}
 
 
 def shapes_for_torch(matrix: Matrix, case: Case) -> Shapes:
