@@ -46,6 +46,11 @@ def test_that_runs():
 def test_with_a_part(nodes):
     pass
 
+@pytest.mark.real("Ray")
+@pytest.mark.skipif(True, reason="Ray is not installed")
+def test_that_looks_for_a_part():
+    pass
+
 def test_with_a_gpu():
     pytest.skip("no GPU: none at all")
 """
@@ -90,9 +95,9 @@ def test_a_test_that_never_ends_is_failed_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("real", "complete", "status", "words"),
     [
-        (None, None, 0, "   1 Ray is not installed  (test_it.py)"),
+        (None, None, 0, "   2 Ray is not installed  (test_it.py)"),
         (None, "1", 1, "error: skipped for no reason that counts: Ray is not installed"),
-        ("0", "1", 0, "   1 needs Ray: make test-all runs it"),
+        ("0", "1", 0, "   2 needs Ray: make test-all runs it"),
     ],
 )
 def test_skips_are_listed_and_few_reasons_count_where_all_must_run(

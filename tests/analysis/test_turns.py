@@ -10,6 +10,7 @@ import pytest
 from trtbench.analysis.gate import slowdown_result, slowdown_rule
 from trtbench.analysis.turn_plan import (
     FEWEST_PAIRS,
+    SHORT_S,
     order_of_turns,
     pairs_for_noise,
     plan_from_pace,
@@ -110,6 +111,7 @@ def test_a_launch_holds_what_there_is_time_for(pace_s: float) -> None:
     assert queries * pace_s < 0.7 or plan.pairs == FEWEST_PAIRS
     assert plan.pairs >= FEWEST_PAIRS
     assert plan.dropped < plan.in_block
+    assert (plan.in_block == 1) == (pace_s > SHORT_S), "a long query feels nothing of the other"
     assert plan_from_pace([pace_s, pace_s], pairs=77).pairs == 77
 
 

@@ -20,6 +20,14 @@ class BuilderFlag(IntEnum):
     VERSION_COMPATIBLE = 14
 
 
+class TacticSource(IntEnum):
+    CUBLAS = 0
+    CUBLAS_LT = 1
+    CUDNN = 2
+    EDGE_MASK_CONVOLUTIONS = 3
+    JIT_CONVOLUTIONS = 4
+
+
 class Base:
     def __init__(self) -> None: ...
 
@@ -57,12 +65,20 @@ class Config:
         self.calibration_profile: Any = None
         self.int8_calibrator: Any = None
         self.cache: Any = None
+        self.sources = 0b11111
 
     def set_flag(self, flag: BuilderFlag) -> None:
         self.on.add(flag.name)
 
     def clear_flag(self, flag: BuilderFlag) -> None:
         self.on.discard(flag.name)
+
+    def get_tactic_sources(self) -> int:
+        return self.sources
+
+    def set_tactic_sources(self, sources: int) -> bool:
+        self.sources = sources
+        return True
 
     def set_preview_feature(self, feature: str, on: bool) -> None:
         (self.previews.add if on else self.previews.discard)(feature)
@@ -119,6 +135,10 @@ class Builder:
     def build_serialized_network(self, network: Network, config: Config) -> bytes | None:
         text = "--------------- Timing Runner: conv (CudnnConvolution)"
         self.logger.log(SimpleNamespace(name="VERBOSE"), text)
+        if config.pools.get("workspace") == 2 and config.sources & 1:
+            lacking = "SymbolAddress for cublasGetProperty could not be loaded, check function name"
+            self.logger.log(SimpleNamespace(name="ERROR"), lacking)
+            return None
         if config.pools.get("workspace") == 1:
             self.logger.log(SimpleNamespace(name="ERROR"), "no tactics within workspace limit")
             return None
@@ -164,6 +184,7 @@ def module() -> Any:
     return SimpleNamespace(
         __version__="8.6.1",
         BuilderFlag=BuilderFlag,
+        TacticSource=TacticSource,
         Builder=Builder,
         OnnxParser=OnnxParser,
         Runtime=Runtime,

@@ -92,6 +92,31 @@ def test_settings_reach_the_builder(tensorrt: Any, tmp_path: Path) -> None:
     assert config.previews == {"sharing"}  # later versions need no asking
 
 
+@pytest.mark.parametrize(
+    ("asked", "told_sources"),
+    [(None, 0b11111), ("none", 0), ("-cublas, -CUDNN", 0b11010), ("-CUBLAS,+CUBLAS", 0b11111)],
+)
+def test_libraries_of_kernels_are_left_out(
+    tensorrt: Any, tmp_path: Path, asked: str | None, told_sources: int
+) -> None:
+    build(tmp_path, options={} if asked is None else {"tactic_sources": asked})
+    assert told().sources == told_sources
+
+
+@pytest.mark.parametrize("asked", ["CUBLAS", "-NOSUCH", "", "-CUBLAS,,"])
+def test_a_library_nobody_knows_is_refused(tensorrt: Any, tmp_path: Path, asked: str) -> None:
+    with pytest.raises(UsageError, match="no library of kernels") as caught:
+        build(tmp_path, options={"tactic_sources": asked})
+    assert "CUBLAS_LT" in caught.value.facts["known"]
+
+
+def test_a_library_that_is_missing_can_be_done_without(tensorrt: Any, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="cublasGetProperty") as caught:
+        build(tmp_path / "with", workspace_bytes=2)
+    assert "--opt tactic_sources=none" in str(caught.value.fix)
+    build(tmp_path / "without", workspace_bytes=2, options={"tactic_sources": "none"})
+
+
 def test_int8_is_calibrated_once(tensorrt: Any, tmp_path: Path) -> None:
     data = tmp_path / "data.npz"
     np.savez(data, image=np.random.default_rng(0).random((10, 3, 8, 8), dtype=np.float32))

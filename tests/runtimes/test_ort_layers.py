@@ -72,7 +72,8 @@ def test_nodes_that_were_fused_and_renamed_are_known_by_the_model(
     run = next((tmp_path / "store" / "runs").iterdir())
     assert command(["layers", str(run), str(model), "--all", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["layers"]
-    heavy = [row for row in rows if row["kind"] in ("Conv", "QLinearConv", "Gemm", "QGemm")]
+    # Which one ONNX Runtime computes is the processor's choice: Conv, FusedConv, QLinearConv.
+    heavy = [row for row in rows if row["kind"].endswith(("Conv", "Gemm"))]
     assert len(heavy) >= 6
     assert all(row["flops"] for row in heavy), [row["name"] for row in heavy]
     assert all("Conv" in row["onnx_nodes"] for row in heavy if "Conv" in row["kind"])

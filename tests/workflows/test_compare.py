@@ -214,6 +214,7 @@ def test_slow_models_are_looked_at_after_five_launches(
     duet = Duet(Sides(baseline=spec, candidate=spec), store=store, conduct=Conduct(), pairs=10)
     duet.play(None)
     assert duet.launches == 5
+    assert duet.more == 2, "half as many again before the next look"
     duet.play(6)
     assert duet.launches == 11, "what is asked for by number is measured"
 

@@ -22,7 +22,9 @@ ALONE_S = 0.1
 """Seconds of queries alone in one launch, of both sides together."""
 BLOCK_S = 0.004
 """Seconds of a block alone: short, so that both sides meet the same machine."""
-FEWEST_IN_BLOCK, MOST_IN_BLOCK = 2, 50
+SHORT_S = 0.02
+"""A query as long as this does not feel what ran before it: a block of one is as alone as any."""
+MOST_IN_BLOCK = 50
 FEWEST_BLOCKS, MOST_BLOCKS = 2, 10
 
 BURST_S = 0.012
@@ -54,14 +56,15 @@ class TurnPlan(Value, frozen=True, kw_only=True):
     @property
     def dropped(self) -> int:
         """Queries at the beginning of a block that still feel the other side."""
-        return max(1, self.in_block // 5)
+        return max(1, self.in_block // 5) if self.in_block > 1 else 0
 
 
 def plan_from_pace(pace_s: Sequence[float], *, pairs: int | None = None) -> TurnPlan:
     """Settle the size of a launch by what a query of each side takes, unless pairs are given."""
     both = max(sum(pace_s), 1e-9)
     wanted = pairs or _within(TURNS_S / both, FEWEST_PAIRS, MOST_PAIRS)
-    in_block = _within(2 * BLOCK_S / both, FEWEST_IN_BLOCK, MOST_IN_BLOCK)
+    fewest = 1 if min(pace_s) > SHORT_S else 2
+    in_block = _within(2 * BLOCK_S / both, fewest, MOST_IN_BLOCK)
     return TurnPlan(
         pairs=wanted,
         settle=_within(wanted / 10, 1, 10),

@@ -36,6 +36,11 @@ def refuse_unknown(spec: BuildSpec, *, abilities: Abilities) -> None:
                 fix="-r tensorrt-rtx, or leave --target out",
             )
         return
+    if "tactic_sources" in spec.options:
+        raise UsageError(
+            f"--opt tactic_sources has no effect with {abilities.title}: its kernels are its own",
+            fix="leave --opt tactic_sources out",
+        )
     for field, (flag, reason) in RTX_LACKS.items():
         value = getattr(spec, field)
         if value is not None and value is not False and value != ():
@@ -71,8 +76,29 @@ def configure(
         config.default_device_type = trt.DeviceType.DLA
         config.DLA_core = spec.dla_core
         config.set_flag(trt.BuilderFlag.GPU_FALLBACK)
+    if "tactic_sources" in spec.options:
+        known = {name: 1 << int(each) for name, each in trt.TacticSource.__members__.items()}
+        usual = config.get_tactic_sources()
+        chosen = tactic_sources(spec.options["tactic_sources"], known=known, usual=usual)
+        config.set_tactic_sources(chosen)
     if spec.targets:
         _set_targets(trt, config, spec.targets, abilities)
+
+
+def tactic_sources(text: str, *, known: Mapping[str, int], usual: int) -> int:
+    """Add and take away libraries, as ``+CUDNN,-CUBLAS`` says; ``none`` leaves TensorRT's own."""
+    if text.strip().lower() == "none":
+        return 0
+    for word in (each.strip().upper() for each in text.split(",")):
+        bit = known.get(word[1:])
+        if bit is None or word[0] not in "+-":
+            raise UsageError(
+                f"{word!r} adds or takes away no library of kernels",
+                facts={"known": " ".join(known)},
+                fix="--opt tactic_sources=-CUBLAS,-CUDNN, or none",
+            )
+        usual = usual | bit if word[0] == "+" else usual & ~bit
+    return usual
 
 
 def _kind_flags(spec: BuildSpec, abilities: Abilities) -> list[str]:

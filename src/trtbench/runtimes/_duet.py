@@ -127,9 +127,12 @@ def _play_side(job: DuetJob, stage: Stage, partner: TurnPartner) -> Result:
         with on_one_core():
             pace_s = _warm_pace_s(prepared.step, job.sides[mine].warmup)
     plan = plan_from_pace([pace_s, partner.swap(pace_s)], pairs=job.pairs)
+    lacking = partner.swap(float(alone is None)) or alone is None
     with on_one_core() as core:
-        blocks = _alone_in_blocks({mine: prepared.step}, plan, job, partner)[mine]
-        alone = blocks if alone is None else alone
+        if lacking:
+            blocks = _alone_in_blocks({mine: prepared.step}, plan, job, partner)[mine]
+            alone = blocks if alone is None else alone
+        assert alone is not None
         stage("measure")
         turns = _turns(plan, job)
         spans = run_stretches({mine: prepared.step}, stretches(turns), partner)[mine]

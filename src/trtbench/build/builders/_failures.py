@@ -41,6 +41,11 @@ PARSER_HINTS = (
 
 BUILD_HINTS = (
     (
+        r"symboladdress for (?:cublas|cudnn)|(?:cublas|cudnn)\S* could not be loaded",
+        "install cuBLAS and cuDNN as this TensorRT names them, or do without their kernels: "
+        "--opt tactic_sources=none",
+    ),
+    (
         r"workspace|insufficient memory|no tactics|any implementation for node|out.?of.?memory",
         "give more scratch memory (--workspace 4GiB), or leave --workspace out",
     ),

@@ -23,6 +23,7 @@ OPTIONS = {
     "calibration_items": "how many items to calibrate with at most (default: 256)",
     "quantizer": "modelopt: NVIDIA ModelOpt quantizes to int8, as it does to fp8",
     "modelopt": "interpreter that has it (default: runtimes.modelopt.python in trtbench.toml)",
+    "tactic_sources": "libraries whose kernels may be taken, as -CUBLAS,-CUDNN or none",
     "version": "version to plan for with --dry-run where TensorRT is not installed",
 }
 """What ``--opt key=value`` may set."""

@@ -108,9 +108,8 @@ class Duet:
 
     @property
     def more(self) -> int:
-        """Launches before the next look: as many again, or half as many with bursts."""
-        usual = self.launches // 2 if self.mode == "bursts" else self.launches
-        return int(min(max(1, usual), max(1, self._left())))
+        """Launches before the next look: half as many again."""
+        return int(min(max(1, self.launches // 2), max(1, self._left())))
 
     @property
     def out_of_time(self) -> bool:
