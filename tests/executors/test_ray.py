@@ -19,7 +19,7 @@ from machines import Nodes, free_port
 
 from trtbench.domain.result import Run
 from trtbench.errors import InputError, JobError, UnavailableError
-from trtbench.executors import ExecutorSettings, Needs, Request
+from trtbench.executors import ExecutorSettings, Needs
 from trtbench.store.store import Store
 from trtbench.version import __version__
 from trtbench.workflows.measure.bench import run_bench
@@ -177,39 +177,6 @@ def test_a_node_that_comes_later_is_waited_for_and_the_run_goes_on(nodes, tmp_pa
     executor.close()
 
 
-def test_a_task_that_hangs_or_is_killed_is_said_and_not_tried_again(nodes, tmp_path, monkeypatch):
-    """The node goes on in both cases: it is the run that has failed."""
-    nodes.add("a")
-    executor = join(nodes)
-    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
-
-    def run(**more: object) -> None:
-        request = Request(id="r", title="a run to be killed", spec=spec, **more)
-        executor.run(request, folder=tmp_path / "run", tell=lambda text: None)
-
-    def kill() -> None:
-        wait_for((tmp_path / "begun").is_file)
-        for each in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if "ray::a run to be killed" in " ".join(each.cmdline()):
-                    each.kill()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    with pytest.raises(JobError, match="Ray could not carry the run out") as caught:
-        run()
-    killer.join()
-    assert caught.value.facts["where"].endswith(")")
-    assert caught.value.facts["reason"]
-    monkeypatch.setattr("trtbench.executors.ray.GRACE_S", 0.0)
-    with pytest.raises(JobError, match="no end of the run in time") as caught:
-        run(limit_s=0.01)
-    assert caught.value.facts["limit"] == "0.01 s"
-    assert not (tmp_path / "run").exists()
-    assert len(nodes.spans("a")) == 0
-    executor.close()
-
-
 def measuring(folder: Path) -> list[int]:
     """Processes that measure on the nodes of a test."""
     found = []
@@ -239,38 +206,6 @@ def test_who_is_interrupted_leaves_nothing_that_goes_on_measuring(nodes, tmp_pat
         signal.signal(signal.SIGINT, before)
     wait_for(lambda: not measuring(tmp_path / "a"))
     assert store.index.find() == []
-    executor.close()
-
-
-def test_a_run_under_which_too_many_nodes_are_lost_is_given_up(nodes, tmp_path, monkeypatch):
-    monkeypatch.setattr("trtbench.executors.ray.RETRIES", 0)
-    nodes.add("a")
-    executor = join(nodes)
-    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "3600"})
-
-    def kill() -> None:
-        wait_for((tmp_path / "begun").is_file)
-        nodes.kill("a")
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    with pytest.raises(JobError, match="lost under this run") as caught:
-        executor.run(Request(id="r", spec=spec), folder=tmp_path / "run", tell=lambda text: None)
-    killer.join()
-    assert caught.value.facts["last"].endswith(")")
-    executor.close()
-
-
-def test_a_large_file_travels_in_pieces(nodes, tmp_path, monkeypatch):
-    monkeypatch.setattr("trtbench.executors.ray._CHUNK", 100)
-    nodes.add("a")
-    executor, store = join(nodes), Store(tmp_path / "store")
-    spec = runs.quick_spec(tmp_path, runtime="clocked", options={"sleep": "0"})
-    run_bench(spec, store=store, conduct=Conduct(executor=executor))
-    (pieces,) = executor._contents.values()
-    assert len(pieces) > 1
-    (kept,) = (tmp_path / "a" / "cache" / "blobs").iterdir()
-    assert kept.read_bytes() == Path(spec.model.path).read_bytes()
     executor.close()
 
 
