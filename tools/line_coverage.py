@@ -87,7 +87,7 @@ def noting(name: str, other: Path) -> Path:
 def report(python: Path) -> None:
     """Put together what all processes noted, and print it by folder."""
     coverage = [python, "-m", "coverage"]
-    data = [f"--rcfile={SETTINGS}", f"--data-file={FOLDER}/all"]
+    data = [f"--rcfile={SETTINGS}", f"--data-file={FOLDER}/lines"]
     environment = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
     for rest in (["combine", "--keep", "-q", *data, FOLDER / "data"],
                  ["json", "-q", "-o", FOLDER / "all.json", *data]):  # fmt: skip
